@@ -1,0 +1,1 @@
+"""Just-in-time compiled reverse-mode automatic differentiation for NumPy code."""

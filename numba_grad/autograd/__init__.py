@@ -1,0 +1,1 @@
+"""Torch's gradient contract. Start with `backward.py`."""

@@ -1,0 +1,37 @@
+"""The slow engine: every node by its NumPy reference. For debugging, and what the tests compare with."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.types import TupleType
+from numba_grad.graph.walk import toposort
+
+
+def evaluate_with_numpy(targets: Sequence[Node], given: dict[Node, np.ndarray] | None = None) -> list:
+    """The values of `targets`, where `given` holds those of argument nodes."""
+    values: dict[Node, object] = dict(given or {})
+    for node in toposort(targets, stop=lambda n: n.value is not None or n in values):
+        if node in values:
+            continue
+        if node.value is not None:
+            values[node] = node.value
+            continue
+        values[node] = _apply(node, [values[x] for x in node.inputs])
+    return [values[node] for node in targets]
+
+
+def _apply(node: Node, arrays: list) -> object:
+    if node.op is ARGUMENT or node.op.reference is None:
+        raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
+    with np.errstate(all="ignore"):
+        value = node.op.reference(*arrays, **node.params)
+    if isinstance(node.type, TupleType):
+        return value
+    # asarray with order "C", not ascontiguousarray: the latter makes 0-d arrays 1-d.
+    value = np.asarray(value, dtype=node.dtype, order="C")
+    if value.shape != node.shape:
+        raise InternalError(f"reference of {node.op.name}: shape {value.shape}, recorded {node.type}")
+    return value

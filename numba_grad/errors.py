@@ -1,0 +1,61 @@
+"""Exception classes, and the one layout that every message follows.
+
+Each class inherits from the builtin that NumPy or torch would raise, so existing handlers keep working.
+"""
+
+import numpy as np
+
+
+class ShapeError(ValueError):
+    """Shapes that do not fit an operation."""
+
+
+class DTypeError(TypeError):
+    """A dtype that an operation does not take."""
+
+
+class AxisError(np.exceptions.AxisError):
+    """An axis that is out of range or repeated."""
+
+
+class DeviceError(RuntimeError):
+    """A device that does not exist, or tensors on different devices."""
+
+
+class GradientError(RuntimeError):
+    """A request for gradients that the recorded graph cannot answer (torch's conditions)."""
+
+
+class TracingError(TypeError):
+    """A value was needed while a function is being traced, where values do not exist yet."""
+
+
+class KernelError(RuntimeError):
+    """A generated kernel could not be built or run."""
+
+
+class InternalError(AssertionError):
+    """A broken invariant of this library, never a user's mistake; the message names the pass."""
+
+
+def explain(
+    operation: str,
+    problem: str,
+    *,
+    got: dict[str, object] | None = None,
+    expected: str = "",
+    fix: str = "",
+) -> str:
+    """Lay out one message: what failed, on which values, what was expected, what to type instead.
+
+    `got` maps the caller's argument names to what they were.
+    """
+    lines = [f"{operation}: {problem}"]
+    if got:
+        width = max(len(name) for name in got)
+        lines += [f"  {name:<{width}} : {value}" for name, value in got.items()]
+    if expected:
+        lines.append(f"  expected: {expected}")
+    if fix:
+        lines.append(f"  try: {fix}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What a computation is. Start with `node.py`."""

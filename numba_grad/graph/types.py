@@ -1,0 +1,178 @@
+"""What is known of a value before it is computed: shape and dtype; broadcasting and axis numbers."""
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
+
+DTYPES = tuple(
+    np.dtype(name)
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+        "float16 float32 float64 complex64 complex128"
+    ).split()
+)
+_KNOWN = frozenset(DTYPES)
+
+
+class Type:
+    """Shape and dtype of one array. Interned by `array_type`, so equal types are usually identical."""
+
+    __slots__ = ("_hash", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._hash = hash((shape, dtype.num))
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        result = 1
+        for extent in self.shape:
+            result *= extent
+        return result
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Type) and self.shape == other.shape and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+class TupleType:
+    """The types of the results of an operation that has several (a call, a user's Function)."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Type, ...]) -> None:
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TupleType) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.items))})"
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def array_type(shape: tuple[int, ...], dtype: np.dtype) -> Type:
+    """The interned type of this shape and dtype."""
+    return Type(shape, dtype)
+
+
+def as_dtype(dtype: object) -> np.dtype:
+    """`dtype` as one of the supported NumPy dtypes, in native byte order.
+
+    Raises
+    ------
+    DTypeError
+        For object, string, datetime, long double and other unsupported dtypes.
+    """
+    try:
+        result = np.dtype(dtype).newbyteorder("=")  # type: ignore[call-overload]
+    except TypeError:
+        raise DTypeError(
+            explain(
+                "dtype",
+                "not a dtype",
+                got={"dtype": repr(dtype)},
+                expected=", ".join(d.name for d in DTYPES),
+            )
+        ) from None
+    if result not in _KNOWN:
+        raise DTypeError(
+            explain(
+                "dtype",
+                "not a supported dtype",
+                got={"dtype": result},
+                expected=", ".join(d.name for d in DTYPES),
+                fix="convert with numpy first, for example array.astype(numpy.float64)",
+            )
+        )
+    return result
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """Floating or complex: what gradients can have."""
+    return dtype.kind in "fc"
+
+
+def normalize_axis(operation: str, axis: object, rank: int) -> int:
+    """A possibly negative axis as its non-negative number."""
+    try:
+        number = operator.index(axis)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            explain(operation, "an axis must be an integer", got={"axis": repr(axis)})
+        ) from None
+    if not -rank <= number < rank:
+        raise AxisError(
+            explain(
+                operation,
+                "axis out of range",
+                got={"axis": number, "dimensions": rank},
+                expected=f"{-rank} <= axis < {rank}" if rank else "no axis: the input is 0-d",
+            )
+        )
+    return number % rank
+
+
+def normalize_axes(operation: str, axis: object, rank: int) -> tuple[int, ...]:
+    """`None`, an axis, or several, as sorted non-negative numbers. `None` is all axes."""
+    if axis is None:
+        return tuple(range(rank))
+    if not isinstance(axis, Iterable):
+        return (normalize_axis(operation, axis, rank),)
+    axes = [normalize_axis(operation, a, rank) for a in axis]
+    if len(set(axes)) != len(axes):
+        raise AxisError(
+            explain(operation, "repeated axis", got={"axis": tuple(axis), "dimensions": rank})
+        )
+    return tuple(sorted(axes))
+
+
+def broadcast_shapes(
+    operation: str, names: Sequence[str], types: Sequence[Type]
+) -> tuple[int, ...]:
+    """The shape that all of `types` broadcast to, as in NumPy.
+
+    Raises
+    ------
+    ShapeError
+        Naming each argument with its type.
+    """
+    shape = types[0].shape
+    if all(t.shape == shape for t in types):
+        return shape
+    try:
+        return np.broadcast_shapes(*(t.shape for t in types))
+    except ValueError:
+        raise ShapeError(
+            explain(
+                operation,
+                "shapes do not broadcast together",
+                got=dict(zip(names, types, strict=False)),
+                expected="on every axis, counted from the last, equal sizes or a size of 1",
+                fix="x[:, None] or x.reshape(...) to line the axes up",
+            )
+        ) from None

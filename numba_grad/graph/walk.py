@@ -1,0 +1,65 @@
+"""Orders of a graph. Iterative throughout: chains of 100,000 nodes are ordinary."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from numba_grad.graph.node import Node, record
+
+
+def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:
+    """All nodes that `roots` depend on, inputs before users, each once.
+
+    A node for which `stop` holds is included, its inputs are not followed. The order depends on the graph alone:
+    depth first, inputs from left to right.
+    """
+    order: list[Node] = []
+    # A node is in `seen` from when its inputs are pushed; it is appended when popped the second time.
+    seen: set[Node] = set()
+    stack: list[Node | None] = list(roots)[::-1]
+    pending: list[Node] = []
+    while stack:
+        node = stack.pop()
+        if node is None:
+            order.append(pending.pop())
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        inputs = node.inputs
+        if not inputs or (stop is not None and stop(node)):
+            order.append(node)
+            continue
+        pending.append(node)
+        stack.append(None)
+        for x in reversed(inputs):
+            if x not in seen:
+                stack.append(x)
+    return order
+
+
+def users(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
+    """For each of `nodes`, those of them that read it, in order, once per reading argument."""
+    result: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for x in node.inputs:
+            if x in result:
+                result[x].append(node)
+    return result
+
+
+def substitute(
+    roots: Sequence[Node],
+    replacement: dict[Node, Node],
+    change: Callable[[Node], Node | None] | None = None,
+) -> list[Node]:
+    """`roots` with nodes replaced: by `replacement`, and by whatever `change` makes of a rebuilt node."""
+    done = dict(replacement)
+    for node in toposort(roots, stop=lambda n: n in replacement or n.value is not None):
+        if node in done:
+            continue
+        inputs = tuple([done.get(x, x) for x in node.inputs]) if node.value is None else node.inputs
+        unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        new = node if unchanged else record(node.op, inputs, node.params)
+        if change is not None and node.value is None:
+            new = change(new) or new
+        done[node] = new
+    return [done[root] for root in roots]

@@ -1,0 +1,306 @@
+"""What the primitives of a family share: dtype rules, broadcasting and its undoing, batching.
+
+An op module calls these constructors, one call per primitive. A VJP is a tuple with one rule per input,
+each `(g, out, *inputs, **params) -> Node`, or None where there is no derivative. Rules are written with ops, graph to
+graph, and only the needed ones are called; so second derivatives come from the same rules.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, explain
+from numba_grad.graph.node import OPS, Node, Op, record
+from numba_grad.graph.types import Type, array_type, broadcast_shapes
+
+Rule = Callable[..., Node] | None
+
+FLOATING = "efd"
+INEXACT = "efdFD"
+NUMERIC = "bhilqBHILQ" + INEXACT
+ALL = "?" + NUMERIC
+
+
+def by_argument(rules: Sequence[Rule]) -> Callable[..., Node | None]:
+    """One `vjp(k, g, out, *inputs, **params)` out of a rule per input."""
+
+    def vjp(k: int, g: Node, out: Node, *inputs: Node, **params: Any) -> Node | None:
+        rule = rules[k]
+        return None if rule is None else rule(g, out, *inputs, **params)
+
+    return vjp
+
+
+def literal(value: complex | bool, dtype: np.dtype) -> Node:
+    """A 0-d constant that is part of the kernel: for constants of formulas, not for users' numbers."""
+    text = np.asarray(value, dtype).tobytes()
+    return OPS["literal"](bytes=text, dtype=np.dtype(dtype))
+
+
+def full(value: complex | bool, shape: tuple[int, ...], dtype: np.dtype) -> Node:
+    """`literal`, broadcast to a shape. Never occupies memory unless asked for."""
+    return broadcast_to(literal(value, dtype), shape)
+
+
+def zeros_like(x: Node) -> Node:
+    return full(0, x.shape, x.dtype)
+
+
+def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:
+    if x.shape == shape:
+        return x
+    return OPS["broadcast_to"](x, shape=shape)
+
+
+def reshape(x: Node, shape: tuple[int, ...]) -> Node:
+    if x.shape == shape:
+        return x
+    return OPS["reshape"](x, shape=shape)
+
+
+def cast(x: Node, dtype: np.dtype) -> Node:
+    if x.dtype == dtype:
+        return x
+    return OPS["cast"](x, dtype=dtype)
+
+
+def sum_to(g: Node, shape: tuple[int, ...]) -> Node:
+    """The adjoint of broadcasting `shape` to `g.shape`: sums over the axes that were stretched."""
+    if g.shape == shape:
+        return g
+    extra = len(g.shape) - len(shape)
+    axes = tuple(
+        axis
+        for axis in range(len(g.shape))
+        if axis < extra or (shape[axis - extra] == 1 and g.shape[axis] != 1)
+    )
+    if axes:
+        g = OPS["sum"](g, axes=axes)
+    return reshape(g, shape)
+
+
+def cotangent_like(g: Node, x: Node) -> Node:
+    """`g` as a cotangent of `x`: broadcasting undone, and the real part taken where `x` is real."""
+    if g.dtype.kind == "c" and x.dtype.kind != "c":
+        g = OPS["real"](g)
+    return cast(sum_to(g, x.shape), x.dtype)
+
+
+def elementwise(
+    name: str,
+    *,
+    expression: str,
+    reference: Callable[..., np.ndarray],
+    vjp: Sequence[Rule] | None = None,
+    result: str = "same",
+    dtypes: str = "fdFD",
+    samples: Sequence[tuple[float, float]] = (),
+    cost: int = 1,
+    saves: tuple[str, ...] = ("inputs",),
+    kinks: tuple[float, ...] = (),
+    operand_dtypes: Callable[..., tuple[np.dtype, ...]] | None = None,
+    result_dtype: Callable[..., np.dtype] | None = None,
+    params_sample: Callable[..., dict[str, Any]] | None = None,
+) -> Op:
+    """An op applied element by element; inputs broadcast as in NumPy.
+
+    Inputs must already have the dtypes of NumPy's loop for this ufunc: `apply_elementwise` promotes.
+
+    Parameters
+    ----------
+    expression : kernel source of one element, the inputs in braces and in order: "{x} * {y}"; `{param}` is a static
+        parameter. Operands arrive in their dtype, the result is cast to the result's dtype.
+    vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
+    result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)
+    dtypes : NumPy type characters that the loop accepts, for tests and for errors
+    result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
+    """
+    parameters = list(inspect.signature(reference).parameters) if params_sample else []
+    names = tuple(n for n in dict.fromkeys(re.findall(r"{(\w+)}", expression)) if n not in parameters)
+    if params_sample is not None:
+        names = names or ("x",)
+
+    def infer(*types: Type, **params: Any) -> Type:
+        shape = broadcast_shapes(name, names, types)
+        last = types[-1].dtype
+        if result_dtype is not None:
+            dtype = result_dtype(*(t.dtype for t in types), **params)
+        elif result == "bool":
+            dtype = np.dtype(bool)
+        elif result == "real" and last.kind == "c":
+            dtype = np.dtype(np.float32 if last.itemsize == 8 else np.float64)
+        else:
+            dtype = last
+        return array_type(shape, dtype)
+
+    def vjp_with_sums(k: int, g: Node, out: Node, *inputs: Node, **params: Any) -> Node | None:
+        rule = vjp[k]  # type: ignore[index]
+        if rule is None:
+            return None
+        return cotangent_like(rule(g, out, *inputs, **params), inputs[k])
+
+    return Op(
+        name,
+        "elementwise",
+        names,
+        infer,
+        vjp_with_sums if vjp is not None else None,
+        batch_elementwise(name),
+        reference,
+        expression,
+        cost,
+        saves,
+        tuple(samples),
+        dtypes,
+        None,
+        kinks,
+        {"params_sample": params_sample} if params_sample else {},
+    )
+
+
+def batch_elementwise(name: str) -> Callable[..., Node]:
+    """Batched inputs keep their batch axis first: shorter ones get axes of size 1 after it, then broadcast."""
+
+    def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+        rank = max(
+            len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True)
+        )
+        aligned = [
+            reshape(x, x.shape[:1] + (1,) * (rank - len(x.shape) + 1) + x.shape[1:]) if batched else x
+            for x, batched in zip(inputs, is_batched, strict=True)
+        ]
+        return record(OPS[name], tuple(aligned), params)
+
+    return batch
+
+
+def apply_elementwise(op: Op, ufunc: np.ufunc, *inputs: Node) -> Node:
+    """`op` on inputs of any dtypes, cast as NumPy's `ufunc` casts them (NEP 50)."""
+    loop = loop_dtypes(ufunc, tuple(x.dtype for x in inputs))
+    return op(*(cast(x, dtype) for x, dtype in zip(inputs, loop, strict=False)))
+
+
+_loops: dict[tuple, tuple[np.dtype, ...]] = {}
+
+
+def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+    """The dtypes of the inputs, then outputs, of the loop NumPy would choose.
+
+    An entry of `dtypes` may be `int`, `float` or `complex`: a Python scalar, weakly typed.
+    """
+    key = (ufunc, dtypes)
+    found = _loops.get(key)
+    if found is None:
+        try:
+            found = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+        except TypeError:
+            raise DTypeError(
+                explain(
+                    ufunc.__name__,
+                    "not defined for these dtypes",
+                    got={f"argument {k}": getattr(d, "name", d) for k, d in enumerate(dtypes)},
+                    fix="x.astype(...) to a dtype that it is defined for",
+                )
+            ) from None
+        _loops[key] = found
+    return found
+
+
+def reduction(
+    name: str,
+    *,
+    identity: Callable[[np.dtype], object] | None,
+    combine: str,
+    reference: Callable[..., np.ndarray],
+    vjp: Sequence[Rule] | None = None,
+    result_dtype: Callable[[np.dtype], np.dtype] | None = None,
+    dtypes: str = "fdFD",
+    samples: Sequence[tuple[float, float]] = ((-3, 3),),
+    saves: tuple[str, ...] = ("inputs",),
+) -> Op:
+    """An op that combines all elements along `axes` (sorted, not negative); the axes disappear.
+
+    Parameters
+    ----------
+    identity : dtype -> the result over no elements; None where NumPy raises
+    combine : kernel source of `accumulator, value -> accumulator`, as "reduce_add({accumulator}, {value})"
+    reference : (array, axes=...) -> array
+    """
+
+    def infer(x: Type, *, axes: tuple[int, ...]) -> Type:
+        shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
+        if identity is None and any(x.shape[axis] == 0 for axis in axes):
+            raise ValueError(
+                explain(name, "zero-size array has no identity for this reduction", got={"x": x, "axis": axes})
+            )
+        return array_type(shape, result_dtype(x.dtype) if result_dtype else x.dtype)
+
+    def batch(is_batched: Sequence[bool], x: Node, *, axes: tuple[int, ...]) -> Node:
+        return record(OPS[name], (x,), {"axes": tuple(axis + 1 for axis in axes)})
+
+    return Op(
+        name,
+        "reduction",
+        ("x",),
+        infer,
+        by_argument(vjp) if vjp is not None else None,
+        batch,
+        reference,
+        combine,
+        1,
+        saves,
+        tuple(samples),
+        dtypes,
+        extras={"identity": identity},
+    )
+
+
+def expand_reduced(g: Node, shape: tuple[int, ...], axes: tuple[int, ...]) -> Node:
+    """`g`, a value with `axes` reduced away, stretched back over `shape`."""
+    kept = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+    return broadcast_to(reshape(g, kept), shape)
+
+
+def structural(
+    name: str,
+    *,
+    family: str,
+    input_names: tuple[str, ...],
+    infer: Callable[..., Type],
+    reference: Callable[..., np.ndarray],
+    vjp: Sequence[Rule] | Callable[..., Node | None] | None,
+    batch: Callable[..., Node] | None,
+    example: Callable[..., Any],
+    saves: tuple[str, ...] = (),
+    dtypes: str = "fdFD",
+    extras: dict[str, Any] | None = None,
+) -> Op:
+    """An op whose meaning is in its params and shapes: movement, indexing, contraction, scans, libraries.
+
+    Parameters
+    ----------
+    vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
+    example : rng -> list of (input arrays, params), what the registry-driven tests run
+    """
+    if vjp is not None and not callable(vjp):
+        vjp = by_argument(vjp)
+    return Op(
+        name,
+        family,
+        input_names,
+        infer,
+        vjp,
+        batch,
+        reference,
+        None,
+        1,
+        saves,
+        (),
+        dtypes,
+        example,
+        (),
+        extras or {},
+    )

@@ -1,0 +1,53 @@
+"""Values that come from nowhere: literals of formulas, and index ranges."""
+
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.graph.types import Type, array_type
+from numba_grad.ops.families import structural
+
+
+def _infer_literal(*, bytes: bytes, dtype: np.dtype) -> Type:
+    return array_type((), dtype)
+
+
+def _literal_reference(*, bytes: bytes, dtype: np.dtype) -> np.ndarray:
+    return np.frombuffer(bytes, dtype).reshape(()).copy()
+
+
+def _not_batched(is_batched: tuple[bool, ...], *inputs: Node, **params: Any) -> Node:
+    raise AssertionError("an op without inputs is never batched")
+
+
+# Keyed by bytes, not by value: 0.0 == -0.0 and 1 == True in Python, and a NaN has a payload.
+literal = structural(
+    "literal",
+    family="literal",
+    input_names=(),
+    infer=_infer_literal,
+    reference=_literal_reference,
+    vjp=None,
+    batch=_not_batched,
+    example=lambda rng: [
+        ((), {"bytes": np.float64(-0.0).tobytes(), "dtype": np.dtype(np.float64)}),
+        ((), {"bytes": np.bool_(True).tobytes(), "dtype": np.dtype(bool)}),
+    ],
+)
+
+
+def _infer_iota(*, size: int, dtype: np.dtype) -> Type:
+    return array_type((size,), dtype)
+
+
+iota = structural(
+    "iota",
+    family="iota",
+    input_names=(),
+    infer=_infer_iota,
+    reference=lambda *, size, dtype: np.arange(size).astype(dtype),
+    vjp=None,
+    batch=_not_batched,
+    example=lambda rng: [((), {"size": 12, "dtype": np.dtype(np.int64)})],
+)

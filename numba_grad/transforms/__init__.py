@@ -1,0 +1,1 @@
+"""Graph to graph, with a mathematical meaning. Start with `vjp.py`."""
