@@ -1,0 +1,5 @@
+"""Formulas of the elementary functions, written once over traced scalars. Start at `scalar.py`.
+
+Each function takes and returns `Value`s and runs once per process and dtype: it writes LLVM
+instructions, not numbers. Formulas have no branches, so loops over them vectorize.
+"""
