@@ -1,0 +1,121 @@
+"""Source text to loaded kernels: from memory, from the disk cache, or compiled now.
+
+Nothing here imports Numba until a kernel is missing from both.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from numba_grad.compiler import cache, code_generation
+from numba_grad.runtime import loader
+
+KERNEL_SIGNATURE = "void(int64, int64, int64)"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled function: `address` is that of a C function of the given signature."""
+
+    address: int
+    source: str
+    key: str
+    entry_name: str = "kernel"
+    signature: str = KERNEL_SIGNATURE
+
+    @property
+    def symbol(self) -> str:
+        return _symbol(self.key)
+
+    @property
+    def llvm(self) -> str:
+        """The optimized LLVM text, compiled again for the occasion."""
+        return str(_optimized_module(_Request(self.source, self.entry_name, self.signature)))
+
+    @property
+    def asm(self) -> str:
+        """The machine code as assembly, compiled again for the occasion."""
+        request = _Request(self.source, self.entry_name, self.signature)
+        return code_generation.assembly(_optimized_module(request))
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What this process did so far."""
+
+    compilations: int = 0
+    loads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    source: str
+    entry_name: str = "kernel"
+    signature: str = KERNEL_SIGNATURE
+
+    @property
+    def key(self) -> str:
+        return cache.key_of(self.source, self.entry_name, self.signature)
+
+
+_lock = threading.RLock()
+_kernels: dict[_Request, Kernel] = {}
+_statistics = Statistics()
+
+
+def statistics() -> Statistics:
+    return _statistics
+
+
+def build(source: str) -> Kernel:
+    """The kernel of one source text, which defines `kernel(args, lo, hi)`."""
+    return build_all([source])[0]
+
+
+def build_all(sources: Iterable[str]) -> list[Kernel]:
+    """The kernels of several source texts; missing ones are compiled together."""
+    return _build([_Request(source) for source in sources])
+
+
+def build_function(source: str, entry_name: str, signature: str) -> Kernel:
+    """A function of `source` with another C signature, such as "int64(int64, int64)"."""
+    return _build([_Request(source, entry_name, signature)])[0]
+
+
+def _build(requests: list[_Request]) -> list[Kernel]:
+    if not all(request in _kernels for request in requests):
+        with _lock:
+            missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
+            _load(missing, [_object_code(request) for request in missing])
+    return [_kernels[request] for request in requests]
+
+
+def _load(requests: list[_Request], codes: list[bytes]) -> None:
+    keys = [request.key for request in requests]
+    addresses = loader.load([(_symbol(k), code) for k, code in zip(keys, codes, strict=True)])
+    for request, key, address in zip(requests, keys, addresses, strict=True):
+        _kernels[request] = Kernel(
+            address, request.source, key, request.entry_name, request.signature
+        )
+    _statistics.loads += len(requests)
+
+
+def _object_code(request: _Request) -> bytes:
+    code = cache.read(request.key)
+    if code is None:
+        code = code_generation.object_code(_optimized_module(request))
+        _statistics.compilations += 1
+        cache.write(request.key, code)
+    return code
+
+
+def _symbol(key: str) -> str:
+    return f"numba_grad_{key[:40]}"
+
+
+def _optimized_module(request: _Request):
+    from numba_grad.compiler import front_end
+
+    symbol = _symbol(request.key)
+    module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
+    return code_generation.optimized(module, symbol)

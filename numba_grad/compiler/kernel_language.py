@@ -1,0 +1,509 @@
+"""The names that kernel source may use, as Numba intrinsics over raw pointers.
+
+Private parts of Numba live here, in `front_end.py`, and nowhere else; tested with Numba 0.68 and
+llvmlite 0.50. This module imports Numba, so only code that is about to compile imports it.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models, register_default
+from numba.core.imputils import lower_builtin
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic
+
+INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+REASSOCIATE = ("reassoc", "contract")
+
+# Filled by `_define_cast`: from the name as kernels write it (an intrinsic) to the element type.
+_SCALAR_TYPES: dict[Any, types.Type] = {}
+
+FLOAT16 = types.float16  # as a storage type only: its elements load as float32
+
+
+class Buffer(types.Type):
+    """A typed pointer. Buffers of different `scope` are promised not to overlap.
+
+    `scope` None promises nothing.
+    """
+
+    def __init__(self, element: types.Type, scope: int | None) -> None:
+        self.element = element
+        self.scope = scope
+        super().__init__(name=f"Buffer({element}, {scope})")
+
+
+@register_default(Buffer)
+class _BufferModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, buffer_type: Buffer) -> None:
+        super().__init__(manager, buffer_type, _storage_type(buffer_type.element).as_pointer())
+
+
+def _storage_type(element: types.Type) -> ir.Type:
+    """How one element, or one half of a complex element, lies in memory."""
+    if isinstance(element, types.Boolean):
+        return INT8
+    if isinstance(element, types.Integer):
+        return ir.IntType(element.bitwidth)
+    if element is FLOAT16:
+        return ir.HalfType()
+    if isinstance(element, types.Complex):
+        return _storage_type(element.underlying_float)
+    return ir.FloatType() if element is types.float32 else ir.DoubleType()
+
+
+def _value_type(element: types.Type) -> types.Type:
+    return types.float32 if element is FLOAT16 else element
+
+
+def _size(storage: ir.Type) -> int:
+    if isinstance(storage, ir.IntType):
+        return storage.width // 8
+    return {"half": 2, "float": 4, "double": 8}[str(storage)]
+
+
+def _element_type(name_type: types.Type) -> types.Type | None:
+    """The element type that a dtype name of kernel source stands for."""
+    return _SCALAR_TYPES.get(getattr(name_type, "typing_key", None))
+
+
+# Pointers and memory.
+
+
+@intrinsic(prefer_literal=True)
+def buffer(typing_context, args, position, dtype):
+    """The pointer held in word `position` of `args`; overlaps no buffer of another position."""
+    element = _element_type(dtype)
+    if element is None or not isinstance(position, types.IntegerLiteral):
+        return None
+    word = position.literal_value
+    buffer_type = Buffer(element, word)
+
+    def lower(context, builder, signature, arguments):
+        address = _load_word(builder, arguments[0], word)
+        return builder.inttoptr(address, context.get_value_type(buffer_type))
+
+    return buffer_type(types.int64, position, dtype), lower
+
+
+@intrinsic
+def pointer(typing_context, address, dtype):
+    """The memory at `address`, which may overlap any other."""
+    element = _element_type(dtype)
+    if element is None:
+        return None
+    buffer_type = Buffer(element, None)
+
+    def lower(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(buffer_type))
+
+    return buffer_type(types.int64, dtype), lower
+
+
+@intrinsic(prefer_literal=True)
+def integer(typing_context, args, position):
+    """The int64 in word `position` of `args`."""
+    if not isinstance(position, types.IntegerLiteral):
+        return None
+    word = position.literal_value
+
+    def lower(context, builder, signature, arguments):
+        return _load_word(builder, arguments[0], word)
+
+    return types.int64(types.int64, position), lower
+
+
+def _load_word(builder: ir.IRBuilder, args: ir.Value, word: int) -> ir.Value:
+    words = builder.inttoptr(args, INT64.as_pointer())
+    load = builder.load(builder.gep(words, [ir.Constant(INT64, word)]), align=8)
+    # Words never change while a kernel runs, so a read inside a loop may move out of it.
+    load.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return load
+
+
+def _mark_scope(builder: ir.IRBuilder, access: ir.Instruction, scope: int | None) -> None:
+    """Remember an access; `add_alias_metadata` needs to know all of them."""
+    if scope is not None:
+        module = builder.module
+        accesses = getattr(module, "numba_grad_accesses", None)
+        if accesses is None:
+            accesses = module.numba_grad_accesses = []
+        accesses.append((access, scope))
+
+
+def add_alias_metadata(module: ir.Module) -> None:
+    """Tell LLVM that accesses through different buffers never overlap.
+
+    Without it LLVM wants run-time overlap checks between all pairs, and leaves kernels of more
+    than a few buffers scalar.
+    """
+    accesses = getattr(module, "numba_grad_accesses", [])
+    scopes = sorted({scope for _, scope in accesses})
+    domain = module.add_metadata(["numba_grad buffers"])
+    nodes = {scope: module.add_metadata([f"word {scope}", domain]) for scope in scopes}
+    own = {scope: module.add_metadata([nodes[scope]]) for scope in scopes}
+    others = {
+        scope: module.add_metadata([nodes[other] for other in scopes if other != scope])
+        for scope in scopes
+    }
+    for access, scope in accesses:
+        access.set_metadata("alias.scope", own[scope])
+        if len(scopes) > 1:
+            access.set_metadata("noalias", others[scope])
+
+
+def _part_pointers(builder, buffer_type: Buffer, base: ir.Value, index: ir.Value):
+    """One pointer, or for complex elements the pointers of real and imaginary part."""
+    if not isinstance(buffer_type.element, types.Complex):
+        return [builder.gep(base, [index], inbounds=True)]
+    first = builder.shl(index, ir.Constant(INT64, 1))
+    real = builder.gep(base, [first], inbounds=True)
+    return [real, builder.gep(real, [ir.Constant(INT64, 1)], inbounds=True)]
+
+
+@infer_global(operator.getitem)
+class _BufferGetItem(AbstractTemplate):
+    def generic(self, args, kws):
+        if len(args) == 2 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
+            return signature(_value_type(args[0].element), args[0], types.int64)
+        return None
+
+
+@infer_global(operator.setitem)
+class _BufferSetItem(AbstractTemplate):
+    def generic(self, args, kws):
+        if len(args) == 3 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
+            value = types.unliteral(args[2])
+            if isinstance(value, types.Boolean | types.Number):
+                return signature(types.none, args[0], types.int64, value)
+        return None
+
+
+@lower_builtin(operator.getitem, Buffer, types.int64)
+def _load_element(context, builder, signature, arguments):
+    buffer_type = signature.args[0]
+    element = buffer_type.element
+    parts = []
+    for place in _part_pointers(builder, buffer_type, *arguments):
+        part = builder.load(place, align=_size(_storage_type(element)))
+        _mark_scope(builder, part, buffer_type.scope)
+        parts.append(part)
+    if isinstance(element, types.Complex):
+        return _make_complex(context, builder, element, *parts)
+    if isinstance(element, types.Boolean):
+        return builder.icmp_unsigned("!=", parts[0], INT8(0))
+    if element is FLOAT16:
+        return builder.fpext(parts[0], ir.FloatType())
+    return parts[0]
+
+
+@lower_builtin(operator.setitem, Buffer, types.int64, types.Any)
+def _store_element(context, builder, signature, arguments):
+    buffer_type, _, given = signature.args
+    base, index, value = arguments
+    element = buffer_type.element
+    value = _cast(context, builder, value, given, _value_type(element))
+    if isinstance(element, types.Complex):
+        parts = _complex_parts(context, builder, element, value)
+    elif isinstance(element, types.Boolean):
+        parts = [builder.zext(value, INT8)]
+    elif element is FLOAT16:
+        parts = [builder.fptrunc(value, ir.HalfType())]
+    else:
+        parts = [value]
+    places = _part_pointers(builder, buffer_type, base, index)
+    for place, part in zip(places, parts, strict=True):
+        store = builder.store(part, place, align=_size(_storage_type(element)))
+        _mark_scope(builder, store, buffer_type.scope)
+
+
+# Casts.
+
+
+def _make_complex(context, builder, complex_type, real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    value = ir.Constant(context.get_value_type(complex_type), ir.Undefined)
+    return builder.insert_value(builder.insert_value(value, real, 0), imaginary, 1)
+
+
+def _complex_parts(context, builder, complex_type, value: ir.Value) -> list[ir.Value]:
+    return [builder.extract_value(value, 0), builder.extract_value(value, 1)]
+
+
+def _cast(context, builder, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
+    """NumPy's `astype`, for every pair of scalar types."""
+    source = types.unliteral(source)
+    if source == target:
+        return value
+    if isinstance(source, types.Complex):
+        return _cast_from_complex(context, builder, value, source, target)
+    if isinstance(target, types.Complex):
+        part = target.underlying_float
+        real = _cast(context, builder, value, source, part)
+        zero = ir.Constant(context.get_value_type(part), 0.0)
+        return _make_complex(context, builder, target, real, zero)
+    if isinstance(target, types.Boolean):
+        if isinstance(source, types.Float):
+            # Unordered: NaN is true.
+            return builder.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
+        return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
+    if isinstance(source, types.Float) and isinstance(target, types.Integer):
+        return _float_to_integer(context, builder, value, target)
+    if isinstance(source, types.Boolean):
+        return _cast_from_bits(context, builder, value, False, target)
+    if isinstance(source, types.Integer):
+        return _cast_from_bits(context, builder, value, source.signed, target)
+    grows = source.bitwidth < target.bitwidth
+    return (builder.fpext if grows else builder.fptrunc)(value, context.get_value_type(target))
+
+
+def _cast_from_complex(context, builder, value, source, target):
+    real, imaginary = _complex_parts(context, builder, source, value)
+    part = source.underlying_float
+    if isinstance(target, types.Complex):
+        parts = [
+            _cast(context, builder, x, part, target.underlying_float) for x in (real, imaginary)
+        ]
+        return _make_complex(context, builder, target, *parts)
+    if isinstance(target, types.Boolean):
+        return builder.or_(
+            _cast(context, builder, real, part, target),
+            _cast(context, builder, imaginary, part, target),
+        )
+    return _cast(context, builder, real, part, target)
+
+
+def _cast_from_bits(context, builder, value, signed: bool, target):
+    to = context.get_value_type(target)
+    if isinstance(target, types.Float):
+        return (builder.sitofp if signed else builder.uitofp)(value, to)
+    return _resize(builder, value, signed, to)
+
+
+def _resize(builder, value, signed: bool, to):
+    if value.type.width == to.width:
+        return value
+    if value.type.width > to.width:
+        return builder.trunc(value, to)
+    return (builder.sext if signed else builder.zext)(value, to)
+
+
+def _float_to_integer(context, builder, value, target):
+    """What NumPy does on x86: through int32 or int64, where NaN and overflow give the minimum.
+
+    LLVM's `fptosi` alone is undefined there, and was seen to differ between vector and scalar code.
+    """
+    if target is types.uint64:
+        return _float_to_uint64(builder, value)
+    is_narrow = target.bitwidth < 32 or target is types.int32
+    wide = INT32 if is_narrow else INT64
+    return _resize(
+        builder, _float_to_signed(builder, value, wide), True, ir.IntType(target.bitwidth)
+    )
+
+
+def _float_to_signed(builder, value, to):
+    # Both bounds are powers of two, exact in either float type. Between -2**31 - 1 and -2**31 the
+    # answer -2**31 is right as well.
+    bound = ir.Constant(value.type, float(2 ** (to.width - 1)))
+    fits = builder.and_(
+        builder.fcmp_ordered("<", value, bound),
+        builder.fcmp_ordered(">=", value, ir.Constant(value.type, -float(2 ** (to.width - 1)))),
+    )
+    safe = builder.select(fits, value, ir.Constant(value.type, 0.0))
+    return builder.select(fits, builder.fptosi(safe, to), ir.Constant(to, -(2 ** (to.width - 1))))
+
+
+def _float_to_uint64(builder, value):
+    half = ir.Constant(value.type, 2.0**63)
+    is_large = builder.fcmp_ordered(">=", value, half)
+    low = _float_to_signed(builder, value, INT64)
+    high = _float_to_signed(builder, builder.fsub(value, half), INT64)
+    return builder.select(is_large, builder.xor(high, ir.Constant(INT64, -(2**63))), low)
+
+
+def _is_scalar(scalar_type: types.Type) -> bool:
+    return isinstance(scalar_type, types.Boolean | types.Number)
+
+
+def _define_cast(name: str, element: types.Type):
+    """A dtype name: an argument of `buffer`, and as a call, NumPy's cast."""
+    target = _value_type(element)
+
+    def cast(typing_context, value):
+        if not _is_scalar(value):
+            return None
+        source = types.unliteral(value)
+
+        def lower(context, builder, signature, arguments):
+            return _cast(context, builder, arguments[0], source, target)
+
+        return target(source), lower
+
+    cast.__name__ = name
+    cast_intrinsic = intrinsic(cast)
+    _SCALAR_TYPES[cast_intrinsic] = element
+    return cast_intrinsic
+
+
+bool_ = _define_cast("bool_", types.boolean)
+int8 = _define_cast("int8", types.int8)
+int16 = _define_cast("int16", types.int16)
+int32 = _define_cast("int32", types.int32)
+int64 = _define_cast("int64", types.int64)
+uint8 = _define_cast("uint8", types.uint8)
+uint16 = _define_cast("uint16", types.uint16)
+uint32 = _define_cast("uint32", types.uint32)
+uint64 = _define_cast("uint64", types.uint64)
+float16 = _define_cast("float16", FLOAT16)
+float32 = _define_cast("float32", types.float32)
+float64 = _define_cast("float64", types.float64)
+complex64 = _define_cast("complex64", types.complex64)
+complex128 = _define_cast("complex128", types.complex128)
+
+
+@intrinsic
+def cast(typing_context, value, dtype):
+    """`value` as `dtype`, with NumPy's rules; the same as `dtype(value)`."""
+    element = _element_type(dtype)
+    if element is None or not _is_scalar(value):
+        return None
+    source, target = types.unliteral(value), _value_type(element)
+
+    def lower(context, builder, signature, arguments):
+        return _cast(context, builder, arguments[0], source, target)
+
+    return target(source, dtype), lower
+
+
+@intrinsic
+def bitcast(typing_context, value, dtype):
+    """The same bits as another type of the same size."""
+    target = _element_type(dtype)
+    source = types.unliteral(value)
+    numbers = types.Integer | types.Float
+    if not (isinstance(source, numbers) and isinstance(target, numbers)):
+        return None
+    if source.bitwidth != target.bitwidth:
+        return None
+
+    def lower(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(target))
+
+    return target(source, dtype), lower
+
+
+# Arithmetic that Python's operators do not express.
+
+
+@intrinsic
+def select(typing_context, condition, a, b):
+    """`a` where the condition holds, else `b`; both are evaluated, and no branch is taken."""
+    a, b = types.unliteral(a), types.unliteral(b)
+    if a != b or not isinstance(condition, types.Boolean):
+        return None
+
+    def lower(context, builder, signature, arguments):
+        return builder.select(*arguments)
+
+    return a(types.boolean, a, b), lower
+
+
+@intrinsic
+def fused_multiply_add(typing_context, a, b, c):
+    """`a * b + c`, rounded once."""
+    kind = types.unliteral(a)
+    if not isinstance(kind, types.Float) or {types.unliteral(b), types.unliteral(c)} != {kind}:
+        return None
+
+    def lower(context, builder, signature, arguments):
+        return _call_intrinsic(builder, "llvm.fma", *arguments)
+
+    return kind(kind, kind, kind), lower
+
+
+def _call_intrinsic(builder, name: str, *arguments: ir.Value) -> ir.Value:
+    kind = arguments[0].type
+    function_type = ir.FunctionType(kind, [kind] * len(arguments))
+    full_name = f"{name}.{'f32' if isinstance(kind, ir.FloatType) else 'f64'}"
+    function = cgutils.get_or_insert_function(builder.module, function_type, full_name)
+    return builder.call(function, arguments)
+
+
+# Reductions: the order of combination is the compiler's, so that inner loops vectorize.
+
+
+def _reduction(combine: Callable[..., ir.Value | None]):
+    """An intrinsic of two values of one type; `combine(builder, kind, a, b)` makes the code."""
+
+    def typing(typing_context, accumulator, value):
+        kind = types.unliteral(accumulator)
+        if types.unliteral(value) != kind or not _is_scalar(kind):
+            return None
+
+        def lower(context, builder, signature, arguments):
+            return combine(context, builder, kind, *arguments)
+
+        return kind(kind, kind), lower
+
+    typing.__name__ = combine.__name__.lstrip("_")
+    typing.__doc__ = combine.__doc__
+    return intrinsic(typing)
+
+
+def _reduce_add(context, builder, kind, a, b):
+    """`a + b`, reassociable."""
+    if isinstance(kind, types.Complex):
+        parts = [
+            builder.fadd(
+                builder.extract_value(a, k), builder.extract_value(b, k), flags=REASSOCIATE
+            )
+            for k in (0, 1)
+        ]
+        return _make_complex(context, builder, kind, *parts)
+    if isinstance(kind, types.Float):
+        return builder.fadd(a, b, flags=REASSOCIATE)
+    if isinstance(kind, types.Boolean):
+        return builder.or_(a, b)
+    return builder.add(a, b)
+
+
+def _reduce_multiply(context, builder, kind, a, b):
+    """`a * b`, reassociable."""
+    if isinstance(kind, types.Complex):
+        (ar, ai), (br, bi) = ([builder.extract_value(x, k) for k in (0, 1)] for x in (a, b))
+        real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
+        imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
+        return _make_complex(context, builder, kind, real, imaginary)
+    if isinstance(kind, types.Float):
+        return builder.fmul(a, b, flags=REASSOCIATE)
+    if isinstance(kind, types.Boolean):
+        return builder.and_(a, b)
+    return builder.mul(a, b)
+
+
+def _reduce_maximum(context, builder, kind, a, b):
+    """The larger; NaN if one is NaN."""
+    if isinstance(kind, types.Float):
+        return _call_intrinsic(builder, "llvm.maximum", a, b)
+    return builder.select(_is_greater(builder, kind, a, b), a, b)
+
+
+def _reduce_minimum(context, builder, kind, a, b):
+    """The smaller; NaN if one is NaN."""
+    if isinstance(kind, types.Float):
+        return _call_intrinsic(builder, "llvm.minimum", a, b)
+    return builder.select(_is_greater(builder, kind, a, b), b, a)
+
+
+def _is_greater(builder, kind, a, b):
+    signed = isinstance(kind, types.Integer) and kind.signed
+    return (builder.icmp_signed if signed else builder.icmp_unsigned)(">", a, b)
+
+
+reduce_add = _reduction(_reduce_add)
+reduce_multiply = _reduction(_reduce_multiply)
+reduce_maximum = _reduction(_reduce_maximum)
+reduce_minimum = _reduction(_reduce_minimum)

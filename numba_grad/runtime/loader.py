@@ -1,0 +1,50 @@
+"""Object code to callable addresses, through llvmlite alone: a warm start never imports Numba."""
+
+import functools
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from numba_grad.errors import KernelError
+
+_lock = threading.Lock()
+_library_numbers = itertools.count()
+_libraries: list[Any] = []  # code stays loaded for the life of the process: plans hold addresses
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        reloc="pic", codemodel="small"
+    )
+    # JITLink places an object's code and constants together, so that near addresses always reach.
+    # The older linker can put them more than 2 GB apart, and then aborts the process.
+    return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
+
+
+def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
+    """Addresses of one exported function for each (symbol, object code).
+
+    Raises
+    ------
+    KernelError
+        If an object is damaged, or needs a symbol that this process does not have.
+    """
+    if not objects:
+        return []
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    for symbol, code in objects:
+        builder.add_object_img(code).export_symbol(symbol)
+    with _lock:
+        try:
+            library = builder.link(_linker(), f"numba_grad_{next(_library_numbers)}")
+        except RuntimeError as error:
+            names = ", ".join(symbol for symbol, _ in objects)
+            raise KernelError(f"load: cannot link {names}: {error}") from error
+        _libraries.append(library)
+    return [library[symbol] for symbol, _ in objects]
