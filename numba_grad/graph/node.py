@@ -7,6 +7,7 @@ Recording checks shapes and dtypes at once and computes nothing. Nodes are never
 recording: two equal expressions are two values with their own gradients and hooks.
 """
 
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.types import TupleType, Type, array_type
 
 NO_PARAMS: dict[str, Any] = {}
+_next_serial = itertools.count().__next__
 
 
 class GradMode(threading.local):
@@ -89,6 +91,7 @@ class Node:
         "params",
         "released",
         "requires_grad",
+        "serial",
         "type",
         "value",
     )
@@ -100,6 +103,7 @@ class Node:
     value: Any  # np.ndarray once computed (C-contiguous, of exactly `type`); a tuple for TupleType
     requires_grad: bool
     released: bool  # a backward pass that did not retain the graph went through here
+    serial: int  # order of recording: inputs before users, and periodic in a loop, which the compiler exploits
     autograd: Any  # grad, hooks, ...: a record of autograd/, made when first needed
     handle: weakref.ref | None  # the user's Tensor, while the user holds it
 
@@ -119,6 +123,7 @@ class Node:
         self.value = value
         self.requires_grad = requires_grad
         self.released = False
+        self.serial = _next_serial()
         self.autograd = None
         self.handle = None
 
