@@ -1,0 +1,126 @@
+"""Nested containers of arrays: tuples, lists, dicts, named tuples, dataclasses, and what `optree` has registered.
+
+None is an empty container. A dataclass needs no registration; its fields are children, in order, except those made
+with `field(metadata={"static": True})`, which are part of the structure and must be hashable.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import optree
+
+from numba_grad.errors import explain
+
+NAMESPACE = "numba_grad"
+
+Structure = optree.PyTreeSpec  # hashable: two equal structures have the same containers and keys
+
+_NONE = object()
+_registering = threading.Lock()
+_registered: set[type] = set()
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of `tree` from left to right (dicts by sorted key), and how to put them back."""
+    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    while _register_dataclasses(leaves):
+        leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    return leaves, structure
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The tree of this structure with these leaves."""
+    return optree.tree_unflatten(structure, leaves)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """`tree` with each leaf replaced by `function(leaf)`."""
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [function(leaf) for leaf in leaves])
+
+
+def nest(outer: Structure, inner: Structure, rows: Sequence[Sequence[Any]]) -> Any:
+    """A tree of `outer` whose leaves are trees of `inner`: `rows[i][j]` is leaf j of leaf i."""
+    return unflatten(outer, [unflatten(inner, row) for row in rows])
+
+
+def leaf_names(structure: Structure, name: str) -> list[str]:
+    """How a user would write each leaf of a tree called `name`: "x['mass'][0]"."""
+    return [accessor.codify(name) for accessor in optree.treespec_accessors(structure)]
+
+
+def broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
+    """For each leaf of `tree` the leaf of `prefix` that stands above it. None in `prefix` is a leaf.
+
+    Raises
+    ------
+    ValueError
+        If `prefix` is not the top part of `tree`.
+    """
+    for part in (prefix, tree):
+        flatten(part)  # registers the dataclasses
+    # optree takes None for an empty container: something else must stand for it, as a leaf.
+    marked = optree.tree_map(
+        lambda leaf: _NONE if leaf is None else leaf, prefix, none_is_leaf=True, namespace=NAMESPACE
+    )
+    found = optree.broadcast_prefix(marked, tree, namespace=NAMESPACE)
+    return [None if leaf is _NONE else leaf for leaf in found]
+
+
+def _register_dataclasses(leaves: Sequence[Any]) -> bool:
+    """Teach optree the dataclasses among `leaves`; whether there were any."""
+    found = False
+    for leaf in leaves:
+        cls = type(leaf)
+        if dataclasses.is_dataclass(cls):
+            found = True
+            _register_dataclass(cls)
+    return found
+
+
+def _register_dataclass(cls: type) -> None:
+    fields = dataclasses.fields(cls)
+    dynamic = tuple(f.name for f in fields if not f.metadata.get("static", False))
+    static = tuple(f.name for f in fields if f.metadata.get("static", False))
+
+    def flatten_fields(obj: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[str, ...]]:
+        children = tuple(getattr(obj, name) for name in dynamic)
+        return children, tuple(getattr(obj, name) for name in static), dynamic
+
+    def unflatten_fields(values: tuple[Any, ...], children: Iterable[Any]) -> Any:
+        # Not through __init__: what it checks or converts holds for arrays, and leaves may be anything here.
+        obj = object.__new__(cls)
+        for name, value in zip(dynamic, children, strict=True):
+            object.__setattr__(obj, name, value)
+        for name, value in zip(static, values, strict=True):
+            object.__setattr__(obj, name, value)
+        return obj
+
+    with _registering:
+        if cls in _registered:
+            return
+        optree.register_pytree_node(
+            cls,
+            flatten_fields,  # type: ignore[arg-type]
+            unflatten_fields,  # type: ignore[arg-type]
+            path_entry_type=optree.GetAttrEntry,
+            namespace=NAMESPACE,
+        )
+        _registered.add(cls)
+
+
+def structure_mismatch(operation: str, name: str, got: Structure, expected: Structure) -> str:
+    """The message for a tree that should have had another structure."""
+    return explain(
+        operation,
+        f"{name} does not have the structure that belongs here",
+        got={name: _shown(got)},
+        expected=_shown(expected),
+    )
+
+
+def _shown(structure: Structure) -> str:
+    text = str(structure).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace='{NAMESPACE}'")
