@@ -1,0 +1,109 @@
+"""Linear algebra primitives, done by LAPACK: stacks of matrices, the matrix axes last."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.graph.node import Node
+from numba_grad.graph.types import Type, array_type
+from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
+from numba_grad.ops.families import reshape, structural, sum_to
+from numba_grad.ops.movement import array_of, inverse_permutation, transpose
+
+
+def _infer_solve(a: Type, b: Type) -> Type:
+    got = {"a": a, "b": b}
+    if a.rank < 2 or a.shape[-1] != a.shape[-2]:
+        raise np.linalg.LinAlgError(
+            explain(
+                "solve",
+                "a is not square",
+                got=dict(got),
+                expected="a of shape (..., n, n)",
+                fix="lstsq(a, b) for more equations than unknowns",
+            )
+        )
+    if b.rank < 2 or b.shape[-2] != a.shape[-1]:
+        raise ShapeError(
+            explain(
+                "solve",
+                "b does not have as many rows as a",
+                got=dict(got),
+                expected=f"b of shape (..., {a.shape[-1]}, k)",
+                fix="b[..., None] for a stack of vectors",
+            )
+        )
+    if a.dtype != b.dtype or a.dtype.char not in "fdFD":
+        raise DTypeError(
+            explain(
+                "solve",
+                "not defined for these dtypes",
+                got=dict(got),
+                expected="float32, float64, complex64 or complex128, the same for both",
+                fix="a.astype('float64')",
+            )
+        )
+    stack = broadcast_stacks("solve", got)
+    return array_type((*stack, *b.shape[-2:]), a.dtype)
+
+
+# The two rules record the same solve; the compiler merges them into one.
+def _solve_vjp_a(g: Node, out: Node, a: Node, b: Node) -> Node:
+    outer = matmul(solve(conjugate_transpose(a), g), conjugate_transpose(out))
+    return -sum_to(outer, a.shape)
+
+
+def _solve_vjp_b(g: Node, out: Node, a: Node, b: Node) -> Node:
+    return sum_to(solve(conjugate_transpose(a), g), b.shape)
+
+
+def _batch_solve(is_batched: Sequence[bool], a: Node, b: Node) -> Node:
+    if not is_batched[0] and len(a.shape) == 2:
+        # One factorization for all: the batch becomes further columns.
+        rank = len(b.shape)
+        rows_first = (rank - 2, *range(rank - 2), rank - 1)
+        turned = transpose(b, axes=rows_first)
+        columns = reshape(turned, (b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1]))
+        solution = reshape(solve(a, columns), turned.shape)
+        return transpose(solution, axes=inverse_permutation(rows_first))
+    rank = max(len(z.shape) - batched for z, batched in zip((a, b), is_batched, strict=True))
+    aligned = [
+        reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
+        for z, batched in zip((a, b), is_batched, strict=True)
+    ]
+    return solve(*aligned)
+
+
+def _solve_examples(rng: np.random.Generator) -> list[Any]:
+    shapes = [
+        ((3, 3), (3, 2)),
+        ((10, 10), (10, 1)),
+        ((1, 1), (1, 9)),
+        ((2, 3, 3), (2, 3, 2)),
+        ((3, 3), (2, 3, 1)),
+        ((2, 3, 3), (3, 2)),
+        ((2, 1, 2, 2), (3, 2, 1)),
+        ((0, 0), (0, 2)),
+        ((3, 3), (3, 0)),
+        ((0, 2, 2), (2, 1)),
+    ]
+    # Far from singular, so that finite differences are accurate.
+    return [
+        ((array_of(rng, *a) + 2 * a[-1] * np.eye(a[-1]), array_of(rng, *b)), {}) for a, b in shapes
+    ]
+
+
+solve = structural(
+    "solve",
+    family="library",
+    input_names=("a", "b"),
+    infer=_infer_solve,
+    reference=np.linalg.solve,
+    vjp=(_solve_vjp_a, _solve_vjp_b),
+    batch=_batch_solve,
+    saves=("inputs", "out"),
+    example=_solve_examples,
+)
