@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from numba_grad.compiler import cache, code_generation
+from numba_grad.compiler import cache, code_generation, parallel_build
 from numba_grad.runtime import loader
 
 KERNEL_SIGNATURE = "void(int64, int64, int64)"
@@ -30,12 +30,12 @@ class Kernel:
     @property
     def llvm(self) -> str:
         """The optimized LLVM text, compiled again for the occasion."""
-        return str(_optimized_module(_Request(self.source, self.entry_name, self.signature)))
+        return str(_optimized_module(Request(self.source, self.entry_name, self.signature)))
 
     @property
     def asm(self) -> str:
         """The machine code as assembly, compiled again for the occasion."""
-        request = _Request(self.source, self.entry_name, self.signature)
+        request = Request(self.source, self.entry_name, self.signature)
         return code_generation.assembly(_optimized_module(request))
 
 
@@ -48,7 +48,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     source: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
@@ -59,7 +59,7 @@ class _Request:
 
 
 _lock = threading.RLock()
-_kernels: dict[_Request, Kernel] = {}
+_kernels: dict[Request, Kernel] = {}
 _statistics = Statistics()
 
 
@@ -74,23 +74,23 @@ def build(source: str) -> Kernel:
 
 def build_all(sources: Iterable[str]) -> list[Kernel]:
     """The kernels of several source texts; missing ones are compiled together."""
-    return _build([_Request(source) for source in sources])
+    return _build([Request(source) for source in sources])
 
 
 def build_function(source: str, entry_name: str, signature: str) -> Kernel:
     """A function of `source` with another C signature, such as "int64(int64, int64)"."""
-    return _build([_Request(source, entry_name, signature)])[0]
+    return _build([Request(source, entry_name, signature)])[0]
 
 
-def _build(requests: list[_Request]) -> list[Kernel]:
+def _build(requests: list[Request]) -> list[Kernel]:
     if not all(request in _kernels for request in requests):
         with _lock:
             missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
-            _load(missing, [_object_code(request) for request in missing])
+            _load(missing, _object_codes(missing))
     return [_kernels[request] for request in requests]
 
 
-def _load(requests: list[_Request], codes: list[bytes]) -> None:
+def _load(requests: list[Request], codes: list[bytes]) -> None:
     keys = [request.key for request in requests]
     addresses = loader.load([(_symbol(k), code) for k, code in zip(keys, codes, strict=True)])
     for request, key, address in zip(requests, keys, addresses, strict=True):
@@ -100,12 +100,24 @@ def _load(requests: list[_Request], codes: list[bytes]) -> None:
     _statistics.loads += len(requests)
 
 
-def _object_code(request: _Request) -> bytes:
-    code = cache.read(request.key)
-    if code is None:
-        code = code_generation.object_code(_optimized_module(request))
-        _statistics.compilations += 1
-        cache.write(request.key, code)
+def _object_codes(requests: list[Request]) -> list[bytes]:
+    codes = {request: cache.read(request.key) for request in requests}
+    missing = [request for request, code in codes.items() if code is None]
+    tasks = [(request.source, request.entry_name, request.signature) for request in missing]
+    with parallel_build.workers_for(tasks) as are_working:
+        for request in missing:
+            stored = None
+            if are_working and cache.contains(request.key):
+                stored = cache.read(request.key)
+            codes[request] = stored or compile_and_store(request)
+    return [code for code in codes.values() if code is not None]
+
+
+def compile_and_store(request: Request) -> bytes:
+    """Object code of a kernel that the disk cache does not have."""
+    code = code_generation.object_code(_optimized_module(request))
+    _statistics.compilations += 1
+    cache.write(request.key, code)
     return code
 
 
@@ -113,7 +125,7 @@ def _symbol(key: str) -> str:
     return f"numba_grad_{key[:40]}"
 
 
-def _optimized_module(request: _Request):
+def _optimized_module(request: Request):
     from numba_grad.compiler import front_end
 
     symbol = _symbol(request.key)

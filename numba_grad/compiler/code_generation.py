@@ -38,45 +38,11 @@ def _target_machine() -> llvm.TargetMachine:
     )
 
 
-def _optimize(module: llvm.ModuleRef, *, speed_level: int, vectorize: bool) -> None:
-    options = llvm.create_pipeline_tuning_options(speed_level)
-    options.loop_vectorization = vectorize
-    options.slp_vectorization = vectorize
-    options.loop_unrolling = vectorize
-    builder = llvm.create_pass_builder(_target_machine(), options)
-    builder.getModulePassManager().run(module, builder)
-
-
-def _keep_only(module: llvm.ModuleRef, symbol: str, *, rename: bool) -> None:
-    """Make everything else private, so that it is inlined and dropped.
-
-    Numba's names carry a per-process counter; without `rename` they would reach the object's
-    symbol table, and equal kernels would differ between processes.
-    """
-    number = 0
-    for value in [*module.functions, *module.global_variables]:
-        if value.name == symbol or value.name.startswith("llvm."):
-            continue
-        if value.is_declaration:
-            continue
-        value.linkage = "internal"
-        if rename:
-            value.name = f"{symbol}.{number}"
-            number += 1
-        if value.is_function:
-            value.add_function_attribute("nounwind")
-
-
-def link(
-    symbol: str, texts: Iterable[str], modules: Iterable[llvm.ModuleRef] = ()
-) -> llvm.ModuleRef:
+def link(symbol: str, text: str, others: Iterable[llvm.ModuleRef] = ()) -> llvm.ModuleRef:
     """One module out of many, with `symbol` as its only export."""
     _initialize()
-    first, *rest = texts
-    module = llvm.parse_assembly(first)
-    for text in rest:
-        module.link_in(llvm.parse_assembly(text))
-    for other in modules:
+    module = llvm.parse_assembly(text)
+    for other in others:
         module.link_in(other, preserve=True)
     module.name = symbol
     module.triple = llvm.get_process_triple()
@@ -86,18 +52,36 @@ def link(
 
 def optimized(module: llvm.ModuleRef, symbol: str) -> llvm.ModuleRef:
     """The module after LLVM's full pipeline, checked to need nothing but the C library."""
-    _keep_only(module, symbol, rename=True)
-    _optimize(module, speed_level=3, vectorize=True)
+    _make_private(module, symbol)
+    _optimize(module)
     _check_closed(module, symbol)
     return module
 
 
-def simplified_text(module: llvm.ModuleRef, symbol: str, *, inline: bool) -> str:
-    """A subroutine made small once, so that the kernels that inline it compile faster."""
-    _keep_only(module, symbol, rename=True)
-    module.get_function(symbol).add_function_attribute("alwaysinline" if inline else "noinline")
-    _optimize(module, speed_level=1, vectorize=False)
-    return str(module)
+def _make_private(module: llvm.ModuleRef, symbol: str) -> None:
+    """Make everything but `symbol` private, so that it is inlined and dropped.
+
+    Numba's names carry a per-process counter. They get names without, or else equal kernels would
+    differ between processes in the object's symbol table. Our own names stay: attributes refer to
+    them in text.
+    """
+    for number, value in enumerate([*module.functions, *module.global_variables]):
+        name = value.name
+        if value.is_function:
+            value.add_function_attribute("nounwind")
+        if value.is_declaration or name == symbol or name.startswith("llvm."):
+            continue
+        value.linkage = "internal"
+        if not name.startswith("numba_grad."):
+            value.name = f"{symbol}.{number}"
+
+
+def _optimize(module: llvm.ModuleRef) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    builder = llvm.create_pass_builder(_target_machine(), options)
+    builder.getModulePassManager().run(module, builder)
 
 
 def object_code(module: llvm.ModuleRef) -> bytes:

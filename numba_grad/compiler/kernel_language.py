@@ -432,6 +432,119 @@ def _call_intrinsic(builder, name: str, *arguments: ir.Value) -> ir.Value:
     return builder.call(function, arguments)
 
 
+# Errors, and calls of other compiled functions.
+
+
+@intrinsic
+def check_index(typing_context, index, size, errors, site):
+    """A valid index: `index`, wrapped once if negative. Records an error and gives 0 if there is none.
+
+    The record at address `errors` holds four int64: 1 once there is an error, then the `site`, index
+    and size of the first one.
+    """
+    if not all(isinstance(t, types.Integer) for t in (index, size, errors, site)):
+        return None
+
+    def lower(context, builder, signature, arguments):
+        index, size, errors, site = arguments
+        zero = ir.Constant(INT64, 0)
+        is_negative = builder.icmp_signed("<", index, zero)
+        wrapped = builder.select(is_negative, builder.add(index, size), index)
+        # One unsigned comparison covers both ends, as sizes are not negative.
+        is_valid = builder.icmp_unsigned("<", wrapped, size)
+        with builder.if_then(builder.not_(is_valid), likely=False):
+            builder.call(_index_error_function(builder.module), [errors, site, index, size])
+        return builder.select(is_valid, wrapped, zero)
+
+    return types.int64(types.int64, types.int64, types.int64, types.int64), lower
+
+
+def _index_error_function(module: ir.Module) -> ir.Function:
+    """Out of line, so that the check costs a comparison and a branch."""
+    name = "numba_grad.index_error"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [INT64] * 4), name)
+    function.attributes.add("noinline")
+    function.attributes.add("cold")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    errors, *details = function.args
+    record = builder.inttoptr(errors, INT64.as_pointer())
+    # Of several threads, one writes its details.
+    swap = builder.cmpxchg(record, INT64(0), INT64(1), "acq_rel", "acquire")
+    with builder.if_then(builder.extract_value(swap, 1)):
+        for word, detail in enumerate(details, start=1):
+            builder.store(detail, builder.gep(record, [INT64(word)]), align=8)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def call(typing_context, address, *arguments):
+    """Call the C function at `address` with int64 arguments; its int64 result.
+
+    Functions that return nothing may be called too: then the result means nothing.
+    """
+    if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple):
+        arguments = tuple(arguments[0])
+    count = len(arguments)
+
+    def lower(context, builder, signature, values):
+        address, packed = values
+        operands = cgutils.unpack_tuple(builder, packed, count)
+        function_type = ir.FunctionType(INT64, [INT64] * count)
+        function = builder.inttoptr(address, function_type.as_pointer())
+        return builder.call(function, operands)
+
+    return types.int64(types.int64, types.UniTuple(types.int64, count)), lower
+
+
+@intrinsic
+def atomic_add(typing_context, address, value):
+    """Add to the int64 at `address` as one indivisible step; the value it had before."""
+
+    def lower(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], INT64.as_pointer())
+        return builder.atomic_rmw("add", place, arguments[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), lower
+
+
+@intrinsic
+def atomic_load(typing_context, address):
+    """The int64 at `address`, ordered before what follows."""
+
+    def lower(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], INT64.as_pointer())
+        return builder.load_atomic(place, "acquire", 8)
+
+    return types.int64(types.int64), lower
+
+
+@intrinsic
+def atomic_store(typing_context, address, value):
+    """Write the int64 at `address`, ordered after what precedes."""
+
+    def lower(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], INT64.as_pointer())
+        builder.store_atomic(arguments[1], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), lower
+
+
+@intrinsic
+def atomic_compare_exchange(typing_context, address, expected, desired):
+    """Write `desired` at `address` if it holds `expected`; the value it had before."""
+
+    def lower(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], INT64.as_pointer())
+        swap = builder.cmpxchg(place, arguments[1], arguments[2], "acq_rel", "acquire")
+        return builder.extract_value(swap, 0)
+
+    return types.int64(types.int64, types.int64, types.int64), lower
+
+
 # Reductions: the order of combination is the compiler's, so that inner loops vectorize.
 
 
