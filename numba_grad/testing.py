@@ -1,0 +1,164 @@
+"""For tests of users' own functions and rules: derivatives against finite differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import explain
+from numba_grad.frontend import trees
+from numba_grad.frontend.gradients import grad
+from numba_grad.frontend.tensor import Tensor
+
+# Fourth order: with this step neither truncation nor rounding exceeds some 1e-11 of a well-scaled function.
+_STEP = 4e-4
+_STENCIL = ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12))
+
+
+def check_gradients(
+    f: Callable[..., Any],
+    *args: Any,
+    order: int = 2,
+    rtol: float = 1e-6,
+    atol: float = 1e-6,
+    elements: int = 64,
+) -> None:
+    """Compare the derivatives of `f` at `args` with finite differences.
+
+    Parameters
+    ----------
+    f : function of `args`; its floating and complex results are checked, others ignored
+    args : arrays, numbers, or nested tuples, lists, dicts and dataclasses of them. Those of dtype float64 and
+        complex128 are differentiated.
+    order : 1 checks the gradient, 2 also the gradient of the gradient, ...
+    rtol, atol : allowed difference
+    elements : at most so many, chosen at random, of the elements of each array are checked
+
+    Raises
+    ------
+    AssertionError
+        Naming the argument, the element, and both derivatives.
+    DTypeError
+        If an argument has a dtype in which differences say nothing: float32, complex64, float16.
+
+    Notes
+    -----
+    The function checked is a sum of the results with random weights, so an error in any of them shows. Differences
+    are of fourth order. `args` should be away from kinks by 0.001 or more.
+
+    Examples
+    --------
+    >>> check_gradients(lambda x, y: np.sin(x) * y, np.array([0.1, 0.2]), 3.0)
+    """
+    leaves, structure = trees.flatten(args)
+    values = [_as_array(x) for x in leaves]
+    rng = np.random.default_rng(0)
+    chosen = [k for k, x in enumerate(values) if x is not None and x.dtype.kind in "fc"]
+    for k in chosen:
+        _require_double(values[k], trees.leaf_names(structure, "args")[k])
+
+    def of_chosen(*arrays: Any) -> Any:
+        for k, array in zip(chosen, arrays, strict=True):
+            leaves[k] = array
+        return f(*trees.unflatten(structure, leaves))
+
+    points = [values[k].copy() for k in chosen]
+    names = [trees.leaf_names(structure, "args")[k] for k in chosen]
+    function = _weighted(of_chosen, rng)
+    for current in range(1, order + 1):
+        gradient = grad(function, argnums=tuple(range(len(points))))
+        _compare(function, gradient, points, names, current, rng, elements, rtol, atol)
+        function = _weighted(gradient, rng)
+
+
+def _as_array(x: Any) -> Any:
+    """A leaf as an array to vary, None if it is no array or number."""
+    if isinstance(x, Tensor):
+        return np.array(x.detach().numpy())
+    if isinstance(x, np.ndarray | np.generic | float | complex):
+        return np.array(x)
+    return None
+
+
+def _require_double(x: np.ndarray, name: str) -> None:
+    if x.dtype not in (np.float64, np.complex128):
+        raise TypeError(
+            explain(
+                "check_gradients",
+                "finite differences need double precision",
+                got={name: x.dtype},
+                fix="pass the array .astype(numpy.float64)",
+            )
+        )
+
+
+def _weighted(f: Callable[..., Any], rng: np.random.Generator) -> Callable[..., Any]:
+    """The sum of all elements of all results, with fixed random weights: one real number."""
+    weights: list[np.ndarray] = []
+
+    def scalar(*arrays: Any) -> Any:
+        results = [x for x in trees.flatten(f(*arrays))[0] if np.dtype(x.dtype).kind in "fc"]
+        total: Any = 0.0
+        for k, x in enumerate(results):
+            if len(weights) == k:
+                weights.append(rng.uniform(0.5, 1.5, size=x.shape))
+                if np.dtype(x.dtype).kind == "c":
+                    weights[k] = weights[k] + 1j * rng.uniform(0.5, 1.5, size=x.shape)
+            products = x * weights[k]
+            total = total + (products.real if weights[k].dtype.kind == "c" else products).sum()
+        return total
+
+    return scalar
+
+
+def _compare(
+    function: Callable[..., Any],
+    gradient: Callable[..., Any],
+    points: list[np.ndarray],
+    names: list[str],
+    order: int,
+    rng: np.random.Generator,
+    elements: int,
+    rtol: float,
+    atol: float,
+) -> None:
+    found = [np.asarray(g) for g in gradient(*points)]
+    for k, point in enumerate(points):
+        indices = rng.permutation(point.size)[:elements]
+        for flat in sorted(indices):
+            index = np.unravel_index(flat, point.shape)
+            expected: complex = _difference(function, points, k, index, 1.0)
+            if point.dtype.kind == "c":
+                # d f = real(conjugate(gradient) dx)
+                expected += 1j * _difference(function, points, k, index, 1j)
+            if not np.isclose(found[k][index], expected, rtol=rtol, atol=atol, equal_nan=True):
+                raise AssertionError(
+                    explain(
+                        "check_gradients",
+                        f"derivative of order {order} differs from finite differences",
+                        got={
+                            "argument": names[k],
+                            "element": tuple(int(i) for i in index),
+                            "derivative": found[k][index],
+                        },
+                        expected=str(expected),
+                    )
+                )
+
+
+def _difference(
+    function: Callable[..., Any],
+    points: list[np.ndarray],
+    k: int,
+    index: tuple[Any, ...],
+    direction: complex,
+) -> float:
+    """The derivative of `function` by one element, in a direction of the complex plane."""
+    step = _STEP * max(1.0, abs(points[k][index]))
+    total = 0.0
+    for multiple, weight in _STENCIL:
+        moved = list(points)
+        moved[k] = points[k].copy()
+        moved[k][index] += multiple * step * (direction if direction != 1.0 else 1.0)
+        total += weight * float(function(*moved))
+    return total / step
