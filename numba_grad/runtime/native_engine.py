@@ -1,0 +1,343 @@
+"""Replays plans in native code: no Python between steps, no GIL.
+
+    NativeEngine   the entry points, and the threads
+    Program        a plan made ready to run; `run(*inputs)` returns the outputs
+    Activation     what one run at a time needs: words, bases, error record, arena
+
+The native code is `compiler/engine_build.py`; it is handed in as addresses. It is entered as a
+built-in function of CPython (vectorcall), which costs 0.12 us with six arrays; through ctypes it
+was 0.8 us.
+
+A run comes back to Python every 0.1 s at the latest, between two steps, and goes on: that is where
+Ctrl-C raises KeyboardInterrupt. An interrupted activation is dropped; everything else stays usable.
+"""
+
+import ctypes
+import enum
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.config import config
+from numba_grad.errors import InternalError, explain
+from numba_grad.runtime import library
+from numba_grad.runtime.buffers import allocate, allocator, borrow
+from numba_grad.runtime.plan import ErrorSite, Plan
+from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
+
+# Bytes before the fields of an object: 16, and 32 where Python is built without the GIL.
+OBJECT_HEAD = object.__basicsize__
+CLOCK_MONOTONIC = 1 if not hasattr(time, "CLOCK_MONOTONIC") else time.CLOCK_MONOTONIC
+
+# How long native code may run before Python looks for signals, in nanoseconds.
+_SLICE = 100_000_000
+# A plan that takes less keeps the GIL: getting it back from a busy thread takes up to 5 ms.
+_SHORT = 10_000
+
+# Larger arenas are borrowed from the pool for each run, so that many plans share the memory.
+_KEPT_ARENA_BYTES = 1 << 16
+
+_ERROR_WORDS = 8
+
+
+class RecordWord(enum.IntEnum):
+    """The words of an activation's record, which the native code reads."""
+
+    STATUS = 0
+    NEXT = 1  # the step to go on with
+    RESUMES = 2  # 1 after an unfinished run
+    STEPS = 3
+    STEP_COUNT = 4
+    FUNCTIONS = 5
+    WORDS = 6
+    RELOCATIONS = 7  # (word, byte offset) pairs, by base
+    RELOCATION_STARTS = 8
+    BASES = 9
+    LAST_BASES = 10  # what the words were filled in with
+    BASE_COUNT = 11
+    OBJECT_COUNT = 12  # inputs and outputs: the first bases
+    ERRORS = 13
+    SHARED = 14
+    USES_BLAS = 15
+    TIMES = 16  # nanoseconds per step are added here, or 0
+    CLOCK = 17  # clock_gettime, or 0
+    SLICE = 18
+    SHORT = 19
+    MAY_KEEP_LOCK = 20
+    KEEPS_LOCK = 21
+    SAVE_THREAD = 22
+    RESTORE_THREAD = 23
+    INCREASE_REFERENCE = 24
+    NONE = 25
+    TRUE = 26
+    ARRAY_TYPE = 27
+    END = 28
+
+
+class Status(enum.IntEnum):
+    """Why a run came back."""
+
+    FINISHED = 0
+    UNFINISHED = 1  # time for Python to look for signals
+    WANTS_THREADS = 2
+    ERROR = 3
+    BAD_ARGUMENTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoints:
+    """Addresses of the native code."""
+
+    replay: int
+    worker: int
+
+
+class _MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef, part of its stable ABI."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+_VECTORCALL = 0x80  # METH_FASTCALL
+
+
+def _address_of(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def _clock_address() -> int:
+    try:
+        return _address_of(ctypes.CDLL(None).clock_gettime)
+    except (AttributeError, OSError, TypeError):
+        return 0  # Windows: no slices, no profile
+
+
+def _check_array_layout() -> None:
+    """Refuse to run where array objects are laid out in a way that this file does not know."""
+    probe = np.empty(3)
+    fields = (ctypes.c_int64 * 7).from_address(id(probe) + OBJECT_HEAD)
+    head = ctypes.c_int64.from_address(id(probe) + OBJECT_HEAD - 8)
+    is_known = (
+        fields[0] == probe.ctypes.data
+        and head.value == id(np.ndarray)
+        and fields[6] & 1 == 1
+        and ctypes.c_int64.from_address(id(np.empty((4, 4))[:, :2]) + OBJECT_HEAD + 48).value & 1
+        == 0
+    )
+    if not is_known:
+        raise InternalError(f"native engine: unknown array layout in NumPy {np.__version__}")
+
+
+class NativeEngine:
+    """The entry points and the threads of a process. Safe to use from several Python threads."""
+
+    def __init__(self, entry_points: EntryPoints, *, use_futex: bool = True) -> None:
+        _check_array_layout()
+        self.shared = allocate_words(SharedWord.END)
+        self.threads = Threads(entry_points.worker, self.shared, use_futex=use_futex)
+        self._definition = _MethodDefinition(b"replay", entry_points.replay, _VECTORCALL, b"")
+        self._new_function = ctypes.pythonapi.PyCFunction_NewEx
+        self._new_function.restype = ctypes.py_object
+        self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+        self._template = np.zeros(RecordWord.END, np.int64)
+        api = ctypes.pythonapi
+        for word, value in (
+            (RecordWord.SHARED, self.shared),
+            (RecordWord.CLOCK, _clock_address()),
+            (RecordWord.SLICE, _SLICE),
+            (RecordWord.SHORT, _SHORT),
+            (RecordWord.SAVE_THREAD, _address_of(api.PyEval_SaveThread)),
+            (RecordWord.RESTORE_THREAD, _address_of(api.PyEval_RestoreThread)),
+            (RecordWord.INCREASE_REFERENCE, _address_of(api.Py_IncRef)),
+            (RecordWord.NONE, id(None)),
+            (RecordWord.TRUE, id(True)),
+            (RecordWord.ARRAY_TYPE, id(np.ndarray)),
+        ):
+            self._template[word] = value
+
+    def record(self) -> np.ndarray:
+        """A record with what all activations have in common."""
+        return self._template.copy()
+
+    def entry(self, record: np.ndarray) -> Any:
+        """The native function for one record; it keeps the record alive."""
+        return self._new_function(ctypes.addressof(self._definition), record, None)
+
+    def program(self, plan: Plan) -> "Program":
+        """The plan, made ready to run; the same one each time."""
+        if plan.program is None:
+            plan.program = Program(self, plan)
+        return plan.program
+
+    def run(self, plan: Plan, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run a plan on C-contiguous arrays of the shapes and dtypes it was made for."""
+        return self.program(plan).run(*inputs)
+
+    def profile(
+        self, plan: Plan, inputs: Sequence[np.ndarray], *, repeats: int = 1
+    ) -> np.ndarray:
+        """Mean seconds of each step, over several runs."""
+        return self.program(plan).profile(*inputs, repeats=repeats)
+
+
+class Activation:
+    """What one run of a plan at a time needs."""
+
+    __slots__ = ("bases", "entry", "error_record", "keep", "last_bases", "record", "status", "words")
+
+    def __init__(self, program: "Program") -> None:
+        plan = program.plan
+        self.words = plan.words.copy()
+        self.bases = np.zeros(plan.base_count, np.int64)
+        # No base is at -1, so the first run fills in all words.
+        self.last_bases = np.full(plan.base_count, -1, np.int64)
+        self.error_record = np.zeros(_ERROR_WORDS, np.int64)
+        self.record = program.engine.record()
+        self.keep: np.ndarray | None = None
+        for word, value in (
+            (RecordWord.STEPS, plan.steps.ctypes.data),
+            (RecordWord.STEP_COUNT, len(plan.steps)),
+            (RecordWord.FUNCTIONS, program.functions.ctypes.data),
+            (RecordWord.WORDS, self.words.ctypes.data),
+            (RecordWord.RELOCATIONS, program.targets.ctypes.data),
+            (RecordWord.RELOCATION_STARTS, program.starts.ctypes.data),
+            (RecordWord.BASES, self.bases.ctypes.data),
+            (RecordWord.LAST_BASES, self.last_bases.ctypes.data),
+            (RecordWord.BASE_COUNT, plan.base_count),
+            (RecordWord.OBJECT_COUNT, plan.input_count + len(plan.outputs)),
+            (RecordWord.ERRORS, self.error_record.ctypes.data),
+            (RecordWord.USES_BLAS, program.uses_blas),
+            (RecordWord.MAY_KEEP_LOCK, not program.has_parallel_steps),
+        ):
+            self.record[word] = value
+        first = plan.input_count + len(plan.outputs)
+        if 0 < plan.arena_bytes <= _KEPT_ARENA_BYTES:
+            self.keep = allocate((plan.arena_bytes,), np.dtype(np.uint8))
+            self.bases[first] = self.keep.ctypes.data
+        self.bases[first + 1] = self.error_record.ctypes.data
+        self.bases[first + 2 :] = program.symbol_addresses
+        self.status = memoryview(self.record)
+        self.entry = program.engine.entry(self.record)
+
+
+class Program:
+    """A plan made ready to run. Any number of threads may run it at once."""
+
+    def __init__(self, engine: NativeEngine, plan: Plan) -> None:
+        self.engine = engine
+        self.plan = plan
+        self.functions = np.array([kernel.address for kernel in plan.kernels], np.int64)
+        self.targets = np.ascontiguousarray(plan.relocations[:, [0, 2]])
+        self.starts = np.searchsorted(
+            plan.relocations[:, 1], np.arange(plan.base_count + 1), side="left"
+        ).astype(np.int64)
+        self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
+        self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
+        self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
+        self._outputs = [(allocator(*output), *output) for output in plan.outputs]
+        self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
+        self._free: list[Activation] = []  # append and pop are atomic
+
+    def run(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """The outputs, in new arrays.
+
+        Raises
+        ------
+        IndexError, numpy.linalg.LinAlgError
+            What a kernel found, see `raise_error`.
+        """
+        outputs = [make(shape, dtype) for make, shape, dtype in self._outputs]
+        self.run_into(outputs, *inputs)
+        return outputs
+
+    def run_into(self, outputs: Sequence[np.ndarray], *inputs: np.ndarray) -> None:
+        """Write the results into given arrays, which must not overlap the inputs."""
+        try:
+            activation = self._free.pop()
+        except IndexError:
+            activation = Activation(self)
+        self._run(activation, inputs, outputs)
+        # Not in a `finally`: what an exception interrupted is dropped.
+        self._free.append(activation)
+
+    def _run(
+        self,
+        activation: Activation,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+    ) -> None:
+        # The block must live until the run is over, and no longer.
+        arena = self._lend_arena(activation) if self._borrows_arena else None  # noqa: F841
+        if self.has_parallel_steps and config.threads != self.engine.threads.requested:
+            self.engine.threads.resize(config.threads)
+        if activation.entry(*inputs, *outputs) is not None:
+            self._continue(activation, inputs, outputs)
+
+    def _lend_arena(self, activation: Activation) -> object:
+        arena, address = borrow(self.plan.arena_bytes)
+        activation.bases[self.plan.input_count + len(self.plan.outputs)] = address
+        return arena
+
+    def _continue(
+        self,
+        activation: Activation,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+    ) -> None:
+        """Go on until the plan is finished. Signal handlers run here, between two entries."""
+        while True:
+            status = activation.status[RecordWord.STATUS]
+            if status == Status.WANTS_THREADS:
+                self.engine.threads.start()
+            elif status == Status.BAD_ARGUMENTS:
+                raise InternalError(self._bad_arguments(inputs, outputs))
+            elif status == Status.ERROR:
+                raise_error(activation.error_record, self.plan.sites)
+            if activation.entry(*inputs, *outputs) is None:
+                return
+
+    def _bad_arguments(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+        expected = f"{self.plan.input_count} inputs, {len(self.plan.outputs)} outputs"
+        return explain(
+            "native engine",
+            "these arrays cannot be run on",
+            got={
+                f"array {k}": f"{type(x).__name__} {getattr(x, 'strides', '')}"
+                for k, x in enumerate((*inputs, *outputs))
+            },
+            expected=f"{expected}, all C-contiguous ndarrays",
+        )
+
+    def profile(self, *inputs: np.ndarray, repeats: int = 1) -> np.ndarray:
+        """Mean seconds of each step over `repeats` runs, after two that are not counted."""
+        outputs = self.run(*inputs)
+        activation = Activation(self)
+        self._run(activation, inputs, outputs)
+        times = np.zeros(len(self.plan.steps), np.int64)
+        activation.record[RecordWord.TIMES] = times.ctypes.data
+        activation.record[RecordWord.KEEPS_LOCK] = 0
+        for _ in range(repeats):
+            self._run(activation, inputs, outputs)
+        return times / (1e9 * repeats)
+
+
+def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
+    """Raise what a kernel recorded: (count, site, index, size)."""
+    _, number, index, size = (int(word) for word in record[:4])
+    site = sites[number]
+    note = f"\n{site.note}" if site.note else ""
+    if site.kind == "singular":
+        which = f" (number {index} of the batch)" if index else ""
+        raise np.linalg.LinAlgError(f"{site.operation}: Singular matrix{which}{note}")
+    raise IndexError(
+        f"{site.operation}: index {index} is out of bounds for axis {site.axis} "
+        f"with size {size}{note}"
+    )

@@ -1,0 +1,206 @@
+"""What the compiler hands to the engines: a table of steps as plain data. No graph, no code.
+
+    Plan  = steps, words, relocations, kernels, input_count, outputs, arena_bytes, symbols, sites
+    step  = kernel index, position of its words, number of tasks, grain
+    word  = an int64: a size, an offset, or an address that a relocation fills in before a run
+
+Bases are numbered: the inputs, the outputs, the arena, the error record, the symbols.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from numba_grad.errors import InternalError
+
+SERIAL = 1 << 62  # the grain of a step that is never cut
+
+# One word of a step: a number, or (base, byte offset).
+WordValue = int | tuple[int, int]
+
+
+class HasAddress(Protocol):
+    """A loaded kernel: a C function `void(int64 words, int64 first_task, int64 end_task)`."""
+
+    @property
+    def address(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSite:
+    """What to say when a kernel records an error under this site's number.
+
+    `kind` is "index" (recorded: index, size) or "singular" (recorded: number of the matrix, size).
+    """
+
+    kind: str
+    operation: str
+    axis: int = 0
+    note: str = ""  # for instance, where the user's code recorded the operation
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A compiled program for given shapes. Nothing in it changes when it runs."""
+
+    steps: np.ndarray  # int64 (n, 4): kernel index, position of the first word, tasks, grain
+    words: np.ndarray  # int64 (m,): template of all the steps' words
+    relocations: np.ndarray  # int64 (r, 3): word, base, byte offset; sorted by base
+    kernels: tuple[HasAddress, ...]
+    input_count: int
+    outputs: tuple[tuple[tuple[int, ...], np.dtype], ...]  # shape and dtype of each
+    arena_bytes: int = 0
+    symbols: tuple[str, ...] = ()  # as `runtime.library.symbol_address` names them
+    sites: tuple[ErrorSite, ...] = ()
+    program: Any = field(default=None, repr=False)  # the native engine's prepared form
+
+    @property
+    def base_count(self) -> int:
+        return self.input_count + len(self.outputs) + 2 + len(self.symbols)
+
+
+class PlanBuilder:
+    """Collects steps, in the order in which they run."""
+
+    def __init__(
+        self, input_count: int, outputs: Sequence[tuple[tuple[int, ...], np.dtype]]
+    ) -> None:
+        self.input_count = input_count
+        self.outputs = tuple((tuple(shape), np.dtype(dtype)) for shape, dtype in outputs)
+        self.arena_bytes = 0
+        self._kernels: dict[HasAddress, int] = {}
+        self._symbols: dict[str, int] = {}
+        self._sites: dict[ErrorSite, int] = {}
+        self._steps = array("q")
+        self._words = array("q")
+        self._relocations = array("q")
+
+    # Bases.
+
+    def input(self, number: int) -> int:
+        return number
+
+    def output(self, number: int) -> int:
+        return self.input_count + number
+
+    @property
+    def arena(self) -> int:
+        return self.input_count + len(self.outputs)
+
+    @property
+    def errors(self) -> int:
+        """The error record, whose address `check_index` takes."""
+        return self.arena + 1
+
+    def symbol(self, name: str) -> int:
+        """The base of a library entry point, such as "blas.dgemm"; its word is the address."""
+        return self.errors + 1 + self._symbols.setdefault(name, len(self._symbols))
+
+    # Numbers that words and steps refer to.
+
+    def kernel(self, kernel: HasAddress) -> int:
+        return self._kernels.setdefault(kernel, len(self._kernels))
+
+    def site(self, site: ErrorSite) -> int:
+        return self._sites.setdefault(site, len(self._sites))
+
+    def reserve(self, nbytes: int, *, alignment: int = 64) -> int:
+        """Bytes at the end of the arena that nothing else uses; returns their offset."""
+        offset = -(-self.arena_bytes // alignment) * alignment
+        self.arena_bytes = offset + nbytes
+        return offset
+
+    # Steps.
+
+    def step(
+        self, kernel: int, words: Sequence[WordValue], tasks: int = 1, grain: int = SERIAL
+    ) -> None:
+        """Append one step. With more tasks than `grain` it is cut into chunks over the threads."""
+        position = len(self._words)
+        self._steps.extend((kernel, position, tasks, grain))
+        append = self._words.append
+        for offset, word in enumerate(words):
+            if type(word) is tuple:
+                self._relocations.extend((position + offset, word[0], word[1]))
+                append(0)
+            else:
+                append(word)  # type: ignore[arg-type]
+
+    def block(self, steps: np.ndarray, words: np.ndarray, relocations: np.ndarray) -> None:
+        """Append several steps at once, whose word positions count from the start of the block.
+
+        Shapes: steps (n, 4), words (m,), relocations (r, 3), in the layout of `Plan`.
+        """
+        self.repeated_block(1, steps, words, relocations)
+
+    def repeated_block(
+        self,
+        count: int,
+        steps: np.ndarray,
+        words: np.ndarray,
+        relocations: np.ndarray,
+        *,
+        word_strides: np.ndarray | int = 0,
+        offset_strides: np.ndarray | int = 0,
+    ) -> None:
+        """Append a block `count` times.
+
+        In copy k, word i is `words[i] + k * word_strides[i]`, and the byte offset of relocation j is
+        its own plus `k * offset_strides[j]`.
+        """
+        copies = np.arange(count, dtype=np.int64)[:, None]
+        starts = len(self._words) + copies * len(words)
+        all_steps = np.empty((count, len(steps), 4), np.int64)
+        all_steps[:] = steps
+        all_steps[:, :, 1] += starts
+        all_relocations = np.empty((count, len(relocations), 3), np.int64)
+        all_relocations[:] = relocations
+        all_relocations[:, :, 0] += starts
+        all_relocations[:, :, 2] += copies * np.asarray(offset_strides, np.int64)
+        all_words = np.asarray(words, np.int64) + copies * np.asarray(word_strides, np.int64)
+        self._steps.frombytes(all_steps.tobytes())
+        self._words.frombytes(np.ascontiguousarray(all_words).tobytes())
+        self._relocations.frombytes(all_relocations.tobytes())
+
+    def build(self) -> Plan:
+        relocations = _table(self._relocations, 3)
+        if len(relocations):
+            relocations = relocations[np.argsort(relocations[:, 1], kind="stable")]
+        plan = Plan(
+            steps=_table(self._steps, 4),
+            words=np.array(self._words, np.int64),
+            relocations=relocations,
+            kernels=tuple(self._kernels),
+            input_count=self.input_count,
+            outputs=self.outputs,
+            arena_bytes=self.arena_bytes,
+            symbols=tuple(self._symbols),
+            sites=tuple(self._sites),
+        )
+        check_plan(plan)
+        return plan
+
+
+def _table(numbers: array, columns: int) -> np.ndarray:
+    return np.array(numbers, np.int64).reshape(-1, columns)
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise InternalError if a number in a plan refers to something that is not there."""
+    limits = (
+        ("step: kernel", plan.steps[:, 0], len(plan.kernels)),
+        ("step: position of words", plan.steps[:, 1], len(plan.words) + 1),
+        ("step: tasks", plan.steps[:, 2], SERIAL),
+        ("relocation: word", plan.relocations[:, 0], len(plan.words)),
+        ("relocation: base", plan.relocations[:, 1], plan.base_count),
+    )
+    for name, values, limit in limits:
+        if len(values) and not (0 <= values.min() and values.max() < limit):
+            raise InternalError(
+                f"plan: {name} out of range: {values.min()}..{values.max()}, limit {limit}"
+            )
+    if len(plan.steps) and plan.steps[:, 3].min() < 1:
+        raise InternalError("plan: grain must be at least 1")

@@ -1,0 +1,256 @@
+"""The thread pool: native threads that sleep inside the operating system until a step needs them.
+
+Not Numba's threading layer: its `omp` spins at barriers, where one busy core makes a launch take
+milliseconds, and its `workqueue` aborts when two Python threads enter at once. The threads here
+never hold the GIL, and know nothing of Python.
+
+The pool is a block of words that the native code of `compiler/engine_build.py` and this file share.
+Blocks are never freed: a thread that is about to leave may still look at its own.
+"""
+
+import atexit
+import ctypes
+import enum
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+
+from numba_grad.config import config
+
+MAXIMUM_THREADS = 1024
+
+
+class PoolWord(enum.IntEnum):
+    """Words of a pool's block. Those that different threads write are a cache line or more apart."""
+
+    THREADS = 0  # how many work on a step, with the caller
+    WAIT_FUNCTION = 1  # `syscall`, or 0: wait with the mutex and the condition
+    WAIT_NUMBER = 2  # the number of the futex system call
+    LOCK_MUTEX = 3
+    UNLOCK_MUTEX = 4
+    WAIT_CONDITION = 5
+    WAKE_CONDITION = 6
+    SPINS = 7  # how often a thread looks again before it sleeps
+
+    OWNER = 16  # 1 while a replay has the pool; others run their step alone
+    GENERATION = 17
+    FUNCTION = 18  # the step being run
+    ARGUMENTS = 19
+    TASKS = 20
+    CHUNK = 21
+    CHUNKS = 22
+
+    STATE = 32  # generation << 32 | chunks that nobody has taken
+    DONE = 48  # chunks that are finished
+    CALLER_SLEEPS = 64
+    WAKE = 80  # changes when sleeping threads have something to do
+    SLEEPERS = 96
+    STOP = 97
+    ALIVE = 112
+
+    MUTEX = 128
+    CONDITION = 144
+    END = 160
+
+
+class SharedWord(enum.IntEnum):
+    """Words that all replays of an engine share."""
+
+    POOL = 0  # address of the pool's block, or 0
+    WANTED_THREADS = 1
+    # Single-threaded BLAS while plans run, see `runtime/library.py`.
+    BLAS_LOCK = 16
+    BLAS_USERS = 17
+    BLAS_SAVED_THREADS = 18
+    BLAS_GET_THREADS = 19
+    BLAS_SET_THREADS = 20
+    END = 32
+
+
+# Numbers of the futex system call. Elsewhere threads wait with a mutex and a condition variable.
+_FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
+
+# About 10 us on a processor where `pause` takes some 40 cycles: longer than the gap between two
+# parallel steps of one plan, short enough to cost nothing that a user would see.
+_SPINS = 700
+
+
+def _as_words(address: int, count: int) -> ctypes.Array:
+    return (ctypes.c_int64 * count).from_address(address)
+
+
+def _address_of(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def can_start_threads() -> bool:
+    """Windows has neither futexes nor pthreads: plans run on the calling thread there."""
+    return os.name == "posix" and sys.byteorder == "little"
+
+
+def allocate_words(count: int) -> int:
+    """The address of zeroed words on a cache line of their own, never freed.
+
+    Not from NumPy: at interpreter exit a thread may still look at them.
+    """
+    libc = ctypes.CDLL(None)
+    libc.calloc.restype = ctypes.c_void_p
+    libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    address = libc.calloc(count * 8 + 64, 1)
+    return -(-address // 64) * 64
+
+
+class Threads:
+    """The threads of one engine; `shared` is the address of its `SharedWord`s."""
+
+    def __init__(self, worker_address: int, shared: int, *, use_futex: bool = True) -> None:
+        self._worker_address = worker_address
+        self._shared = _as_words(shared, SharedWord.END)
+        self._use_futex = use_futex
+        self._lock = threading.Lock()
+        self._pool: ctypes.Array | None = None
+        self._exiting = False
+        self.requested = 0
+        self.count = 1
+        self.resize(config.threads)
+        atexit.register(self._stop_at_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_threads)
+
+    def resize(self, count: int) -> None:
+        """Use `count` threads, with the calling one, from the next parallel step on."""
+        with self._lock:
+            self.requested = count
+            self.count = max(1, min(count, MAXIMUM_THREADS)) if can_start_threads() else 1
+            self._stop()
+            self._shared[SharedWord.WANTED_THREADS] = 1 if self._exiting else self.count
+
+    def start(self) -> None:
+        """Start the threads, unless they run."""
+        with self._lock:
+            if self._pool is None and self.count > 1 and not self._exiting:
+                self._pool = self._new_pool()
+                self._shared[SharedWord.POOL] = ctypes.addressof(self._pool)
+
+    def _new_pool(self) -> ctypes.Array:
+        address = allocate_words(PoolWord.END)
+        pool = _as_words(address, PoolWord.END)
+        pool[PoolWord.SPINS] = _SPINS
+        self._set_up_waiting(pool)
+        started = 0
+        for _ in range(self.count - 1):
+            pool[PoolWord.ALIVE] += 1
+            if not _start_native_thread(self._worker_address, address):
+                pool[PoolWord.ALIVE] -= 1
+                break
+            started += 1
+        pool[PoolWord.THREADS] = started + 1
+        return pool
+
+    def _set_up_waiting(self, pool: ctypes.Array) -> None:
+        libc = ctypes.CDLL(None)
+        number = _FUTEX_NUMBERS.get(platform.machine(), 0)
+        if self._use_futex and sys.platform == "linux" and number:
+            pool[PoolWord.WAIT_FUNCTION] = _address_of(libc.syscall)
+            pool[PoolWord.WAIT_NUMBER] = number
+        for word, name in (
+            (PoolWord.LOCK_MUTEX, "pthread_mutex_lock"),
+            (PoolWord.UNLOCK_MUTEX, "pthread_mutex_unlock"),
+            (PoolWord.WAIT_CONDITION, "pthread_cond_wait"),
+            (PoolWord.WAKE_CONDITION, "pthread_cond_broadcast"),
+        ):
+            pool[word] = _address_of(getattr(libc, name))
+        base = ctypes.addressof(pool)
+        libc.pthread_mutex_init(ctypes.c_void_p(base + 8 * PoolWord.MUTEX), None)
+        libc.pthread_cond_init(ctypes.c_void_p(base + 8 * PoolWord.CONDITION), None)
+
+    def _stop(self) -> None:
+        """Send the threads away; steps that they are working on are finished first."""
+        pool, self._pool = self._pool, None
+        self._shared[SharedWord.POOL] = 0
+        if pool is not None:
+            pool[PoolWord.STOP] = 1
+            _wake_all(pool)
+
+    def _stop_at_exit(self) -> None:
+        """Let no thread run native code while the interpreter takes it down. Waits 1 s at most."""
+        pool = self._pool
+        self._exiting = True
+        self.resize(1)
+        deadline = time.monotonic() + 1.0
+        while pool is not None and pool[PoolWord.ALIVE] > 0 and time.monotonic() < deadline:
+            time.sleep(0.0005)
+
+    def _forget_threads(self) -> None:
+        """In a child after fork: its parent's threads do not exist here, locks may be held."""
+        self._lock = threading.Lock()
+        self._pool = None
+        self._shared[SharedWord.POOL] = 0
+        self._shared[SharedWord.BLAS_LOCK] = 0
+        if self._shared[SharedWord.BLAS_USERS]:
+            # Replays of the parent's other threads, which will never end here.
+            set_threads = self._shared[SharedWord.BLAS_SET_THREADS]
+            ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)(
+                self._shared[SharedWord.BLAS_SAVED_THREADS]
+            )
+            self._shared[SharedWord.BLAS_USERS] = 0
+
+
+def _wake_all(pool: ctypes.Array) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    base = ctypes.addressof(pool)
+    if pool[PoolWord.WAIT_FUNCTION]:
+        pool[PoolWord.WAKE] += 1
+        wake_private = 129
+        libc.syscall(
+            ctypes.c_long(pool[PoolWord.WAIT_NUMBER]),
+            ctypes.c_void_p(base + 8 * PoolWord.WAKE),
+            ctypes.c_int(wake_private),
+            ctypes.c_int(0x7FFFFFFF),
+        )
+        return
+    mutex = ctypes.c_void_p(base + 8 * PoolWord.MUTEX)
+    libc.pthread_mutex_lock(mutex)
+    pool[PoolWord.WAKE] += 1
+    libc.pthread_cond_broadcast(ctypes.c_void_p(base + 8 * PoolWord.CONDITION))
+    libc.pthread_mutex_unlock(mutex)
+
+
+def _start_native_thread(function: int, argument: int) -> bool:
+    """Start a detached thread in which no signal is ever handled; False if there can be no more."""
+    libc = ctypes.CDLL(None)
+    thread = ctypes.c_void_p()
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        failed = libc.pthread_create(
+            ctypes.byref(thread), None, ctypes.c_void_p(function), ctypes.c_void_p(argument)
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+    if not failed:
+        libc.pthread_detach(thread)
+    return not failed
+
+
+def set_num_threads(count: int) -> None:
+    """Use `count` threads for large steps from now on, in the whole process.
+
+    Results do not depend on it.
+
+    Raises
+    ------
+    ValueError
+        If `count` is not between 1 and 1024.
+    """
+    number = int(count)
+    if not 1 <= number <= MAXIMUM_THREADS:
+        raise ValueError(f"set_num_threads: {count!r}: expected 1 to {MAXIMUM_THREADS}")
+    config.threads = number
+
+
+def get_num_threads() -> int:
+    """How many threads large steps use."""
+    return config.threads
