@@ -1,0 +1,39 @@
+# Each target makes .venv and installs what it needs. PYTHON and VENV choose others.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+python = $(VENV)/bin/python
+install = $(python) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
+	$(python) examples/lynx_hare.py
+
+test: $(VENV)/.installed-test ## the tests
+	$(python) -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-lint ## format, lint, types
+	$(python) -m ruff format --check
+	$(python) -m ruff check
+	$(python) -m pyright --pythonpath $(python)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+
+$(python):
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-plot: pyproject.toml | $(python)
+	$(install) --editable ".[plot]"
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(python)
+	$(install) --editable ".[test,plot]"
+	@touch $@
+
+$(VENV)/.installed-lint: pyproject.toml | $(python)
+	$(install) --editable ".[lint,test]"
+	@touch $@

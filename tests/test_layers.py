@@ -1,0 +1,95 @@
+"""The architecture: imports go down only, and a warm start never imports Numba."""
+
+import ast
+from pathlib import Path
+
+import numba_grad
+
+PACKAGE = Path(numba_grad.__file__).parent
+BASE = {"errors", "config"}
+MAY_IMPORT = {
+    "errors": set(),
+    "config": {"errors"},
+    "graph": BASE,
+    "ops": BASE | {"graph"},
+    "transforms": BASE | {"graph", "ops"},
+    "runtime": BASE,
+    "compiler": BASE | {"graph", "ops", "runtime"},
+    "autograd": BASE | {"graph", "ops", "transforms", "runtime", "compiler"},
+    "frontend": BASE | {"graph", "ops", "transforms", "runtime", "compiler", "autograd"},
+}
+PUBLIC = {"__init__", "__main__", "testing"}  # above all layers
+Import = tuple[str, str, int, bool]  # importing, imported, line, whether inside a function
+
+
+def imports() -> list[Import]:
+    found: list[Import] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(("numba_grad", *path.relative_to(PACKAGE).with_suffix("").parts))
+        tree = ast.parse(path.read_text())
+        late = {
+            node
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{module}:{node.lineno}: imports are absolute"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            found += [(module, name, node.lineno, node in late) for name in names]
+    return found
+
+
+def layer(name: str) -> str:
+    return name.split(".")[1]
+
+
+def imported_module(name: str) -> str:
+    """`name` without what is not a module: the function of "numba_grad.graph.walk.toposort"."""
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    if path.with_suffix(".py").exists() or path.is_dir():
+        return name
+    return name.rpartition(".")[0]
+
+
+def compiling_modules() -> set[str]:
+    """Those that import Numba as soon as they are imported, directly or not."""
+    now = [(module, name) for module, name, _, late in imports() if not late]
+    result = {module for module, name in now if name.split(".")[0] == "numba"}
+    size = -1
+    while size < len(result):
+        size = len(result)
+        result |= {module for module, name in now if imported_module(name) in result}
+    return result
+
+
+def test_imports_go_down_only():
+    wrong = []
+    for module, name, line, _ in imports():
+        if not name.startswith("numba_grad.") or layer(module) in PUBLIC:
+            continue
+        own, other = layer(module), layer(name)
+        if own != other and other not in MAY_IMPORT[own]:
+            allowed = ", ".join(sorted(MAY_IMPORT[own]))
+            wrong.append(f"{module}:{line} imports {name}; {own} may import {allowed}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_modules_are_imported_late_only_to_compile():
+    compiling = compiling_modules()
+    wrong = [
+        f"{module}:{line} imports {name} inside a function"
+        for module, name, line, late in imports()
+        if late and name.startswith("numba_grad.") and imported_module(name) not in compiling
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_compiler_imports_numba():
+    wrong = [m for m in compiling_modules() if layer(m) != "compiler"]
+    assert not wrong, f"import numba_grad would import Numba through {', '.join(sorted(wrong))}"
