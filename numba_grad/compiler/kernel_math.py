@@ -15,7 +15,15 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from numba_grad.compiler.elementary import basic, scalar
+from numba_grad.compiler.elementary import (
+    basic,
+    error_function,
+    exponential,
+    logarithm,
+    power,
+    scalar,
+    trigonometric,
+)
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
     FLOAT32,
@@ -169,15 +177,35 @@ _ROUNDED_INTEGER = {_SIGNED: basic.unchanged, _UNSIGNED: basic.unchanged}
 
 # name -> formula for each family of types.
 _UNARY: dict[str, dict[str, Callable]] = {
+    **{name: {_FLOAT: _library(name)} for name in ("cbrt",)},
     **{
-        name: {_FLOAT: _library(name)}
-        for name in (
-            "exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh erf erfc "
-            "asin acos atan asinh acosh atanh cbrt"
-        ).split()
+        formula.__name__: {_FLOAT: formula}
+        for formula in (
+            exponential.exp,
+            exponential.exp2,
+            exponential.expm1,
+            exponential.sigmoid,
+            exponential.sinh,
+            exponential.cosh,
+            exponential.tanh,
+            logarithm.log,
+            logarithm.log1p,
+            logarithm.log2,
+            logarithm.log10,
+            logarithm.asinh,
+            logarithm.acosh,
+            logarithm.atanh,
+            trigonometric.sin,
+            trigonometric.cos,
+            trigonometric.tan,
+            trigonometric.asin,
+            trigonometric.acos,
+            trigonometric.atan,
+            error_function.erf,
+            error_function.erfc,
+        )
     },
     "sqrt": {_FLOAT: scalar.square_root},
-    "sigmoid": {_FLOAT: lambda x: 1.0 / (1.0 + library_call("exp", -x))},
     "floor": {_FLOAT: scalar.round_down, **_ROUNDED_INTEGER},
     "ceil": {_FLOAT: scalar.round_up, **_ROUNDED_INTEGER},
     "trunc": {_FLOAT: scalar.round_to_zero, **_ROUNDED_INTEGER},
@@ -197,8 +225,8 @@ _UNARY: dict[str, dict[str, Callable]] = {
     "isfinite": {_FLOAT: basic.is_finite, _SIGNED: _always(True), _UNSIGNED: _always(True)},
 }
 _BINARY: dict[str, dict[str, Callable]] = {
-    "power": {_FLOAT: _library("pow")},
-    "atan2": {_FLOAT: _library("atan2")},
+    "power": {_FLOAT: power.power},
+    "atan2": {_FLOAT: trigonometric.atan2},
     "hypot": {_FLOAT: _library("hypot")},
     "copysign": {_FLOAT: scalar.copy_sign},
     "maximum": {

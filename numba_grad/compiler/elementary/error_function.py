@@ -1,0 +1,156 @@
+"""erf and erfc. Coefficients: perf/math_coefficients.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numba_grad.compiler.elementary.exponential import exp, exp_of_sum
+from numba_grad.compiler.elementary.scalar import (
+    FLOAT32,
+    FLOAT64,
+    Value,
+    absolute,
+    copy_sign,
+    fma,
+    polynomial,
+    product,
+    select,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    # erf(x)/x - 1 in x**2, for |x| <= 1
+    erf_small: tuple[float, ...]
+    # -log(erfc(x)) for 1 <= x <= erf_limit, where erf reaches 1
+    erf_large: tuple[float, ...]
+    erf_limit: float
+    # exp(x**2) erfc(x) (1 + 2 x) in (x - 4)/(x + 4), for 0 <= x <= erfc_limit, where erfc reaches 0
+    erfc: tuple[float, ...]
+    erfc_limit: float
+
+
+_FORMATS = {
+    FLOAT64: _Format(
+        erf_small=(
+            0.12837916709551256,
+            -0.37612638903183343,
+            0.1128379167093694,
+            -0.02686617064195554,
+            0.005223977596687376,
+            -0.0008548325481700957,
+            0.00012055280367694778,
+            -1.4924462571153014e-05,
+            1.6444105357009095e-06,
+            -1.6183588993304087e-07,
+            1.3614721932385261e-08,
+            -7.60368913617502e-10,
+        ),
+        erf_large=(
+            1.0820183036029352e-06,
+            1.1283685468392366,
+            0.6366682648355967,
+            0.10263590345166905,
+            -0.0188623321970385,
+            -0.0005879474992589837,
+            0.0021024964847195164,
+            -0.0009226828955002399,
+            0.0002322135612883175,
+            -2.8694562807099803e-05,
+            -3.3707468407795188e-06,
+            2.609473538347843e-06,
+            -6.751269696778155e-07,
+            1.0639640331312692e-07,
+            -1.0722530287453894e-08,
+            6.40835019661088e-10,
+            -1.7396438381975445e-11,
+        ),
+        erf_limit=6.0,
+        erfc=(
+            1.2329951186255526,
+            -0.13962111684056322,
+            0.015379652102604892,
+            0.06809705425476822,
+            -0.10103906603549317,
+            0.09373283499606802,
+            -0.06633036582970116,
+            0.03716751556747772,
+            -0.016197733862923308,
+            0.00503196977769069,
+            -0.000757774559786821,
+            -0.0001992560048425042,
+            0.0001506268263450602,
+            -2.4400140308921274e-05,
+            -1.1235260026722986e-05,
+            5.708404994737041e-06,
+            3.150696244226679e-07,
+            -8.186026579324629e-07,
+            5.445104481576653e-08,
+            1.0001260564602417e-07,
+            -8.099554026429443e-09,
+            -7.788617662466805e-09,
+            2.0892831086358666e-10,
+        ),
+        erfc_limit=27.3,
+    ),
+    FLOAT32: _Format(
+        erf_small=(
+            0.12837916612625122,
+            -0.3761262595653534,
+            0.11283578723669052,
+            -0.026853347197175026,
+            0.005187162198126316,
+            -0.0007997853099368513,
+            7.806903158780187e-05,
+        ),
+        erf_large=(
+            -0.00018803392595145851,
+            1.1295783519744873,
+            0.6332201361656189,
+            0.10841818898916245,
+            -0.025207918137311935,
+            0.00420439662411809,
+            -0.00044129404705017805,
+            2.1682428268832155e-05,
+        ),
+        erf_limit=4.0,
+        erfc=(
+            1.2329951524734497,
+            -0.13962100446224213,
+            0.015374978072941303,
+            0.06808914244174957,
+            -0.10094078630208969,
+            0.09392102062702179,
+            -0.06693778187036514,
+            0.035575252026319504,
+            -0.015749366953969002,
+            0.009122255258262157,
+            0.0030217485036700964,
+            0.0006772951455786824,
+        ),
+        erfc_limit=10.1,
+    ),
+}
+
+
+def erf(x: Value) -> Value:
+    form = _FORMATS[x.kind]
+    size = absolute(x)
+    # Each side is computed from an argument in its own range, so that neither is NaN or infinite.
+    is_small = size < 1.0
+    near = select(is_small, x, 0.0)
+    small = fma(near, polynomial(near * near, form.erf_small), near)
+    far = select(size > form.erf_limit, form.erf_limit, size)
+    large = copy_sign(1.0 - exp(-polynomial(far, form.erf_large)), x)
+    return select(x == 0, x, select(is_small, small, large))
+
+
+def erfc(x: Value) -> Value:
+    form = _FORMATS[x.kind]
+    size = absolute(x)
+    size = select(size > form.erfc_limit, form.erfc_limit, size)
+    t = (size - 4.0) / (size + 4.0)
+    square, square_low = product(size, size)
+    scaled = exp_of_sum(-square, -square_low)
+    result = scaled * (polynomial(t, form.erfc) / fma(size, 2.0, 1.0))
+    return select(x < 0, 2.0 - result, result)
