@@ -30,11 +30,10 @@ BATCH_AXIS = -1  # its name in named_axes; never seen, as its indices are always
 
 
 def out_of_range(operation: str, index: int, axis: int, size: int) -> str:
-    """The message for an index outside of its axis: the same at recording and from kernels."""
+    """The message for an index outside of its axis, in the words that kernels' errors have too."""
     return explain(
         operation,
-        f"index {index} is out of range",
-        got={"axis": axis, "size": size},
+        f"index {index} is out of bounds for axis {axis} with size {size}",
         expected=f"{-size} <= index < {size}" if size else "no index: the axis is empty",
     )
 
