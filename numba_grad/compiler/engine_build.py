@@ -33,6 +33,7 @@ _HEADER = (
     "FUTEX_WAIT = 128\n"  # private to the process
     "FUTEX_WAKE = 129\n"
     "REMAINING = 0xFFFFFFFF\n"
+    "STARTED_UNIT = 1 << 32\n"  # STARTED counts ids that are being written, and written ones
     "FLAGS_WORD = 6\n"  # of an array object, after its head
     "C_CONTIGUOUS = 1\n"
     + _constants("RECORD", RecordWord)
@@ -49,6 +50,11 @@ _HEADER = (
 _WORKER = """
 def worker(pool):
     words = pointer(pool, int64)
+    if words[POOL_GET_CPU] != 0:
+        number = atomic_add(pool + 8 * POOL_STARTED, 1)
+        words[POOL_THREAD_IDS + number] = call(
+            words[POOL_WAIT_FUNCTION], words[POOL_GET_THREAD_NUMBER])
+        atomic_add(pool + 8 * POOL_STARTED, STARTED_UNIT)
     spins = 0
     while True:
         state = atomic_load(pool + 8 * POOL_STATE)
@@ -205,6 +211,18 @@ def replay(record_array, objects, count):
                 call(function, words_of_step, 0, tasks)
             else:
                 job = pointer(pool, int64)
+                if job[POOL_GET_CPU] != 0:
+                    cpu = call(job[POOL_GET_CPU]) & REMAINING
+                    helpers = job[POOL_THREADS] - 1
+                    if cpu != job[POOL_AVOIDED_CPU] and cpu < 1024 and (
+                        atomic_load(pool + 8 * POOL_STARTED) >> 32 == helpers):
+                        job[POOL_AVOIDED_CPU] = cpu
+                        for number in range(16):
+                            job[POOL_MASK + number] = job[POOL_ALLOWED_CPUS + number]
+                        job[POOL_MASK + (cpu >> 6)] &= ~(1 << (cpu & 63))
+                        for number in range(helpers):
+                            call(job[POOL_WAIT_FUNCTION], job[POOL_SET_AFFINITY_NUMBER],
+                                 job[POOL_THREAD_IDS + number], 128, pool + 8 * POOL_MASK)
                 # Several chunks for each thread, so that one that is late does less.
                 share = grain * job[POOL_THREADS] * 4
                 chunk = grain * ((tasks + share - 1) // share)
