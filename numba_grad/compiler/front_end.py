@@ -4,6 +4,7 @@ Private parts of Numba live here, in `kernel_language.py`, and nowhere else; tes
 and llvmlite 0.50. This module imports Numba, so only code that is about to compile imports it.
 """
 
+import functools
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,20 +12,93 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import cgutils, compiler, errors, funcdesc, types
+from numba.core import (
+    cgutils,
+    compiler,
+    cpu,
+    descriptors,
+    dispatcher,
+    errors,
+    fastmathpass,
+    funcdesc,
+    optional,  # noqa: F401
+    target_extension,
+    types,
+    typing,
+)
 from numba.core.codegen import CodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.cpu_options import FastMathOptions
 from numba.core.lowering import Lower
-from numba.core.registry import cpu_target
 from numba.core.typed_passes import IRLegalization, NopythonTypeInference, PreLowerStripPhis
+from numba.core.typing import cmathdecl, mathdecl
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
+from numba.cpython import (  # importing some of them is what registers
+    builtins,  # noqa: F401
+    cmathimpl,
+    mathimpl,
+    numbers,  # noqa: F401
+    rangeobj,  # noqa: F401
+    tupleobj,  # noqa: F401
+)
 
 from numba_grad.compiler import code_generation, kernel_language
 from numba_grad.errors import KernelError
 
+_TARGET = "numba_grad"
 _TYPES = {"void": types.none, "int64": types.int64, "float64": types.float64}
+
+
+class _TypingContext(typing.Context):
+    """Numba's types of scalars. Kernels have no lists, arrays or strings."""
+
+    def load_additional_registries(self) -> None:
+        self.install_registry(mathdecl.registry)
+        self.install_registry(cmathdecl.registry)
+
+
+class _TargetContext(cpu.CPUContext):
+    """Numba's CPU target for scalars. Arrays, and SciPy for their sake, take 0.4 s to load."""
+
+    def load_additional_registries(self) -> None:
+        self.install_registry(mathimpl.registry)
+        self.install_registry(cmathimpl.registry)
+
+    def post_lowering(self, module: ir.Module, library: Any) -> None:
+        """Allow contraction; no run time to link, as kernels allocate nothing."""
+        fastmathpass.rewrite_module(module, FastMathOptions({"contract"}))
+
+
+class _KernelTarget(target_extension.CPU):
+    """A target of its own, or else Numba registers intrinsics with its full CPU target."""
+
+
+class _TargetDescription(descriptors.TargetDescriptor):
+    options = cpu.CPUTargetOptions
+
+    @functools.cached_property
+    def typing_context(self) -> _TypingContext:
+        return _TypingContext()
+
+    @functools.cached_property
+    def target_context(self) -> _TargetContext:
+        return _TargetContext(self.typing_context, self._target_name)
+
+
+class _Dispatcher(dispatcher.Dispatcher):
+    """Compiles what Numba itself writes in Python, such as `abs`, for calls from kernels."""
+
+    targetdescr = _TargetDescription(_TARGET)
+
+
+def _jit(**options: Any) -> Callable[[Callable[..., Any]], _Dispatcher]:
+    return lambda function: _Dispatcher(function, targetoptions=options | {"nopython": True})
+
+
+target_extension.target_registry[_TARGET] = _KernelTarget
+target_extension.dispatcher_registry[_KernelTarget] = _Dispatcher
+target_extension.jit_registry[_KernelTarget] = _jit
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +213,14 @@ def _flags() -> compiler.Flags:
     flags.nrt = False
     flags.enable_ssa = True
     flags.error_model = "numpy"  # integer division by zero gives 0, and nothing raises
-    flags.fastmath = FastMathOptions({"contract"})
     return flags
 
 
 def _lower(function: Callable[..., Any], signature: str, symbol: str) -> _Lowered:
     return_type, argument_types = _parse_signature(signature)
     front_end = _FrontEnd(
-        cpu_target.typing_context,
-        cpu_target.target_context,
+        _Dispatcher.targetdescr.typing_context,
+        _Dispatcher.targetdescr.target_context,
         None,
         argument_types,
         return_type,
@@ -182,7 +255,7 @@ def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llv
     file_name = f"<numba_grad {symbol}>"
     # Numba's messages quote the line.
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
-    with global_compiler_lock:
+    with global_compiler_lock, target_extension.target_override(_TARGET):
         namespace = _namespace()
         exec(compile(source, file_name, "exec"), namespace)  # noqa: S102
         try:
@@ -190,7 +263,7 @@ def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llv
             # What is inside Numba and itself written in Python, such as the power of integers.
             modules = [library._get_module_for_linking() for library in lowered.libraries]
             return code_generation.link(symbol, lowered.text, modules)
-        except errors.NumbaError as error:
+        except (errors.NumbaError, NotImplementedError) as error:
             raise KernelError(f"build: Numba rejects this kernel\n{error}\n\n{source}") from error
         finally:
             del linecache.cache[file_name]
