@@ -49,7 +49,8 @@ class Op:
     batch: Callable[..., "Node"] | None = None
     # batch(is_batched, *inputs, **params) -> result with its batch axis first; batched inputs have theirs first
     reference: Callable[..., np.ndarray] | None = None  # (*arrays, **params) -> array: the same function in NumPy
-    expression: str | None = None  # elementwise: kernel source, inputs in braces
+    expression: str | Callable[..., str] | None = None
+    # elementwise: kernel source, inputs in braces; or a function of the params that gives it. Reductions: combine
     cost: int = 1  # elementwise: roughly, in additions
     saves: tuple[str, ...] = ("inputs",)  # what vjp reads: "inputs", "out"; () if neither (then never "freed")
     samples: tuple[tuple[float, float], ...] = ()  # tests: (low, high) of each input
@@ -138,7 +139,7 @@ class Node:
     @property
     def is_leaf(self) -> bool:
         """Made by the user rather than by an operation that gradients flow through."""
-        return self.op is LEAF or self.op is ARGUMENT or not self.requires_grad
+        return not self.requires_grad or self.op.vjp is None
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.type}>"
@@ -178,6 +179,9 @@ def argument(type: Type, requires_grad: bool = False) -> Node:
     return Node(ARGUMENT, (), NO_PARAMS, type, None, requires_grad)
 
 
+# Called with each node that `record` makes, while anomaly detection or a backward pass asks for it; else None.
+observer: Callable[[Node], None] | None = None
+
 _inferred: dict[tuple, Type | TupleType] = {}
 _INFERRED_LIMIT = 1 << 18
 
@@ -205,7 +209,10 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
             if x.requires_grad:
                 requires_grad = grad_mode.enabled and _may_require_grad(type)
                 break
-    return Node(op, inputs, params, type, None, requires_grad)
+    node = Node(op, inputs, params, type, None, requires_grad)
+    if observer is not None:
+        observer(node)
+    return node
 
 
 def _may_require_grad(type: Any) -> bool:

@@ -1,16 +1,106 @@
-"""Elementwise primitives: arithmetic, comparison, logic, selection, casts, elementary functions."""
+"""Elementwise primitives: arithmetic, rounding, selection, casts, complex numbers.
+
+Comparison and logic are in `logic.py`, elementary functions in `functions.py`. Complex cotangents
+are torch's (conjugate Wirtinger): a holomorphic f contributes g * conj(f'(x)). Slopes at kinks are
+torch's too, and each rule says which.
+"""
+
+from typing import Any
 
 import numpy as np
 
-from numba_grad.ops.families import elementwise
+from numba_grad.graph.node import Node
+from numba_grad.ops.families import (
+    ALL,
+    COMPLEX,
+    INEXACT,
+    NUMERIC,
+    REAL,
+    elementwise,
+    literal,
+    zeros_like,
+)
+from numba_grad.ops.families import cast as convert
+from numba_grad.ops.logic import equal, less
+
+
+def conjugated(x: Node) -> Node:
+    """The complex conjugate; `x` itself where it is real."""
+    return conjugate(x) if x.dtype.kind == "c" else x
+
+
+def scaled(x: Node, factor: float) -> Node:
+    """`x` times a constant of a formula."""
+    return multiply(x, literal(factor, x.dtype))
+
+
+def plus(x: Node, term: float) -> Node:
+    """`x` plus a constant of a formula."""
+    return add(x, literal(term, x.dtype))
+
+
+def one_minus(x: Node) -> Node:
+    return subtract(literal(1, x.dtype), x)
+
+
+def is_zero(x: Node) -> Node:
+    return equal(x, literal(0, x.dtype))
+
+
+def zero_where(condition: Node, x: Node) -> Node:
+    """`x`, and 0 where `condition` holds."""
+    return where(condition, literal(0, x.dtype), x)
+
+
+def no_slope(g: Node, out: Node, *inputs: Node, **params: Any) -> Node:
+    """Of step functions: torch gives zeros, not an error."""
+    return zeros_like(g)
+
+
+# Arithmetic.
 
 add = elementwise(
     "add",
     expression="{x} + {y}",
     reference=np.add,
     vjp=(lambda g, out, x, y: g, lambda g, out, x, y: g),
+    dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     saves=(),
+)
+
+subtract = elementwise(
+    "subtract",
+    expression="{x} - {y}",
+    reference=np.subtract,
+    vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -g),
+    dtypes=NUMERIC,
+    samples=((-3, 3), (-3, 3)),
+    saves=(),
+)
+
+multiply = elementwise(
+    "multiply",
+    expression="{x} * {y}",
+    reference=np.multiply,
+    vjp=(lambda g, out, x, y: g * conjugated(y), lambda g, out, x, y: g * conjugated(x)),
+    dtypes=ALL,
+    samples=((-3, 3), (-3, 3)),
+)
+
+# d(x/y)/dy = -(x/y)/y: reuses `out`, and does not overflow where y*y would.
+divide = elementwise(
+    "divide",
+    expression="{x} / {y}",
+    reference=np.divide,
+    vjp=(
+        lambda g, out, x, y: g / conjugated(y),
+        lambda g, out, x, y: -(g * conjugated(out / y)),
+    ),
+    dtypes=INEXACT,
+    samples=((-3, 3), (0.5, 3)),
+    cost=4,
+    saves=("inputs", "out"),
 )
 
 negative = elementwise(
@@ -18,6 +108,368 @@ negative = elementwise(
     expression="-{x}",
     reference=np.negative,
     vjp=(lambda g, out, x: -g,),
+    dtypes=NUMERIC,
     samples=((-3, 3),),
     saves=(),
+)
+
+positive = elementwise(
+    "positive",
+    expression="{x}",
+    reference=np.positive,
+    vjp=(lambda g, out, x: g,),
+    dtypes=NUMERIC,
+    samples=((-3, 3),),
+    saves=(),
+)
+
+# The slope at 0 is sign(0) = 0.
+absolute = elementwise(
+    "absolute",
+    expression="absolute({x})",
+    reference=np.absolute,
+    vjp=(lambda g, out, x: convert(g, x.dtype) * sign(x),),
+    result="real",
+    dtypes=ALL,
+    samples=((-3, 3),),
+    kinks=(0.0,),
+)
+
+
+def _sign_vjp(g: Node, out: Node, x: Node) -> Node:
+    """Zero on the real line. In the plane sign(x) = x/|x|, which only turning x changes."""
+    if x.dtype.kind != "c":
+        return zeros_like(x)
+    size = absolute(x)
+    at_zero = is_zero(size)
+    safe_size = where(at_zero, literal(1, size.dtype), size)
+    along = real(g * conjugate(out))
+    across = g - convert(along, x.dtype) * out
+    return zero_where(at_zero, across / convert(safe_size, x.dtype))
+
+
+sign = elementwise(
+    "sign",
+    expression="sign({x})",
+    reference=np.sign,
+    vjp=(_sign_vjp,),
+    dtypes=NUMERIC,
+    samples=((-3, 3),),
+    cost=2,
+    saves=("inputs", "out"),
+    kinks=(0.0,),
+)
+
+square = elementwise(
+    "square",
+    expression="{x} * {x}",
+    reference=np.square,
+    vjp=(lambda g, out, x: g * scaled(conjugated(x), 2),),
+    dtypes=NUMERIC,
+    samples=((-3, 3),),
+)
+
+reciprocal = elementwise(
+    "reciprocal",
+    expression="reciprocal({x})",
+    reference=np.reciprocal,
+    vjp=(lambda g, out, x: -(g * conjugated(square(out))),),
+    dtypes=INEXACT,
+    samples=((0.5, 3),),
+    cost=4,
+    saves=("out",),
+)
+
+MOST_EXPANDED = 16  # the error of repeated multiplication grows with the exponent: 8 ulp here
+
+
+def _integer_power_expression(*, exponent: int) -> str:
+    """Repeated squaring as text; 0 and 1 need nothing computed."""
+    if exponent == 0:
+        return "1"
+    if abs(exponent) > MOST_EXPANDED:
+        return f"integer_power({{x}}, {exponent})"
+    text = "{x}"
+    for digit in f"{abs(exponent):b}"[1:]:
+        text = f"({text} * {text})"
+        if digit == "1":
+            text = f"({text} * {{x}})"
+    return f"reciprocal({text})" if exponent < 0 else text
+
+
+def _integer_power_reference(x: np.ndarray, *, exponent: int) -> np.ndarray:
+    if x.dtype.kind in "iu":
+        # In 64 bits, then cut off: the exponent may not fit in x's dtype. Wraps alike.
+        return np.power(x.astype(np.int64), np.int64(exponent)).astype(x.dtype)
+    return np.power(x, x.dtype.type(exponent))
+
+
+def _integer_power_dtype(x: np.dtype, *, exponent: int) -> np.dtype:
+    if x.kind in "iu" and exponent < 0:
+        raise ValueError("integer_power: integers to negative integer powers are not integers")
+    return x
+
+
+def _integer_power_vjp(g: Node, out: Node, x: Node, *, exponent: int) -> Node:
+    if exponent == 0:
+        return zeros_like(x)  # also at 0
+    if exponent == 1:
+        return g
+    return g * conjugated(scaled(integer_power(x, exponent=exponent - 1), exponent))
+
+
+integer_power = elementwise(
+    "integer_power",
+    expression=_integer_power_expression,
+    reference=_integer_power_reference,
+    vjp=(_integer_power_vjp,),
+    dtypes=NUMERIC,
+    samples=((0.5, 3),),
+    cost=4,
+    input_names=("x",),
+    result_dtype=_integer_power_dtype,
+    params_samples=tuple({"exponent": k} for k in (3, 0, 1, 2, 4, 7, 23, -1, -2, -3, -20)),
+)
+
+
+floor_divide = elementwise(
+    "floor_divide",
+    expression="floor_divide({x}, {y})",
+    reference=np.floor_divide,
+    vjp=(no_slope, no_slope),
+    dtypes="?" + REAL,
+    samples=((-9, 9), (1, 3)),
+    cost=20,
+    saves=(),
+)
+
+
+def _remainder_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
+    """Minus the whole quotient: (x - out) / y but for rounding. x / y may round to the next one."""
+    return -(g * rint((x - out) / y))
+
+
+remainder = elementwise(
+    "remainder",
+    expression="remainder({x}, {y})",
+    reference=np.remainder,
+    vjp=(lambda g, out, x, y: g, _remainder_vjp_y),
+    dtypes=REAL,
+    samples=((-9, 9), (1, 3)),
+    cost=20,
+    saves=("inputs", "out"),
+)
+
+fmod = elementwise(
+    "fmod",
+    expression="fmod({x}, {y})",
+    reference=np.fmod,
+    vjp=(lambda g, out, x, y: g, _remainder_vjp_y),
+    dtypes=REAL,
+    samples=((-9, 9), (1, 3)),
+    cost=20,
+    saves=("inputs", "out"),
+)
+
+
+def _share(g: Node, loses: Node, x: Node, y: Node) -> Node:
+    """`g` where x does not lose, half of it at a tie; all of it beside a NaN, as in torch."""
+    return zero_where(loses, where(equal(x, y), scaled(g, 0.5), g))
+
+
+maximum = elementwise(
+    "maximum",
+    expression="maximum({x}, {y})",
+    reference=np.maximum,
+    vjp=(
+        lambda g, out, x, y: _share(g, less(x, y), x, y),
+        lambda g, out, x, y: _share(g, less(y, x), y, x),
+    ),
+    dtypes="?" + REAL,
+    samples=((-3, 3), (-3, 3)),
+    cost=2,
+)
+
+minimum = elementwise(
+    "minimum",
+    expression="minimum({x}, {y})",
+    reference=np.minimum,
+    vjp=(
+        lambda g, out, x, y: _share(g, less(y, x), x, y),
+        lambda g, out, x, y: _share(g, less(x, y), y, x),
+    ),
+    dtypes="?" + REAL,
+    samples=((-3, 3), (-3, 3)),
+    cost=2,
+)
+
+# The slope in x is -1 where the sign changed, and 0 at 0.
+copysign = elementwise(
+    "copysign",
+    expression="copysign({x}, {y})",
+    reference=np.copysign,
+    vjp=(
+        lambda g, out, x, y: g * (sign(x) * copysign(literal(1, y.dtype), y)),
+        no_slope,
+    ),
+    dtypes="efd",
+    samples=((-3, 3), (-3, 3)),
+    kinks=(0.0,),
+)
+
+
+# Rounding.
+
+floor = elementwise(
+    "floor",
+    expression="floor({x})",
+    reference=np.floor,
+    vjp=(no_slope,),
+    dtypes="?" + REAL,
+    samples=((-9, 9),),
+    saves=(),
+)
+
+ceil = elementwise(
+    "ceil",
+    expression="ceil({x})",
+    reference=np.ceil,
+    vjp=(no_slope,),
+    dtypes="?" + REAL,
+    samples=((-9, 9),),
+    saves=(),
+)
+
+trunc = elementwise(
+    "trunc",
+    expression="trunc({x})",
+    reference=np.trunc,
+    vjp=(no_slope,),
+    dtypes="?" + REAL,
+    samples=((-9, 9),),
+    saves=(),
+)
+
+rint = elementwise(
+    "rint",
+    expression="rint({x})",
+    reference=np.rint,
+    vjp=(no_slope,),
+    dtypes="efd",
+    samples=((-9, 9),),
+    saves=(),
+)
+
+
+# Selection.
+
+# The adjoint selects, it does not multiply: 0 * inf is never formed from the branch not taken.
+where = elementwise(
+    "where",
+    expression="select({condition}, {x}, {y})",
+    reference=np.where,
+    vjp=(
+        None,  # the condition is bool
+        lambda g, out, condition, x, y: where(condition, g, literal(0, g.dtype)),
+        lambda g, out, condition, x, y: zero_where(condition, g),
+    ),
+    dtypes=ALL,
+    samples=((False, True), (-3, 3), (-3, 3)),
+    operand_dtypes=lambda condition, x, y: condition.kind == "b" and x == y,
+)
+
+
+# Casts, complex numbers, and nothing.
+
+
+def _cast_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        x = x.real
+    return x.astype(dtype)
+
+
+# The family casts cotangents to the input's dtype, dropping the imaginary part: all there is to do.
+cast = elementwise(
+    "cast",
+    expression="cast({x}, {dtype})",
+    reference=_cast_reference,
+    vjp=(lambda g, out, x, dtype: g,),
+    dtypes=ALL,
+    samples=((-3, 3),),
+    saves=(),
+    input_names=("x",),
+    result_dtype=lambda x, dtype: dtype,
+    params_samples=tuple({"dtype": np.dtype(c)} for c in "fdFDel?"),
+)
+
+real = elementwise(
+    "real",
+    expression="real({x})",
+    reference=np.real,
+    vjp=(lambda g, out, x: g,),
+    result="real",
+    dtypes=INEXACT,
+    samples=((-3, 3),),
+    saves=(),
+)
+
+imag = elementwise(
+    "imag",
+    expression="imag({x})",
+    reference=np.imag,
+    vjp=(lambda g, out, x: make_complex(literal(0, g.dtype), g),),
+    result="real",
+    dtypes=COMPLEX,
+    samples=((-3, 3),),
+    saves=(),
+)
+
+conjugate = elementwise(
+    "conjugate",
+    expression="conjugate({x})",
+    reference=np.conjugate,
+    vjp=(lambda g, out, x: conjugated(g),),
+    dtypes=INEXACT,
+    samples=((-3, 3),),
+    saves=(),
+)
+
+
+def _make_complex_reference(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+    # Not real + 1j * imag, which makes NaN of an infinite part and loses the sign of zeros.
+    shape = np.broadcast_shapes(real.shape, imag.shape)
+    result = np.empty(shape, np.result_type(real.dtype, np.complex64))
+    result.real = real
+    result.imag = imag
+    return result
+
+
+make_complex = elementwise(
+    "make_complex",
+    expression="make_complex({real}, {imag})",
+    reference=_make_complex_reference,
+    vjp=(lambda g, out, x, y: real(g), lambda g, out, x, y: imag(g)),
+    dtypes="fd",
+    samples=((-3, 3), (-3, 3)),
+    saves=(),
+    result_dtype=lambda x, y: np.result_type(x, np.complex64),
+)
+
+identity = elementwise(
+    "identity",
+    expression="{x}",
+    reference=lambda x: x,
+    vjp=(lambda g, out, x: g,),
+    dtypes=ALL,
+    samples=((-3, 3),),
+    saves=(),
+)
+
+detach = elementwise(
+    "detach",
+    expression="{x}",
+    reference=lambda x: x,
+    no_vjp="to stop gradients is its purpose",
+    dtypes=ALL,
+    samples=((-3, 3),),
 )

@@ -1,26 +1,31 @@
 """What the primitives of a family share: dtype rules, broadcasting and its undoing, batching.
 
-An op module calls these constructors, one call per primitive. A VJP is a tuple with one rule per input,
-each `(g, out, *inputs, **params) -> Node`, or None where there is no derivative. Rules are written with ops, graph to
-graph, and only the needed ones are called; so second derivatives come from the same rules.
+An op module calls these constructors, one call per primitive. A VJP is a tuple with one rule per
+input, each `(g, out, *inputs, **params) -> Node`, or None where there is no derivative. Rules are
+written with ops, graph to graph, and only the needed ones are called; so second derivatives come
+from the same rules.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, explain
+from numba_grad.errors import AxisError, DTypeError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type, broadcast_shapes
+from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
 
 Rule = Callable[..., Node] | None
 
+# NumPy type characters, as in `Op.dtypes`. Some name the same dtype: l and q, or l and i.
+INTEGER = "bhilqBHILQ"
 FLOATING = "efd"
-INEXACT = "efdFD"
-NUMERIC = "bhilqBHILQ" + INEXACT
+COMPLEX = "FD"
+INEXACT = FLOATING + COMPLEX
+REAL = INTEGER + FLOATING
+NUMERIC = INTEGER + INEXACT
 ALL = "?" + NUMERIC
 
 
@@ -35,7 +40,7 @@ def by_argument(rules: Sequence[Rule]) -> Callable[..., Node | None]:
 
 
 def literal(value: complex | bool, dtype: np.dtype) -> Node:
-    """A 0-d constant that is part of the kernel: for constants of formulas, not for users' numbers."""
+    """A 0-d constant that is part of the kernel: for formulas, not for users' numbers."""
     text = np.asarray(value, dtype).tobytes()
     return OPS["literal"](bytes=text, dtype=np.dtype(dtype))
 
@@ -92,48 +97,56 @@ def cotangent_like(g: Node, x: Node) -> Node:
 def elementwise(
     name: str,
     *,
-    expression: str,
+    expression: str | Callable[..., str],
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | None = None,
+    no_vjp: str = "",
     result: str = "same",
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = (),
     cost: int = 1,
     saves: tuple[str, ...] = ("inputs",),
     kinks: tuple[float, ...] = (),
-    operand_dtypes: Callable[..., tuple[np.dtype, ...]] | None = None,
+    input_names: tuple[str, ...] = (),
+    operand_dtypes: Callable[..., bool] | None = None,
     result_dtype: Callable[..., np.dtype] | None = None,
-    params_sample: Callable[..., dict[str, Any]] | None = None,
+    params_samples: Sequence[dict[str, Any]] = ({},),
 ) -> Op:
     """An op applied element by element; inputs broadcast as in NumPy.
 
-    Inputs must already have the dtypes of NumPy's loop for this ufunc: `apply_elementwise` promotes.
+    Inputs must already have the dtypes of NumPy's loop for this ufunc: `apply_elementwise` casts.
 
     Parameters
     ----------
-    expression : kernel source of one element, the inputs in braces and in order: "{x} * {y}"; `{param}` is a static
-        parameter. Operands arrive in their dtype, the result is cast to the result's dtype.
+    expression : kernel source of one element, the inputs in braces and in order: "{x} * {y}". A
+        function of the static parameters where the source depends on them. Operands arrive in their
+        dtype. The result is cast to the result's dtype where that is an integer or bool; floating
+        expressions must have it already, so they have no numbers in them.
     vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
+    no_vjp : without `vjp`, why there is no derivative
     result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)
     dtypes : NumPy type characters that the loop accepts, for tests and for errors
+    samples : (low, high) of each input, where the tests draw values; (False, True) for one that is
+        always bool
+    input_names : by default, the names in braces
+    operand_dtypes : (*input dtypes) -> whether they fit together, where they need not be equal
     result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
+    params_samples : what the tests give as params
     """
-    parameters = list(inspect.signature(reference).parameters) if params_sample else []
-    names = tuple(n for n in dict.fromkeys(re.findall(r"{(\w+)}", expression)) if n not in parameters)
-    if params_sample is not None:
-        names = names or ("x",)
+    names = input_names or tuple(dict.fromkeys(re.findall(r"{(\w+)}", str(expression))))
 
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)
-        last = types[-1].dtype
+        operands = [t.dtype for t in types]
+        _check_operands(name, names, types, dtypes, operand_dtypes)
         if result_dtype is not None:
-            dtype = result_dtype(*(t.dtype for t in types), **params)
+            dtype = result_dtype(*operands, **params)
         elif result == "bool":
             dtype = np.dtype(bool)
-        elif result == "real" and last.kind == "c":
-            dtype = np.dtype(np.float32 if last.itemsize == 8 else np.float64)
+        elif result == "real":
+            dtype = real_dtype(operands[-1])
         else:
-            dtype = last
+            dtype = operands[-1]
         return array_type(shape, dtype)
 
     def vjp_with_sums(k: int, g: Node, out: Node, *inputs: Node, **params: Any) -> Node | None:
@@ -152,24 +165,57 @@ def elementwise(
         reference,
         expression,
         cost,
-        saves,
+        saves if vjp is not None else (),
         tuple(samples),
         dtypes,
-        None,
+        elementwise_examples(samples, dtypes, params_samples),
         kinks,
-        {"params_sample": params_sample} if params_sample else {},
+        {"no_vjp": no_vjp} if no_vjp else {},
     )
 
 
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of the real part."""
+    if dtype.kind != "c":
+        return dtype
+    return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
+
+
+def _check_operands(
+    name: str,
+    names: Sequence[str],
+    types: Sequence[Type],
+    accepted: str,
+    fit: Callable[..., bool] | None,
+) -> None:
+    operands = [t.dtype for t in types]
+    fitting = fit(*operands) if fit is not None else all(d == operands[0] for d in operands)
+    if not fitting or any(d.char not in accepted for d in operands):
+        raise DTypeError(
+            explain(
+                name,
+                "not defined for these dtypes" if fitting else "dtypes that do not fit together",
+                got=dict(zip(names, types, strict=True)),
+                expected=dtype_names(accepted),
+                fix="x.astype(...) to a dtype that it is defined for",
+            )
+        )
+
+
+def dtype_names(characters: str) -> str:
+    """NumPy type characters as names, each once: for messages."""
+    return ", ".join(dict.fromkeys(np.dtype(c).name for c in characters))
+
+
 def batch_elementwise(name: str) -> Callable[..., Node]:
-    """Batched inputs keep their batch axis first: shorter ones get axes of size 1 after it, then broadcast."""
+    """Batched inputs keep their batch axis first; shorter ones get axes of size 1 after it."""
 
     def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
-        rank = max(
-            len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True)
-        )
+        rank = max(len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True))
         aligned = [
-            reshape(x, x.shape[:1] + (1,) * (rank - len(x.shape) + 1) + x.shape[1:]) if batched else x
+            reshape(x, x.shape[:1] + (1,) * (rank - len(x.shape) + 1) + x.shape[1:])
+            if batched
+            else x
             for x, batched in zip(inputs, is_batched, strict=True)
         ]
         return record(OPS[name], tuple(aligned), params)
@@ -190,6 +236,11 @@ def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...
     """The dtypes of the inputs, then outputs, of the loop NumPy would choose.
 
     An entry of `dtypes` may be `int`, `float` or `complex`: a Python scalar, weakly typed.
+
+    Raises
+    ------
+    DTypeError
+        If NumPy has no such loop.
     """
     key = (ufunc, dtypes)
     found = _loops.get(key)
@@ -205,6 +256,8 @@ def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...
                     fix="x.astype(...) to a dtype that it is defined for",
                 )
             ) from None
+        # Types are compared by dtype number too, and NumPy has two numbers for int64.
+        found = tuple(np.dtype(d.name) for d in found)
         _loops[key] = found
     return found
 
@@ -216,6 +269,7 @@ def reduction(
     combine: str,
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | None = None,
+    no_vjp: str = "",
     result_dtype: Callable[[np.dtype], np.dtype] | None = None,
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = ((-3, 3),),
@@ -226,16 +280,17 @@ def reduction(
     Parameters
     ----------
     identity : dtype -> the result over no elements; None where NumPy raises
-    combine : kernel source of `accumulator, value -> accumulator`, as "reduce_add({accumulator}, {value})"
+    combine : kernel source of the accumulator with one more element in it, as
+        "reduce_add({accumulator}, {value})"
     reference : (array, axes=...) -> array
+    no_vjp : without `vjp`, why there is no derivative
     """
 
     def infer(x: Type, *, axes: tuple[int, ...]) -> Type:
+        _check_reduced(name, x, axes, dtypes)
+        if identity is None:
+            _check_not_empty(name, x, axes)
         shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
-        if identity is None and any(x.shape[axis] == 0 for axis in axes):
-            raise ValueError(
-                explain(name, "zero-size array has no identity for this reduction", got={"x": x, "axis": axes})
-            )
         return array_type(shape, result_dtype(x.dtype) if result_dtype else x.dtype)
 
     def batch(is_batched: Sequence[bool], x: Node, *, axes: tuple[int, ...]) -> Node:
@@ -251,11 +306,68 @@ def reduction(
         reference,
         combine,
         1,
-        saves,
+        saves if vjp is not None else (),
         tuple(samples),
         dtypes,
-        extras={"identity": identity},
+        reduction_examples(samples[0], dtypes, is_empty_allowed=identity is not None),
+        extras={"identity": identity, "no_vjp": no_vjp},
     )
+
+
+def position_reduction(
+    name: str, *, reference: Callable[..., np.ndarray], dtypes: str, no_vjp: str
+) -> Op:
+    """An op that finds a position along one `axis` (not negative), which disappears."""
+
+    def infer(x: Type, *, axis: int) -> Type:
+        _check_reduced(name, x, (axis,), dtypes)
+        _check_not_empty(name, x, (axis,))
+        return array_type(x.shape[:axis] + x.shape[axis + 1 :], np.dtype(np.int64))
+
+    def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
+        return record(OPS[name], (x,), {"axis": axis + 1})
+
+    return Op(
+        name,
+        "reduction",
+        ("x",),
+        infer,
+        batch=batch,
+        reference=reference,
+        saves=(),
+        samples=((-3, 3),),
+        dtypes=dtypes,
+        example=position_examples,
+        extras={"identity": None, "no_vjp": no_vjp},
+    )
+
+
+def _check_reduced(name: str, x: Type, axes: tuple[int, ...], accepted: str) -> None:
+    if x.dtype.char not in accepted:
+        raise DTypeError(
+            explain(
+                name,
+                "not defined for this dtype",
+                got={"x": x},
+                expected=dtype_names(accepted),
+                fix="x.astype(...) to a dtype that it is defined for",
+            )
+        )
+    if list(axes) != sorted(set(axes)) or any(not 0 <= axis < x.rank for axis in axes):
+        raise AxisError(
+            explain(name, "axes out of range, repeated or not sorted", got={"x": x, "axes": axes})
+        )
+
+
+def _check_not_empty(name: str, x: Type, axes: tuple[int, ...]) -> None:
+    if any(x.shape[axis] == 0 for axis in axes):
+        raise ValueError(
+            explain(
+                name,
+                "zero-size array has no identity for this reduction",
+                got={"x": x, "axis": axes},
+            )
+        )
 
 
 def expand_reduced(g: Node, shape: tuple[int, ...], axes: tuple[int, ...]) -> Node:
@@ -277,13 +389,15 @@ def structural(
     saves: tuple[str, ...] = (),
     dtypes: str = "fdFD",
     extras: dict[str, Any] | None = None,
+    no_vjp: str = "",
 ) -> Op:
-    """An op whose meaning is in its params and shapes: movement, indexing, contraction, scans, libraries.
+    """An op whose meaning is in its params and shapes: movement, indexing, contraction, scans.
 
     Parameters
     ----------
     vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
     example : rng -> list of (input arrays, params), what the registry-driven tests run
+    no_vjp : without `vjp`, why there is no derivative; needless where results are integers or bools
     """
     if vjp is not None and not callable(vjp):
         vjp = by_argument(vjp)
@@ -302,5 +416,5 @@ def structural(
         dtypes,
         example,
         (),
-        extras or {},
+        {**(extras or {}), **({"no_vjp": no_vjp} if no_vjp else {})},
     )

@@ -1,0 +1,403 @@
+"""Elementary functions: powers, exponentials, logarithms, trigonometric, hyperbolic, erf.
+
+Derivatives reuse the result where that loses no accuracy. The rules for complex numbers and for
+kinks are those of `elementwise.py`.
+"""
+
+import math
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.ops.elementwise import (
+    absolute,
+    conjugated,
+    imag,
+    is_zero,
+    multiply,
+    one_minus,
+    plus,
+    real,
+    scaled,
+    square,
+    where,
+    zero_where,
+)
+from numba_grad.ops.families import INEXACT, NUMERIC, elementwise, literal
+from numba_grad.ops.logic import greater, greater_equal, logical_and, logical_not
+
+LOG_2 = math.log(2)
+LOG_10 = math.log(10)
+TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+
+def _one_minus_square(x: Node) -> Node:
+    """1 - x*x without cancellation next to 1."""
+    return multiply(one_minus(x), plus(x, 1))
+
+
+# Powers and roots.
+
+
+def _power_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
+    """y * x**(y-1), and 0 for y = 0 also where x**-1 is not finite, in all orders."""
+    size = absolute(x)
+    smallest = literal(float(np.finfo(size.dtype).tiny), size.dtype)
+    # "Not greater" rather than "less", so that x**0 has no slope where x is NaN.
+    is_constant = logical_and(is_zero(y), logical_not(greater(size, smallest)))
+    exponent = where(is_constant, literal(0, y.dtype), plus(y, -1))
+    return g * conjugated(zero_where(is_constant, y * power(x, exponent)))
+
+
+def _power_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
+    """out * log(x), and 0 for x = 0, y >= 0."""
+    real_y = real(y) if y.dtype.kind == "c" else y
+    is_constant = logical_and(is_zero(x), greater_equal(real_y, literal(0, real_y.dtype)))
+    if y.dtype.kind == "c":
+        is_constant = logical_and(is_constant, is_zero(imag(y)))
+    safe_x = where(is_constant, literal(1, x.dtype), x)
+    return g * conjugated(out * log(safe_x))
+
+
+power = elementwise(
+    "power",
+    expression="power({x}, {y})",
+    reference=np.power,
+    vjp=(_power_vjp_x, _power_vjp_y),
+    dtypes=NUMERIC,
+    samples=((0.5, 3), (0, 3)),
+    cost=40,
+    saves=("inputs", "out"),
+)
+
+sqrt = elementwise(
+    "sqrt",
+    expression="sqrt({x})",
+    reference=np.sqrt,
+    vjp=(lambda g, out, x: g / scaled(conjugated(out), 2),),
+    dtypes=INEXACT,
+    samples=((0.1, 4),),
+    cost=6,
+    saves=("out",),
+)
+
+cbrt = elementwise(
+    "cbrt",
+    expression="cbrt({x})",
+    reference=np.cbrt,
+    vjp=(lambda g, out, x: g / scaled(square(out), 3),),
+    dtypes="efd",
+    samples=((0.1, 4),),
+    cost=20,
+    saves=("out",),
+)
+
+
+def _one_for_zero(x: Node) -> Node:
+    """A divisor that is never 0, for numerators that are 0 where `x` is."""
+    return where(is_zero(x), literal(1, x.dtype), x)
+
+
+# The slopes at the origin are 0.
+hypot = elementwise(
+    "hypot",
+    expression="hypot({x}, {y})",
+    reference=np.hypot,
+    vjp=(
+        lambda g, out, x, y: g * (x / _one_for_zero(out)),
+        lambda g, out, x, y: g * (y / _one_for_zero(out)),
+    ),
+    dtypes="efd",
+    samples=((0.5, 3), (-3, 3)),
+    cost=15,
+    saves=("inputs", "out"),
+)
+
+
+# Exponentials and logarithms.
+
+exp = elementwise(
+    "exp",
+    expression="exp({x})",
+    reference=np.exp,
+    vjp=(lambda g, out, x: g * conjugated(out),),
+    dtypes=INEXACT,
+    samples=((-2, 2),),
+    cost=12,
+    saves=("out",),
+)
+
+exp2 = elementwise(
+    "exp2",
+    expression="exp2({x})",
+    reference=np.exp2,
+    vjp=(lambda g, out, x: g * scaled(conjugated(out), LOG_2),),
+    dtypes=INEXACT,
+    samples=((-2, 2),),
+    cost=12,
+    saves=("out",),
+)
+
+# Not out + 1, which is 0 for x below -37.
+expm1 = elementwise(
+    "expm1",
+    expression="expm1({x})",
+    reference=np.expm1,
+    vjp=(lambda g, out, x: g * conjugated(exp(x)),),
+    dtypes=INEXACT,
+    samples=((-2, 2),),
+    cost=15,
+)
+
+# 1/x also for negative x, where the value is NaN: torch's convention.
+log = elementwise(
+    "log",
+    expression="log({x})",
+    reference=np.log,
+    vjp=(lambda g, out, x: g / conjugated(x),),
+    dtypes=INEXACT,
+    samples=((0.1, 4),),
+    cost=12,
+)
+
+log1p = elementwise(
+    "log1p",
+    expression="log1p({x})",
+    reference=np.log1p,
+    vjp=(lambda g, out, x: g / plus(conjugated(x), 1),),
+    dtypes=INEXACT,
+    samples=((-0.8, 4),),
+    cost=15,
+)
+
+log2 = elementwise(
+    "log2",
+    expression="log2({x})",
+    reference=np.log2,
+    vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_2),),
+    dtypes=INEXACT,
+    samples=((0.1, 4),),
+    cost=12,
+)
+
+log10 = elementwise(
+    "log10",
+    expression="log10({x})",
+    reference=np.log10,
+    vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_10),),
+    dtypes=INEXACT,
+    samples=((0.1, 4),),
+    cost=12,
+)
+
+
+# Trigonometric.
+
+sin = elementwise(
+    "sin",
+    expression="sin({x})",
+    reference=np.sin,
+    vjp=(lambda g, out, x: g * conjugated(cos(x)),),
+    dtypes=INEXACT,
+    samples=((-4, 4),),
+    cost=14,
+)
+
+cos = elementwise(
+    "cos",
+    expression="cos({x})",
+    reference=np.cos,
+    vjp=(lambda g, out, x: -(g * conjugated(sin(x))),),
+    dtypes=INEXACT,
+    samples=((-4, 4),),
+    cost=14,
+)
+
+tan = elementwise(
+    "tan",
+    expression="tan({x})",
+    reference=np.tan,
+    vjp=(lambda g, out, x: g * conjugated(plus(square(out), 1)),),
+    dtypes=INEXACT,
+    samples=((-1.2, 1.2),),
+    cost=20,
+    saves=("out",),
+)
+
+arcsin = elementwise(
+    "arcsin",
+    expression="arcsin({x})",
+    reference=np.arcsin,
+    vjp=(lambda g, out, x: g / conjugated(sqrt(_one_minus_square(x))),),
+    dtypes=INEXACT,
+    samples=((-0.9, 0.9),),
+    cost=18,
+)
+
+arccos = elementwise(
+    "arccos",
+    expression="arccos({x})",
+    reference=np.arccos,
+    vjp=(lambda g, out, x: -(g / conjugated(sqrt(_one_minus_square(x)))),),
+    dtypes=INEXACT,
+    samples=((-0.9, 0.9),),
+    cost=18,
+)
+
+arctan = elementwise(
+    "arctan",
+    expression="arctan({x})",
+    reference=np.arctan,
+    vjp=(lambda g, out, x: g / conjugated(plus(square(x), 1)),),
+    dtypes=INEXACT,
+    samples=((-0.9, 0.9),),
+    cost=16,
+)
+
+
+def _angle_slope(g: Node, across: Node, x: Node, y: Node) -> Node:
+    """g * across / (x*x + y*y) without overflow or underflow; 0 at the origin."""
+    distance = _one_for_zero(hypot(x, y))
+    return g * (across / distance / distance)
+
+
+arctan2 = elementwise(
+    "arctan2",
+    expression="arctan2({y}, {x})",
+    reference=np.arctan2,
+    vjp=(
+        lambda g, out, y, x: _angle_slope(g, x, x, y),
+        lambda g, out, y, x: -_angle_slope(g, y, x, y),
+    ),
+    dtypes="efd",
+    samples=((0.5, 3), (-3, 3)),
+    cost=25,
+)
+
+
+# Hyperbolic.
+
+sinh = elementwise(
+    "sinh",
+    expression="sinh({x})",
+    reference=np.sinh,
+    vjp=(lambda g, out, x: g * conjugated(cosh(x)),),
+    dtypes=INEXACT,
+    samples=((-2, 2),),
+    cost=20,
+)
+
+cosh = elementwise(
+    "cosh",
+    expression="cosh({x})",
+    reference=np.cosh,
+    vjp=(lambda g, out, x: g * conjugated(sinh(x)),),
+    dtypes=INEXACT,
+    samples=((-2, 2),),
+    cost=18,
+)
+
+tanh = elementwise(
+    "tanh",
+    expression="tanh({x})",
+    reference=np.tanh,
+    vjp=(lambda g, out, x: g * conjugated(one_minus(square(out))),),
+    dtypes=INEXACT,
+    samples=((-1.5, 1.5),),
+    cost=18,
+    saves=("out",),
+)
+
+arcsinh = elementwise(
+    "arcsinh",
+    expression="arcsinh({x})",
+    reference=np.arcsinh,
+    vjp=(lambda g, out, x: g / conjugated(sqrt(plus(square(x), 1))),),
+    dtypes=INEXACT,
+    samples=((-0.9, 0.9),),
+    cost=22,
+)
+
+
+def _arccosh_vjp(g: Node, out: Node, x: Node) -> Node:
+    """1 / sqrt(x*x - 1) without cancellation next to 1."""
+    below, above = plus(x, -1), plus(x, 1)
+    if x.dtype.kind == "c":
+        # One root of the product would have the wrong sign in the left half of the plane.
+        return g / conjugated(sqrt(below) * sqrt(above))
+    return g / sqrt(below * above)
+
+
+arccosh = elementwise(
+    "arccosh",
+    expression="arccosh({x})",
+    reference=np.arccosh,
+    vjp=(_arccosh_vjp,),
+    dtypes=INEXACT,
+    samples=((1.2, 4),),
+    cost=20,
+)
+
+arctanh = elementwise(
+    "arctanh",
+    expression="arctanh({x})",
+    reference=np.arctanh,
+    vjp=(lambda g, out, x: g / conjugated(_one_minus_square(x)),),
+    dtypes=INEXACT,
+    samples=((-0.8, 0.8),),
+    cost=20,
+)
+
+
+# Sigmoid and error function.
+
+
+def _sigmoid_reference(x: np.ndarray) -> np.ndarray:
+    one = x.dtype.type(1)
+    if x.dtype.kind == "c":
+        return one / (one + np.exp(-x))
+    # exp of a negative number on both sides: no overflow, and no loss for very negative x.
+    decay = np.exp(-np.abs(x))
+    return np.where(x >= 0, one, decay) / (one + decay)
+
+
+sigmoid = elementwise(
+    "sigmoid",
+    expression="sigmoid({x})",
+    reference=_sigmoid_reference,
+    vjp=(lambda g, out, x: g * conjugated(out * one_minus(out)),),
+    dtypes=INEXACT,
+    samples=((-3, 3),),
+    cost=18,
+    saves=("out",),
+)
+
+# NumPy has neither; the C library's, through Python, in double precision.
+_erf_reference = np.vectorize(math.erf, otypes=[np.float64])
+_erfc_reference = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _bell(x: Node) -> Node:
+    """The derivative of erf."""
+    return scaled(exp(-square(x)), TWO_OVER_ROOT_PI)
+
+
+erf = elementwise(
+    "erf",
+    expression="erf({x})",
+    reference=_erf_reference,
+    vjp=(lambda g, out, x: g * _bell(x),),
+    dtypes="efd",
+    samples=((-2, 2),),
+    cost=25,
+)
+
+erfc = elementwise(
+    "erfc",
+    expression="erfc({x})",
+    reference=_erfc_reference,
+    vjp=(lambda g, out, x: -(g * _bell(x)),),
+    dtypes="efd",
+    samples=((-2, 2),),
+    cost=30,
+)

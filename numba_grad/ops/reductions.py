@@ -1,0 +1,141 @@
+"""Reductions: sum, product, extremes, any and all over axes, and the positions of extremes.
+
+The result has the input's dtype; the frontend promotes small integers and bools before a sum, as
+NumPy does. These names hide Python's own in this file.
+"""
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.ops.elementwise import conjugated, is_zero, where
+from numba_grad.ops.families import (
+    ALL,
+    NUMERIC,
+    REAL,
+    cast,
+    expand_reduced,
+    literal,
+    position_reduction,
+    reduction,
+)
+from numba_grad.ops.logic import equal, less
+
+Axes = tuple[int, ...]
+
+
+sum = reduction(
+    "sum",
+    identity=lambda dtype: dtype.type(0),
+    combine="reduce_add({accumulator}, {value})",
+    reference=lambda x, axes: np.add.reduce(x, axis=axes, dtype=x.dtype),
+    vjp=(lambda g, out, x, axes: expand_reduced(g, x.shape, axes),),
+    dtypes=NUMERIC,
+    saves=(),
+)
+
+
+def _product_of_others(x: Node, axes: Axes) -> Node:
+    """For each element, the product of all others: exact with zeros, and so is its own derivative.
+
+    With p the product of the elements that are not 0, and s the sum of those that are (which is 0,
+    but has a derivative):
+
+        zeros    others of a nonzero x    others of a zero
+        none     p / x
+        one      (p / x) * s              p
+        two      0                        p * (s - x), as s - x is the other zero
+        more     0                        0
+
+    Third derivatives would also need the product of two zeros, and are wrong where there are zeros.
+    """
+    zero = literal(0, x.dtype)
+    at_zero = is_zero(x)
+    count = expand_reduced(sum(cast(at_zero, np.dtype(np.int64)), axes=axes), x.shape, axes)
+    nonzero = where(at_zero, literal(1, x.dtype), x)
+    p = expand_reduced(prod(nonzero, axes=axes), x.shape, axes)
+    s = expand_reduced(sum(where(at_zero, x, zero), axes=axes), x.shape, axes)
+    others = p / nonzero
+    integer = count.dtype
+    none = equal(count, literal(0, integer))
+    few = less(count, literal(2, integer))
+    pair = less(count, literal(3, integer))
+    of_zero = where(few, p, where(pair, p * (s - x), zero))
+    of_nonzero = where(none, others, where(few, others * s, zero))
+    return where(at_zero, of_zero, of_nonzero)
+
+
+prod = reduction(
+    "prod",
+    identity=lambda dtype: dtype.type(1),
+    combine="reduce_multiply({accumulator}, {value})",
+    reference=lambda x, axes: np.multiply.reduce(x, axis=axes, dtype=x.dtype),
+    vjp=(
+        lambda g, out, x, axes: (
+            expand_reduced(g, x.shape, axes) * conjugated(_product_of_others(x, axes))
+        ),
+    ),
+    dtypes=NUMERIC,
+)
+
+
+def _extreme_vjp(g: Node, out: Node, x: Node, axes: Axes) -> Node:
+    """Shared evenly by all elements that equal the extreme; NaN where that is: 0 * (g / 0)."""
+    is_extreme = cast(equal(x, expand_reduced(out, x.shape, axes)), g.dtype)
+    share = g / sum(is_extreme, axes=axes)
+    return expand_reduced(share, x.shape, axes) * is_extreme
+
+
+max = reduction(
+    "max",
+    identity=None,
+    combine="reduce_maximum({accumulator}, {value})",
+    reference=lambda x, axes: np.maximum.reduce(x, axis=axes),
+    vjp=(_extreme_vjp,),
+    dtypes="?" + REAL,
+    saves=("inputs", "out"),
+)
+
+min = reduction(
+    "min",
+    identity=None,
+    combine="reduce_minimum({accumulator}, {value})",
+    reference=lambda x, axes: np.minimum.reduce(x, axis=axes),
+    vjp=(_extreme_vjp,),
+    dtypes="?" + REAL,
+    saves=("inputs", "out"),
+)
+
+any = reduction(
+    "any",
+    identity=lambda dtype: False,
+    combine="{accumulator} | ({value} != 0)",
+    reference=lambda x, axes: np.any(x, axis=axes),
+    no_vjp="the result is bool",
+    result_dtype=lambda dtype: np.dtype(bool),
+    dtypes=ALL,
+)
+
+all = reduction(
+    "all",
+    identity=lambda dtype: True,
+    combine="{accumulator} & ({value} != 0)",
+    reference=lambda x, axes: np.all(x, axis=axes),
+    no_vjp="the result is bool",
+    result_dtype=lambda dtype: np.dtype(bool),
+    dtypes=ALL,
+)
+
+# The first of equals; a NaN before everything.
+argmax = position_reduction(
+    "argmax",
+    reference=lambda x, axis: np.argmax(x, axis=axis),
+    dtypes="?" + REAL,
+    no_vjp="a position is an integer",
+)
+
+argmin = position_reduction(
+    "argmin",
+    reference=lambda x, axis: np.argmin(x, axis=axis),
+    dtypes="?" + REAL,
+    no_vjp="a position is an integer",
+)
