@@ -1,0 +1,312 @@
+"""Which nodes share a kernel, what is stored in memory, and why fusion stops.
+
+A *root* is a value that gets memory: results, what library calls read, reductions over loops, and what costs more to
+compute again than to store. Everything else is computed inside of the kernels that use it. Roots over the same loops share a
+kernel, if none of them needs a finished result of another.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numba_grad.compiler.lower import Group, reduction_axes
+from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
+from numba_grad.graph.node import Node
+
+# Storing a value and loading it again, in additions.
+STORE_COST = 6
+# The same where the value is much larger than all it is made of, so that storing it costs bandwidth (or does not fit).
+STORE_COST_OF_EXPANSION = 400
+EXPANSION = 8
+# A node that several kernels over the same loops compute again rather than load costs at most this.
+CHEAP = 8
+MOST_ROOTS = 48
+INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
+
+
+@dataclass(slots=True)
+class LibraryStep:
+    """An operation with a kernel of its own: a library call, a scan, a sort, a scatter."""
+
+    node: Node
+
+
+Step = Group | LibraryStep
+
+
+def fuse(order: Sequence[Node], outputs: Sequence[Node]) -> list[Step]:
+    """The steps that compute `outputs`, in order. `order`: all nodes, inputs before users."""
+    fusion = _Fusion(order, outputs)
+    fusion.find_roots()
+    steps = fusion.group_roots()
+    if fusion.add_shared_roots(steps):
+        steps = fusion.group_roots()
+    return steps
+
+
+def memory_operand(x: Node) -> Node:
+    """What must be in memory for a library call to read `x`: reshapes and a swap of the last two axes are free."""
+    while True:
+        if x.op.name == "reshape" or is_matrix_transpose(x):
+            x = x.inputs[0]
+        else:
+            return x
+
+
+def is_matrix_transpose(node: Node) -> bool:
+    """Whether `node` swaps the last two axes and nothing else."""
+    if node.op.name != "transpose":
+        return False
+    rank = len(node.shape)
+    return node.params["axes"] == (*range(rank - 2), rank - 1, rank - 2)
+
+
+class _Fusion:
+    def __init__(self, order: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.order = order
+        self.outputs = outputs
+        self.memory = {node for node in order if node.op.family == "leaf"}
+        self.roots: set[Node] = set()
+        self.users: dict[Node, list[Node]] = {node: [] for node in order}
+        for node in order:
+            for x in dict.fromkeys(node.inputs):
+                self.users[x].append(node)
+        self.loops = {node: loop_axes(node.shape) for node in order}
+
+    # Roots
+
+    def find_roots(self) -> None:
+        for node in self.order:
+            if self.is_library(node):
+                self.roots.add(node)
+                for x in node.inputs:
+                    self.add_root(memory_operand(x) if node.op.name == "matmul" else x)
+            elif self.is_loop_reduction(node):
+                self.roots.add(node)
+            elif node.op.name == "gather":
+                if node.inputs[0].op.family != "movement":
+                    self.add_root(node.inputs[0])
+            elif node.op.name == "reshape" and self.untangles_loops(node):
+                self.add_root(node.inputs[0])
+        for node in self.outputs:
+            self.add_root(node)
+        self.add_expensive_roots()
+
+    def add_root(self, node: Node) -> None:
+        if node not in self.memory:
+            self.roots.add(node)
+
+    def is_library(self, node: Node) -> bool:
+        family = node.op.family
+        return family not in (*INLINE_FAMILIES, "reduction", "leaf") and node.op.name != "gather"
+
+    def is_loop_reduction(self, node: Node) -> bool:
+        if node.op.family != "reduction":
+            return False
+        loops = self.loops[node.inputs[0]]
+        return any(axis in loops for axis in reduction_axes(node))
+
+    def untangles_loops(self, node: Node) -> bool:
+        """Whether a reshape cuts a long axis into several: computing through it takes divisions."""
+        (x,) = node.inputs
+        if 0 in x.shape:
+            return False
+        loops = self.loops[x]
+        return any(
+            len(old) > 1 and any(axis in loops for axis in old)
+            for old, _ in matching_groups(x.shape, node.shape)
+        )
+
+    def add_expensive_roots(self) -> None:
+        cost, source_size = self.inline_costs()
+        evaluations: dict[Node, float] = {}
+        for node in reversed(self.order):
+            if node in self.memory:
+                continue
+            count = self.count_evaluations(node, evaluations)
+            is_computed = node.op.family in ("elementwise", "reduction")
+            if node not in self.roots and is_computed and count > 1.3 and cost[node] >= 4:
+                expands = node.type.size >= EXPANSION * source_size[node]
+                limit = STORE_COST_OF_EXPANSION if expands else STORE_COST
+                if cost[node] * (count - 1) > limit and self.loops[node]:
+                    self.roots.add(node)
+            evaluations[node] = 1.0 if node in self.roots else max(count, 1e-9)
+
+    def inline_costs(self) -> tuple[dict[Node, float], dict[Node, int]]:
+        """What computing one element costs from memory, and the size of the largest value read for it."""
+        cost: dict[Node, float] = {}
+        source_size: dict[Node, int] = {}
+        for node in self.order:
+            if node in self.memory or node in self.roots:
+                cost[node], source_size[node] = 1.0, node.type.size
+                continue
+            own = node.op.cost if node.op.family == "elementwise" else 0
+            if node.op.family == "reduction":
+                own = node.inputs[0].type.size // max(1, node.type.size)
+            cost[node] = min(1e6, own + sum(cost[x] for x in node.inputs))
+            source_size[node] = max((source_size[x] for x in node.inputs), default=1)
+        return cost, source_size
+
+    def count_evaluations(self, node: Node, evaluations: dict[Node, float]) -> float:
+        """How often each element of `node` would be computed if it were not stored."""
+        aligned = separate = 0.0
+        for user in self.users[node]:
+            if self.is_library(user):
+                continue
+            if self.is_aligned(user, node):
+                aligned = max(aligned, evaluations[user])
+            else:
+                separate += evaluations[user] * self.repetition(user, node)
+        return aligned + separate
+
+    def is_aligned(self, user: Node, x: Node) -> bool:
+        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one point."""
+        if user.op.family == "elementwise":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if user.op.family == "reduction":
+            return True
+        if user.op.family == "movement":
+            return self.movement_is_aligned(user, x)
+        return False
+
+    def shape_of_loops(self, node: Node) -> list[tuple[int, int]]:
+        """Loop axes, counted from the last, with extents: what broadcasting lines up."""
+        rank = len(node.shape)
+        return [(axis - rank, node.shape[axis]) for axis in self.loops[node]]
+
+    def movement_is_aligned(self, user: Node, x: Node) -> bool:
+        loops = self.loops[x]
+        if not loops and not self.loops[user]:
+            return True
+        extents = [x.shape[axis] for axis in loops]
+        if extents != [user.shape[axis] for axis in self.loops[user]]:
+            return False
+        name = user.op.name
+        if name == "reshape":
+            return 0 not in x.shape and all(
+                len(old) == len(new) == 1 or not any(axis in loops for axis in old)
+                for old, new in matching_groups(x.shape, user.shape)
+            )
+        if name == "transpose":
+            return [user.params["axes"][axis] for axis in self.loops[user]] == list(loops)
+        if name == "broadcast_to":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if name == "concatenate":
+            return user.params["axis"] not in self.loops[user]
+        if name == "flip":
+            return not any(axis in loops for axis in user.params["axes"])
+        if name in ("slice", "pad"):
+            return all(x.shape[axis] == user.shape[axis] for axis in loops)
+        return False
+
+    def repetition(self, user: Node, x: Node) -> float:
+        """Evaluations of each element of `x` for one evaluation of all of `user`."""
+        if not self.loops[x]:
+            return 1.0  # outside of all loops
+        stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
+        if not stretched:
+            return user.type.size / max(1, x.type.size)
+        # Along inner axes a value is kept in a register; along outer ones it is computed again.
+        shift = len(user.shape) - len(x.shape)
+        own = {axis + shift for axis in self.loops[x]}
+        last = max(own)
+        missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
+        return float(math.prod(missing))
+
+    # Groups
+
+    def group_roots(self) -> list[Step]:
+        steps: list[Step] = []
+        step_of: dict[Node, int] = {}
+        reads: dict[Node, dict[Node, bool]] = {}
+        for node in self.order:
+            if node in self.memory:
+                continue
+            needed = self.reads_of(node, reads)
+            if node not in self.roots:
+                reads[node] = needed
+                continue
+            earliest = 0
+            for x, aligned in needed.items():
+                if x in step_of:
+                    joins = aligned and not self.is_loop_reduction(x) and not self.is_library(x)
+                    earliest = max(earliest, step_of[x] + (not joins))
+            number = self.place(node, steps, earliest, needed, step_of)
+            step_of[node] = number
+        return steps
+
+    def reads_of(self, node: Node, reads: dict[Node, dict[Node, bool]]) -> dict[Node, bool]:
+        """The roots that `node` reads, and whether only at its own loop indices."""
+        result: dict[Node, bool] = {}
+        for x in node.inputs:
+            aligned = self.is_aligned(node, x)
+            found = {x: True} if x in self.roots else reads.get(x, {})
+            for root, root_aligned in found.items():
+                result[root] = result.get(root, True) and root_aligned and aligned
+        return result
+
+    def place(
+        self,
+        node: Node,
+        steps: list[Step],
+        earliest: int,
+        needed: dict[Node, bool],
+        step_of: dict[Node, int],
+    ) -> int:
+        if self.is_library(node):
+            steps.append(LibraryStep(node))
+            return len(steps) - 1
+        is_reduction = self.is_loop_reduction(node)
+        shape = node.inputs[0].shape if is_reduction else node.shape
+        space = space_of(shape)
+        reduced: tuple[int, ...] = ()
+        if is_reduction:
+            loops = loop_axes(shape)
+            axes = reduction_axes(node)
+            reduced = tuple(k for k, axis in enumerate(loops) if axis in axes)
+        for number in range(earliest, len(steps)):
+            step = steps[number]
+            if isinstance(step, LibraryStep) or step.space != space:
+                continue
+            if space and len(step.roots) >= MOST_ROOTS:
+                continue
+            if is_reduction and step.reduced and step.reduced_axes != reduced:
+                continue
+            if is_reduction:
+                step.reduced_axes = reduced
+                step.reduced.append(node)
+            else:
+                step.stored.append(node)
+            return number
+        group = Group(space, reduced)
+        (group.reduced if is_reduction else group.stored).append(node)
+        steps.append(group)
+        return len(steps) - 1
+
+    def add_shared_roots(self, steps: list[Step]) -> bool:
+        """Store what several kernels would otherwise compute again, at the place where they part."""
+        cost, source_size = self.inline_costs()
+        kernels_of: dict[Node, set[int]] = {}
+        for number, step in enumerate(steps):
+            if isinstance(step, LibraryStep):
+                continue
+            stack = [x for root in step.roots for x in root.inputs]
+            while stack:
+                node = stack.pop()
+                if node in self.memory or node in self.roots:
+                    continue
+                kernels = kernels_of.setdefault(node, set())
+                if number not in kernels:
+                    kernels.add(number)
+                    stack.extend(node.inputs)
+        added = False
+        for node, kernels in kernels_of.items():
+            if len(kernels) < 2 or cost[node] <= CHEAP or node.op.family != "elementwise":
+                continue
+            if node.type.size >= EXPANSION * source_size[node] or not self.loops[node]:
+                continue
+            parting = any(kernels_of.get(user, set()) != kernels for user in self.users[node])
+            if parting:
+                self.roots.add(node)
+                added = True
+        return added

@@ -1,0 +1,168 @@
+"""The kernel IR: what an emitter turns into source. No target is known here.
+
+    Kernel      words, axes, accumulators, variants      one kernel
+    Variant     rows it is for, lets by level, pieces    one way through the loop nest
+    Piece       a range of the innermost loop, a body
+    Body        lets, updates of accumulators, stores
+
+Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k inside of the k-th.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from numba_grad.compiler.spaces import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A pointer argument of a kernel."""
+
+    name: str
+    word: int
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    buffer: Buffer
+    position: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    bytes: bytes
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An int64 made of loop variables and arguments."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar expression: `template` with its fields replaced by the names of values or texts."""
+
+    template: str
+    operands: tuple[tuple[str, str], ...]
+    dtype: np.dtype
+    casts: bool  # whether the result must be cast to `dtype`, since the target may compute in a wider one
+
+
+Expression = Load | Constant | IndexValue | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: Buffer
+    position: Index
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A running result of a reduction: a local variable, or an element of memory."""
+
+    name: str
+    identity: Constant
+    buffer: Buffer | None  # where it goes in the end; None for a local that only helps another one
+    position: Index  # of the kept axes
+    block_size: str  # the argument that holds the elements between results of neighbouring blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`name = expression`, once per innermost point: of an accumulator, or a local that others need."""
+
+    name: str
+    expression: Apply
+
+
+@dataclass(slots=True)
+class Body:
+    lets: list[Let] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    variable: str
+    extent: int
+    word: str  # the name of the argument that holds the extent
+    reduced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`start <= variable < stop`, both names of arguments."""
+
+    variable: str
+    start: str
+    stop: str
+
+
+@dataclass(slots=True)
+class Piece:
+    start: str
+    stop: str
+    body: Body
+
+
+@dataclass(slots=True)
+class Variant:
+    """A way through the nest for the rows where every one of `where` holds (all rows if empty)."""
+
+    where: list[Range]
+    lets: list[list[Let]]  # by level, without the innermost
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One argument: an integer, or a pointer to what `source` names."""
+
+    name: str
+    value: int = 0
+    source: object = None  # of a pointer
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One loop nest. `compiler/emit_cpu.py` says what a task is."""
+
+    axes: list[Axis]  # in the order of loops
+    words: list[Word]
+    buffers: list[Buffer]
+    accumulators: list[Accumulator]
+    variants: list[Variant]
+    comment: list[str]
+    blocks: int  # into how many parts the outermost reduced axis is cut
+    blocks_word: str  # the name of the argument that holds it, "" if there are no reductions in blocks
+    operations: int  # scalar operations per innermost point, roughly
+
+    @property
+    def kept(self) -> list[Axis]:
+        return [axis for axis in self.axes if not axis.reduced]
+
+    @property
+    def reduced(self) -> list[Axis]:
+        return [axis for axis in self.axes if axis.reduced]
+
+    @property
+    def accumulates_in_memory(self) -> bool:
+        """Whether the innermost loop runs over results, not over what is summed."""
+        return bool(self.accumulators) and not self.axes[-1].reduced
+
+    def word_number(self, name: str) -> int:
+        return next(k for k, word in enumerate(self.words) if word.name == name)

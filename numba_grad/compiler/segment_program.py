@@ -1,0 +1,240 @@
+"""One segment: a small graph with its inputs as arguments -> kernel sources and what their words hold.
+
+Made once for each distinct segment of a process; a plan contains it as often as the graph does.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from numba_grad.compiler import emit_cpu, library_steps
+from numba_grad.compiler.fuse import LibraryStep, fuse
+from numba_grad.compiler.loops import Kernel as LoopKernel
+from numba_grad.compiler.lower import Group, Place, lower
+from numba_grad.compiler.simplify import simplify
+from numba_grad.compiler.spaces import space_of
+from numba_grad.config import config
+from numba_grad.graph.check import check
+from numba_grad.graph.node import OPS, Node, argument, record
+from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import toposort
+
+# Work below this many nanoseconds, as estimated, is not worth waking another thread for.
+PARALLEL_NANOSECONDS = 30_000
+# Chunks are multiples of this, so that vectorized loops split at the same places for any number of threads.
+TASK_MULTIPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Memory from outside of the segment: number `number` in order of first use."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The array of a result that has memory of its own."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """The block that holds all small results of one dtype of this segment."""
+
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """Memory needed within the segment only."""
+
+    number: int
+
+
+Source = External | Output | Small | Temporary
+Word = object  # an int; a Source with a byte offset; "errors"; ("site", ...); ("symbol", name)
+
+
+@dataclass(slots=True)
+class ProgramStep:
+    """A kernel and its arguments."""
+
+    source: str
+    words: list[Word]
+    tasks: int
+    grain: int
+    memory: list[Source]  # what it reads or writes
+    nbytes: int
+    flops: int
+
+
+@dataclass(slots=True)
+class SegmentProgram:
+    """What a segment compiles to."""
+
+    steps: list[ProgramStep]
+    outputs: list[Place]  # of each result: an Output, or a Small and its first element
+    temporaries: list[int]  # bytes
+    small: dict[np.dtype, int]  # elements
+    graph: list[Node] = field(default_factory=list)  # the simplified results, for showing
+
+
+Pass = Callable[[list[Node]], list[Node]]
+
+# The order of compiling: these passes over the graph, then fuse, lower, emit. Order matters nowhere yet.
+PASSES: tuple[tuple[str, Pass], ...] = (("simplify", simplify),)
+
+
+def compile_segment(
+    results: Sequence[Node], places: dict[Node, Place], has_own_memory: Sequence[bool]
+) -> SegmentProgram:
+    """Compile the graph of `results`.
+
+    Parameters
+    ----------
+    places : of the argument nodes
+    has_own_memory : for each result, whether it must be an array of its own rather than part of a block
+    """
+    outputs = list(results)
+    for name, transform in PASSES:
+        outputs = transform(outputs)
+        if config.check_passes:
+            check(name, results, outputs)
+    order = toposort(outputs)
+    builder = _SegmentBuilder(outputs, places, has_own_memory)
+    for step in fuse(order, outputs):
+        builder.place_step(step)
+    for step in builder.fused:
+        builder.emit_step(step)
+    builder.copy_repeated_outputs()
+    return SegmentProgram(
+        builder.steps, builder.output_places, builder.temporaries, builder.small, outputs
+    )
+
+
+class _SegmentBuilder:
+    def __init__(
+        self, outputs: list[Node], places: dict[Node, Place], has_own_memory: Sequence[bool]
+    ) -> None:
+        self.outputs = outputs
+        self.places: dict[Node, Place] = dict(places)
+        self.has_own_memory = has_own_memory
+        self.fused: list[Group | LibraryStep] = []
+        self.steps: list[ProgramStep] = []
+        self.temporaries: list[int] = []
+        self.small: dict[np.dtype, int] = {}
+        self.output_number: dict[Node, int] = {}
+        for number, node in enumerate(outputs):
+            # Of equal outputs the first that is an array of its own gets computed, others are copies.
+            first = self.output_number.get(node)
+            if first is None or (has_own_memory[number] and not has_own_memory[first]):
+                self.output_number[node] = number
+
+    # Memory
+
+    def place_step(self, step: Group | LibraryStep) -> None:
+        self.fused.append(step)
+        for node in [step.node] if isinstance(step, LibraryStep) else step.roots:
+            self.places[node] = self.new_place(node)
+
+    def new_place(self, node: Node) -> Place:
+        number = self.output_number.get(node)
+        if number is not None and self.has_own_memory[number]:
+            return Place(Output(number))
+        if space_of(node.shape) == ():
+            offset = self.small.get(node.dtype, 0)
+            self.small[node.dtype] = offset + node.type.size
+            return Place(Small(node.dtype), offset)
+        if number is not None:
+            return Place(Output(number))
+        return Place(self.temporary(node.type.nbytes))
+
+    def temporary(self, nbytes: int) -> Temporary:
+        self.temporaries.append(nbytes)
+        return Temporary(len(self.temporaries) - 1)
+
+    @property
+    def output_places(self) -> list[Place]:
+        result = []
+        for number, node in enumerate(self.outputs):
+            if self.has_own_memory[number]:
+                result.append(Place(Output(number)))
+            else:
+                result.append(self.places[node])
+        return result
+
+    def copy_repeated_outputs(self) -> None:
+        """Outputs that turned out to be equal to another one, or to an argument, and yet need their own array."""
+        for number, node in enumerate(self.outputs):
+            place = self.places[node]
+            if not self.has_own_memory[number] or place.source == Output(number):
+                continue
+            stand_in = argument(node.type)
+            copy = record(OPS["reshape"], (stand_in,), {"shape": node.shape})
+            group = Group(space_of(node.shape), (), [copy], [])
+            places = {stand_in: place, copy: Place(Output(number))}
+            self.emit_group(group, places)
+
+    # Code
+
+    def emit_step(self, step: Group | LibraryStep) -> None:
+        if isinstance(step, LibraryStep):
+            self.steps += library_steps.lower(step.node, self.places, self.temporary)
+            return
+        self.emit_group(step, self.places)
+
+    def emit_group(self, group: Group, places: dict[Node, Place]) -> None:
+        kernel = lower(group, places.get)
+        partials: dict[object, Temporary] = {}
+        if kernel.blocks > 1:
+            for node in group.reduced:
+                partials["partial", node] = self.temporary(kernel.blocks * node.type.nbytes)
+        self.steps.append(program_step(kernel, partials))
+        for node in group.reduced if kernel.blocks > 1 else ():
+            stand_in = argument(array_type((kernel.blocks, *node.shape), node.dtype))
+            combined = record(node.op, (stand_in,), {"axes": (0,)})
+            inner = {stand_in: Place(partials["partial", node]), combined: places[node]}
+            reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
+            self.steps.append(program_step(lower(reduced, inner.get), {}))
+
+
+def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
+    """A kernel's text, its words, and how its tasks may be cut."""
+    words: list[Word] = []
+    memory: list[Source] = []
+    for word in kernel.words:
+        if word.source is None:
+            words.append(word.value)
+        else:
+            source = partials.get(word.source, word.source)
+            words.append(source)
+            if isinstance(source, External | Output | Small | Temporary):
+                memory.append(source)
+    points = math.prod(axis.extent for axis in kernel.axes)
+    tasks = emit_cpu.number_of_tasks(kernel)
+    itemsizes = sum(buffer.dtype.itemsize for buffer in kernel.buffers)
+    # About four operations a nanosecond in vector code, and 10 bytes of memory traffic.
+    nanoseconds = points * (0.25 * kernel.operations + 0.1 * itemsizes)
+    return ProgramStep(
+        emit_cpu.emit(kernel),
+        words,
+        tasks,
+        grain_of(tasks, nanoseconds),
+        memory,
+        itemsizes * points,
+        kernel.operations * points,
+    )
+
+
+def grain_of(tasks: int, nanoseconds: float) -> int:
+    """The least number of tasks that is worth a thread of its own."""
+    if nanoseconds < 2 * PARALLEL_NANOSECONDS or tasks < 2:
+        return max(tasks, 1)
+    grain = max(1, math.ceil(PARALLEL_NANOSECONDS / (nanoseconds / tasks)))
+    if grain > TASK_MULTIPLE:
+        grain = -(-grain // TASK_MULTIPLE) * TASK_MULTIPLE
+    return grain

@@ -1,0 +1,169 @@
+"""Which axes are loops and which are unrolled, and index expressions over loop variables.
+
+An axis of at most `config.unroll_extent` elements is *unrolled*: its indices are literals in the kernel. Others are
+*loops*: their extents, and strides and offsets that depend on them, are run-time arguments. So a kernel depends on the
+small extents and on nothing else of the sizes.
+"""
+
+import math
+from dataclasses import dataclass
+
+from numba_grad.config import config
+
+# More scalar copies of an expression than this cost more compile time than the loop they replace.
+UNROLL_LIMIT = 32
+
+
+def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of `shape` that are loops, in order."""
+    unrolled = sorted(
+        (axis for axis, n in enumerate(shape) if 1 < n <= config.unroll_extent),
+        key=lambda axis: shape[axis],
+    )
+    copies = 1
+    kept: set[int] = set()
+    for axis in unrolled:
+        if copies * shape[axis] > UNROLL_LIMIT:
+            break
+        copies *= shape[axis]
+        kept.add(axis)
+    return tuple(axis for axis, n in enumerate(shape) if n != 1 and axis not in kept)
+
+
+def space_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The extents of the loops over `shape`."""
+    return tuple(shape[axis] for axis in loop_axes(shape))
+
+
+def unrolled_indices(shape: tuple[int, ...]) -> list[tuple[int | None, ...]]:
+    """Every combination of literal indices; None where the axis is a loop."""
+    loops = set(loop_axes(shape))
+    result: list[tuple[int | None, ...]] = [()]
+    for axis, n in enumerate(shape):
+        choices = (None,) if axis in loops else range(n)
+        result = [(*prefix, choice) for prefix in result for choice in choices]
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A multiplier: `value`, which the kernel's text shows only if it is `literal`."""
+
+    value: int
+    literal: bool
+
+    def times(self, other: "Factor") -> "Factor":
+        # Multiplication by 0 or 1 keeps its meaning for every size.
+        if self == ONE:
+            return other
+        if other == ONE:
+            return self
+        return Factor(self.value * other.value, self.literal and other.literal)
+
+    def plus(self, other: "Factor") -> "Factor":
+        if self == ZERO:
+            return other
+        if other == ZERO:
+            return self
+        return Factor(self.value + other.value, self.literal and other.literal)
+
+
+ZERO = Factor(0, True)
+ONE = Factor(1, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`literal + runtime + sum(factor * variable)`: an index of one axis, or a position in a buffer.
+
+    A variable is the name of a loop variable ("i0") or of an int64 value computed in the kernel ("v7").
+    """
+
+    terms: tuple[tuple[str, Factor], ...] = ()
+    literal: int = 0
+    runtime: int = 0
+
+    @property
+    def constant(self) -> int:
+        return self.literal + self.runtime
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def plus(self, other: "Index") -> "Index":
+        factors = dict(self.terms)
+        for name, factor in other.terms:
+            factors[name] = factors.get(name, ZERO).plus(factor)
+        terms = tuple((name, f) for name, f in factors.items() if f.value != 0 or not f.literal)
+        return Index(terms, self.literal + other.literal, self.runtime + other.runtime)
+
+    def times(self, factor: Factor) -> "Index":
+        if factor == ONE:
+            return self
+        if factor == ZERO:
+            return Index()
+        terms = tuple((name, f.times(factor)) for name, f in self.terms)
+        if factor.literal:
+            return Index(terms, self.literal * factor.value, self.runtime * factor.value)
+        return Index(terms, 0, self.constant * factor.value)
+
+    def shifted(self, amount: int, literal: bool) -> "Index":
+        if amount == 0:
+            return self
+        if literal:
+            return Index(self.terms, self.literal + amount, self.runtime)
+        return Index(self.terms, self.literal, self.runtime + amount)
+
+
+def variable(name: str) -> Index:
+    return Index(((name, ONE),))
+
+
+def literal_index(value: int) -> Index:
+    return Index((), value)
+
+
+def strides_of(shape: tuple[int, ...]) -> tuple[Factor, ...]:
+    """Elements between neighbours on each axis of a C-contiguous buffer."""
+    loops = set(loop_axes(shape))
+    result: list[Factor] = []
+    stride = ONE
+    for axis in reversed(range(len(shape))):
+        result.append(stride)
+        stride = stride.times(Factor(shape[axis], axis not in loops))
+    return tuple(reversed(result))
+
+
+def position(shape: tuple[int, ...], indices: tuple[Index, ...]) -> Index:
+    """Where the element at `indices` lies in a C-contiguous buffer of `shape`."""
+    result = Index()
+    for index, stride, extent in zip(indices, strides_of(shape), shape, strict=True):
+        if extent != 1:
+            result = result.plus(index.times(stride))
+    return result
+
+
+def matching_groups(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """For a reshape: runs of old axes and of new axes with equal products, as short as possible.
+
+    Axes of size 1 belong to no run. Sizes of 0 must be handled before.
+    """
+    groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    old_axes = [axis for axis, n in enumerate(old) if n != 1]
+    new_axes = [axis for axis, n in enumerate(new) if n != 1]
+    a = b = 0
+    while a < len(old_axes):
+        first_a, first_b = a, b
+        a, b = a + 1, b + 1
+        while (p := math.prod(old[x] for x in old_axes[first_a:a])) != (
+            q := math.prod(new[x] for x in new_axes[first_b:b])
+        ):
+            if p < q:
+                a += 1
+            else:
+                b += 1
+        groups.append((tuple(old_axes[first_a:a]), tuple(new_axes[first_b:b])))
+    return groups
