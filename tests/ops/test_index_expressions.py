@@ -1,4 +1,4 @@
-"""x[index], x[index] = v and numpy.add.at against NumPy, for generated shapes and indices of all kinds."""
+"""Reading, assignment and numpy.add.at against NumPy, for generated shapes and indices of all kinds."""
 
 import re
 
@@ -124,7 +124,7 @@ def fitting_value(rng, shape):
     """An array that broadcasts to `shape`: axes left out or of size 1, or further ones before."""
     own = [1 if rng.random() < 0.3 else n for n in shape]
     own = own[int(rng.integers(0, len(own) + 1)) :] if rng.random() < 0.4 else own
-    own = [1, *own] if rng.random() < 0.1 and own == list(shape) else own
+    own = [1, *own] if shape and rng.random() < 0.1 and own == list(shape) else own
     return rng.standard_normal(own)
 
 
