@@ -1,4 +1,4 @@
-"""Reading, assignment and numpy.add.at against NumPy, for generated shapes and indices of all kinds."""
+"""Reading, assignment and numpy.add.at against NumPy, for generated shapes and kinds of index."""
 
 import re
 

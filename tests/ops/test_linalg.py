@@ -24,7 +24,9 @@ def test_adjoint_matches_the_differential(a, b, is_complex):
     rng = np.random.default_rng(1)
 
     def random_like(x):
-        return rng.standard_normal(x.shape) + (1j * rng.standard_normal(x.shape) if is_complex else 0)
+        return rng.standard_normal(x.shape) + (
+            1j * rng.standard_normal(x.shape) if is_complex else 0
+        )
 
     if is_complex:
         a, b = a + 0.5j * a.mT, b + 1j * random_like(b)

@@ -75,7 +75,9 @@ def test_argsort_has_no_gradient():
 
 @pytest.mark.parametrize("op", [cumsum, argsort])
 def test_axis_out_of_range(op):
-    text = f"{op.name}: axis out of range\n  x    : float64[2]\n  axis : 1\n  expected: 0 <= axis < 1"
+    text = (
+        f"{op.name}: axis out of range\n  x    : float64[2]\n  axis : 1\n  expected: 0 <= axis < 1"
+    )
     with pytest.raises(AxisError, match=re.escape(text)):
         op(leaf(np.ones(2)), axis=1)
     with pytest.raises(AxisError, match=re.escape("try: x.reshape(1)")):
