@@ -23,10 +23,9 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.vjp import cotangents
+from numba_grad.transforms.vjp import by_serial, cotangents, leading_to
 
 Argnums = int | Sequence[int]
 
@@ -426,20 +425,26 @@ class _Call:
     def _reached(self, outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
         """The nodes on the ways from `targets` to `outputs`, inputs before users."""
         order = self._own_history(outputs)
-        leads = set(targets)
-        for node in order:
-            if node not in leads and any(x in leads for x in node.inputs):
-                leads.add(node)
+        leads = leading_to(order, set(targets))
         return [node for node in order if node in leads]
 
     def _own_history(self, outputs: Sequence[Node]) -> list[Node]:
-        """What this call recorded of the history of `outputs`, and the caller's nodes just below."""
+        """What this call recorded of the history of `outputs`, and the caller's nodes just below.
+
+        Inputs come before users.
+        """
         ends = {*self.variables, *self.points}
-        first = self.first_serial
-        order = toposort(
-            outputs, stop=lambda n: not n.requires_grad or n.serial < first or n in ends
-        )
-        return [node for node in order if node.requires_grad]
+        seen = {node for node in outputs if node.requires_grad}
+        order = list(seen)
+        for node in order:  # grows while it is walked
+            if node.serial < self.first_serial or node in ends:
+                continue
+            for x in node.inputs:
+                if x.requires_grad and x not in seen:
+                    seen.add(x)
+                    order.append(x)
+        order.sort(key=by_serial)
+        return order
 
     def _callers(self, nodes: Sequence[Node]) -> set[Node]:
         """Those of `nodes` that depend on something else that requires grad than the variables."""

@@ -4,11 +4,14 @@ One batched program, not a loop. What does not depend on the batched nodes is sh
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from numba_grad.errors import InternalError, explain
-from numba_grad.graph.node import Node, grad_mode
+from numba_grad.graph.node import OPS, Node, argument, grad_mode
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.control import custom, custom_node
 from numba_grad.ops.families import broadcast_to, reshape
 
 
@@ -57,6 +60,8 @@ def batched_type(type: Type | TupleType, size: int) -> Type | TupleType:
 def _batched_node(
     node: Node, is_batched: tuple[bool, ...], done: dict[Node, Node], size: int
 ) -> Node:
+    if node.op is custom and node.requires_grad:
+        return _batched_custom(node, done, size)
     if node.op.batch is None:
         raise NotImplementedError(
             explain(
@@ -77,3 +82,45 @@ def _batched_node(
             f"batch of {node.op.name}: {result.type} for a batch of {size} {node.type}"
         )
     return result
+
+
+def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
+    """A user's Function, batched: its values are what its `forward` recorded, batched; its rule too."""
+    count = node.params["context"].tensor_count
+    results = [done[x] if x in done else repeat(x, size) for x in node.inputs[count:]]
+    tensors = [done.get(x, x) for x in node.inputs[:count]]
+    return custom_node(_BatchedContext(count, node, done, size), tensors, results)
+
+
+@dataclass(slots=True, eq=False)
+class _BatchedContext:
+    """Takes the place of a Function's context: its `backward`, for all members of the batch at once."""
+
+    tensor_count: int
+    node: Node  # of one member
+    done: dict[Node, Node]  # what `backward` may have saved, batched
+    size: int
+
+    def pullback(self, cotangents: list[Node | None], out: Node) -> list[Node | None]:
+        """The cotangents of the tensors; of one that is not batched, the sum over the batch."""
+        seeds = [g if g is None else _member(g) for g in cotangents]
+        batched = {seed: g for seed, g in zip(seeds, cotangents, strict=True) if seed is not None}
+        of_member = self.node.params["context"].pullback(seeds, self.node)
+        found = [g for g in of_member if g is not None]
+        of_batch = iter(batch(found, {**self.done, **batched}, self.size))
+        return [
+            g if g is None else self._cotangent(x, next(of_batch))
+            for x, g in zip(self.node.inputs, of_member, strict=False)
+        ]
+
+    def _cotangent(self, x: Node, g: Node) -> Node:
+        return g if x in self.done else OPS["sum"](g, axes=(0,))
+
+    def __getattr__(self, name: str) -> Any:
+        """What else is asked of a context, as its name: that of one member."""
+        return getattr(self.node.params["context"], name)
+
+
+def _member(g: Node) -> Node:
+    """What stands for one member of the batch `g`."""
+    return argument(array_type(g.shape[1:], g.dtype), g.requires_grad)
