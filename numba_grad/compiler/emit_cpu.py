@@ -318,9 +318,9 @@ def constant_text(constant: Constant) -> str:
 def _float_text(value: np.floating) -> str:
     number = float(value)
     if math.isnan(number):
-        return "math.nan"
+        return "nan"
     if math.isinf(number):
-        return "math.inf" if number > 0 else "-math.inf"
+        return "inf" if number > 0 else "-inf"
     return repr(number)
 
 

@@ -632,7 +632,8 @@ class _Lowering:
             extent = self.index_value(_constant_index(n, not _is_loop(n)))
             if node.params["checked"]:
                 errors = self.special_word("errors", "errors")
-                site = self.special_word(("site", node.op.name, axis), "site")
+                named = node.params.get("named_axes", range(len(index_arrays)))[axis]
+                site = self.special_word(("site", node.op.name, named), "site")
                 value = self.apply(
                     f"check_index({{i}}, {{n}}, {errors}, {site})", INT64, i=value, n=extent
                 )
