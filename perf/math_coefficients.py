@@ -197,6 +197,8 @@ FITS = [
     Fit("asin64", asin_tail, mp.mpf(10) ** -9, mp.mpf(0.25), 11, lambda z: z),
     Fit("asin32", asin_tail, mp.mpf(10) ** -6, mp.mpf(0.25), 4, lambda z: z, F32),
     Fit("pow_exp32", over(mp.exp, [1, 1], 2), -HALF_LOG2, HALF_LOG2, 6, lambda t: t * t),
+    # A first guess of the cube root, of m in [sqrt(1/2), sqrt(2)]
+    Fit("cbrt", mp.cbrt, mp.sqrt(0.5), mp.sqrt(2), 4, lambda m: 1 / mp.cbrt(m)),
     # erf(x) = x + x p(x*x) below the split, 1 - exp(-q(x)) above.
     Fit("erf_small64", lambda z: erf_small(z) - 1, mp.mpf(10) ** -12, ERF_SPLIT**2, 11, lambda z: 1 / erf_small(z)),
     Fit("erf_small32", lambda z: erf_small(z) - 1, mp.mpf(10) ** -9, ERF_SPLIT**2, 6, lambda z: 1 / erf_small(z), F32),

@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 
 from numba_grad.compiler.elementary import (
     basic,
+    complex_plane,
     error_function,
     exponential,
     logarithm,
@@ -30,7 +31,6 @@ from numba_grad.compiler.elementary.scalar import (
     FLOAT64,
     Traced,
     Value,
-    library_call,
     trace,
 )
 
@@ -111,45 +111,67 @@ def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -
     return trace(f"{name}.{family}", formula, kinds, has_fma=_target_has_fma())
 
 
-_FLOAT, _SIGNED, _UNSIGNED = "floating", "signed", "unsigned"
+# Families of types: each has its own formula of a function.
+BOOLEAN, SIGNED, UNSIGNED, FLOATING, COMPLEX = "boolean signed unsigned floating complex".split()
+
+_COMPLEX_PARTS = {types.complex64: FLOAT32, types.complex128: FLOAT64}
+_RESULT_TYPES = {
+    BOOL: types.boolean,
+    FLOAT32: types.float32,
+    FLOAT64: types.float64,
+    f"{{{FLOAT32}, {FLOAT32}}}": types.complex64,
+    f"{{{FLOAT64}, {FLOAT64}}}": types.complex128,
+}
 
 
 def _family(numba_type: types.Type) -> str | None:
-    if isinstance(numba_type, types.Float):
-        return _FLOAT
-    if isinstance(numba_type, types.Integer):
-        return _SIGNED if numba_type.signed else _UNSIGNED
+    match numba_type:
+        case types.Boolean():
+            return BOOLEAN
+        case types.Integer():
+            return SIGNED if numba_type.signed else UNSIGNED
+        case types.Float():
+            return FLOATING
+        case types.Complex():
+            return COMPLEX
     return None
 
 
-def _kind(numba_type: types.Type) -> str:
-    if isinstance(numba_type, types.Integer):
-        return f"i{numba_type.bitwidth}"
-    return _LLVM_KIND[numba_type]
+def _kinds(numba_type: types.Type) -> tuple[str, ...]:
+    """The LLVM types of one argument: two for the parts of a complex number."""
+    match numba_type:
+        case types.Boolean():
+            return (BOOL,)
+        case types.Integer():
+            return (f"i{numba_type.bitwidth}",)
+        case types.Complex():
+            return (_COMPLEX_PARTS[numba_type],) * 2
+    return (_LLVM_KIND[numba_type],)
 
 
-def _common_type(typing_context, arguments, formulas: dict[str, Callable]) -> types.Type | None:
-    """The type in which all arguments meet; float64 where there is no formula for integers."""
-    common = typing_context.unify_types(*arguments)
-    if isinstance(common, types.Boolean):
-        common = types.uint8
-    if isinstance(common, types.Integer) and _family(common) not in formulas:
-        common = types.float64
-    return common if _family(common) in formulas else None
+def _computed_in(numba_type: types.Type, formulas: dict[str, Callable]) -> types.Type | None:
+    """The type itself if it has a formula; else bools count as integers, these as float64."""
+    if isinstance(numba_type, types.Boolean) and BOOLEAN not in formulas:
+        numba_type = types.uint8
+    if isinstance(numba_type, types.Integer) and _family(numba_type) not in formulas:
+        numba_type = types.float64
+    return numba_type if _family(numba_type) in formulas else None
 
 
-def _function(name: str, arity: int, formulas: dict[str, Callable]) -> Callable:
-    """The intrinsic with one formula for each family of types."""
+def _intrinsic(name: str, arity: int, formulas: dict[str, Callable], choose_type: Callable):
+    """A function of kernel source: `choose_type` says in which type its arguments meet."""
 
     def build(typing_context, *arguments):
-        common = _common_type(typing_context, arguments, formulas)
+        common = choose_type(typing_context, arguments, formulas)
         if common is None:
             return None
         family = _family(common)
-        traced = _traced(name, family, formulas[family], (_kind(common),) * arity)
-        result = types.boolean if traced.signature[0] == BOOL else common
+        traced = _traced(name, family, formulas[family], _kinds(common) * arity)
+        result = _RESULT_TYPES.get(traced.signature[0], common)
 
         def generate(context, builder, signature, values):
+            if family == COMPLEX:
+                values = [builder.extract_value(v, part) for v in values for part in (0, 1)]
             return builder.call(_add_to_module(builder.module, traced), values)
 
         return result(*(common,) * arity), generate
@@ -165,99 +187,124 @@ def _function(name: str, arity: int, formulas: dict[str, Callable]) -> Callable:
     return intrinsic(function)
 
 
-def _library(name: str) -> Callable:
-    return lambda *arguments: library_call(name, *arguments)
+def _common_type(typing_context, arguments, formulas):
+    return _computed_in(typing_context.unify_types(*arguments), formulas)
+
+
+def _widest_integer(typing_context, arguments, formulas):
+    """Powers of integers are computed in 64 bits, and cut off by whoever stores them."""
+    common = _common_type(typing_context, arguments, formulas)
+    if isinstance(common, types.Integer):
+        return types.int64 if common.signed else types.uint64
+    return common
+
+
+def _type_of_first(typing_context, arguments, formulas):
+    return _widest_integer(typing_context, arguments[:1], formulas)
 
 
 def _always(value: bool) -> Callable:
     return lambda x: Value(x.trace, BOOL, "true" if value else "false")
 
 
-_ROUNDED_INTEGER = {_SIGNED: basic.unchanged, _UNSIGNED: basic.unchanged}
+def _logical(combine: Callable) -> dict[str, Callable]:
+    """A formula of truth values for numbers of any family."""
 
-# name -> formula for each family of types.
+    def of_numbers(*arguments: Value) -> Value:
+        return combine(*(basic.is_true(x) for x in arguments))
+
+    def of_complex(*parts: Value) -> Value:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        return combine(*(basic.is_true(x) | basic.is_true(y) for x, y in pairs))
+
+    families = (BOOLEAN, SIGNED, UNSIGNED, FLOATING)
+    return {**dict.fromkeys(families, of_numbers), COMPLEX: of_complex}
+
+
+def _floats(formula: Callable, complex_formula: Callable | None = None) -> dict[str, Callable]:
+    if complex_formula is None:
+        return {FLOATING: formula}
+    return {FLOATING: formula, COMPLEX: complex_formula}
+
+
+def _integers(signed: Callable, unsigned: Callable | None = None) -> dict[str, Callable]:
+    return {SIGNED: signed, UNSIGNED: unsigned or signed}
+
+
 _UNARY: dict[str, dict[str, Callable]] = {
-    **{name: {_FLOAT: _library(name)} for name in ("cbrt",)},
-    **{
-        formula.__name__: {_FLOAT: formula}
-        for formula in (
-            exponential.exp,
-            exponential.exp2,
-            exponential.expm1,
-            exponential.sigmoid,
-            exponential.sinh,
-            exponential.cosh,
-            exponential.tanh,
-            logarithm.log,
-            logarithm.log1p,
-            logarithm.log2,
-            logarithm.log10,
-            logarithm.asinh,
-            logarithm.acosh,
-            logarithm.atanh,
-            trigonometric.sin,
-            trigonometric.cos,
-            trigonometric.tan,
-            trigonometric.asin,
-            trigonometric.acos,
-            trigonometric.atan,
-            error_function.erf,
-            error_function.erfc,
-        )
-    },
-    "sqrt": {_FLOAT: scalar.square_root},
-    "floor": {_FLOAT: scalar.round_down, **_ROUNDED_INTEGER},
-    "ceil": {_FLOAT: scalar.round_up, **_ROUNDED_INTEGER},
-    "trunc": {_FLOAT: scalar.round_to_zero, **_ROUNDED_INTEGER},
-    "rint": {_FLOAT: scalar.round_half_even, **_ROUNDED_INTEGER},
-    "sign": {
-        _FLOAT: basic.sign,
-        _SIGNED: basic.sign_signed,
-        _UNSIGNED: basic.sign_unsigned,
-    },
-    "absolute": {
-        _FLOAT: scalar.absolute,
-        _SIGNED: basic.absolute_signed,
-        _UNSIGNED: basic.unchanged,
-    },
-    "isnan": {_FLOAT: basic.is_nan, _SIGNED: _always(False), _UNSIGNED: _always(False)},
-    "isinf": {_FLOAT: basic.is_infinite, _SIGNED: _always(False), _UNSIGNED: _always(False)},
-    "isfinite": {_FLOAT: basic.is_finite, _SIGNED: _always(True), _UNSIGNED: _always(True)},
+    "exp": _floats(exponential.exp, complex_plane.exp),
+    "exp2": _floats(exponential.exp2),
+    "expm1": _floats(exponential.expm1),
+    "sigmoid": _floats(exponential.sigmoid),
+    "sinh": _floats(exponential.sinh, complex_plane.sinh),
+    "cosh": _floats(exponential.cosh, complex_plane.cosh),
+    "tanh": _floats(exponential.tanh, complex_plane.tanh),
+    "log": _floats(logarithm.log, complex_plane.log),
+    "log1p": _floats(logarithm.log1p),
+    "log2": _floats(logarithm.log2),
+    "log10": _floats(logarithm.log10),
+    "log_sigmoid": _floats(logarithm.log_sigmoid),
+    "asinh": _floats(logarithm.asinh),
+    "acosh": _floats(logarithm.acosh),
+    "atanh": _floats(logarithm.atanh),
+    "sin": _floats(trigonometric.sin, complex_plane.sin),
+    "cos": _floats(trigonometric.cos, complex_plane.cos),
+    "tan": _floats(trigonometric.tan, complex_plane.tan),
+    "asin": _floats(trigonometric.asin),
+    "acos": _floats(trigonometric.acos),
+    "atan": _floats(trigonometric.atan),
+    "erf": _floats(error_function.erf),
+    "erfc": _floats(error_function.erfc),
+    "cbrt": _floats(power.cbrt),
+    "sqrt": _floats(scalar.square_root, complex_plane.sqrt),
+    "square": _floats(basic.square, complex_plane.square) | _integers(basic.square),
+    "reciprocal": _floats(basic.reciprocal, complex_plane.reciprocal)
+    | _integers(basic.reciprocal_signed, basic.reciprocal_unsigned),
+    "floor": _floats(scalar.round_down) | _integers(basic.unchanged),
+    "ceil": _floats(scalar.round_up) | _integers(basic.unchanged),
+    "trunc": _floats(scalar.round_to_zero) | _integers(basic.unchanged),
+    "rint": _floats(scalar.round_half_even) | _integers(basic.unchanged),
+    "sign": _floats(basic.sign, complex_plane.sign)
+    | _integers(basic.sign_signed, basic.sign_unsigned),
+    "absolute": _floats(scalar.absolute, complex_plane.hypot)
+    | _integers(basic.absolute_signed, basic.unchanged),
+    "isnan": _floats(basic.is_nan, complex_plane.is_nan) | _integers(_always(False)),
+    "isinf": _floats(basic.is_infinite, complex_plane.is_infinite) | _integers(_always(False)),
+    "isfinite": _floats(basic.is_finite, complex_plane.is_finite) | _integers(_always(True)),
+    "real": _floats(basic.unchanged, complex_plane.real),
+    "imag": _floats(lambda x: x.like(0.0), complex_plane.imag),
+    "conjugate": _floats(basic.unchanged, complex_plane.conjugate) | _integers(basic.unchanged),
+    "invert": _integers(basic.invert) | {BOOLEAN: basic.invert},
+    "logical_not": _logical(lambda x: ~x),
 }
 _BINARY: dict[str, dict[str, Callable]] = {
-    "power": {_FLOAT: power.power},
-    "atan2": {_FLOAT: trigonometric.atan2},
-    "hypot": {_FLOAT: _library("hypot")},
-    "copysign": {_FLOAT: scalar.copy_sign},
-    "maximum": {
-        _FLOAT: basic.maximum,
-        _SIGNED: basic.maximum_signed,
-        _UNSIGNED: basic.maximum_unsigned,
-    },
-    "minimum": {
-        _FLOAT: basic.minimum,
-        _SIGNED: basic.minimum_signed,
-        _UNSIGNED: basic.minimum_unsigned,
-    },
-    "fmod": {
-        _FLOAT: basic.fmod,
-        _SIGNED: basic.fmod_signed,
-        _UNSIGNED: basic.remainder_unsigned,
-    },
-    "remainder": {
-        _FLOAT: basic.remainder,
-        _SIGNED: basic.remainder_signed,
-        _UNSIGNED: basic.remainder_unsigned,
-    },
-    "floor_divide": {
-        _FLOAT: basic.floor_divide,
-        _SIGNED: basic.floor_divide_signed,
-        _UNSIGNED: basic.floor_divide_unsigned,
-    },
+    "atan2": _floats(trigonometric.atan2),
+    "hypot": _floats(complex_plane.hypot),
+    "copysign": _floats(scalar.copy_sign),
+    "make_complex": _floats(complex_plane.make_complex),
+    "divide": _floats(lambda x, y: x / y, complex_plane.divide),
+    "maximum": _floats(basic.maximum) | _integers(basic.maximum_signed, basic.maximum_unsigned),
+    "minimum": _floats(basic.minimum) | _integers(basic.minimum_signed, basic.minimum_unsigned),
+    "fmod": _floats(basic.fmod) | _integers(basic.fmod_signed, basic.remainder_unsigned),
+    "remainder": _floats(basic.remainder)
+    | _integers(basic.remainder_signed, basic.remainder_unsigned),
+    "floor_divide": _floats(basic.floor_divide)
+    | _integers(basic.floor_divide_signed, basic.floor_divide_unsigned),
+    "left_shift": _integers(basic.left_shift),
+    "right_shift": _integers(basic.right_shift_signed, basic.right_shift_unsigned),
+    "logical_and": _logical(lambda x, y: x & y),
+    "logical_or": _logical(lambda x, y: x | y),
+    "logical_xor": _logical(lambda x, y: x ^ y),
 }
+_POWER = _floats(power.power, complex_plane.power) | _integers(
+    basic.power_signed, basic.power_unsigned
+)
 
 NAMESPACE: dict[str, Callable] = {
-    **{name: _function(name, 1, formulas) for name, formulas in _UNARY.items()},
-    **{name: _function(name, 2, formulas) for name, formulas in _BINARY.items()},
+    **{name: _intrinsic(name, 1, formulas, _common_type) for name, formulas in _UNARY.items()},
+    **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
+    "power": _intrinsic("power", 2, _POWER, _widest_integer),
+    # The exponent is a literal, whatever its type.
+    "integer_power": _intrinsic("integer_power", 2, _POWER, _type_of_first),
 }
 NAMESPACE["expit"] = NAMESPACE["sigmoid"]

@@ -11,6 +11,7 @@ from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     Value,
     absolute,
+    call_defined,
     copy_sign,
     divide_signed,
     divide_unsigned,
@@ -21,6 +22,7 @@ from numba_grad.compiler.elementary.scalar import (
     round_down,
     round_to_zero,
     select,
+    shift_right_signed,
 )
 
 
@@ -87,6 +89,18 @@ def floor_divide(x: Value, y: Value) -> Value:
     return select(y == 0, x / y, below)
 
 
+def is_true(x: Value) -> Value:
+    return x != 0
+
+
+def square(x: Value) -> Value:
+    return x * x
+
+
+def reciprocal(x: Value) -> Value:
+    return 1.0 / x
+
+
 # Integers of any width.
 
 
@@ -150,3 +164,72 @@ def remainder_unsigned(x: Value, y: Value) -> Value:
 
 def floor_divide_unsigned(x: Value, y: Value) -> Value:
     return select(y == 0, 0, divide_unsigned(x, select(y == 0, 1, y))[0])
+
+
+def reciprocal_signed(x: Value) -> Value:
+    return _divide_to_zero(x.like(1), x)[0]
+
+
+def reciprocal_unsigned(x: Value) -> Value:
+    return floor_divide_unsigned(x.like(1), x)
+
+
+def invert(x: Value) -> Value:
+    return ~x
+
+
+def _width(x: Value) -> int:
+    return int(x.kind[1:])
+
+
+def left_shift(x: Value, y: Value) -> Value:
+    """0 for shifts by all bits or more, and for negative ones."""
+    is_within = is_less_unsigned(y, y.like(_width(x)))
+    return select(is_within, x << select(is_within, y, 0), 0)
+
+
+def right_shift_signed(x: Value, y: Value) -> Value:
+    """0 or -1 for shifts by all bits or more, and for negative ones."""
+    last = _width(x) - 1
+    return shift_right_signed(x, select(is_less_unsigned(y, y.like(last)), y, last))
+
+
+def right_shift_unsigned(x: Value, y: Value) -> Value:
+    is_within = is_less_unsigned(y, y.like(_width(x)))
+    return select(is_within, x >> select(is_within, y, 0), 0)
+
+
+_INTEGER_POWER = """\
+define internal i64 @numba_grad.integer_power(i64 %x, i64 %y) noinline nounwind willreturn memory(none) {
+entry:
+  br label %test
+test:
+  %base = phi i64 [ %x, %entry ], [ %squared, %body ]
+  %left = phi i64 [ %y, %entry ], [ %halved, %body ]
+  %result = phi i64 [ 1, %entry ], [ %next, %body ]
+  %done = icmp eq i64 %left, 0
+  br i1 %done, label %exit, label %body
+body:
+  %digit = and i64 %left, 1
+  %odd = icmp ne i64 %digit, 0
+  %factor = select i1 %odd, i64 %base, i64 1
+  %next = mul i64 %result, %factor
+  %squared = mul i64 %base, %base
+  %halved = lshr i64 %left, 1
+  br label %test
+exit:
+  ret i64 %result
+}
+"""
+
+
+def power_unsigned(x: Value, y: Value) -> Value:
+    """Of 64-bit integers, wrapping around."""
+    return call_defined("numba_grad.integer_power", _INTEGER_POWER, x, y)
+
+
+def power_signed(x: Value, y: Value) -> Value:
+    """Negative exponents, which NumPy refuses, give the power truncated to an integer."""
+    result = power_unsigned(x, select(y < 0, 0, y))
+    inverse = select(x == -1, select((y & 1) == 0, x.like(1), -1), select(x == 1, x, 0))
+    return select(y < 0, inverse, result)

@@ -147,10 +147,13 @@ def erf(x: Value) -> Value:
 
 def erfc(x: Value) -> Value:
     form = _FORMATS[x.kind]
+    is_small = absolute(x) < 0.5
+    near = select(is_small, x, 0.0)
+    small = 1.0 - fma(near, polynomial(near * near, form.erf_small), near)
     size = absolute(x)
     size = select(size > form.erfc_limit, form.erfc_limit, size)
     t = (size - 4.0) / (size + 4.0)
     square, square_low = product(size, size)
     scaled = exp_of_sum(-square, -square_low)
     result = scaled * (polynomial(t, form.erfc) / fma(size, 2.0, 1.0))
-    return select(x < 0, 2.0 - result, result)
+    return select(is_small, small, select(x < 0, 2.0 - result, result))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from numba_grad.compiler.elementary.exponential import FORMATS
+from numba_grad.compiler.elementary.exponential import FORMATS, exp
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -105,7 +105,7 @@ def _log_parts(f: Value) -> tuple[Value, Value]:
     return half_square, s * fma(z * 2.0, polynomial(z, _ATANH_TAIL[f.kind]), half_square)
 
 
-def _log_sum(k: Value, f: Value) -> Value:
+def log_of_sum(k: Value, f: Value) -> Value:
     """k log 2 + log(1 + f)"""
     form = FORMATS[f.kind]
     half_square, rest = _log_parts(f)
@@ -114,7 +114,7 @@ def _log_sum(k: Value, f: Value) -> Value:
 
 def log(x: Value) -> Value:
     k, m = split_exponent(x)
-    return with_special_values(x, _log_sum(k, m - 1.0))
+    return with_special_values(x, log_of_sum(k, m - 1.0))
 
 
 def _log_to_base(x: Value, base: _Base) -> Value:
@@ -137,14 +137,22 @@ def log10(x: Value) -> Value:
     return _log_to_base(x, _BASE_10[x.kind])
 
 
-def log1p(x: Value) -> Value:
-    total, error = two_sum(x.like(1.0), x)
+def split_sum(total: Value, error: Value) -> tuple[Value, Value]:
+    """(k, f) with total + error = 2**k (1 + f), for an error below the last place of `total`."""
+    form = FORMATS[total.kind]
     k, m = split_exponent(total)
-    # m - 1 + error / 2**k; for k = 0 this is x itself. 2**-k as m / total, by subtracting exponents.
-    form = FORMATS[x.kind]
+    # 2**-k = m / total, by subtracting exponents.
     ratio = from_bits(bits(m) - bits(total) + (form.exponent_bias << form.mantissa_bits))
-    error = select(absolute(x) < 2.0 ** (form.mantissa_bits + 4), error * ratio, 0.0)
-    result = with_special_values(total, _log_sum(k, (m - 1.0) + error))
+    # Beyond, 2**-k would be subnormal or worse, and logarithms are so large that f hardly counts.
+    error = select(total < 2.0 ** (form.exponent_bias - 10), error * ratio, 0.0)
+    return k, (m - 1.0) + error
+
+
+def log1p(x: Value) -> Value:
+    form = FORMATS[x.kind]
+    total, error = two_sum(x.like(1.0), x)
+    k, f = split_sum(total, error)
+    result = with_special_values(total, log_of_sum(k, f))
     return select(absolute(x) < 2.0 ** -(form.mantissa_bits + 2), x, result)
 
 
@@ -156,6 +164,11 @@ def asinh(x: Value) -> Value:
     return copy_sign(_log1p_or_log_of_double(size, small), x)
 
 
+def log_sigmoid(x: Value) -> Value:
+    """log(1 / (1 + exp(-x)))"""
+    return select(x < 0, x, 0.0) - log1p(exp(-absolute(x)))
+
+
 def acosh(x: Value) -> Value:
     t = x - 1.0
     result = _log1p_or_log_of_double(x, t + square_root(t * 2.0 + t * t))
@@ -164,15 +177,13 @@ def acosh(x: Value) -> Value:
 
 def _log1p_or_log_of_double(x: Value, y: Value) -> Value:
     """log(1 + y), or log(2 x) for large x."""
-    is_large = x > 2.0 ** (FORMATS[x.kind].mantissa_bits // 2 + 2)
     form = FORMATS[x.kind]
+    is_large = x > 2.0 ** (form.mantissa_bits // 2 + 2)
     total, error = two_sum(x.like(1.0), y)
-    total = select(is_large, x, total)
-    k, m = split_exponent(total)
-    ratio = from_bits(bits(m) - bits(total) + (form.exponent_bias << form.mantissa_bits))
-    f = (m - 1.0) + select(is_large, 0.0, error * ratio)
+    total, error = select(is_large, x, total), select(is_large, 0.0, error)
+    k, f = split_sum(total, error)
     k = select(is_large, k + 1.0, k)
-    result = _log_sum(k, f)
+    result = log_of_sum(k, f)
     result = select(total < math.inf, result, total)
     return select(y < 2.0 ** -(form.mantissa_bits + 2), y, result)
 

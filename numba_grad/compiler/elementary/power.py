@@ -1,4 +1,4 @@
-"""power: exp(y log x) with the logarithm, and the product, to twice the digits."""
+"""power: exp(y log x) with the logarithm, and the product, to twice the digits; cbrt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numba_grad.compiler.elementary.exponential import (
     FORMATS,
     clamp,
     exp_of_sum,
+    power_of_two,
     round_to_integer,
     scale_by_power_of_two,
 )
@@ -18,6 +19,7 @@ from numba_grad.compiler.elementary.scalar import (
     Value,
     absolute,
     bits,
+    copy_sign,
     fast_two_sum,
     fma,
     from_bits,
@@ -144,3 +146,34 @@ def _with_special_values(x: Value, y: Value, result: Value) -> Value:
     # 1 to any power, even NaN, and -1 to an infinite one.
     is_one = (y == 0) | (x == 1.0) | ((x == -1.0) & (absolute(y) == math.inf))
     return select(is_one, 1.0, result)
+
+
+# The cube root of m in [sqrt(1/2), sqrt(2)], to 2**-16.
+_CUBE_ROOT = (
+    0.45166748546779195,
+    0.9048164769808863,
+    -0.5356278035527853,
+    0.2169359230347716,
+    -0.037787837024489804,
+)
+
+
+def cbrt(x: Value) -> Value:
+    size = absolute(x)
+    k, m = split_exponent(size)
+    third, integer = round_to_integer(k, 1 / 3)
+    rest = k - third * 3.0  # -1, 0 or 1
+    is_up, is_down = rest > 0, rest < 0
+    t = m * select(is_up, x.like(2.0), select(is_down, x.like(0.5), 1.0))
+    root = polynomial(m, _CUBE_ROOT) * select(
+        is_up, x.like(2 ** (1 / 3)), select(is_down, x.like(0.5 ** (1 / 3)), 1.0)
+    )
+    # A step of Halley's, then one of Newton's with an exact residual.
+    cube = root * root * root
+    root = root * ((cube + t * 2.0) / (cube * 2.0 + t))
+    square, square_low = product(root, root)
+    cube, cube_low = product(square, root)
+    residual = ((t - cube) - cube_low) - square_low * root
+    root = fma(residual / square, 1 / 3, root)
+    result = root * power_of_two(integer)
+    return select((size > 0) & (size < math.inf), copy_sign(result, x), x)

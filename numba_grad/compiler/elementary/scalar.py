@@ -267,6 +267,10 @@ def divide_unsigned(x: Value, y: Value) -> tuple[Value, Value]:
     return x.trace.emit(x.kind, f"udiv {operands}"), x.trace.emit(x.kind, f"urem {operands}")
 
 
+def shift_right_signed(x: Value, y: Value) -> Value:
+    return x.trace.emit(x.kind, f"ashr {x.kind} {x.name}, {y.name}")
+
+
 def is_less_unsigned(x: Value, y: Value) -> Value:
     return x.trace.emit(BOOL, f"icmp ult {x.kind} {x.name}, {y.name}")
 
@@ -308,6 +312,13 @@ def fast_two_sum(x: Value, y: Value | Number) -> tuple[Value, Value]:
     y = x.like(y)
     total = x + y
     return total, y - (total - x)
+
+
+def call_defined(symbol: str, definition: str, *arguments: Value) -> Value:
+    """A call of a function given as LLVM text. It stays a call: the loop around it stays scalar."""
+    trace = arguments[0].trace
+    trace.definitions[symbol] = definition
+    return trace.call(arguments[0].kind, symbol, *arguments, attributes=_PURE)
 
 
 # Calls of the C library. They keep the loop around them vectorizable: the call names vector forms of

@@ -232,7 +232,7 @@ def atan2(y: Value, x: Value) -> Value:
     huge, tiny, up = (2.0**1000, 2.0**-900, 2.0**110) if x.kind == FLOAT64 else (2.0**120, 2.0**-90, 2.0**30)
     factor = select(largest > huge, x.like(0.125), select(largest < tiny, x.like(up), 1.0))
     both_infinite = (width == math.inf) & (height == math.inf)
-    width = select(both_infinite | (largest == 0), 1.0, width * factor)
+    width = select(both_infinite | ((x == 0) & (y == 0)), 1.0, width * factor)
     height = select(both_infinite, 1.0, height * factor)
     # One infinite: the ratio is 0 or infinite whatever the other is.
     height = select((height == math.inf) & (width < math.inf), 1.0, height)

@@ -1,0 +1,244 @@
+"""Functions of complex numbers, as pairs of real and imaginary part. Formulas have no branches.
+
+Infinite and zero arguments give C99's values where noted; NaN where only one part would be NaN in C99
+may reach both parts.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba_grad.compiler.elementary import exponential, trigonometric
+from numba_grad.compiler.elementary.exponential import FORMATS
+from numba_grad.compiler.elementary.logarithm import log_of_sum, split_sum
+from numba_grad.compiler.elementary.scalar import (
+    FLOAT32,
+    FLOAT64,
+    Value,
+    absolute,
+    copy_sign,
+    fma,
+    product,
+    select,
+    square_root,
+    two_sum,
+)
+
+Pair = tuple[Value, Value]
+
+
+def real(x: Value, y: Value) -> Value:
+    return x
+
+
+def imag(x: Value, y: Value) -> Value:
+    return y
+
+
+def conjugate(x: Value, y: Value) -> Pair:
+    return x, -y
+
+
+def make_complex(x: Value, y: Value) -> Pair:
+    return x, y
+
+
+def is_nan(x: Value, y: Value) -> Value:
+    return (x != x) | (y != y)
+
+
+def is_infinite(x: Value, y: Value) -> Value:
+    return (absolute(x) == math.inf) | (absolute(y) == math.inf)
+
+
+def is_finite(x: Value, y: Value) -> Value:
+    return (absolute(x) < math.inf) & (absolute(y) < math.inf)
+
+
+# Binary exponents beyond which squares overflow, or lose digits to underflow; and how far to move.
+_HUGE = {FLOAT64: 500, FLOAT32: 60}
+_TINY = {FLOAT64: -450, FLOAT32: -50}
+_DOWN = {FLOAT64: 600, FLOAT32: 70}
+_UP = {FLOAT64: 600, FLOAT32: 100}
+
+
+def _scale(x: Value, y: Value) -> tuple[Value, Value, Value]:
+    """|x| and |y| times 2**-e, whose squares neither overflow nor vanish, and e."""
+    kind = x.kind
+    x, y = absolute(x), absolute(y)
+    largest = select(x > y, x, y)
+    is_huge, is_tiny = largest > 2.0 ** _HUGE[kind], largest < 2.0 ** _TINY[kind]
+    factor = select(is_huge, x.like(2.0 ** -_DOWN[kind]), select(is_tiny, x.like(2.0 ** _UP[kind]), 1.0))
+    e = select(is_huge, x.like(_DOWN[kind]), select(is_tiny, x.like(-_UP[kind]), 0.0))
+    return x * factor, y * factor, e
+
+
+def _unscaled(x: Value, e: Value, root: int = 1) -> Value:
+    """x times 2**(e/root), for an e from `_scale`."""
+    down, up = 2.0 ** (_DOWN[x.kind] // root), 2.0 ** -(_UP[x.kind] // root)
+    return x * select(e > 0, x.like(down), select(e < 0, x.like(up), 1.0))
+
+
+def _sum_of_squares(x: Value, y: Value) -> Pair:
+    """x*x + y*y and its rounding error."""
+    x_square, x_low = product(x, x)
+    y_square, y_low = product(y, y)
+    total, error = two_sum(x_square, y_square)
+    return total, error + (x_low + y_low)
+
+
+def hypot(x: Value, y: Value) -> Value:
+    a, b, e = _scale(x, y)
+    total, error = _sum_of_squares(a, b)
+    root = square_root(total)
+    square, low = product(root, root)
+    # One step of Newton's for what the rounded sum and root lost.
+    correction = (((total - square) - low) + error) / (root + root)
+    root = select(total > 0, root + correction, root)
+    return select(is_infinite(x, y), math.inf, _unscaled(root, e))
+
+
+def sign(x: Value, y: Value) -> Pair:
+    size = hypot(x, y)
+    is_zero = size == 0
+    return select(is_zero, 0.0, x / size), select(is_zero, 0.0, y / size)
+
+
+def divide(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    """(x + i y) / (u + i v), scaled by the larger part of the divisor (Smith), as in NumPy."""
+    is_swapped = absolute(v) > absolute(u)
+    larger, smaller = select(is_swapped, v, u), select(is_swapped, u, v)
+    ratio = smaller / larger
+    divisor = fma(smaller, ratio, larger)
+    a, b = select(is_swapped, y, x), select(is_swapped, x, y)
+    real_part = fma(b, ratio, a) / divisor
+    imaginary_part = fma(-a, ratio, b) / divisor
+    imaginary_part = select(is_swapped, -imaginary_part, imaginary_part)
+    is_zero = larger == 0
+    return (
+        select(is_zero, x / absolute(u), real_part),
+        select(is_zero, y / absolute(u), imaginary_part),
+    )
+
+
+def reciprocal(x: Value, y: Value) -> Pair:
+    is_swapped = absolute(y) > absolute(x)
+    larger, smaller = select(is_swapped, y, x), select(is_swapped, x, y)
+    ratio = smaller / larger
+    divisor = fma(smaller, ratio, larger)
+    major, minor = 1.0 / divisor, ratio / divisor
+    # 0 gives NaN in both parts, as in NumPy.
+    return select(is_swapped, minor, major), -select(is_swapped, major, minor)
+
+
+def square(x: Value, y: Value) -> Pair:
+    return (x - y) * (x + y), x * y * 2.0
+
+
+def exp(x: Value, y: Value) -> Pair:
+    # Above `bend` the result may be finite although exp(x) is not.
+    bend = FORMATS[x.kind].exp_overflow - 3.0
+    is_large = x > bend
+    growth = exponential.exp(select(is_large, x - bend, x))
+    factor = select(is_large, x.like(math.exp(bend)), 1.0)
+    real_part = growth * trigonometric.cos(y) * factor
+    imaginary_part = select(y == 0, y, growth * trigonometric.sin(y) * factor)
+    # In an unknown direction: 0 for x = -inf, a real part of unknown sign for x = inf.
+    is_lost = ~(absolute(y) < math.inf) & (absolute(x) == math.inf)
+    real_part = select(is_lost, growth, real_part)
+    return real_part, select(is_lost & (x < 0), 0.0, imaginary_part)
+
+
+def log(x: Value, y: Value) -> Pair:
+    a, b, e = _scale(x, y)
+    total, error = _sum_of_squares(a, b)
+    k, f = split_sum(total, error)
+    size = log_of_sum(k + e * 2.0, f) * 0.5
+    size = select(total < math.inf, size, total)
+    size = select(total > 0, size, select(total == 0, -math.inf, total))
+    size = select(is_infinite(x, y), math.inf, size)
+    return size, trigonometric.atan2(y, x)
+
+
+def sqrt(x: Value, y: Value) -> Pair:
+    a, b, e = _scale(x, y)
+    total, _ = _sum_of_squares(a, b)
+    # t*t = (|x| + |z|) / 2, and the other part is y / (2 t).
+    t = square_root((a + square_root(total)) * 0.5)
+    other = select(t == 0, 0.0, b / (t + t))
+    t, other = _unscaled(t, e, root=2), _unscaled(other, e, root=2)
+    is_left = x < 0
+    real_part = select(is_left, other, t)
+    imaginary_part = select(is_left, t, other)
+    # Infinite parts: sqrt(-inf + iy) = 0 + i inf, sqrt(inf + iy) = inf + i0, sqrt(x + i inf) = inf + i inf.
+    is_far = absolute(x) == math.inf
+    real_part = select(is_far, select(is_left, x.like(0.0), math.inf), real_part)
+    imaginary_part = select(is_far, select(is_left, x.like(math.inf), 0.0), imaginary_part)
+    is_high = absolute(y) == math.inf
+    real_part = select(is_high, math.inf, real_part)
+    imaginary_part = select(is_high, math.inf, imaginary_part)
+    return real_part, copy_sign(imaginary_part, y)
+
+
+def _times(x: Value, y: Value) -> Value:
+    """x*y, and a zero of its sign where either is 0 and the other is infinite or NaN."""
+    zero = copy_sign(x.like(1.0), x) * copy_sign(y.like(0.0), y)
+    return select((x == 0) | (y == 0), zero, x * y)
+
+
+def sinh(x: Value, y: Value) -> Pair:
+    real_part = _times(exponential.sinh(x), trigonometric.cos(y))
+    return real_part, _times(exponential.cosh(x), trigonometric.sin(y))
+
+
+def cosh(x: Value, y: Value) -> Pair:
+    real_part = exponential.cosh(x) * trigonometric.cos(y)
+    return real_part, _times(exponential.sinh(x), trigonometric.sin(y))
+
+
+def tanh(x: Value, y: Value) -> Pair:
+    # Kahan: with t = tan y and s = sinh x, nothing cancels.
+    form = FORMATS[x.kind]
+    limit = 0.4 * (form.mantissa_bits + 3)
+    clamped = exponential.clamp(x, -limit, limit)
+    t = trigonometric.tan(y)
+    s = exponential.sinh(clamped)
+    beta = fma(t, t, 1.0)
+    rho = square_root(fma(s, s, 1.0))
+    divisor = fma(beta, s * s, 1.0)
+    near_real, near_imaginary = beta * rho * s / divisor, t / divisor
+    # Far out: 1, and an imaginary part of 4 sin y cos y exp(-2|x|).
+    is_far = absolute(x) >= limit
+    slope = trigonometric.sin(y) * trigonometric.cos(y) * 4.0
+    decay = exponential.exp(absolute(x) * -2.0)
+    far_imaginary = select(absolute(x) == math.inf, copy_sign(x.like(0.0), y), slope * decay)
+    real_part = select(is_far, copy_sign(x.like(1.0), x), near_real)
+    return real_part, select(is_far, far_imaginary, near_imaginary)
+
+
+# sin(z) = -i sinh(i z), cos(z) = cosh(i z), tan(z) = -i tanh(i z), with i z = -y + i x.
+
+
+def sin(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = sinh(-y, x)
+    return imaginary_part, -real_part
+
+
+def cos(x: Value, y: Value) -> Pair:
+    return cosh(-y, x)
+
+
+def tan(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = tanh(-y, x)
+    return imaginary_part, -real_part
+
+
+def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    """exp((u + i v) log(x + i y)); 0 to a power with positive real part is 0, anything to 0 is 1."""
+    size, angle = log(x, y)
+    real_part, imaginary_part = exp(size * u - angle * v, size * v + angle * u)
+    is_zero = (x == 0) & (y == 0)
+    real_part = select(is_zero, select(u > 0, x.like(0.0), math.nan), real_part)
+    imaginary_part = select(is_zero, select(u > 0, x.like(0.0), math.nan), imaginary_part)
+    is_one = (u == 0) & (v == 0)
+    return select(is_one, 1.0, real_part), select(is_one, 0.0, imaginary_part)
