@@ -373,8 +373,8 @@ sigmoid = elementwise(
 )
 
 # NumPy has neither; the C library's, through Python, in double precision.
-_erf_reference = np.vectorize(math.erf, otypes=[np.float64])
-_erfc_reference = np.vectorize(math.erfc, otypes=[np.float64])
+_scalar_erf = np.vectorize(math.erf, otypes=[np.float64])
+_scalar_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _bell(x: Node) -> Node:
@@ -385,7 +385,7 @@ def _bell(x: Node) -> Node:
 erf = elementwise(
     "erf",
     expression="erf({x})",
-    reference=_erf_reference,
+    reference=lambda x: _scalar_erf(x).astype(x.dtype),
     vjp=(lambda g, out, x: g * _bell(x),),
     dtypes="efd",
     samples=((-2, 2),),
@@ -395,7 +395,7 @@ erf = elementwise(
 erfc = elementwise(
     "erfc",
     expression="erfc({x})",
-    reference=_erfc_reference,
+    reference=lambda x: _scalar_erfc(x).astype(x.dtype),
     vjp=(lambda g, out, x: -(g * _bell(x)),),
     dtypes="efd",
     samples=((-2, 2),),

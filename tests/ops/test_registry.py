@@ -1,0 +1,291 @@
+"""Every registered primitive, found by walking the registry: a new record is tested on the next run.
+
+Values against the NumPy reference, derivatives and their derivatives against central differences,
+batching against a loop, and that records say what is true.
+"""
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+import numba_grad.ops
+from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.errors import DTypeError, ShapeError
+from numba_grad.graph.node import OPS, leaf
+from numba_grad.graph.types import DTYPES
+from numba_grad.graph.walk import toposort
+from numba_grad.ops.families import literal
+from numba_grad.ops.samples import draw_operands
+from numba_grad.transforms.vjp import cotangents, reached
+
+for module in pkgutil.iter_modules(numba_grad.ops.__path__):
+    importlib.import_module(f"numba_grad.ops.{module.name}")
+
+TESTED = [op for op in OPS.values() if op.example is not None]
+DIFFERENTIABLE = [op for op in TESTED if op.vjp is not None]
+ELEMENTWISE = [op for op in TESTED if op.family == "elementwise"]
+BY_ELEMENT = [op for op in TESTED if op.family in ("elementwise", "reduction")]
+STEP = 1e-6  # of central differences: the best for first derivatives in float64
+
+
+def examples(op):
+    return op.example(np.random.default_rng(0))
+
+
+def dtypes_of(op):
+    return list(dict.fromkeys(np.dtype(c) for c in op.dtypes))
+
+
+def is_inexact(array):
+    return array.dtype.kind in "fc"
+
+
+def is_double(node):
+    return node.dtype in (np.float64, np.complex128)
+
+
+def random_like(rng, node):
+    result = rng.standard_normal(node.shape)
+    if node.dtype.kind == "c":
+        result = result + 1j * rng.standard_normal(node.shape)
+    return np.asarray(result).astype(node.dtype)
+
+
+def inputs_of(arrays, requires_grad=True):
+    return [leaf(np.array(a, order="C"), requires_grad and is_inexact(a)) for a in arrays]
+
+
+def inner(a, b):
+    """The real inner product that complex cotangents are cotangents for."""
+    return np.vdot(a, b).real
+
+
+def pull_back(roots, seeds, inputs):
+    """A cotangent node for each input that requires grad, None where none arrived."""
+    found = cotangents(roots, seeds, reached(roots))
+    return [found.get(x) for x in inputs]
+
+
+def moved(arrays, directions, step):
+    return [
+        a if d is None else np.asarray(a + step * d)
+        for a, d in zip(arrays, directions, strict=True)
+    ]
+
+
+def central_difference(function, arrays, directions):
+    ahead = function(moved(arrays, directions, STEP))
+    behind = function(moved(arrays, directions, -STEP))
+    return (ahead - behind) / (2 * STEP)
+
+
+def gradients_at(op, params, arrays, g, requires_grad=True):
+    """The inputs, the cotangent of the result, and the cotangents of the differentiable inputs."""
+    inputs = inputs_of(arrays)
+    out = op(*inputs, **params)
+    g_node = leaf(g, requires_grad)
+    gradients = pull_back([out], [g_node], inputs)
+    return inputs, g_node, gradients
+
+
+def differentiable_examples(op):
+    """Those in double precision with a floating result: differences say nothing of the others."""
+    for number, (arrays, params) in enumerate(examples(op)):
+        inputs = inputs_of(arrays)
+        out = op(*inputs, **params)
+        if out.requires_grad and all(is_double(x) for x in (out, *inputs) if is_inexact(x)):
+            yield number, arrays, params, out
+
+
+@pytest.mark.parametrize("op", TESTED, ids=lambda op: op.name)
+def test_value_is_the_reference_of_the_recorded_type(op, engine):
+    nodes = []
+    for arrays, params in examples(op):
+        nodes.append(op(*inputs_of(arrays), **params))
+    evaluate(nodes)
+    for node, (arrays, params) in zip(nodes, examples(op), strict=True):
+        with np.errstate(all="ignore"):
+            expected = np.asarray(op.reference(*arrays, **params))
+        assert (node.value.shape, node.value.dtype) == (node.shape, node.dtype)
+        assert node.value.flags.c_contiguous
+        assert (expected.shape, expected.dtype) == (node.shape, node.dtype)
+        tolerance = tolerance_of(node.dtype)
+        np.testing.assert_allclose(node.value, expected, rtol=tolerance, atol=tolerance)
+
+
+def tolerance_of(dtype):
+    """Some 20 units in the last place: sums are taken in another order than NumPy's."""
+    return 0 if dtype.kind in "biu" else 20 * float(np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("op", BY_ELEMENT, ids=lambda op: op.name)
+def test_every_dtype_gives_the_result_of_numpy(op, engine):
+    rng = np.random.default_rng(1)
+    _, params = examples(op)[0]
+    cases = []
+    for dtype in dtypes_of(op):
+        arrays = draw_operands(rng, [(3, 5, 2)] * len(op.samples), op.samples, dtype)
+        cases.append((dtype, arrays, op(*inputs_of(arrays), **params)))
+    evaluate([node for _, _, node in cases])
+    for dtype, arrays, node in cases:
+        expected = np.asarray(op.reference(*arrays, **params))
+        assert node.value.dtype == expected.dtype, dtype
+        tolerance = tolerance_of(node.dtype)
+        np.testing.assert_allclose(
+            node.value, expected, rtol=tolerance, atol=tolerance, err_msg=str(dtype)
+        )
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_vjp_matches_central_differences(op, engine):
+    rng = np.random.default_rng(2)
+    cases = []
+    for number, arrays, params, out in differentiable_examples(op):
+        g = random_like(rng, out)
+        inputs, _, gradients = gradients_at(op, params, arrays, g)
+        cases.append((number, arrays, params, g, inputs, gradients))
+    evaluate([gx for case in cases for gx in case[-1] if gx is not None])
+
+    for number, arrays, params, g, inputs, gradients in cases:
+
+        def loss(at, g=g, params=params):
+            (value,) = evaluate_with_numpy([op(*inputs_of(at), **params)])
+            return inner(g, value)
+
+        for k, (x, gx) in enumerate(zip(inputs, gradients, strict=True)):
+            if not x.requires_grad:
+                assert gx is None
+                continue
+            assert gx is not None, f"example {number}: no rule for input {k}"
+            assert gx.type == x.type
+            direction = random_like(rng, x)
+            directions = [direction if j == k else None for j in range(len(inputs))]
+            np.testing.assert_allclose(
+                inner(gx.value, direction),
+                central_difference(loss, arrays, directions),
+                rtol=1e-6,
+                atol=1e-6,
+                err_msg=f"example {number}, input {k}",
+            )
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_vjp_of_vjp_matches_central_differences(op, engine):
+    rng = np.random.default_rng(3)
+    cases = []
+    for number, arrays, params, out in differentiable_examples(op):
+        g = random_like(rng, out)
+        inputs, g_node, gradients = gradients_at(op, params, arrays, g)
+        roots = [gx for gx in gradients if gx is not None]
+        # A rule with a result that depends on nothing: the zeros of step functions.
+        if not any(root.requires_grad for root in roots):
+            continue
+        seeds = [random_like(rng, root) for root in roots]
+        variables = [*inputs, g_node]
+        seconds = pull_back(roots, [leaf(seed) for seed in seeds], variables)
+        cases.append((number, arrays, params, g, seeds, variables, seconds))
+    evaluate([s for case in cases for s in case[-1] if s is not None])
+
+    for number, arrays, params, g, seeds, variables, seconds in cases:
+
+        def loss(at, params=params, seeds=seeds):
+            _, _, gradients = gradients_at(op, params, at[:-1], at[-1])
+            values = evaluate_with_numpy([gx for gx in gradients if gx is not None])
+            return sum(inner(seed, value) for seed, value in zip(seeds, values, strict=True))
+
+        for k, (x, second) in enumerate(zip(variables, seconds, strict=True)):
+            if not x.requires_grad:
+                continue
+            direction = random_like(rng, x)
+            directions = [direction if j == k else None for j in range(len(variables))]
+            np.testing.assert_allclose(
+                0.0 if second is None else inner(second.value, direction),
+                central_difference(loss, [*arrays, g], directions),
+                rtol=2e-6,
+                atol=2e-6,
+                err_msg=f"example {number}, variable {k}",
+            )
+
+
+@pytest.mark.parametrize("op", [op for op in TESTED if op.input_names], ids=lambda op: op.name)
+def test_batching_matches_a_loop(op, engine):
+    size = 3
+    cases = []
+    for number, (arrays, params) in enumerate(examples(op)):
+        for choice in range(1, 1 << len(arrays)):
+            is_batched = [bool(choice >> k & 1) for k in range(len(arrays))]
+            stacks = [
+                np.stack([np.roll(a, k) for k in range(size)]) if batched else a
+                for a, batched in zip(arrays, is_batched, strict=True)
+            ]
+            result = op.batch(is_batched, *inputs_of(stacks), **params)
+            singles = [
+                [s[k] if batched else s for s, batched in zip(stacks, is_batched, strict=True)]
+                for k in range(size)
+            ]
+            cases.append((number, is_batched, params, result, singles))
+    evaluate([case[3] for case in cases])
+    for number, is_batched, params, result, singles in cases:
+        loop = evaluate_with_numpy([op(*inputs_of(one), **params) for one in singles])
+        tolerance = tolerance_of(result.dtype)
+        np.testing.assert_allclose(
+            result.value,
+            np.stack(loop),
+            rtol=tolerance,
+            atol=tolerance,
+            err_msg=f"example {number}, batched {is_batched}",
+        )
+
+
+@pytest.mark.parametrize("op", TESTED, ids=lambda op: op.name)
+def test_a_missing_derivative_has_a_reason(op):
+    if op.vjp is not None or not op.input_names:
+        return
+    results = [op(*inputs_of(arrays), **params) for arrays, params in examples(op)]
+    assert op.extras.get("no_vjp") or not any(is_inexact(node) for node in results)
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+def test_saves_is_what_the_rules_read(op):
+    """A second backward pass raises for saved values only, so the record must not claim too much."""
+    read = set()
+    for dtype in dtypes_of(op):
+        rng = np.random.default_rng(4)
+        for _, params in examples(op):
+            inputs = inputs_of(draw_operands(rng, [(2,)] * len(op.samples), op.samples, dtype))
+            out = op(*inputs, **params)
+            if not out.requires_grad:
+                continue
+            g = leaf(random_like(rng, out))
+            for k, x in enumerate(inputs):
+                if x.requires_grad:
+                    gx = op.vjp(k, g, out, *inputs, **params)
+                    below = set(toposort([gx], stop=lambda node, out=out: node is out))
+                    read |= {"out"} if out in below else set()
+                    read |= {"inputs"} if below & set(inputs) else set()
+    assert read == set(op.saves)
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+def test_elementwise_errors_name_the_arguments(op):
+    arrays, params = examples(op)[0]
+    refused = [d for d in DTYPES if d not in dtypes_of(op)]
+    for dtype in refused:
+        with pytest.raises(DTypeError, match=rf"(?s){op.name}: .*{dtype}"):
+            op(*(leaf(np.zeros(3, dtype)) for _ in arrays), **params)
+    if len(arrays) > 1:
+        shapes = [(2,)] * (len(arrays) - 1) + [(3,)]
+        names = ".*".join(op.input_names)
+        with pytest.raises(ShapeError, match=rf"(?s){op.name}: shapes do not broadcast.*{names}"):
+            op(*(leaf(a.ravel()[: shape[0]]) for a, shape in zip(arrays, shapes, strict=True)))
+
+
+def test_literals_are_keyed_by_bytes(engine):
+    values = [0.0, -0.0, np.nan, -np.nan]
+    nodes = [literal(value, np.dtype(np.float64)) for value in values]
+    evaluate(nodes)
+    for value, node in zip(values, nodes, strict=True):
+        assert node.value.tobytes() == np.float64(value).tobytes()
