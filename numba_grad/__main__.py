@@ -1,4 +1,4 @@
-"""`python -m numba_grad` says what is installed and in force; `python -m numba_grad cache clear` empties the cache."""
+"""`python -m numba_grad`: what is installed and in force; `python -m numba_grad cache clear`."""
 
 import argparse
 import importlib.metadata
@@ -42,7 +42,7 @@ def describe() -> int:
     gradient, is_right = first_gradient()
     facts = {
         "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
-        "python": f"{platform.python_version()} {platform.python_implementation()}, {sys.executable}",
+        "python": f"{platform.python_version()}, {sys.executable}",
         "system": platform.platform(),
         "processor": processor(),
         "threads": threads(),
@@ -81,7 +81,7 @@ def kernels_on_disk() -> str:
 
 
 def first_gradient() -> tuple[str, bool]:
-    """Compute a gradient: how long it took, where its kernels came from, and whether it is right."""
+    """Compute a gradient: how long it took, where kernels came from, and whether it is right."""
     x = np.linspace(-1.0, 1.0, 5)
     before = cache.statistics()
     start = time.perf_counter()

@@ -7,10 +7,12 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.gradients import grad
 from numba_grad.frontend.tensor import Tensor
 
-# Fourth order: with this step neither truncation nor rounding exceeds some 1e-11 of a well-scaled function.
+# Fourth order: with this step neither truncation nor rounding exceeds some 1e-11 of a well-scaled
+# function.
 _STEP = 4e-4
 _STENCIL = ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12))
 
@@ -28,8 +30,8 @@ def check_gradients(
     Parameters
     ----------
     f : function of `args`; its floating and complex results are checked, others ignored
-    args : arrays, numbers, or nested tuples, lists, dicts and dataclasses of them. Those of dtype float64 and
-        complex128 are differentiated.
+    args : arrays, numbers, or nested tuples, lists, dicts and dataclasses of them. Those of dtype
+        float64 and complex128 are differentiated.
     order : 1 checks the gradient, 2 also the gradient of the gradient, ...
     rtol, atol : allowed difference
     elements : at most so many, chosen at random, of the elements of each array are checked
@@ -43,8 +45,8 @@ def check_gradients(
 
     Notes
     -----
-    The function checked is a sum of the results with random weights, so an error in any of them shows. Differences
-    are of fourth order. `args` should be away from kinks by 0.001 or more.
+    The function checked is a sum of the results with random weights, so an error in any of them
+    shows. Differences are of fourth order. `args` should be away from kinks by 0.001 or more.
 
     Examples
     --------
@@ -127,7 +129,7 @@ def _compare(
         indices = rng.permutation(point.size)[:elements]
         for flat in sorted(indices):
             index = np.unravel_index(flat, point.shape)
-            expected: complex = _difference(function, points, k, index, 1.0)
+            expected: complex = _difference(function, points, k, index, 1)
             if point.dtype.kind == "c":
                 # d f = real(conjugate(gradient) dx)
                 expected += 1j * _difference(function, points, k, index, 1j)
@@ -151,7 +153,7 @@ def _difference(
     points: list[np.ndarray],
     k: int,
     index: tuple[Any, ...],
-    direction: complex,
+    direction: int | complex,
 ) -> float:
     """The derivative of `function` by one element, in a direction of the complex plane."""
     step = _STEP * max(1.0, abs(points[k][index]))
@@ -159,6 +161,7 @@ def _difference(
     for multiple, weight in _STENCIL:
         moved = list(points)
         moved[k] = points[k].copy()
-        moved[k][index] += multiple * step * (direction if direction != 1.0 else 1.0)
-        total += weight * float(function(*moved))
-    return total / step
+        moved[k][index] += multiple * step * direction
+        # As tensors, which is what functions get when they are differentiated.
+        total += weight * float(function(*[wrap(as_node(x)) for x in moved]))
+    return float(total / step)

@@ -1,8 +1,9 @@
 """Derivatives of functions: grad, value_and_grad, vjp, jvp, jacobian, hessian, hvp.
 
-Each call of a transformed function runs it once, on fresh variables that stand for the differentiated arguments.
-Variables of two calls are never the same node, so derivatives nest to any order without being confused, and what the
-caller has recorded stays as it is: results have history exactly where they depend on it.
+Each call of a transformed function runs it once, on fresh variables that stand for the
+differentiated arguments. Variables of two calls are never the same node, so derivatives nest to any
+order without being confused, and what the caller has recorded stays as it is: results have history
+exactly where they depend on it.
 """
 
 import contextlib
@@ -41,9 +42,9 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
     Returns
     -------
-    function of the same arguments. Its result has the structure of the differentiated argument (nested tuples,
-    lists, dicts, dataclasses) with a Tensor for each array, of the same shape and dtype. Arrays, tensors and Python
-    floats may be passed; other arguments reach `f` as they are.
+    function of the same arguments. Its result has the structure of the differentiated argument
+    (nested tuples, lists, dicts, dataclasses) with a Tensor for each array, of the same shape and
+    dtype. Arrays, tensors and Python floats may be passed; other arguments reach `f` as they are.
 
     Raises
     ------
@@ -54,9 +55,10 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
     Notes
     -----
-    Gradients of complex arguments are torch's: the conjugate Wirtinger derivative, so that `x - rate * gradient`
-    descends. Nothing is computed until `f` has returned, except what `f` itself asks for; then the gradient is
-    computed in one program. Inside another transform it stays part of the graph.
+    Gradients of complex arguments are torch's: the conjugate Wirtinger derivative, so that
+    `x - rate * gradient` descends. Nothing is computed until `f` has returned, except what `f`
+    itself asks for; then the gradient is computed in one program. Inside another transform it stays
+    part of the graph.
 
     Examples
     --------
@@ -79,7 +81,8 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function that computes the value of `f` and its gradient, in one program.
 
-    As `grad`, but the new function returns (value, gradient), or ((value, aux), gradient) with `has_aux`.
+    As `grad`, but the new function returns (value, gradient), or ((value, aux), gradient) with
+    `has_aux`.
 
     Examples
     --------
@@ -108,8 +111,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     Returns
     -------
     value
-    pullback : takes a cotangent of the structure, shapes and dtypes of the value; returns a tuple with the cotangent
-        of each of `primals`. It may be called any number of times.
+    pullback : takes a cotangent of the structure, shapes and dtypes of the value; returns a tuple
+        with the cotangent of each of `primals`. It may be called any number of times.
 
     Examples
     --------
@@ -147,8 +150,8 @@ def jvp(
 
     Notes
     -----
-    The pullback is linear in the cotangent; its own pullback is the derivative wanted. What only the first of the two
-    would have needed is never computed, so this costs what forward mode costs.
+    The pullback is linear in the cotangent; its own pullback is the derivative wanted. What only
+    the first of the two would have needed is never computed, so this costs what forward mode costs.
 
     Examples
     --------
@@ -178,15 +181,16 @@ def jacobian(
 
     Returns
     -------
-    function of the same arguments. Its result has the structure of the results of `f`; each leaf is, in the structure
-    of the differentiated argument (with a sequence of `argnums`, a tuple of these), a Tensor of shape
-    `result.shape + argument.shape`.
+    function of the same arguments. Its result has the structure of the results of `f`; each leaf
+    is, in the structure of the differentiated argument (with a sequence of `argnums`, a tuple of
+    these), a Tensor of shape `result.shape + argument.shape`.
 
     Notes
     -----
-    One backward pass, batched over the elements of the results: one program, not a loop. Memory is that of one
-    backward pass times the number of elements. Complex results: of real arguments, the ordinary derivative; of complex
-    arguments, that of a holomorphic function. Real results of complex arguments: as `grad`.
+    One backward pass, batched over the elements of the results: one program, not a loop. Memory is
+    that of one backward pass times the number of elements. Complex results: of real arguments, the
+    ordinary derivative; of complex arguments, that of a holomorphic function. Real results of
+    complex arguments: as `grad`.
 
     Examples
     --------
@@ -218,13 +222,15 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
     Returns
     -------
-    function of the same arguments. Its result is `jacobian(grad(f))`: for each leaf of the differentiated arguments,
-    the structure of these again, with Tensors of shape `first.shape + second.shape`. With a sequence of `argnums`,
-    `result[i][j]` has the derivatives by argument `argnums[i]` and `argnums[j]`.
+    function of the same arguments. Its result is `jacobian(grad(f))`: for each leaf of the
+    differentiated arguments, the structure of these again, with Tensors of shape `first.shape +
+    second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives by argument
+    `argnums[i]` and `argnums[j]`.
 
     Notes
     -----
-    One batched program. `hvp` gives a product with it at the cost of a few evaluations of `f`, without the matrix.
+    One batched program. `hvp` gives a product with it at the cost of a few evaluations of `f`,
+    without the matrix.
 
     Examples
     --------
@@ -371,7 +377,7 @@ def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
 
 
 def _variable(node: Node) -> Node:
-    """A node of the same value that gradients stop at. No leaf, so that functions may write to it."""
+    """A node of the same value that gradients stop at. No leaf, so functions may write to it."""
     variable = OPS["identity"](node)
     variable.requires_grad = True
     variable.value = node.value
@@ -516,8 +522,9 @@ class _Call:
 
         if output.dtype.kind != "c":
             return blocks(1)
-        # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A real one:
-        # the pullback of 1 is the derivative of the real part, that of 1j the derivative of the imaginary part.
+        # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A
+        # real one: the pullback of 1 is the derivative of the real part, that of 1j the derivative
+        # of the imaginary part.
         of_real, of_imaginary = blocks(1), blocks(1j)
         return [
             OPS["conjugate"](re) if x.dtype.kind == "c" else OPS["make_complex"](re, im)
@@ -554,7 +561,7 @@ class _Call:
 
 
 def _released(node: Node, is_callers: bool) -> Tensor:
-    """A result with history if that is the caller's; else without, as the variables mean nothing outside."""
+    """A result: with history where that is the caller's. The variables mean nothing outside."""
     if is_callers:
         return wrap(node)
     if node.value is not None:
@@ -651,7 +658,7 @@ def _scalar(operation: str, out: Any) -> Node:
 def _matching(
     operation: str, name: str, tree: Any, structure: trees.Structure, nodes: Sequence[Node]
 ) -> list[Node]:
-    """The leaves of `tree`, which must have the structure and shapes of `nodes`, in their dtypes."""
+    """The leaves of `tree`, of the structure and shapes of `nodes`, in the dtypes of these."""
     if structure.is_leaf():
         leaves = [tree]
     else:

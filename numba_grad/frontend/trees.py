@@ -1,7 +1,8 @@
-"""Nested containers of arrays: tuples, lists, dicts, named tuples, dataclasses, and what `optree` has registered.
+"""Nested containers of arrays: tuples, lists, dicts, dataclasses, and what `optree` knows.
 
-None is an empty container. A dataclass needs no registration; its fields are children, in order, except those made
-with `field(metadata={"static": True})`, which are part of the structure and must be hashable.
+None is an empty container. A dataclass needs no registration; its fields are children, in order,
+except those made with `field(metadata={"static": True})`, which are part of the structure and must
+be hashable.
 """
 
 import dataclasses
@@ -52,7 +53,7 @@ def leaf_names(structure: Structure, name: str) -> list[str]:
 
 
 def broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
-    """For each leaf of `tree` the leaf of `prefix` that stands above it. None in `prefix` is a leaf.
+    """For each leaf of `tree` the leaf of `prefix`, where None is one, that stands above it.
 
     Raises
     ------
@@ -90,7 +91,8 @@ def _register_dataclass(cls: type) -> None:
         return children, tuple(getattr(obj, name) for name in static), dynamic
 
     def unflatten_fields(values: tuple[Any, ...], children: Iterable[Any]) -> Any:
-        # Not through __init__: what it checks or converts holds for arrays, and leaves may be anything here.
+        # Not through __init__: what it checks or converts holds for arrays, and leaves may be
+        # anything here.
         obj = object.__new__(cls)
         for name, value in zip(dynamic, children, strict=True):
             object.__setattr__(obj, name, value)

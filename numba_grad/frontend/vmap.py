@@ -20,11 +20,12 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     Parameters
     ----------
     f : function of arrays, or of nested tuples, lists, dicts and dataclasses of them
-    in_axes : the axis of the examples. An int for all positional arguments; or a tuple with one entry for each, an
-        int, None (the same value for all examples), or a nested container of these that matches the upper part of
-        the argument. Negative numbers count from the last axis.
-    out_axes : where that axis goes in the results: an int, or a nested container of ints that matches the upper part
-        of the result
+    in_axes : the axis of the examples. An int for all positional arguments; or a tuple with one
+        entry for each, an int, None (the same value for all examples), or a nested container of
+        these that matches the upper part of the argument. Negative numbers count from the last
+        axis.
+    out_axes : where that axis goes in the results: an int, or a nested container of ints that
+        matches the upper part of the result
 
     Returns
     -------
@@ -35,7 +36,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     ShapeError
         If the mapped axes have different sizes.
     TypeError
-        If `f` needs a value in Python (`if x > 0`, `float(x)`): inside, `x` stands for all examples at once.
+        If `f` needs a value in Python (`if x > 0`, `float(x)`): inside, `x` stands for all examples
+        at once.
 
     Notes
     -----
@@ -61,7 +63,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         size = _common_size(mapped, structure)
         members: dict[Node, Node] = {}
         for k, x in mapped.items():
-            # It requires grad where the batch does: `f` may differentiate, and must see what is the caller's.
+            # It requires grad where the batch does: `f` may differentiate, and must see what is the
+            # caller's.
             member = argument(array_type(x.shape[1:], x.dtype), x.requires_grad)
             members[member] = x
             leaves[k] = wrap(member)

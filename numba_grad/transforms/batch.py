@@ -1,4 +1,4 @@
-"""Batching: a graph of one example becomes a graph of many, every operation by its own batching rule.
+"""Batching: a graph of one example becomes a graph of many, operation by operation.
 
 One batched program, not a loop. What does not depend on the batched nodes is shared, not copied.
 """
@@ -20,14 +20,15 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> l
 
     Parameters
     ----------
-    batched : nodes, and what takes their place: the same type with the batch axis first. A node requires grad
-        where its replacement does. Any other node whose value is known is a constant, so the replaced nodes should
-        have no value: arguments of a trace, or seeds of a backward pass.
+    batched : nodes, and what takes their place: the same type with the batch axis first. A node
+        requires grad where its replacement does. Any other node whose value is known is a constant,
+        so the replaced nodes should have no value: arguments of a trace, or seeds of a backward
+        pass.
 
     Notes
     -----
-    Results that depend on no batched node are repeated along the batch axis. Gradient recording is as it was where
-    each node was recorded: what was made without history has none afterwards.
+    Results that depend on no batched node are repeated along the batch axis. Gradient recording is
+    as it was where each node was recorded: what was made without history has none afterwards.
     """
     done = dict(batched)
     recording = grad_mode.enabled
@@ -85,7 +86,7 @@ def _batched_node(
 
 
 def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
-    """A user's Function, batched: its values are what its `forward` recorded, batched; its rule too."""
+    """A user's Function: the values that its `forward` recorded, and its `backward`, batched."""
     count = node.params["context"].tensor_count
     results = [done[x] if x in done else repeat(x, size) for x in node.inputs[count:]]
     tensors = [done.get(x, x) for x in node.inputs[:count]]
@@ -94,7 +95,7 @@ def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
 
 @dataclass(slots=True, eq=False)
 class _BatchedContext:
-    """Takes the place of a Function's context: its `backward`, for all members of the batch at once."""
+    """Takes the place of a Function's context: its `backward`, for the whole batch at once."""
 
     tensor_count: int
     node: Node  # of one member
@@ -103,8 +104,12 @@ class _BatchedContext:
 
     def pullback(self, cotangents: list[Node | None], out: Node) -> list[Node | None]:
         """The cotangents of the tensors; of one that is not batched, the sum over the batch."""
-        seeds = [g if g is None else _member(g) for g in cotangents]
-        batched = {seed: g for seed, g in zip(seeds, cotangents, strict=True) if seed is not None}
+        seeds = [None if g is None else _member(g) for g in cotangents]
+        batched = {
+            seed: g
+            for seed, g in zip(seeds, cotangents, strict=True)
+            if seed is not None and g is not None
+        }
         of_member = self.node.params["context"].pullback(seeds, self.node)
         found = [g for g in of_member if g is not None]
         of_batch = iter(batch(found, {**self.done, **batched}, self.size))
