@@ -85,9 +85,8 @@ def _environment_hash() -> "hashlib._Hash":
     here = Path(__file__).parent
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
-    for name in ("code_generation.py", "front_end.py", "kernel_language.py", "kernel_math.py"):
-        digest.update((here / name).read_bytes())
-    for path in sorted((here / "elementary").glob("*.py")):
+    names = ("code_generation.py", "front_end.py", "kernel_*.py", "elementary/*.py")
+    for path in sorted(path for name in names for path in here.glob(name)):
         digest.update(path.read_bytes())
     return digest
 

@@ -1,8 +1,12 @@
 """Kernel source to LLVM text, through Numba's front end alone: no wrappers, no NRT, no object code.
 
-Private parts of Numba live here, in `kernel_language.py`, and nowhere else; tested with Numba 0.68
+Private parts of Numba live here and in `kernel_*.py`, and nowhere else; tested with Numba 0.68
 and llvmlite 0.50. This module imports Numba, so only code that is about to compile imports it.
 """
+
+# Numba's annotations are few, and wrong where they come from class attributes set at run time.
+# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
+# pyright: reportPrivateImportUsage=false
 
 import functools
 import linecache
@@ -43,7 +47,7 @@ from numba.cpython import (  # importing some of them is what registers
     tupleobj,  # noqa: F401
 )
 
-from numba_grad.compiler import code_generation, kernel_language
+from numba_grad.compiler import code_generation, kernel_language, kernel_math
 from numba_grad.errors import KernelError
 
 _TARGET = "numba_grad"
@@ -231,19 +235,6 @@ def _lower(function: Callable[..., Any], signature: str, symbol: str) -> _Lowere
     return front_end.compile_extra(function)
 
 
-def _namespace() -> dict[str, Any]:
-    names = dict(vars(kernel_language))
-    try:
-        from numba_grad.compiler import kernel_math
-    except ImportError:
-        import math
-
-        names.update({name: f for name, f in vars(math).items() if not name.startswith("_")})
-    else:
-        names.update(kernel_math.NAMESPACE)
-    return names
-
-
 def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     result, _, rest = text.partition("(")
     names = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
@@ -256,8 +247,8 @@ def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llv
     # Numba's messages quote the line.
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
     with global_compiler_lock, target_extension.target_override(_TARGET):
-        namespace = _namespace()
-        exec(compile(source, file_name, "exec"), namespace)  # noqa: S102
+        namespace: dict[str, Any] = kernel_language.NAMESPACE | kernel_math.NAMESPACE
+        exec(compile(source, file_name, "exec"), namespace)
         try:
             lowered = _lower(namespace[entry_name], signature, symbol)
             # What is inside Numba and itself written in Python, such as the power of integers.

@@ -1,8 +1,12 @@
 """The names that kernel source may use, as Numba intrinsics over raw pointers.
 
-Private parts of Numba live here, in `front_end.py`, and nowhere else; tested with Numba 0.68 and
-llvmlite 0.50. This module imports Numba, so only code that is about to compile imports it.
+Private parts of Numba live here, in the other `kernel_*.py` and in `front_end.py`; tested with
+Numba 0.68 and llvmlite 0.50. This module imports Numba, so only code that compiles imports it.
 """
+
+# Numba's annotations are few, and wrong where they come from class attributes set at run time.
+# pyright: reportAttributeAccessIssue=false, reportOptionalCall=false
+# pyright: reportPrivateImportUsage=false, reportOptionalMemberAccess=false
 
 import operator
 from collections.abc import Callable
@@ -13,15 +17,25 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models, register_default
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic
+from numba.extending import _Intrinsic, intrinsic
 
-INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+from numba_grad.compiler.kernel_scalars import (
+    FLOAT16,
+    INT8,
+    INT64,
+    call_llvm,
+    cast_value,
+    complex_parts,
+    make_complex,
+    size_in_bytes,
+    storage_type,
+    value_type,
+)
+
 REASSOCIATE = ("reassoc", "contract")
 
 # Filled by `_define_cast`: from the name as kernels write it (an intrinsic) to the element type.
 _SCALAR_TYPES: dict[Any, types.Type] = {}
-
-FLOAT16 = types.float16  # as a storage type only: its elements load as float32
 
 
 class Buffer(types.Type):
@@ -39,30 +53,7 @@ class Buffer(types.Type):
 @register_default(Buffer)
 class _BufferModel(models.PrimitiveModel):
     def __init__(self, manager: Any, buffer_type: Buffer) -> None:
-        super().__init__(manager, buffer_type, _storage_type(buffer_type.element).as_pointer())
-
-
-def _storage_type(element: types.Type) -> ir.Type:
-    """How one element, or one half of a complex element, lies in memory."""
-    if isinstance(element, types.Boolean):
-        return INT8
-    if isinstance(element, types.Integer):
-        return ir.IntType(element.bitwidth)
-    if element is FLOAT16:
-        return ir.HalfType()
-    if isinstance(element, types.Complex):
-        return _storage_type(element.underlying_float)
-    return ir.FloatType() if element is types.float32 else ir.DoubleType()
-
-
-def _value_type(element: types.Type) -> types.Type:
-    return types.float32 if element is FLOAT16 else element
-
-
-def _size(storage: ir.Type) -> int:
-    if isinstance(storage, ir.IntType):
-        return storage.width // 8
-    return {"half": 2, "float": 4, "double": 8}[str(storage)]
+        super().__init__(manager, buffer_type, storage_type(buffer_type.element).as_pointer())
 
 
 def _element_type(name_type: types.Type) -> types.Type | None:
@@ -168,7 +159,7 @@ def _part_pointers(builder, buffer_type: Buffer, base: ir.Value, index: ir.Value
 class _BufferGetItem(AbstractTemplate):
     def generic(self, args, kws):
         if len(args) == 2 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
-            return signature(_value_type(args[0].element), args[0], types.int64)
+            return signature(value_type(args[0].element), args[0], types.int64)
         return None
 
 
@@ -188,11 +179,11 @@ def _load_element(context, builder, signature, arguments):
     element = buffer_type.element
     parts = []
     for place in _part_pointers(builder, buffer_type, *arguments):
-        part = builder.load(place, align=_size(_storage_type(element)))
+        part = builder.load(place, align=size_in_bytes(storage_type(element)))
         _mark_scope(builder, part, buffer_type.scope)
         parts.append(part)
     if isinstance(element, types.Complex):
-        return _make_complex(context, builder, element, *parts)
+        return make_complex(builder, *parts)
     if isinstance(element, types.Boolean):
         return builder.icmp_unsigned("!=", parts[0], INT8(0))
     if element is FLOAT16:
@@ -205,9 +196,9 @@ def _store_element(context, builder, signature, arguments):
     buffer_type, _, given = signature.args
     base, index, value = arguments
     element = buffer_type.element
-    value = _cast(context, builder, value, given, _value_type(element))
+    value = cast_value(builder, value, given, element)
     if isinstance(element, types.Complex):
-        parts = _complex_parts(context, builder, element, value)
+        parts = complex_parts(builder, value)
     elif isinstance(element, types.Boolean):
         parts = [builder.zext(value, INT8)]
     elif element is FLOAT16:
@@ -216,112 +207,11 @@ def _store_element(context, builder, signature, arguments):
         parts = [value]
     places = _part_pointers(builder, buffer_type, base, index)
     for place, part in zip(places, parts, strict=True):
-        store = builder.store(part, place, align=_size(_storage_type(element)))
+        store = builder.store(part, place, align=size_in_bytes(storage_type(element)))
         _mark_scope(builder, store, buffer_type.scope)
 
 
-# Casts.
-
-
-def _make_complex(context, builder, complex_type, real: ir.Value, imaginary: ir.Value) -> ir.Value:
-    value = ir.Constant(context.get_value_type(complex_type), ir.Undefined)
-    return builder.insert_value(builder.insert_value(value, real, 0), imaginary, 1)
-
-
-def _complex_parts(context, builder, complex_type, value: ir.Value) -> list[ir.Value]:
-    return [builder.extract_value(value, 0), builder.extract_value(value, 1)]
-
-
-def _cast(context, builder, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
-    """NumPy's `astype`, for every pair of scalar types."""
-    source = types.unliteral(source)
-    if source == target:
-        return value
-    if isinstance(source, types.Complex):
-        return _cast_from_complex(context, builder, value, source, target)
-    if isinstance(target, types.Complex):
-        part = target.underlying_float
-        real = _cast(context, builder, value, source, part)
-        zero = ir.Constant(context.get_value_type(part), 0.0)
-        return _make_complex(context, builder, target, real, zero)
-    if isinstance(target, types.Boolean):
-        if isinstance(source, types.Float):
-            # Unordered: NaN is true.
-            return builder.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
-        return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
-    if isinstance(source, types.Float) and isinstance(target, types.Integer):
-        return _float_to_integer(context, builder, value, target)
-    if isinstance(source, types.Boolean):
-        return _cast_from_bits(context, builder, value, False, target)
-    if isinstance(source, types.Integer):
-        return _cast_from_bits(context, builder, value, source.signed, target)
-    grows = source.bitwidth < target.bitwidth
-    return (builder.fpext if grows else builder.fptrunc)(value, context.get_value_type(target))
-
-
-def _cast_from_complex(context, builder, value, source, target):
-    real, imaginary = _complex_parts(context, builder, source, value)
-    part = source.underlying_float
-    if isinstance(target, types.Complex):
-        parts = [
-            _cast(context, builder, x, part, target.underlying_float) for x in (real, imaginary)
-        ]
-        return _make_complex(context, builder, target, *parts)
-    if isinstance(target, types.Boolean):
-        return builder.or_(
-            _cast(context, builder, real, part, target),
-            _cast(context, builder, imaginary, part, target),
-        )
-    return _cast(context, builder, real, part, target)
-
-
-def _cast_from_bits(context, builder, value, signed: bool, target):
-    to = context.get_value_type(target)
-    if isinstance(target, types.Float):
-        return (builder.sitofp if signed else builder.uitofp)(value, to)
-    return _resize(builder, value, signed, to)
-
-
-def _resize(builder, value, signed: bool, to):
-    if value.type.width == to.width:
-        return value
-    if value.type.width > to.width:
-        return builder.trunc(value, to)
-    return (builder.sext if signed else builder.zext)(value, to)
-
-
-def _float_to_integer(context, builder, value, target):
-    """What NumPy does on x86: through int32 or int64, where NaN and overflow give the minimum.
-
-    LLVM's `fptosi` alone is undefined there, and was seen to differ between vector and scalar code.
-    """
-    if target is types.uint64:
-        return _float_to_uint64(builder, value)
-    is_narrow = target.bitwidth < 32 or target is types.int32
-    wide = INT32 if is_narrow else INT64
-    return _resize(
-        builder, _float_to_signed(builder, value, wide), True, ir.IntType(target.bitwidth)
-    )
-
-
-def _float_to_signed(builder, value, to):
-    # Both bounds are powers of two, exact in either float type. Between -2**31 - 1 and -2**31 the
-    # answer -2**31 is right as well.
-    bound = ir.Constant(value.type, float(2 ** (to.width - 1)))
-    fits = builder.and_(
-        builder.fcmp_ordered("<", value, bound),
-        builder.fcmp_ordered(">=", value, ir.Constant(value.type, -float(2 ** (to.width - 1)))),
-    )
-    safe = builder.select(fits, value, ir.Constant(value.type, 0.0))
-    return builder.select(fits, builder.fptosi(safe, to), ir.Constant(to, -(2 ** (to.width - 1))))
-
-
-def _float_to_uint64(builder, value):
-    half = ir.Constant(value.type, 2.0**63)
-    is_large = builder.fcmp_ordered(">=", value, half)
-    low = _float_to_signed(builder, value, INT64)
-    high = _float_to_signed(builder, builder.fsub(value, half), INT64)
-    return builder.select(is_large, builder.xor(high, ir.Constant(INT64, -(2**63))), low)
+# Dtypes and casts.
 
 
 def _is_scalar(scalar_type: types.Type) -> bool:
@@ -330,7 +220,7 @@ def _is_scalar(scalar_type: types.Type) -> bool:
 
 def _define_cast(name: str, element: types.Type):
     """A dtype name: an argument of `buffer`, and as a call, NumPy's cast."""
-    target = _value_type(element)
+    target = value_type(element)
 
     def cast(typing_context, value):
         if not _is_scalar(value):
@@ -338,7 +228,7 @@ def _define_cast(name: str, element: types.Type):
         source = types.unliteral(value)
 
         def lower(context, builder, signature, arguments):
-            return _cast(context, builder, arguments[0], source, target)
+            return cast_value(builder, arguments[0], source, element)
 
         return target(source), lower
 
@@ -370,10 +260,10 @@ def cast(typing_context, value, dtype):
     element = _element_type(dtype)
     if element is None or not _is_scalar(value):
         return None
-    source, target = types.unliteral(value), _value_type(element)
+    source, target = types.unliteral(value), value_type(element)
 
     def lower(context, builder, signature, arguments):
-        return _cast(context, builder, arguments[0], source, target)
+        return cast_value(builder, arguments[0], source, element)
 
     return target(source, dtype), lower
 
@@ -384,7 +274,7 @@ def bitcast(typing_context, value, dtype):
     target = _element_type(dtype)
     source = types.unliteral(value)
     numbers = types.Integer | types.Float
-    if not (isinstance(source, numbers) and isinstance(target, numbers)):
+    if not (isinstance(source, numbers) and isinstance(target, numbers)) or target is FLOAT16:
         return None
     if source.bitwidth != target.bitwidth:
         return None
@@ -419,17 +309,9 @@ def fused_multiply_add(typing_context, a, b, c):
         return None
 
     def lower(context, builder, signature, arguments):
-        return _call_intrinsic(builder, "llvm.fma", *arguments)
+        return call_llvm(builder, "llvm.fma", *arguments)
 
     return kind(kind, kind, kind), lower
-
-
-def _call_intrinsic(builder, name: str, *arguments: ir.Value) -> ir.Value:
-    kind = arguments[0].type
-    function_type = ir.FunctionType(kind, [kind] * len(arguments))
-    full_name = f"{name}.{'f32' if isinstance(kind, ir.FloatType) else 'f64'}"
-    function = cgutils.get_or_insert_function(builder.module, function_type, full_name)
-    return builder.call(function, arguments)
 
 
 # Errors, and calls of other compiled functions.
@@ -437,10 +319,10 @@ def _call_intrinsic(builder, name: str, *arguments: ir.Value) -> ir.Value:
 
 @intrinsic
 def check_index(typing_context, index, size, errors, site):
-    """A valid index: `index`, wrapped once if negative. Records an error and gives 0 if there is none.
+    """The index, wrapped once if negative. One out of range is recorded, and becomes 0.
 
-    The record at address `errors` holds four int64: 1 once there is an error, then the `site`, index
-    and size of the first one.
+    The record at address `errors` holds four int64: 1 once there is an error, then the `site`,
+    index and size of the first one.
     """
     if not all(isinstance(t, types.Integer) for t in (index, size, errors, site)):
         return None
@@ -486,7 +368,7 @@ def call(typing_context, address, *arguments):
     Functions that return nothing may be called too: then the result means nothing.
     """
     if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple):
-        arguments = tuple(arguments[0])
+        arguments = tuple(arguments[0].types)
     count = len(arguments)
 
     def lower(context, builder, signature, values):
@@ -575,7 +457,7 @@ def _reduce_add(context, builder, kind, a, b):
             )
             for k in (0, 1)
         ]
-        return _make_complex(context, builder, kind, *parts)
+        return make_complex(builder, *parts)
     if isinstance(kind, types.Float):
         return builder.fadd(a, b, flags=REASSOCIATE)
     if isinstance(kind, types.Boolean):
@@ -589,7 +471,7 @@ def _reduce_multiply(context, builder, kind, a, b):
         (ar, ai), (br, bi) = ([builder.extract_value(x, k) for k in (0, 1)] for x in (a, b))
         real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
         imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
-        return _make_complex(context, builder, kind, real, imaginary)
+        return make_complex(builder, real, imaginary)
     if isinstance(kind, types.Float):
         return builder.fmul(a, b, flags=REASSOCIATE)
     if isinstance(kind, types.Boolean):
@@ -600,14 +482,14 @@ def _reduce_multiply(context, builder, kind, a, b):
 def _reduce_maximum(context, builder, kind, a, b):
     """The larger; NaN if one is NaN."""
     if isinstance(kind, types.Float):
-        return _call_intrinsic(builder, "llvm.maximum", a, b)
+        return call_llvm(builder, "llvm.maximum", a, b)
     return builder.select(_is_greater(builder, kind, a, b), a, b)
 
 
 def _reduce_minimum(context, builder, kind, a, b):
     """The smaller; NaN if one is NaN."""
     if isinstance(kind, types.Float):
-        return _call_intrinsic(builder, "llvm.minimum", a, b)
+        return call_llvm(builder, "llvm.minimum", a, b)
     return builder.select(_is_greater(builder, kind, a, b), b, a)
 
 
@@ -620,3 +502,5 @@ reduce_add = _reduction(_reduce_add)
 reduce_multiply = _reduction(_reduce_multiply)
 reduce_maximum = _reduction(_reduce_maximum)
 reduce_minimum = _reduction(_reduce_minimum)
+
+NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, _Intrinsic)}

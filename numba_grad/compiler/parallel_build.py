@@ -40,7 +40,7 @@ def workers_for(tasks: Sequence[Task]) -> Iterator[bool]:
     try:
         if count > 0 and _can_start() and cache.is_usable():
             for _ in range(count):
-                workers.append(_start())
+                workers.append(_start())  # noqa: PERF401  # each is stopped, even if the next fails
             backwards = tasks[::-1]
             for number, worker in enumerate(workers):
                 _send(worker, backwards[number::count])

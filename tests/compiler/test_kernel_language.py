@@ -14,9 +14,9 @@ INT64 = ctypes.c_int64
 DTYPES = {
     name: np.dtype(name)
     for name in (
-        "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
-        "complex64 complex128"
-    ).split()
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
 } | {"bool_": np.dtype(bool)}
 
 
@@ -112,7 +112,7 @@ def test_casts_agree_with_numpy(source):
     for name, result in zip(targets, results, strict=True):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # complex to real
-            # One by one: NumPy's own vector code differs from its scalar code on overflow to uint32.
+            # One by one: NumPy's vector code overflows to uint32 in its own way.
             expected = np.concatenate([x[i : i + 1].astype(DTYPES[name]) for i in range(len(x))])
         wrong = [
             (a, b, c)
@@ -132,6 +132,16 @@ def test_float16_is_computed_in_float32():
     x, y = np.array([60000.0, 1e-7, 0.1], np.float16), np.zeros(3, np.float32)
     run(map_source("v * v", "float16", "float32"), x, y, stop=3)
     assert np.array_equal(y, x.astype(np.float32) ** 2)
+
+
+def test_rounding_to_float16_happens_once_and_at_once():
+    # The second value is just above the middle of two float16, and that middle in float32.
+    x = np.array([0.1, 1 + 2.0**-11 + 2.0**-40, 65519.9999999, 65520.0, 1e-30, -np.inf, np.nan])
+    y = np.zeros(len(x), np.float32)
+    run(map_source("float16(v)", "float64", "float32"), x, y, stop=len(x))
+    with np.errstate(over="ignore"):
+        expected = x.astype(np.float16).astype(np.float32)
+    assert same_bits(y, expected)
 
 
 def test_storing_casts():
