@@ -1,1 +1,4 @@
-"""Torch's gradient contract. Start with `backward.py`."""
+"""Torch's gradient contract, on recorded graphs. Start with `backward.py`.
+
+What is per tensor (`.grad`, hooks, ...) is in a `state.GradientState` on its node.
+"""

@@ -4,104 +4,191 @@ Rules of ops are written graph to graph, so the result can be differentiated aga
 with the forward computation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
-from numba_grad.errors import InternalError
+from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import TupleType
-from numba_grad.graph.walk import toposort
+from numba_grad.ops.control import item, pullback_of, several_results
 
-Visit = Callable[[Node, Any], Any]  # (node, its complete cotangent) -> the cotangent to go on with
+# The cotangent of a node; of one with several results, a list with None where nothing arrived.
+Cotangent = Any
 
+# (node, its complete cotangent) -> what it contributes to each input, or None to go no further
+Differentiate = Callable[[Node, Cotangent], Sequence[Cotangent] | None]
 
-def add_cotangents(a: Node, b: Node) -> Node:
-    """The sum of two contributions to one cotangent."""
-    return OPS["add"](a, b)
+by_serial = attrgetter("serial")
 
 
 def cotangents(
     roots: Sequence[Node],
     seeds: Sequence[Node],
     order: Sequence[Node],
-    visit: Visit | None = None,
-) -> dict[Node, Any]:
+    inside: Container[Node] | None = None,
+    differentiate: Differentiate | None = None,
+) -> dict[Node, Cotangent]:
     """Cotangents of the nodes of `order`, those that some cotangent reaches.
 
     Parameters
     ----------
     seeds : a cotangent for each root, of its type; a root given twice gets the sum
-    order : the nodes to differentiate through, inputs before users: usually `reached(...)`. Nothing flows to nodes
-        outside of it.
-    visit : called once for each reached node, after its cotangent is complete and before it flows on: hooks.
+    order : the nodes to differentiate through, inputs before users: usually `reached(...)`
+    inside : nothing flows to nodes that are not in it; by default, `order`
+    differentiate : takes the place of `contributions` for the nodes with a record in `.autograd`, called once for
+        each that is reached, after its cotangent is complete: hooks
     """
-    result: dict[Node, Any] = {}
+    result: dict[Node, Cotangent] = {}
     for root, seed in zip(roots, seeds, strict=True):
-        accumulate(result, root, seed)
-    inside = set(order)
+        _add(result, root, seed)
+    inside = set(order) if inside is None else inside
+    add = OPS["add"]
+    # The loop runs once per recorded operation, so the common case is written out: 1 us matters here.
     for node in reversed(order):
         g = result.get(node)
-        if g is None:
+        rule = node.op.vjp
+        if g is None or rule is None:
             continue
-        if visit is not None:
-            g = visit(node, g)
-            if g is None:
-                del result[node]
-                continue
-            result[node] = g
-        for k, x in enumerate(node.inputs):
-            if x in inside and x.requires_grad:
-                contribution = vjp_of_input(node, k, g)
-                if contribution is not None:
-                    accumulate(result, x, contribution, output=_output_number(node))
+        inputs = node.inputs
+        if g.__class__ is list or (differentiate is not None and node.autograd is not None):
+            if differentiate is not None and node.autograd is not None:
+                pulled = differentiate(node, g)
+            else:
+                pulled = contributions(node, g, inside)
+            for x, contribution in zip(inputs, pulled or (), strict=False):
+                if contribution is not None and x.requires_grad and x in inside:
+                    _add(result, x, contribution)
+            continue
+        if node.op is item:
+            if inputs[0] in inside:
+                _add_item(result, node, g)
+            continue
+        params = node.params
+        for k, x in enumerate(inputs):
+            if x.requires_grad and x in inside:
+                if node.released:
+                    raise released_error(node)
+                try:
+                    contribution = rule(k, g, node, *inputs, **params)
+                except Exception as error:
+                    error.add_note(_where(node, k))
+                    raise
+                if contribution is None:
+                    continue
+                if contribution.type is not x.type:
+                    _check_type(node, k, contribution)
+                previous = result.get(x)
+                result[x] = contribution if previous is None else add(previous, contribution)
     return result
 
 
-def vjp_of_input(node: Node, k: int, g: Any) -> Any:
-    """What `g`, the cotangent of `node`, contributes to the cotangent of its input number `k`."""
-    if node.op.vjp is None:
-        return None
-    try:
-        result = node.op.vjp(k, g, node, *node.inputs, **node.params)
-    except Exception as error:
-        error.add_note(f"in the derivative of {node.op.name} for its input {k}, {node.inputs[k].type}")
-        raise
-    if result is not None and node.op.name != "item" and result.type != node.inputs[k].type:
-        raise InternalError(
-            f"vjp of {node.op.name}: cotangent {result.type} for input {k} of type {node.inputs[k].type}"
-        )
+def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cotangent]:
+    """What `g`, the cotangent of `node`, contributes to the cotangent of each of its inputs that is `inside`."""
+    if node.released:
+        raise released_error(node)
+    inputs = node.inputs
+    if node.op is item:
+        cotangent: list[Node | None] = [None] * len(inputs[0].type.items)
+        cotangent[node.params["number"]] = g
+        return [cotangent]
+    if several_results(node):
+        pulled = pullback_of(node.op)(g, node, *inputs, **node.params)
+        result = [
+            c if x.requires_grad and x in inside else None
+            for c, x in zip(pulled, inputs, strict=True)
+        ]
+    else:
+        result = [None] * len(inputs)
+        for k, x in enumerate(inputs):
+            if x.requires_grad and x in inside:
+                try:
+                    result[k] = node.op.vjp(k, g, node, *inputs, **node.params)  # type: ignore[misc]
+                except Exception as error:
+                    error.add_note(_where(node, k))
+                    raise
+    for k, contribution in enumerate(result):
+        if contribution is not None and contribution.__class__ is not list:
+            _check_type(node, k, contribution)
     return result
 
 
-def _output_number(node: Node) -> int | None:
-    """For `item`, which result of its input it takes; else None."""
-    return node.params["number"] if node.op.name == "item" else None
-
-
-def accumulate(result: dict[Node, Any], node: Node, g: Any, output: int | None = None) -> None:
-    """Add a contribution. The cotangent of an op with several results is a list, None where nothing came."""
-    if isinstance(node.type, TupleType) and output is not None:
-        items = result.setdefault(node, [None] * len(node.type.items))
-        items[output] = g if items[output] is None else add_cotangents(items[output], g)
-        return
+def _add(result: dict[Node, Cotangent], node: Node, g: Cotangent) -> None:
+    """Add to a cotangent; for several results, item by item."""
     previous = result.get(node)
-    result[node] = g if previous is None else add_cotangents(previous, g)
+    if previous is None:
+        result[node] = list(g) if g.__class__ is list else g
+    elif g.__class__ is list:
+        for number, contribution in enumerate(g):
+            if contribution is not None:
+                own = previous[number]
+                previous[number] = contribution if own is None else OPS["add"](own, contribution)
+    else:
+        result[node] = OPS["add"](previous, g)
+
+
+def _add_item(result: dict[Node, Cotangent], node: Node, g: Node) -> None:
+    source = node.inputs[0]
+    items = result.get(source)
+    if items is None:
+        items = result[source] = [None] * len(source.type.items)
+    number = node.params["number"]
+    items[number] = g if items[number] is None else OPS["add"](items[number], g)
+
+
+def _check_type(node: Node, k: int, contribution: Node) -> None:
+    if contribution.type != node.inputs[k].type:
+        raise InternalError(
+            f"vjp of {node.op.name}: cotangent {contribution.type} for input {k} of type {node.inputs[k].type}"
+        )
+
+
+def _where(node: Node, k: int) -> str:
+    return f"in the derivative of {node.op.name} for its input {k}, {node.inputs[k].type}"
+
+
+def released_error(node: Node | None) -> GradientError:
+    """The error of going back a second time through what the first pass released."""
+    return GradientError(
+        explain(
+            "backward",
+            "Trying to backward through the graph a second time, but what it saved for that was freed when "
+            ".backward() or autograd.grad() went through it the first time",
+            got={"operation": node} if node is not None else None,
+            fix="retain_graph=True in the first call",
+        )
+    )
 
 
 def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> list[Node]:
     """The nodes that gradients flow through, inputs before users.
 
-    With `targets`, only those on a way from a root to a target, and nothing below a target unless another target is there.
+    With `targets`, only those on a way from a root to a target, and nothing below a target unless another target is
+    there.
     """
-    order = [
-        node
-        for node in toposort(roots, stop=lambda n: not n.requires_grad)
-        if node.requires_grad
-    ]
+    order = [node for node in roots if node.requires_grad]
+    seen = set(order)
+    order = list(seen)
+    for node in order:  # grows while it is walked
+        if node.op.vjp is None:
+            continue
+        for x in node.inputs:
+            if x.requires_grad and x not in seen:
+                seen.add(x)
+                order.append(x)
+    order.sort(key=by_serial)
     if targets is None:
         return order
+    leads = leading_to(order, set(targets))
+    return [node for node in order if node in leads]
+
+
+def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
+    """`targets`, and those of `order` (inputs before users) that gradients flow through on the way to one."""
     leads = set(targets)
     for node in order:
-        if node not in leads and any(x in leads for x in node.inputs):
-            leads.add(node)
-    return [node for node in order if node in leads]
+        if node.requires_grad and node.op.vjp is not None and node not in leads:
+            for x in node.inputs:
+                if x in leads and x.requires_grad:
+                    leads.add(node)
+                    break
+    return leads

@@ -1,0 +1,625 @@
+"""`backward()` and `grad()`: torch's contract on recorded graphs.
+
+One pass: walk the history of the outputs; build the graph of cotangents, calling hooks on the way with tensors that
+are not computed yet; compute all results, and every other tensor of the graph that the user still holds, in one
+program; set `.grad`; release the history. A refused call changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba_grad.autograd import anomaly
+from numba_grad.autograd.graph import GradientEdge, node_of_edge
+from numba_grad.autograd.handles import held_tensor, is_tensor, new_tensor, tensor_of
+from numba_grad.autograd.hooks import (
+    through_posthooks,
+    through_prehooks,
+    through_tensor_hooks,
+)
+from numba_grad.autograd.observers import collecting
+from numba_grad.autograd.release import release
+from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
+from numba_grad.compiler.evaluate import evaluate
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.ops.families import cast, full, zeros_like
+from numba_grad.transforms.batch import batch
+from numba_grad.transforms.vjp import (
+    Cotangent,
+    by_serial,
+    contributions,
+    cotangents,
+    leading_to,
+    released_error,
+)
+
+Tensors = Any  # a Tensor, a GradientEdge, or a sequence of them
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from.
+
+    Parameters
+    ----------
+    tensors : Tensor, GradientEdge, or a sequence of them, each requiring grad
+    grad_tensors : what to multiply the derivatives of each with: a tensor of its shape, or None for 1, which takes a
+        real tensor with one element
+    retain_graph : keep the history for another pass; by default as `create_graph`
+    create_graph : record the computation of the gradients, so that they can be differentiated
+    inputs : add to the `.grad` of these only, leaves or not
+
+    Raises
+    ------
+    GradientError (a RuntimeError)
+        As torch: an output that does not require grad, a gradient of another shape, a history already freed, ...
+    """
+    operation = "backward"
+    if inputs is None:
+        targets = None
+    else:
+        sources = tuple(
+            _as_sequence(inputs).values() if type(inputs) is dict else _as_sequence(inputs)
+        )
+        if not sources:
+            raise GradientError(f"{operation}: `inputs` argument to `backward()` cannot be empty")
+        targets = [_target(operation, number, source) for number, source in enumerate(sources)]
+        for target in targets:
+            if target.op.vjp is not None:
+                state_of(target).retains_grad = True
+    roots = _roots(operation, _as_sequence(tensors), grad_tensors, False)
+    run = _Pass(
+        roots, create_graph, _retains(retain_graph, create_graph), targets, accumulates=True
+    )
+    run.differentiate()
+    run.finish()
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`, added to no `.grad`.
+
+    Parameters
+    ----------
+    outputs, grad_outputs, retain_graph, create_graph : as `tensors`, `grad_tensors`, ... of `backward`
+    inputs : Tensor, GradientEdge, a sequence of them, or a dict of them; leaves or not, each requiring grad
+    allow_unused : give None for inputs that no output depends on, instead of an error; by default as
+        `materialize_grads`
+    is_grads_batched : the first axis of each of `grad_outputs` is a batch: the same as a call for each member and
+        stacking the results, in one batched program
+    materialize_grads : give zeros instead of None
+
+    Returns
+    -------
+    tuple of Tensor or None; for a dict of inputs, a dict
+
+    Notes
+    -----
+    As in torch, the hooks of an input are applied to its gradient, unless another input is below it.
+    """
+    operation = "grad"
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "grad: expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got allow_unused=False"
+        )
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    sources = tuple(inputs.values()) if type(inputs) is dict else _as_sequence(inputs)
+    if not sources:
+        raise GradientError("grad: `inputs` argument to `grad()` cannot be empty")
+    roots = _roots(operation, _as_sequence(outputs), grad_outputs, is_grads_batched)
+    targets = [_target(operation, number, source) for number, source in enumerate(sources)]
+    run = _Pass(roots, create_graph, _retains(retain_graph, create_graph), targets)
+    run.differentiate()
+    found = run.captured()
+    for number, g in enumerate(found):
+        if g is None and not allow_unused:
+            raise GradientError(
+                explain(
+                    operation,
+                    f"the differentiated Tensor at index {number} appears to not have been used in the graph",
+                    got={f"inputs[{number}]": targets[number]},
+                    fix="allow_unused=True if this is desired, or materialize_grads=True for zeros",
+                )
+            )
+        if g is None and materialize_grads and isinstance(sources[number], GradientEdge):
+            raise GradientError(
+                "grad: materialize_grads cannot be used when the given input is a GradientEdge"
+            )
+    results = run.finish(found)
+    if materialize_grads:
+        results = [
+            _zeros(target, create_graph) if result is None else result
+            for result, target in zip(results, targets, strict=True)
+        ]
+    if type(inputs) is dict:
+        return dict(zip(inputs, results, strict=True))
+    return tuple(results)
+
+
+def _retains(retain_graph: bool | None, create_graph: bool) -> bool:
+    return create_graph if retain_graph is None else retain_graph
+
+
+def _zeros(target: Node, create_graph: bool) -> Any:
+    node = OPS["detach"](zeros_like(target))
+    node.requires_grad = create_graph
+    return new_tensor(node)
+
+
+# --- arguments ---------------------------------------------------------------------------------------
+
+
+def _as_sequence(values: Any) -> Any:
+    if is_tensor(values) or isinstance(values, GradientEdge):
+        return (values,)
+    return values if type(values) is dict else tuple(values)
+
+
+@dataclass(slots=True)
+class _Roots:
+    """Where a pass starts. With a batch, `seeds` are arguments that `batched` has the values of."""
+
+    nodes: list[Node] = field(default_factory=list)
+    seeds: list[Node] = field(default_factory=list)
+    batched: dict[Node, Node] = field(default_factory=dict)
+    size: int = 0  # of the batch
+
+
+def _roots(operation: str, outputs: Sequence[Any], gradients: Any, is_batched: bool) -> _Roots:
+    """Outputs and their gradients, checked."""
+    if gradients is None:
+        given: Sequence[Any] = (None,) * len(outputs)
+    else:
+        given = (gradients,) if is_tensor(gradients) else tuple(gradients)
+    names = ("tensors", "grad_tensors") if operation == "backward" else ("outputs", "grad_outputs")
+    result = _Roots()
+    for number, (output, gradient) in enumerate(zip(outputs, given, strict=False)):
+        node = _node(operation, f"{names[0]}[{number}]", output)
+        result.nodes.append(node)
+        label = f"{names[1]}[{number}]"
+        seed = _seed(operation, label, node, gradient, is_batched)
+        if is_batched and seed is not None:
+            placeholder = argument(node.type)
+            result.batched[placeholder] = seed
+            result.size = _batch_size(operation, result.size, seed)
+            seed = placeholder
+        result.seeds.append(seed)  # type: ignore[arg-type]
+    if len(given) < len(outputs):
+        raise GradientError(f"{operation}: got {len(outputs)} tensors and {len(given)} gradients")
+    for number, node in enumerate(result.nodes):
+        if not node.requires_grad:
+            raise GradientError(
+                explain(
+                    operation,
+                    f"element {number} of tensors does not require grad and does not have a grad_fn",
+                    got={f"{names[0]}[{number}]": node},
+                    fix="ng.tensor(..., requires_grad=True) for what it is computed from, outside of no_grad()",
+                )
+            )
+    return result
+
+
+def _batch_size(operation: str, size: int, seed: Node) -> int:
+    if size not in (0, seed.shape[0]):
+        raise ValueError(
+            f"{operation}: is_grads_batched=True takes gradients with equal first axes, not {size} and "
+            f"{seed.shape[0]}"
+        )
+    return seed.shape[0]
+
+
+def _node(operation: str, label: str, value: Any) -> Node:
+    if isinstance(value, GradientEdge):
+        return node_of_edge(value)
+    if not is_tensor(value):
+        raise TypeError(
+            explain(
+                operation,
+                "takes Tensors or GradientEdges",
+                got={label: f"{value!r} ({type(value).__name__})"},
+            )
+        )
+    return value._node
+
+
+def _target(operation: str, number: int, source: Any) -> Node:
+    node = _node(operation, f"inputs[{number}]", source)
+    if not node.requires_grad:
+        raise GradientError(
+            explain(
+                operation,
+                "one of the differentiated Tensors does not require grad",
+                got={f"inputs[{number}]": node},
+                fix="requires_grad_() on it, before it is used",
+            )
+        )
+    return node
+
+
+def _seed(operation: str, label: str, node: Node, gradient: Any, is_batched: bool) -> Node | None:
+    """The cotangent that a pass starts with; None where there is none to make."""
+    if gradient is None:
+        return _implicit_seed(operation, label, node, is_batched)
+    if not is_tensor(gradient):
+        raise TypeError(
+            f"{operation}: gradients can be either Tensors or None, but got {type(gradient).__name__}"
+        )
+    seed = gradient._node
+    shape = seed.shape
+    if is_batched and not shape:
+        raise ValueError(
+            f"{operation}: is_grads_batched=True takes gradients with a batch axis, not {seed.type}"
+        )
+    shape = shape[1:] if is_batched else shape
+    if shape != node.shape:
+        raise GradientError(
+            explain(
+                operation,
+                f"Mismatch in shape: {label} has a shape of {shape} and its output one of {node.shape}",
+                got={label: seed.type, "output": node.type},
+                expected="the shape of the output, with a batch axis first"
+                if is_batched
+                else "the shape of the output",
+            )
+        )
+    if (seed.dtype.kind == "c") != (node.dtype.kind == "c"):
+        raise GradientError(
+            explain(
+                operation,
+                "Mismatch in dtype: for complex tensors, the gradient has the dtype of the output",
+                got={label: seed.type, "output": node.type},
+            )
+        )
+    return seed
+
+
+def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> Node | None:
+    if not node.requires_grad:
+        return None
+    if is_batched:
+        raise ValueError(
+            f"{operation}: is_grads_batched=True takes a gradient for each output, not None ({label})"
+        )
+    if node.type.size != 1:
+        raise GradientError(
+            explain(
+                operation,
+                "grad can be implicitly created only for scalar outputs",
+                got={"output": node.type},
+                fix="the gradient of its sum, x.sum().backward(), or a gradient of the output's shape",
+            )
+        )
+    if node.dtype.kind != "f":
+        raise GradientError(
+            explain(
+                operation,
+                f"grad can be implicitly created only for real scalar outputs but got {node.dtype}",
+                got={"output": node.type},
+            )
+        )
+    return full(1, node.shape, node.dtype)
+
+
+# --- the pass ----------------------------------------------------------------------------------------
+
+
+class _Pass:
+    """One backward pass: `differentiate`, then `finish`."""
+
+    __slots__ = (
+        "accumulates",
+        "captures",
+        "checks",
+        "created",
+        "create_graph",
+        "found",
+        "inside",
+        "is_traced",
+        "leaf_gradients",
+        "leaves",
+        "order",
+        "pending",
+        "retain_graph",
+        "retained",
+        "roots",
+        "target_nodes",
+        "targets",
+    )
+
+    def __init__(
+        self,
+        roots: _Roots,
+        create_graph: bool,
+        retain_graph: bool,
+        targets: Sequence[Node] | None,
+        accumulates: bool = False,
+    ) -> None:
+        self.roots = roots
+        self.create_graph = create_graph
+        self.retain_graph = retain_graph
+        self.targets = targets
+        self.accumulates = accumulates  # into .grad, rather than giving results
+        self.target_nodes: set[Node] = (
+            set()
+        )  # with what leaf targets were before assignment in place
+        self.order: list[
+            Node
+        ] = []  # the history, inputs before users, and what else is not computed yet
+        self.inside: Any = ()  # the nodes that gradients flow to
+        self.leaves: list[Node] = []
+        self.pending: list[Node] = []  # held by the user, not computed yet
+        self.created: list[Node] = []  # what users' hooks recorded
+        self.is_traced = False  # values do not exist yet
+        self.found: dict[Node, Cotangent] = {}
+        self.captures: dict[Any, Node] = {}  # results: of nodes, and of leaves by their state
+        self.leaf_gradients: list[tuple[Node, GradientState, Node]] = []  # what to add to .grad
+        self.retained: list[tuple[GradientState, Node]] = []
+        self.checks: list[
+            tuple[Node, Sequence[Cotangent]]
+        ] = []  # anomaly mode: what operations gave
+
+    def differentiate(self) -> None:
+        """Build the graph of cotangents. Hooks run here."""
+        self._walk()
+        roots = self.roots
+        previous = grad_mode.enabled
+        grad_mode.enabled = self.create_graph
+        try:
+            seeds = [
+                cast(seed, node.dtype) for node, seed in zip(roots.nodes, roots.seeds, strict=True)
+            ]
+            if anomaly.is_enabled():
+                for node in self.order:
+                    state_of(node)
+            self.found = cotangents(
+                roots.nodes, seeds, self.order, self.inside, self._differentiate
+            )
+            self._differentiate_leaves()
+        finally:
+            grad_mode.enabled = previous
+
+    def _walk(self) -> None:
+        """Find the history of the roots, and what is pending."""
+        seen = {*self.roots.nodes, *self.roots.seeds, *self.roots.batched.values()}
+        order = list(seen)
+        for node in order:  # grows while it is walked
+            inputs = (
+                node.inputs
+            )  # read before `value`: another thread may compute the node and drop them
+            if node.value is None:
+                if node.handle is not None and held_tensor(node) is not None:
+                    self.pending.append(node)
+                elif node.op is ARGUMENT and node not in self.roots.batched:
+                    self.is_traced = True
+            if node.requires_grad and node.op.vjp is None:
+                self.leaves.append(node)
+            for x in inputs:
+                if x not in seen and (x.requires_grad or x.value is None):
+                    seen.add(x)
+                    order.append(x)
+        order.sort(key=by_serial)
+        self.order = order
+        self.inside = seen
+        if self.targets is not None:
+            for target in self.targets:
+                state_of(target)
+            states = {x.autograd for x in self.targets if x.op.vjp is None}
+            self.target_nodes = {*self.targets, *[x for x in self.leaves if x.autograd in states]}
+            self.inside = leading_to(order, self.target_nodes)
+
+    def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
+        """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
+        if node not in self.inside:
+            return None
+        state = node.autograd
+        if state.hooks or state.node_hooks or state.node_prehooks or g.__class__ is list:
+            with collecting(self.created):
+                return self._differentiate_with_hooks(node, state, g)
+        return self._differentiate_with_hooks(node, state, g)
+
+    def _differentiate_with_hooks(
+        self, node: Node, state: GradientState, g: Cotangent
+    ) -> Sequence[Cotangent] | None:
+        inside = self.inside
+        goes_on = self._goes_on(node)
+        if g.__class__ is not list:
+            hooked = through_tensor_hooks(state.hooks, g) if state.hooks else g
+            if state.retains_grad:
+                self.retained.append((state, hooked))
+            if node in self.target_nodes:
+                # As torch: the result is what came in if the pass goes on below, else what the hooks made of it.
+                self.captures[node] = g if goes_on else hooked
+            g = hooked
+        if not goes_on:
+            return None
+        if state.node_prehooks:
+            g = _through_prehooks(state, g)
+        with anomaly.differentiating(node):
+            pulled: Sequence[Cotangent] = contributions(node, g, inside)
+        if anomaly.is_enabled():
+            self.checks.append((node, pulled))
+        if state.node_hooks:
+            outgoing = g if g.__class__ is list else [g]
+            pulled = through_posthooks(state.node_hooks, pulled, outgoing)
+        return pulled
+
+    def _goes_on(self, node: Node) -> bool:
+        """Whether the derivative of `node` is needed."""
+        if node.op.vjp is None:
+            return False
+        inside = self.inside
+        return any([x.requires_grad and x in inside for x in node.inputs])
+
+    def _differentiate_leaves(self) -> None:
+        """Run the hooks of leaves, on the sum over all versions of each, and note what goes where."""
+        sums: dict[Any, tuple[Node, Node]] = {}
+        for leaf_node in self.leaves:
+            g = self.found.get(leaf_node)
+            if g is None or leaf_node not in self.inside:
+                continue
+            key = leaf_node if leaf_node.autograd is None else leaf_node.autograd
+            previous = sums.get(key)
+            sums[key] = (leaf_node, g if previous is None else OPS["add"](previous[1], g))
+        for key, (leaf_node, g) in sums.items():
+            state = state_of(leaf_node)
+            if state.hooks:
+                with collecting(self.created):
+                    g = through_tensor_hooks(state.hooks, g)
+            if not self.accumulates:
+                self.captures[key] = g
+                continue
+            if state.node_prehooks:
+                g = _through_prehooks(state, g)
+            if g is not None:
+                self.leaf_gradients.append((leaf_node, state, g))
+
+    def captured(self) -> list[Node | None]:
+        """The gradient of each target, None where none arrived."""
+        result = []
+        for target in self.targets or ():
+            g = self.captures.get(target.autograd if target.op.vjp is None else target)
+            if g is None and target.op.vjp is not None:
+                self._refuse_if_freed(target)
+            result.append(g)
+        return result
+
+    def _refuse_if_freed(self, target: Node) -> None:
+        """Raise if `target` may have been lost because the way to it was freed."""
+        for node in self.order:
+            if node.released and node.serial > target.serial and self.found.get(node) is not None:
+                raise released_error(node)
+
+    def finish(self, gradients: Sequence[Node | None] = ()) -> list[Any]:
+        """Compute, set `.grad`, release history; returns `gradients` as tensors."""
+        previous = grad_mode.enabled
+        grad_mode.enabled = self.create_graph
+        try:
+            if self.roots.batched:
+                gradients = self._batched(gradients)
+            results = self._as_results(gradients)
+            # A gradient that has history, or is symbolic, stays a node: one of its own for each `.grad`.
+            keeps_nodes = self.create_graph or self.is_traced
+            gradients_of_states = [*self.retained, *[(s, g) for _, s, g in self.leaf_gradients]]
+            updates = [_Update(state, g, keeps_nodes) for state, g in gradients_of_states]
+            self._compute([g for g in results if g is not None] + [u.total for u in updates])
+            self._set_gradients(updates)
+        finally:
+            grad_mode.enabled = previous
+        if not self.retain_graph:
+            self._release()
+        self._run_leaf_hooks()
+        return [None if g is None else self._as_tensor(g) for g in results]
+
+    def _batched(self, gradients: Sequence[Node | None]) -> list[Node | None]:
+        reached = [g for g in gradients if g is not None]
+        rebuilt = iter(batch(reached, self.roots.batched, self.roots.size))
+        return [None if g is None else next(rebuilt) for g in gradients]
+
+    def _as_results(self, gradients: Sequence[Node | None]) -> list[Node | None]:
+        """Nodes of their own for the results: two may be the same gradient, or the user's own tensor."""
+        if not self.create_graph and not self.is_traced:
+            return list(gradients)
+        seen: set[Node] = set()
+        results: list[Node | None] = []
+        for g in gradients:
+            if g is not None and not self.create_graph:
+                g = OPS["detach"](g)
+            elif g is not None and (g in seen or g.handle is not None or g.op.vjp is None):
+                g = OPS["identity"](g)
+            if g is not None:
+                seen.add(g)
+            results.append(g)
+        return results
+
+    def _as_tensor(self, g: Node) -> Any:
+        if self.create_graph or self.is_traced:
+            return new_tensor(g)
+        return new_tensor(leaf(g.value))
+
+    def _compute(self, nodes: Sequence[Node]) -> None:
+        """Compute results, and whatever else of the graph the user still holds, in one program."""
+        if self.is_traced:
+            return
+        # In a batch, what hooks recorded is of one member, which has no value.
+        created = () if self.roots.batched else self.created
+        held = [x for x in (*self.pending, *created) if held_tensor(x) is not None]
+        evaluate([*nodes, *held, *anomaly.values_to_check(self.checks)])
+        anomaly.check(self.checks)
+
+    def _set_gradients(self, updates: Sequence["_Update"]) -> None:
+        todo = list(updates)
+        while todo:
+            with accumulation_lock:
+                # Another thread may have changed a `.grad` since it was read.
+                todo = [u for u in todo if not u.try_to_set()]
+            for update in todo:
+                update.restart()
+            if todo and not self.is_traced:
+                evaluate([u.total for u in todo])
+
+    def _run_leaf_hooks(self) -> None:
+        for leaf_node, state, g in self.leaf_gradients:
+            if state.post_accumulate_hooks:
+                tensor = None if state.owner is None else state.owner()
+                tensor = tensor_of(leaf_node) if tensor is None else tensor
+                for hook in tuple(state.post_accumulate_hooks.values()):
+                    hook(tensor)
+            if state.node_hooks:
+                through_posthooks(state.node_hooks, [], [g])
+
+    def _release(self) -> None:
+        found = self.found
+        executed = [x for x in self.order if x.op.vjp is not None and found.get(x) is not None]
+        if self.targets is not None:
+            executed = [x for x in executed if self._goes_on(x)]
+        release(self.order, executed)
+
+
+class _Update:
+    """What one `.grad` becomes."""
+
+    __slots__ = ("g", "keeps_node", "previous", "state", "total")
+
+    def __init__(self, state: GradientState, g: Node, keeps_node: bool) -> None:
+        self.state = state
+        self.g = g
+        self.keeps_node = keeps_node
+        self.restart()
+
+    def restart(self) -> None:
+        """Add to what `.grad` is now."""
+        self.previous = self.state.grad
+        if self.previous is not None:
+            self.total = OPS["add"](self.previous._node, self.g)
+        else:
+            self.total = OPS["identity"](self.g) if self.keeps_node else self.g
+
+    def try_to_set(self) -> bool:
+        """Set `.grad`, unless it is no longer what was added to."""
+        if self.state.grad is not self.previous:
+            return False
+        node = self.total if self.keeps_node else leaf(self.total.value)
+        self.state.grad = new_tensor(node)
+        return True
+
+
+def _through_prehooks(state: GradientState, g: Cotangent) -> Cotangent:
+    if g.__class__ is list:
+        return through_prehooks(state.node_prehooks, g)
+    return through_prehooks(state.node_prehooks, [g])[0]

@@ -1,0 +1,367 @@
+"""`Function`: a user's own forward and backward, as one operation of the graph.
+
+`forward` runs at once, without recording history, on tensors that are as lazy as any others. What it recorded gives
+the values; the history of the results is one `custom` operation (ops/control.py) whose inputs are the tensors that
+the user passed.
+"""
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
+from numba_grad.autograd.state import GradientState
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import OPS, Node, grad_mode, record
+from numba_grad.ops.control import custom_node, item
+from numba_grad.ops.families import cast, full, sum_to
+from numba_grad.transforms.vjp import released_error
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """What a context was told, apart from the user's own attributes."""
+
+    function: "type[Function]"
+    to_save: tuple[Any, ...] = ()
+    saved: list[Any] | None = field(
+        default_factory=list
+    )  # nodes, results as _SavedResult, None; None once freed
+    non_differentiable: tuple[Any, ...] = ()
+    materialize_grads: bool = True
+    call: weakref.ref[Node] | None = (
+        None  # the operation, while `backward` runs; it holds this record
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _SavedResult:
+    """A saved result. By number: its node would hold the context, which would hold it."""
+
+    number: int
+    node: weakref.ref[Node]
+
+
+class Context:
+    """`ctx`: what `forward` and `backward` of one call share. Any attribute may be set on it."""
+
+    needs_input_grad: tuple[bool, ...]  # for each argument
+
+    def __init__(self, kept: _Kept, needs_input_grad: tuple[bool, ...]) -> None:
+        self._kept = kept
+        self.needs_input_grad = needs_input_grad
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for `backward`, which finds them in `saved_tensors`.
+
+        They are freed with the history. Anything else goes on attributes of `ctx`.
+        """
+        self._kept.to_save = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say that these results have no gradient; `backward` still gets one for each, of zeros."""
+        self._kept.non_differentiable = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Not supported: values never change, so `forward` cannot have written to its inputs."""
+        raise NotImplementedError(
+            explain(
+                f"{self._kept.function.__name__}.forward",
+                "ctx.mark_dirty is not supported: assignment gives a tensor a new value and changes no other",
+                fix="return the new value as a result",
+            )
+        )
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros (the default) or None for results that no gradient arrived at."""
+        self._kept.materialize_grads = bool(value)
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept."""
+        saved = self._kept.saved
+        if saved is None:
+            raise released_error(None)
+        return tuple([None if x is None else tensor_of(self._node_of(x)) for x in saved])
+
+    def _node_of(self, saved: Node | _SavedResult) -> Node:
+        if isinstance(saved, Node):
+            return saved
+        node = saved.node()
+        if node is not None:
+            return node
+        call = None if self._kept.call is None else self._kept.call()
+        if call is None:
+            raise released_error(None)
+        with _recording(True):
+            return record(item, (call,), {"number": saved.number})
+
+
+class Call:
+    """One call of a Function: what its operation carries."""
+
+    __slots__ = (
+        "_is_tensor",
+        "_is_value",
+        "_kept",
+        "context",
+        "name",
+        "result_types",
+        "tensor_count",
+    )
+
+    def __init__(self, function: "type[Function]", args: Sequence[Any]) -> None:
+        self._kept = _Kept(function)
+        self._is_tensor = [is_tensor(a) for a in args]
+        self._is_value: list[bool] = []  # which of the returned are tensors
+        self.name = f"{function.__name__}Backward"
+        self.tensor_count = sum(self._is_tensor)
+        self.result_types: list[Any] = []
+        needs_grad = tuple([is_tensor(a) and a._node.requires_grad for a in args])
+        self.context = Context(self._kept, needs_grad)
+
+    def release(self) -> None:
+        """Free what was saved, after a backward pass that does not retain the graph."""
+        self._kept.saved = None
+
+    def pullback(self, cotangents: list[Node | None], operation: Node) -> list[Node | None]:
+        """The user's `backward`: from cotangents of the tensor results to those of the tensor arguments."""
+        kept = self._kept
+        kept.call = weakref.ref(operation)
+        given = iter(zip(cotangents, self.result_types, strict=True))
+        arguments = []
+        for is_value in self._is_value:
+            g = None
+            if is_value:
+                g, type = next(given)
+                if g is None and kept.materialize_grads:
+                    g = full(0, type.shape, type.dtype)
+            arguments.append(None if g is None else tensor_of(g))
+        returned = _backward_of(kept.function)(self.context, *arguments)
+        gradients = returned if isinstance(returned, tuple) else (returned,)
+        return self._checked(gradients, operation)
+
+    def _checked(self, gradients: Sequence[Any], operation: Node) -> list[Node | None]:
+        """What `backward` returned: a cotangent for each tensor argument, of its type."""
+        expected = len(self._is_tensor)
+        extra = [g for g in gradients[expected:] if g is not None]
+        if len(gradients) < expected or extra:
+            raise GradientError(
+                explain(
+                    self.name,
+                    "backward returned an incorrect number of gradients",
+                    got={"returned": len(gradients), "arguments of forward": expected},
+                    expected=f"{expected}, one for each argument; None for those that need none",
+                )
+            )
+        result: list[Node | None] = []
+        for number, (g, is_tensor_argument) in enumerate(
+            zip(gradients, self._is_tensor, strict=False)
+        ):
+            if is_tensor_argument:
+                x = operation.inputs[len(result)]
+                is_needed = g is not None and x.requires_grad
+                result.append(self._cotangent(number, g, x) if is_needed else None)
+            elif g is not None:
+                raise GradientError(
+                    f"{self.name}: backward returned a gradient different from None for argument {number}, but "
+                    "that argument of forward is not a tensor"
+                )
+        return result
+
+    def _cotangent(self, number: int, gradient: Any, x: Node) -> Node:
+        if not is_tensor(gradient):
+            raise GradientError(
+                f"{self.name}: expected a Tensor or None for argument {number}, but backward returned "
+                f"{type(gradient).__name__}"
+            )
+        g = gradient._node
+        if not _sums_down_to(g.shape, x.shape) or (g.dtype.kind == "c") != (x.dtype.kind == "c"):
+            raise GradientError(
+                explain(
+                    self.name,
+                    f"backward returned an invalid gradient at index {number}",
+                    got={"gradient": g.type, f"argument {number}": x.type},
+                    expected=f"{x.type}, or a shape that summing makes that",
+                )
+            )
+        return cast(sum_to(g, x.shape), x.dtype)
+
+    def results(
+        self, args: Sequence[Any], returned: tuple[Any, ...], is_recorded: bool
+    ) -> tuple[Any, ...]:
+        """What `forward` returned, as the caller gets it."""
+        inputs = [a._node for a in args if is_tensor(a)]
+        nodes = [value._node if is_tensor(value) else None for value in returned]
+        values = [node for node in nodes if node is not None]
+        self._is_value = [node is not None for node in nodes]
+        self.result_types = [node.type for node in values]
+        no_gradient = {t._node for t in self._kept.non_differentiable}
+        operation = None
+        if is_recorded and any(_is_differentiable(node, no_gradient) for node in values):
+            operation = custom_node(self, inputs, values)
+            operation.autograd = GradientState()
+        # A tensor that is returned twice counts by its last position, as in torch.
+        numbers = {node: number for number, node in enumerate(values)}
+        wrapped: dict[Node, Any] = {}
+        for node, number in numbers.items():
+            if operation is not None and _is_differentiable(node, no_gradient):
+                with _recording(True):
+                    wrapped[node] = new_tensor(record(item, (operation,), {"number": number}))
+            elif node in inputs:
+                wrapped[node] = new_tensor(OPS["detach"](node))
+            else:
+                wrapped[node] = tensor_of(node)
+        self._save(numbers, wrapped)
+        return tuple(
+            [
+                value if node is None else wrapped[node]
+                for value, node in zip(returned, nodes, strict=True)
+            ]
+        )
+
+    def _save(self, numbers: dict[Node, int], wrapped: dict[Node, Any]) -> None:
+        """Keep what was given to save_for_backward. Results are kept as results, with their history."""
+        kept = self._kept
+        saved: list[Any] = []
+        for position, tensor in enumerate(kept.to_save):
+            if tensor is None:
+                saved.append(None)
+                continue
+            if not is_tensor(tensor):
+                raise TypeError(
+                    f"save_for_backward can only save tensors, but argument {position} is of type "
+                    f"{type(tensor).__name__}; set others as attributes of ctx"
+                )
+            node = tensor._node
+            result = wrapped.get(node)
+            if result is not None and result._node.op is item and not node.requires_grad:
+                saved.append(_SavedResult(numbers[node], weakref.ref(result._node)))
+            else:
+                saved.append(node)
+        kept.saved = saved
+        kept.to_save = kept.non_differentiable = ()
+
+
+def _sums_down_to(shape: tuple[int, ...], smaller: tuple[int, ...]) -> bool:
+    """Whether `smaller` broadcasts to `shape`."""
+    if len(smaller) > len(shape):
+        return False
+    own = shape[len(shape) - len(smaller) :]
+    return all(a == b or b == 1 for a, b in zip(own, smaller, strict=True))
+
+
+class Function:
+    """A differentiable function with a derivative of the user's own. Subclass it; call `apply`.
+
+    Examples
+    --------
+    >>> class Square(ng.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 2 * x * grad
+    >>> y = Square.apply(x)
+
+    Notes
+    -----
+    As torch: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`. It returns a
+    tensor or a tuple of tensors and other values. `backward(ctx, *grads)` returns a gradient, or None, for each
+    argument; it is recorded if the pass has `create_graph=True`, so it can be differentiated.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(
+            f"{type(self).__name__} should not be instantiated: call {type(self).__name__}.apply(...)"
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """The value: to be written by the subclass."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function"
+        )
+
+    @staticmethod
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save what `backward` needs, if `forward` takes no `ctx`."""
+        raise NotImplementedError("setup_context is not implemented")
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Any) -> Any:
+        """The gradients of the arguments: to be written by the subclass."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it "
+            "with backward mode AD"
+        )
+
+    vjp = backward  # another name for it
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the function on tensors and other arguments."""
+        has_setup = cls.setup_context is not Function.setup_context
+        if has_setup:
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        call = Call(cls, args)
+        with _recording(False):
+            if has_setup:
+                returned = cls.forward(*args, **kwargs)
+                cls.setup_context(call.context, args, returned)
+            else:
+                returned = cls.forward(call.context, *args, **kwargs)
+        is_recorded = grad_mode.enabled and any(call.context.needs_input_grad)
+        if not isinstance(returned, tuple):
+            return call.results(args, (returned,), is_recorded)[0]
+        return call.results(args, returned, is_recorded)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a `backward` that cannot be differentiated: its results have no history."""
+
+    @functools.wraps(backward)
+    def without_history(ctx: Context, *grads: Any) -> Any:
+        with _recording(False):
+            return backward(ctx, *grads)
+
+    return without_history
+
+
+class _recording:  # noqa: N801 - used as a keyword-like context manager
+    """Recording on or off."""
+
+    __slots__ = ("_mode", "_previous")
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        self._previous = grad_mode.enabled
+        grad_mode.enabled = self._mode
+
+    def __exit__(self, *error: object) -> None:
+        grad_mode.enabled = self._previous
+
+
+def _backward_of(function: type[Function]) -> Callable[..., Any]:
+    has_backward = function.backward is not Function.backward
+    has_vjp = function.vjp is not Function.vjp
+    if has_backward and has_vjp:
+        raise GradientError(
+            f"{function.__name__}: implements both 'backward' and 'vjp', which are names for one function"
+        )
+    return function.vjp if has_vjp else function.backward
+
+
+def _is_differentiable(node: Node, non_differentiable: set[Node]) -> bool:
+    return node.dtype.kind in "fc" and node not in non_differentiable

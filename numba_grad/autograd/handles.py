@@ -1,0 +1,39 @@
+"""From nodes to the tensors users hold, without importing the frontend: it registers its class here."""
+
+from typing import Any, TypeGuard
+
+from numba_grad.graph.node import Node
+
+
+class _Registered:
+    tensor: type[Any] | None = None
+
+
+def register(tensor_class: type) -> None:
+    """Called once by the module that defines Tensor. `tensor_class(node)` makes a handle and sets `node.handle`."""
+    _Registered.tensor = tensor_class
+
+
+def is_tensor(value: object) -> TypeGuard[Any]:
+    return isinstance(value, _Registered.tensor)  # type: ignore[arg-type]
+
+
+def new_tensor(node: Node) -> Any:
+    """A new handle of `node`, which must have none."""
+    return _Registered.tensor(node)  # type: ignore[misc]
+
+
+def held_tensor(node: Node) -> Any | None:
+    """The live handle of `node`, if there is one."""
+    reference = node.handle
+    if reference is None:
+        return None
+    tensor = reference()
+    # A handle moves on to another node when it is assigned into.
+    return tensor if tensor is not None and tensor._node is node else None
+
+
+def tensor_of(node: Node) -> Any:
+    """The live handle of `node`, else a new one."""
+    tensor = held_tensor(node)
+    return new_tensor(node) if tensor is None else tensor

@@ -1,0 +1,165 @@
+"""Hooks: users' functions that a backward pass calls with gradients, which they may replace."""
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from numba_grad.autograd.handles import is_tensor, tensor_of
+from numba_grad.autograd.state import is_leaf, state_of
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import Node
+
+Hook = Callable[[Any], Any]
+
+_numbers = itertools.count()
+
+
+class RemovableHandle:
+    """What registering a hook returns; `remove()` takes the hook away. Also a context manager."""
+
+    __slots__ = ("_hooks", "id")
+
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self._hooks = hooks
+        self.id = next(_numbers)
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; again does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
+    """`tensor.register_hook(hook)`.
+
+    `hook(grad)` is called with the summed gradient of the tensor, once per backward pass, and may return another
+    one of the same shape and dtype. Hooks run in order of registration.
+    """
+    node = tensor._node
+    _check_requires_grad(node)
+    state = state_of(node)
+    if state.hooks is None:
+        state.hooks = {}
+    return RemovableHandle(state.hooks, hook)
+
+
+def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHandle:
+    """`tensor.register_post_accumulate_grad_hook(hook)`: `hook(tensor)` after `.grad` of this leaf was set."""
+    node = tensor._node
+    _check_requires_grad(node)
+    if not is_leaf(node):
+        raise GradientError(
+            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on "
+            "non-leaf tensors"
+        )
+    state = state_of(node)
+    if state.post_accumulate_hooks is None:
+        state.post_accumulate_hooks = {}
+    state.owner = weakref.ref(tensor)
+    return RemovableHandle(state.post_accumulate_hooks, hook)
+
+
+def _check_requires_grad(node: Node) -> None:
+    if not node.requires_grad:
+        raise GradientError(
+            "register_hook: cannot register a hook on a tensor that doesn't require gradient"
+        )
+
+
+def through_tensor_hooks(hooks: dict[int, Hook] | None, g: Node) -> Node:
+    """What the hooks of a tensor make of its gradient."""
+    for hook in tuple((hooks or {}).values()):
+        replacement = hook(tensor_of(g))
+        if replacement is not None:
+            g = _checked(hook, replacement, g)
+    return g
+
+
+def through_prehooks(
+    hooks: dict[int, Hook] | None, cotangents: Sequence[Node | None]
+) -> list[Node | None]:
+    """What the prehooks of an operation make of the gradients of its results."""
+    result = list(cotangents)
+    for hook in tuple((hooks or {}).values()):
+        replacement = hook(_tensors(result))
+        if replacement is not None:
+            result = _checked_all(hook, replacement, result)
+    return result
+
+
+def through_posthooks(
+    hooks: dict[int, Callable[..., Any]] | None,
+    pulled: Sequence[Node | None],
+    cotangents: Sequence[Node | None],
+) -> list[Node | None]:
+    """What the hooks of an operation make of the gradients of its inputs."""
+    result = list(pulled)
+    for hook in tuple((hooks or {}).values()):
+        replacement = hook(_tensors(result), _tensors(cotangents))
+        if replacement is not None:
+            result = _checked_all(hook, replacement, result)
+    return result
+
+
+def _tensors(nodes: Sequence[Node | None]) -> tuple[Any, ...]:
+    return tuple([None if g is None else tensor_of(g) for g in nodes])
+
+
+def _checked(hook: Callable[..., Any], replacement: Any, g: Node) -> Node:
+    """The node of what a hook returned, which must have the type of what it got."""
+    name = getattr(hook, "__name__", repr(hook))
+    if not is_tensor(replacement):
+        raise TypeError(
+            f"hook {name!r}: expected a Tensor or None, but the hook returned {type(replacement).__name__!r}"
+        )
+    node = replacement._node
+    if node.shape != g.shape:
+        raise GradientError(
+            explain(
+                f"hook {name!r}",
+                "the hook has changed the size of value",
+                got={"gradient": g.type, "returned": node.type},
+            )
+        )
+    if node.dtype != g.dtype:
+        raise GradientError(
+            explain(
+                f"hook {name!r}",
+                "the hook has changed the type of value",
+                got={"gradient": g.type, "returned": node.type},
+            )
+        )
+    return node
+
+
+def _checked_all(
+    hook: Callable[..., Any], replacement: Any, previous: Sequence[Node | None]
+) -> list[Node | None]:
+    values = replacement if isinstance(replacement, tuple | list) else (replacement,)
+    name = getattr(hook, "__name__", repr(hook))
+    if len(values) != len(previous):
+        raise GradientError(
+            explain(
+                f"hook {name!r}",
+                "the hook has returned an incorrect number of values",
+                got={"returned": len(values)},
+                expected=str(len(previous)),
+            )
+        )
+    return [
+        None if value is None else value._node if g is None else _checked(hook, value, g)
+        for value, g in zip(values, previous, strict=True)
+    ]

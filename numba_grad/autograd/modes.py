@@ -1,0 +1,150 @@
+"""Whether history is recorded: `no_grad`, `enable_grad`, `set_grad_enabled`, each a context manager and a decorator.
+
+The mode belongs to the thread; a new thread starts with recording on.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from numba_grad.graph.node import grad_mode
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread record history for gradients."""
+    return grad_mode.enabled
+
+
+class _Mode:
+    """Sets the mode on entry and restores it on exit; as a decorator, around each call."""
+
+    __slots__ = ("_mode", "_previous")
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+        self._previous: list[bool] = []  # a list, so that one object can be entered within itself
+
+    def __enter__(self) -> Self:
+        self._previous.append(grad_mode.enabled)
+        grad_mode.enabled = self._mode
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        grad_mode.enabled = self._previous.pop()
+
+    def __call__(self, function: F) -> F:
+        return _in_mode(function, self._mode)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _in_mode(function: F, mode: bool) -> F:
+    """`function` with recording on or off; of a generator, every piece between two yields."""
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def generator_in_mode(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            return (yield from _steps_in_mode(function(*args, **kwargs), mode))
+
+        return generator_in_mode  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def in_mode(*args: Any, **kwargs: Any) -> Any:
+        with _Mode(mode):
+            return function(*args, **kwargs)
+
+    return in_mode  # type: ignore[return-value]
+
+
+def _steps_in_mode(generator: Generator[Any, Any, Any], mode: bool) -> Generator[Any, Any, Any]:
+    """Run `generator` in `mode`, and what consumes it in the consumer's own."""
+
+    def step(resume: Callable[..., Any], *args: Any) -> Any:
+        with _Mode(mode):
+            return resume(*args)
+
+    try:
+        value = step(next, generator)
+        while True:
+            try:
+                sent = yield value
+            except GeneratorExit:
+                step(generator.close)
+                raise
+            except BaseException as error:
+                value = step(generator.throw, error)
+            else:
+                value = step(generator.send, sent)
+    except StopIteration as stop:
+        return stop.value
+
+
+class no_grad(_Mode):  # noqa: N801 - torch's name
+    """Record no history: results do not require grad, whatever their inputs.
+
+    Examples
+    --------
+    >>> with ng.no_grad():
+    ...     weights -= 0.1 * weights.grad
+    >>> @ng.no_grad
+    ... def accuracy(x, y): ...
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return object.__new__(cls) if function is None else _in_mode(function, False)
+
+    def __init__(self) -> None:
+        super().__init__(False)
+
+
+class enable_grad(_Mode):  # noqa: N801 - torch's name
+    """Record history, also inside `no_grad`."""
+
+    __slots__ = ()
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return object.__new__(cls) if function is None else _in_mode(function, True)
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+class set_grad_enabled(_Mode):  # noqa: N801 - torch's name
+    """Record history or not: from the call on, or as a context manager or decorator.
+
+    Parameters
+    ----------
+    mode : bool
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self._before = grad_mode.enabled
+        grad_mode.enabled = self._mode
+
+    def __enter__(self) -> Self:
+        # Making this object has set the mode already: the exit restores what was before that.
+        self._previous.append(grad_mode.enabled if self._previous else self._before)
+        grad_mode.enabled = self._mode
+        return self
+
+    def __call__(self, function: F) -> F:
+        grad_mode.enabled = self._before
+        return _in_mode(function, self._mode)
+
+    def __repr__(self) -> str:
+        return f"set_grad_enabled(mode={self._mode})"

@@ -1,0 +1,123 @@
+"""Releasing history after a backward pass that does not retain it.
+
+Memory must go down although the loss, or any other tensor, lives on. What is left of the history says which leaves an
+operation led to, so that a second pass is refused exactly when it would need what was freed.
+"""
+
+from collections.abc import Sequence
+
+from numba_grad.graph.node import LEAF, NO_PARAMS, Node
+from numba_grad.ops.control import custom
+
+# With more leaves, an operation is taken to lead to all of them: a set for each would take too much memory.
+_EXACT_LEAVES = 1024
+
+
+def release(order: Sequence[Node], executed: Sequence[Node]) -> None:
+    """Free what the operations of `executed` saved.
+
+    `order` is the whole history, inputs before users. Operations whose derivative reads no values (a sum, an
+    addition) save nothing, so another pass may go through them.
+    """
+    links = _Links(order)
+    for node in executed:
+        if node.op.saves:
+            node.released = True
+            if node.value is not None:
+                node.inputs = links.of(node)
+        elif node.op is custom:
+            node.params["context"].release()
+    _detach_values(executed, links)
+
+
+class _Links:
+    """The leaves that gradients of each node flow to."""
+
+    __slots__ = ("_leaves", "_masks", "_tuples")
+
+    def __init__(self, order: Sequence[Node]) -> None:
+        self._leaves = [x for x in order if x.requires_grad and x.op.vjp is None]
+        self._masks: dict[Node, int] | None = None
+        self._tuples: dict[int, tuple[Node, ...]] = {}
+        if len(self._leaves) <= _EXACT_LEAVES:
+            self._masks = _leaf_masks(order, self._leaves)
+
+    def of(self, node: Node) -> tuple[Node, ...]:
+        if self._masks is None:
+            return tuple(self._leaves)
+        mask = self._masks[node]
+        found = self._tuples.get(mask)
+        if found is None:
+            found = tuple([x for k, x in enumerate(self._leaves) if mask >> k & 1])
+            self._tuples[mask] = found
+        return found
+
+
+def _leaf_masks(order: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, int]:
+    """Sets of leaves as bits of integers: 0.2 us per node, where sets take 1 us."""
+    masks = {leaf: 1 << number for number, leaf in enumerate(leaves)}
+    for node in order:
+        if node.requires_grad and node.op.vjp is not None:
+            mask = 0
+            for x in node.inputs:
+                if x.requires_grad:
+                    mask |= masks.get(x, 0)
+            masks[node] = mask
+    return masks
+
+
+def _detach_values(executed: Sequence[Node], links: _Links) -> None:
+    """Let computed operations that stay differentiable hold on to types only, not to what they were computed from."""
+    kept = [node for node in executed if not node.op.saves and node.value is not None]
+    if not kept:
+        return
+    # Below them, what another pass may go through and is not computed itself.
+    needed = set()
+    for node in kept:
+        needed.update(node.inputs)
+    below = set(executed)
+    for node in reversed(executed):
+        if node in needed and not node.op.saves and node.value is None:
+            needed.update(node.inputs)
+    stubs: dict[Node, Node] = {}
+    for node in executed:
+        if node.op.saves:
+            if node in needed and node.value is None:
+                stubs[node] = _stub(node, links.of(node))
+            continue
+        if node.value is None and node not in needed:
+            continue
+        inputs = tuple(
+            [x if _may_stay(x, below) else _stub_of_input(x, stubs) for x in node.inputs]
+        )
+        if node.value is None:
+            stubs[node] = _stub(node, inputs)
+        else:
+            node.inputs = inputs
+
+
+def _may_stay(x: Node, executed: set[Node]) -> bool:
+    """Leaves, computed operations that were released too, and what this pass did not go through."""
+    return x.requires_grad and (x.op.vjp is None or x.value is not None or x not in executed)
+
+
+def _stub_of_input(x: Node, stubs: dict[Node, Node]) -> Node:
+    stub = stubs.get(x)
+    if stub is None:
+        stub = stubs[x] = _stub(x, ()) if x.requires_grad else _type_only(x)
+    return stub
+
+
+def _stub(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """`node` for gradients alone: it has no value and cannot be computed."""
+    stub = Node(node.op, inputs, node.params, node.type, None, True)
+    stub.serial = node.serial  # inputs have smaller ones than users
+    stub.released = node.released
+    stub.autograd = node.autograd
+    return stub
+
+
+def _type_only(node: Node) -> Node:
+    stub = Node(LEAF, (), NO_PARAMS, node.type, None, False)
+    stub.serial = node.serial
+    return stub

@@ -1,0 +1,208 @@
+"""What gradients keep per tensor: `.grad`, retention, hooks. It is on the node, made when first needed.
+
+Functions here are the bodies of Tensor's methods, with torch's conditions.
+"""
+
+import threading
+import warnings
+import weakref
+from typing import Any
+
+from numba_grad.autograd.handles import is_tensor
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import OPS, Node
+
+# Guards every `.grad` that a backward pass adds to: two threads may share leaves.
+accumulation_lock = threading.Lock()
+_creation_lock = threading.Lock()
+
+
+class GradientState:
+    """What is per tensor. Versions of a leaf that was assigned into share one."""
+
+    __slots__ = (
+        "grad",
+        "hooks",
+        "metadata",
+        "node_hooks",
+        "node_prehooks",
+        "owner",
+        "post_accumulate_hooks",
+        "retains_grad",
+        "trace",
+        "view",
+    )
+
+    grad: Any  # Tensor or None
+    retains_grad: bool
+    hooks: dict[int, Any] | None  # of the tensor
+    post_accumulate_hooks: dict[int, Any] | None  # of the leaf
+    node_hooks: dict[int, Any] | None  # of the operation, after its derivative
+    node_prehooks: dict[int, Any] | None  # of the operation, before its derivative
+    owner: weakref.ref[Any] | None  # the leaf's tensor, for post_accumulate_hooks
+    metadata: dict[Any, Any] | None  # the user's, on the operation
+    view: weakref.ref[Any] | None  # what `grad_fn` gave, while somebody holds it
+    trace: Any  # anomaly mode: where the operation was recorded
+
+    def __init__(self) -> None:
+        self.grad = None
+        self.retains_grad = False
+        self.hooks = None
+        self.post_accumulate_hooks = None
+        self.node_hooks = None
+        self.node_prehooks = None
+        self.owner = None
+        self.metadata = None
+        self.view = None
+        self.trace = None
+
+
+def state_of(node: Node) -> GradientState:
+    """The record of `node`, made if there is none."""
+    state = node.autograd
+    if state is None:
+        with _creation_lock:
+            state = node.autograd
+            if state is None:
+                state = node.autograd = GradientState()
+    return state
+
+
+def is_leaf(node: Node) -> bool:
+    """Whether gradients end here: nothing below, or an operation that lets none through."""
+    return not node.requires_grad or node.op.vjp is None
+
+
+def get_grad(tensor: Any) -> Any:
+    """`tensor.grad`."""
+    node = tensor._node
+    state = node.autograd
+    grad = None if state is None else state.grad
+    if grad is None and not is_leaf(node) and (state is None or not state.retains_grad):
+        warnings.warn(
+            "the .grad of a tensor that is not a leaf is read, and backward() does not set it; call "
+            ".retain_grad() on the tensor before backward(), or read the .grad of a leaf",
+            UserWarning,
+            stacklevel=3,
+        )
+    return grad
+
+
+def set_grad(tensor: Any, value: Any) -> None:
+    """`tensor.grad = value`."""
+    node = tensor._node
+    if value is None:
+        if node.autograd is not None:
+            node.autograd.grad = None
+        return
+    if not is_tensor(value):
+        raise TypeError(
+            explain(
+                "grad",
+                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}",
+            )
+        )
+    if value is tensor:
+        raise GradientError("grad: can't assign a tensor as its own grad")
+    if value._node.type != node.type:
+        raise GradientError(
+            explain(
+                "grad",
+                "a gradient has the shape and dtype of its tensor",
+                got={"tensor": node.type, "grad": value._node.type},
+                expected=repr(node.type),
+            )
+        )
+    state_of(node).grad = value
+
+
+def requires_grad_(tensor: Any, flag: bool = True) -> Any:
+    """`tensor.requires_grad_(flag)`, and the setter of `tensor.requires_grad`."""
+    node = tensor._node
+    flag = bool(flag)
+    if not is_leaf(node):
+        if not flag:
+            raise GradientError(
+                explain(
+                    "requires_grad",
+                    "you can only change requires_grad flags of leaf variables",
+                    got={"tensor": node},
+                    fix="x.detach() for the same values without history",
+                )
+            )
+        return tensor
+    if flag and node.dtype.kind not in "fc":
+        raise GradientError(
+            explain(
+                "requires_grad",
+                "only Tensors of floating point and complex dtype can require gradients",
+                got={"tensor": node.type},
+                fix="x.astype(numpy.float64)",
+            )
+        )
+    if flag and node.op.vjp is not None:
+        # A computed tensor becomes a leaf: what it was computed from must not get gradients through it.
+        own = OPS["detach"](node)
+        own.autograd = node.autograd
+        rebind(tensor, own)
+        node = own
+    node.requires_grad = flag
+    return tensor
+
+
+def rebind(tensor: Any, node: Node) -> None:
+    """Make `tensor` a handle of `node` instead of its present one."""
+    tensor._node.handle = None
+    tensor._node = node
+    node.handle = weakref.ref(tensor)
+
+
+def replace(tensor: Any, node: Node) -> None:
+    """Make `tensor` a handle of `node`, its new value: assignment in place. Under torch's conditions.
+
+    A leaf keeps `.grad`, hooks and `requires_grad`. Any other tensor keeps retention; its hooks stay with the old value.
+
+    Raises
+    ------
+    GradientError
+        If the tensor is a leaf that requires grad, and history is recorded.
+    """
+    old = tensor._node
+    state = old.autograd
+    if old.requires_grad and old.op.vjp is None:
+        if node.requires_grad:
+            raise GradientError(
+                explain(
+                    "in-place assignment",
+                    "a leaf that requires grad is used in an in-place operation",
+                    got={"tensor": old},
+                    fix="with ng.no_grad(): ..., or a new tensor for the result",
+                )
+            )
+        if node.op.vjp is not None or node.handle is not None or node.autograd is not None:
+            node = OPS["detach"](node)
+        node.requires_grad = True
+        node.autograd = state = state_of(old)
+        view = None if state.view is None else state.view()
+        if view is not None:
+            view._node = node
+    elif state is not None and (state.retains_grad or state.grad is not None):
+        own = state_of(node)
+        own.grad, own.retains_grad = state.grad, state.retains_grad
+        state.grad, state.retains_grad = None, False
+    rebind(tensor, node)
+
+
+def retain_grad(tensor: Any) -> None:
+    """`tensor.retain_grad()`: backward() will set `.grad`, though this is not a leaf."""
+    node = tensor._node
+    if not node.requires_grad:
+        raise GradientError("retain_grad: can't retain_grad on Tensor that has requires_grad=False")
+    if not is_leaf(node):
+        state_of(node).retains_grad = True
+
+
+def retains_grad(tensor: Any) -> bool:
+    """`tensor.retains_grad`: False for leaves, which need not ask."""
+    state = tensor._node.autograd
+    return state is not None and state.retains_grad

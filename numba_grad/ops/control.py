@@ -1,0 +1,134 @@
+"""Operations around several results: `item` takes one of them, `custom` is a call of a user's Function.
+
+An operation with several results has a `TupleType`; its cotangent is a list with None where nothing arrived. Its
+derivative is asked for once, for all inputs: `op.extras["pullback"](cotangents, out, *inputs, **params)` returns one
+cotangent, or None, per input. Reverse mode (`transforms/vjp.py`) knows this and `item`, and nothing else here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import Node, Op, record
+from numba_grad.graph.types import TupleType, Type
+
+
+def several_results(node: Node) -> bool:
+    """Whether the node is a tuple of arrays rather than an array."""
+    return node.type.__class__ is TupleType
+
+
+def _infer_item(x: TupleType, *, number: int) -> Type:
+    return x.items[number]
+
+
+def _item_vjp(k: int, g: Node, out: Node, x: Node, *, number: int) -> Node | None:
+    raise InternalError("reverse mode puts the cotangent of an item into the list of its input")
+
+
+def _batch_item(is_batched: Sequence[bool], x: Node, *, number: int) -> Node:
+    return record(item, (x,), {"number": number})
+
+
+# One of the results of an operation that has several. No computing: an alias of that result.
+item = Op(
+    "item",
+    "control",
+    ("x",),
+    _infer_item,
+    _item_vjp,
+    _batch_item,
+    lambda values, *, number: values[number],
+    saves=(),
+)
+
+
+def pullback_of(op: Op) -> Any:
+    """The derivative, for all inputs at once, of an operation with several results."""
+    pullback = op.extras.get("pullback")
+    if pullback is None:
+        raise InternalError(f"{op.name} has several results and no pullback")
+    return pullback
+
+
+def _by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Node | None:
+    return pullback_of(out.op)(g, out, *inputs, **params)[k]
+
+
+# --- custom: the result of a user's Function ---------------------------------------------------------
+#
+# Inputs: first the tensors that the user passed to the Function, which gradients flow to; then the results of the
+# operations that its `forward` recorded, which are the values. So for computing a custom node is a tuple of aliases
+# of its last inputs, and for gradients a function of its first ones. `context` (a record of autograd/function.py) has
+# `tensor_count`, the number of the first, and `pullback`, which runs the user's `backward`.
+
+
+def _infer_custom(*types: Type, context: Any) -> TupleType:
+    return TupleType(types[context.tensor_count :])
+
+
+def _custom_pullback(
+    cotangents: list[Node | None], out: Node, *inputs: Node, context: Any
+) -> list[Node | None]:
+    of_tensors = context.pullback(cotangents, out)
+    return [*of_tensors, *[None] * (len(inputs) - context.tensor_count)]
+
+
+def _batch_custom(is_batched: Sequence[bool], *inputs: Node, context: Any) -> Node:
+    # The user's `backward` is written for one example, so under batching gradients go through what `forward` recorded
+    # only where that was batched before it was differentiated: the values are right, the rule is not applied.
+    return aliases(inputs[context.tensor_count :])
+
+
+def _custom_reference(*arrays: np.ndarray, context: Any) -> tuple[np.ndarray, ...]:
+    return arrays[context.tensor_count :]
+
+
+custom = Op(
+    "custom",
+    "control",
+    ("x",),
+    _infer_custom,
+    _by_pullback,
+    _batch_custom,
+    _custom_reference,
+    saves=(),
+    extras={"pullback": _custom_pullback},
+)
+
+
+def custom_node(context: Any, tensors: Sequence[Node], results: Sequence[Node]) -> Node:
+    """The node of one call of a Function; requires grad.
+
+    Made directly, not by `record`: what `record` remembers about types would keep the context alive.
+    """
+    inputs = (*tensors, *results)
+    type = TupleType(tuple(x.type for x in results))
+    return Node(custom, inputs, {"context": context}, type, None, True)
+
+
+# --- tuple: several nodes as one ----------------------------------------------------------------------
+
+
+def _tuple_pullback(cotangents: list[Node | None], out: Node, *inputs: Node) -> list[Node | None]:
+    return cotangents
+
+
+pack = Op(
+    "pack",
+    "control",
+    ("x",),
+    lambda *types: TupleType(types),
+    _by_pullback,
+    lambda is_batched, *inputs: aliases(inputs),
+    lambda *arrays: arrays,
+    saves=(),
+    extras={"pullback": _tuple_pullback},
+)
+
+
+def aliases(nodes: Sequence[Node]) -> Node:
+    """A tuple node whose items are `nodes`."""
+    return record(pack, tuple(nodes))
