@@ -398,3 +398,34 @@ def test_mistakes_in_kernels_show_the_source(expression):
     with pytest.raises(KernelError, match="Numba rejects this kernel") as error:
         build(map_source(expression, "float64", "float64"))
     assert "def kernel(args, lo, hi):" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "v * w + w * w - v * v * w",
+        "(v * w + v) / (w * w + v * v) - v * w",
+        "exp(v * w) * sin(v) + log(w * w + v)",
+        "tanh(v * w - w) * (v * w - w) + erf(v)",
+    ],
+)
+def test_vector_and_scalar_code_give_the_same_bits(expression, dtype):
+    # How a range is cut into chunks decides which elements run in vector code.
+    source = f"""
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {dtype})
+    y = buffer(args, 1, {dtype})
+    z = buffer(args, 2, {dtype})
+    for i in range(lo, hi):
+        v = x[i]
+        w = y[i]
+        z[i] = {expression}
+"""
+    random = np.random.default_rng(2)
+    x, y = (random.uniform(0.1, 2.0, 300).astype(dtype) for _ in range(2))
+    at_once, one_by_one = np.zeros_like(x), np.zeros_like(x)
+    run(source, x, y, at_once, stop=len(x))
+    for i in range(len(x)):
+        run(source, x, y, one_by_one, start=i, stop=i + 1)
+    assert same_bits(at_once, one_by_one)
