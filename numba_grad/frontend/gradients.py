@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import trees
@@ -26,7 +27,13 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.vjp import by_serial, cotangents, leading_to
+from numba_grad.transforms.vjp import (
+    Cotangent,
+    by_serial,
+    contributions,
+    cotangents,
+    leading_to,
+)
 
 Argnums = int | Sequence[int]
 
@@ -425,7 +432,18 @@ class _Call:
             if output.requires_grad
         ]
         roots = [output for output, _ in flowing]
-        found = cotangents(roots, [seed for _, seed in flowing], self._reached(roots, targets))
+        order = self._reached(roots, targets)
+        inside = set(order)
+        hooked: dict[Node, Node] = {}
+
+        def differentiate(node: Node, g: Cotangent) -> list[Cotangent]:
+            """With the hooks that the function registered on its tensors."""
+            if node.autograd.hooks and g.__class__ is not list:
+                g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
+            return contributions(node, g, inside)
+
+        found = cotangents(roots, [seed for _, seed in flowing], order, inside, differentiate)
+        found.update(hooked)
         return [found[x] if x in found else full(0, x.shape, x.dtype) for x in targets]
 
     def _reached(self, outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:

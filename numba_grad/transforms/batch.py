@@ -4,7 +4,6 @@ One batched program, not a loop. What does not depend on the batched nodes is sh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.errors import InternalError, explain
@@ -38,12 +37,16 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> l
                 continue
             is_batched = tuple([x in done for x in node.inputs])
             if any(is_batched):
-                grad_mode.enabled = recording and node.requires_grad
+                grad_mode.enabled = recording and not _was_recorded_without_history(node)
                 done[node] = _batched_node(node, is_batched, done, size)
         grad_mode.enabled = recording
         return [done[node] if node in done else repeat(node, size) for node in outputs]
     finally:
         grad_mode.enabled = recording
+
+
+def _was_recorded_without_history(node: Node) -> bool:
+    return not node.requires_grad and any(x.requires_grad for x in node.inputs)
 
 
 def repeat(node: Node, size: int) -> Node:
@@ -93,14 +96,15 @@ def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
     return custom_node(_BatchedContext(count, node, done, size), tensors, results)
 
 
-@dataclass(slots=True, eq=False)
 class _BatchedContext:
     """Takes the place of a Function's context: its `backward`, for the whole batch at once."""
 
-    tensor_count: int
-    node: Node  # of one member
-    done: dict[Node, Node]  # what `backward` may have saved, batched
-    size: int
+    def __init__(self, count: int, node: Node, done: dict[Node, Node], size: int) -> None:
+        self.tensor_count = count
+        self._node = node  # the call for one member
+        self._done = done  # what `backward` may have saved, batched
+        self._is_batched = [x in done for x in node.inputs[:count]]
+        self._size = size
 
     def pullback(self, cotangents: list[Node | None], out: Node) -> list[Node | None]:
         """The cotangents of the tensors; of one that is not batched, the sum over the batch."""
@@ -110,20 +114,25 @@ class _BatchedContext:
             for seed, g in zip(seeds, cotangents, strict=True)
             if seed is not None and g is not None
         }
-        of_member = self.node.params["context"].pullback(seeds, self.node)
+        of_member = self._node.params["context"].pullback(seeds, self._node)
         found = [g for g in of_member if g is not None]
-        of_batch = iter(batch(found, {**self.done, **batched}, self.size))
+        of_batch = iter(batch(found, {**self._done, **batched}, self._size))
         return [
-            g if g is None else self._cotangent(x, next(of_batch))
-            for x, g in zip(self.node.inputs, of_member, strict=False)
+            None if g is None else self._cotangent(k, next(of_batch))
+            for k, g in enumerate(of_member)
         ]
 
-    def _cotangent(self, x: Node, g: Node) -> Node:
-        return g if x in self.done else OPS["sum"](g, axes=(0,))
+    def _cotangent(self, k: int, g: Node) -> Node:
+        return g if self._is_batched[k] else OPS["sum"](g, axes=(0,))
+
+    def release(self) -> None:
+        """Free what was saved; with it go the cycles between this and the nodes of the batch."""
+        self._node.params["context"].release()
+        self._done = {}
 
     def __getattr__(self, name: str) -> Any:
         """What else is asked of a context, as its name: that of one member."""
-        return getattr(self.node.params["context"], name)
+        return getattr(self._node.params["context"], name)
 
 
 def _member(g: Node) -> Node:

@@ -237,6 +237,43 @@ def test_the_backward_pass_of_the_caller_goes_through_a_gradient():
     np.testing.assert_allclose(x.grad, 36 * np.array([1.0, 8.0]))
 
 
+def test_hooks_on_tensors_inside_are_run():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: g * 10)
+        x.register_hook(lambda g: g + 1)
+        return (y * y).sum()
+
+    np.testing.assert_array_equal(ng.grad(f)(np.array([1.0, 2.0])), [81.0, 161.0])
+
+
+class Tripled(ng.autograd.Function):
+    """The square, with a derivative three times too large, to tell rule and formula apart."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return 3 * g * y, 3 * g * x
+
+
+def test_rules_of_users_are_used():
+    x, y = array(4, 3), array(3)
+    gx, gy = ng.grad(lambda x, y: Tripled.apply(x, x).sum() + y.sum(), (0, 1))(x, y)
+    np.testing.assert_allclose(gx, 6 * x, rtol=1e-15)
+    product = ng.vmap(Tripled.apply, (0, None))
+    np.testing.assert_allclose(product(ng.tensor(x), ng.tensor(y)), x * y, rtol=1e-15)
+    gx, gy = ng.grad(lambda x, y: (product(x, y) ** 2).sum(), (0, 1))(x, y)
+    np.testing.assert_allclose(gx, 6 * x * y**2, rtol=1e-14)
+    np.testing.assert_allclose(gy, (6 * x**2 * y).sum(0), rtol=1e-14)
+    inner = ng.vmap(ng.grad(lambda x, y: Tripled.apply(x, y).sum()), (0, None))(x, y)
+    np.testing.assert_allclose(inner, np.tile(3 * y, (4, 1)), rtol=1e-15)
+
+
 def test_modes_are_restored_after_an_error():
     def f(x):
         raise KeyError("inside")

@@ -87,6 +87,22 @@ def test_history_is_kept_where_there_was_some():
     assert grad_mode.enabled
 
 
+def test_seeds_may_require_grad():
+    x = leaf(array(3), requires_grad=True)
+    y = x * x
+    seed = argument(y.type)
+    grad_mode.enabled = False
+    try:
+        g = cotangents([y], [seed], reached([y], [x]))[x]
+    finally:
+        grad_mode.enabled = True
+    (unrecorded,) = batch([g], {seed: leaf(np.eye(3), requires_grad=True)}, 3)
+    assert not unrecorded.requires_grad
+    g = cotangents([y], [seed], reached([y], [x]))[x]
+    (recorded,) = batch([g], {seed: leaf(np.eye(3), requires_grad=True)}, 3)
+    assert recorded.requires_grad
+
+
 def test_nothing_is_recorded_where_recording_is_off():
     x = argument(array_type((), np.dtype(np.float64)), requires_grad=True)
     y = x * x
