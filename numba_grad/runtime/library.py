@@ -1,12 +1,119 @@
-"""BLAS and LAPACK entry points by address, as the symbols of plans."""
+"""BLAS and LAPACK entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf".
 
+NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its symbols
+away. Plans call it from several threads at once, each with a tile of its own, and with the library's
+threads off: only so do results not depend on the number of threads.
+"""
+
+import ctypes
+import functools
+import threading
 from collections.abc import Sequence
-from numba_grad.runtime.threads import Threads
+
+from numba_grad.errors import KernelError
+from numba_grad.runtime.threads import SharedWord, Threads
+
+# How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels pass
+# them by reference, in 8 bytes, least significant first.
+_DECORATIONS = (
+    "scipy_{}_64_",
+    "scipy_{}_",
+    "{}_64_",
+    "{}64_",
+    "{}_",
+    "{}$NEWLAPACK$ILP64",
+    "{}$NEWLAPACK",
+)
+_THREAD_DECORATIONS = ("scipy_{}64_", "scipy_{}", "{}64_", "{}")
+
+_lock = threading.Lock()
 
 
+@functools.cache
+def _numpy_library() -> ctypes.CDLL | None:
+    """NumPy's extension module for linear algebra; a lookup there also searches what it links to."""
+    try:
+        from numpy.linalg import _umath_linalg
+
+        return ctypes.CDLL(_umath_linalg.__file__)
+    except (ImportError, OSError, TypeError):
+        return None
+
+
+@functools.cache
+def _scipy_modules() -> dict[str, tuple[ctypes.CDLL, dict[str, object]]]:
+    from scipy.linalg import cython_blas, cython_lapack
+
+    return {
+        "blas": (ctypes.CDLL(cython_blas.__file__), cython_blas.__pyx_capi__),
+        "lapack": (ctypes.CDLL(cython_lapack.__file__), cython_lapack.__pyx_capi__),
+    }
+
+
+def _find(library: ctypes.CDLL, name: str, decorations: Sequence[str]) -> int:
+    for decoration in decorations:
+        try:
+            function = getattr(library, decoration.format(name))
+        except AttributeError:
+            continue
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0
+
+
+def _capsule_address(capsule: object) -> int:
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+
+
+@functools.cache
 def symbol_address(name: str) -> int:
-    raise NotImplementedError
+    """The address of a library function, such as "blas.dgemm".
+
+    Raises
+    ------
+    KernelError
+        If neither NumPy's library nor SciPy's has it.
+    """
+    with _lock:
+        package, function = name.split(".")
+        library = _numpy_library()
+        address = _find(library, function, _DECORATIONS) if library else 0
+        if address:
+            return address
+        try:
+            _, capsules = _scipy_modules()[package]
+        except ImportError as error:
+            raise KernelError(
+                f"{name}: NumPy's linear algebra library does not export it, and SciPy, which "
+                "also has one, is not installed\n  try: pip install scipy"
+            ) from error
+        if function not in capsules:
+            raise KernelError(f"{name}: no such function in SciPy's linear algebra")
+        return _capsule_address(capsules[function])
+
+
+@functools.cache
+def _thread_functions() -> tuple[int, int]:
+    """Addresses of OpenBLAS's `get_num_threads` and `set_num_threads`; zeros for other libraries."""
+    library = _numpy_library()
+    if library is None or not _find(library, "dgemm", _DECORATIONS):
+        library = _scipy_modules()["blas"][0]
+    getter, setter = (
+        _find(library, f"openblas_{verb}_num_threads", _THREAD_DECORATIONS)
+        for verb in ("get", "set")
+    )
+    return (getter, setter) if getter and setter else (0, 0)
 
 
 def prepare_threads(threads: Threads, symbols: Sequence[str]) -> bool:
-    return False
+    """Whether a plan with these symbols is to turn the library's own threads off while it runs."""
+    if not symbols:
+        return False
+    getter, setter = _thread_functions()
+    threads.shared[SharedWord.BLAS_GET_THREADS] = getter
+    threads.shared[SharedWord.BLAS_SET_THREADS] = setter
+    return setter != 0

@@ -122,7 +122,7 @@ class Threads:
 
     def __init__(self, worker_address: int, shared: int, *, use_futex: bool = True) -> None:
         self._worker_address = worker_address
-        self._shared = _as_words(shared, SharedWord.END)
+        self.shared = _as_words(shared, SharedWord.END)
         self._use_futex = use_futex
         self._lock = threading.Lock()
         self._pool: ctypes.Array | None = None
@@ -140,14 +140,14 @@ class Threads:
             self.requested = count
             self.count = max(1, min(count, MAXIMUM_THREADS)) if can_start_threads() else 1
             self._stop()
-            self._shared[SharedWord.WANTED_THREADS] = 1 if self._exiting else self.count
+            self.shared[SharedWord.WANTED_THREADS] = 1 if self._exiting else self.count
 
     def start(self) -> None:
         """Start the threads, unless they run."""
         with self._lock:
             if self._pool is None and self.count > 1 and not self._exiting:
                 self._pool = self._new_pool()
-                self._shared[SharedWord.POOL] = ctypes.addressof(self._pool)
+                self.shared[SharedWord.POOL] = ctypes.addressof(self._pool)
 
     def _new_pool(self) -> ctypes.Array:
         address = allocate_words(PoolWord.END)
@@ -195,7 +195,7 @@ class Threads:
     def _stop(self) -> None:
         """Send the threads away; steps that they are working on are finished first."""
         pool, self._pool = self._pool, None
-        self._shared[SharedWord.POOL] = 0
+        self.shared[SharedWord.POOL] = 0
         if pool is not None:
             pool[PoolWord.STOP] = 1
             _wake_all(pool)
@@ -213,15 +213,15 @@ class Threads:
         """In a child after fork: its parent's threads do not exist here, locks may be held."""
         self._lock = threading.Lock()
         self._pool = None
-        self._shared[SharedWord.POOL] = 0
-        self._shared[SharedWord.BLAS_LOCK] = 0
-        if self._shared[SharedWord.BLAS_USERS]:
+        self.shared[SharedWord.POOL] = 0
+        self.shared[SharedWord.BLAS_LOCK] = 0
+        if self.shared[SharedWord.BLAS_USERS]:
             # Replays of the parent's other threads, which will never end here.
-            set_threads = self._shared[SharedWord.BLAS_SET_THREADS]
+            set_threads = self.shared[SharedWord.BLAS_SET_THREADS]
             ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)(
-                self._shared[SharedWord.BLAS_SAVED_THREADS]
+                self.shared[SharedWord.BLAS_SAVED_THREADS]
             )
-            self._shared[SharedWord.BLAS_USERS] = 0
+            self.shared[SharedWord.BLAS_USERS] = 0
 
 
 def _wake_all(pool: ctypes.Array) -> None:
