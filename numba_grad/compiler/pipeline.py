@@ -29,13 +29,13 @@ from numba_grad.compiler.segment_program import (
 from numba_grad.compiler.segments import cut
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.graph.types import TupleType
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import substitute, toposort
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
 # Never a step of their own: each segment that uses them computes them at the place of use.
 FREE_FAMILIES = ("movement", "literal", "iota")
-ALIASES = ("detach", "identity", "checkpoint", "item", "custom", "pack")
+# A call is computed as its items, all by one segment.
+ALIASES = ("detach", "identity", "checkpoint", "item", "custom", "pack", "call")
 
 
 @dataclass(slots=True)
@@ -113,13 +113,18 @@ class _Compiler:
     def segments(self, order: list[Node]) -> list[list[Node]]:
         result: list[list[Node]] = []
         run: list[Node] = []
+        called: Node | None = None
         for node in order:
-            if isinstance(node.type, TupleType):
+            call = node.inputs[0] if node.op.name == "item" else None
+            if call is None:
+                run.append(node)
+            elif call is called:
+                result[-1].append(node)
+            else:
                 result += [*self.cut_run(run), [node]]
                 run = []
-            else:
-                run.append(node)
-        return [segment for segment in [*result, *self.cut_run(run)] if segment]
+            called = call
+        return result + self.cut_run(run)
 
     def cut_run(self, run: list[Node]) -> list[list[Node]]:
         if not run:
@@ -128,7 +133,7 @@ class _Compiler:
         edges = [
             (number[x], k)
             for k, node in enumerate(run)
-            for y in node.inputs
+            for y in value_inputs(node)
             for x in self.sources(y)
             if x in number
         ]
@@ -154,6 +159,8 @@ class _Compiler:
         if node in self.input_number or node in self.output_number:
             return True
         op = node.op
+        if op.name == "item":
+            return node.inputs[0].op.name == "call"
         return op.family not in FREE_FAMILIES and op.name not in ALIASES
 
     def is_computed_or_known(self, node: Node) -> bool:
@@ -167,7 +174,7 @@ class _Compiler:
             for node in segment:
                 if node in self.output_number:
                     needed[k][node] = None
-                for y in node.inputs:
+                for y in value_inputs(node):
                     for x in self.sources(y):
                         home = segment_of.get(x, k)
                         if home != k:
@@ -319,6 +326,7 @@ class _LocalGraph:
         self.externals: list[Node] = []  # one node for each distinct outside memory
         self.external_number: dict[object, int] = {}
         self.outside_places: dict[Node, Place] = {}
+        self.called: dict[Node, list[Node]] = {}
         entries: list[object] = []
         for node in segment:
             for x in value_inputs(node):
@@ -360,7 +368,10 @@ class _LocalGraph:
         inputs = tuple([self.number[x] for x in value_inputs(node)])
         self.number[node] = len(self.order)
         self.order.append(node)
-        if node.params:
+        if node.op.name == "item":
+            call = node.inputs[0]
+            entries.append((call.params["target"], node.params["number"], inputs))
+        elif node.params:
             entries.append((node.op, tuple(node.params.items()), inputs))
         else:
             entries.append((node.op, inputs))
@@ -386,12 +397,26 @@ class _LocalGraph:
                 places[built[node]] = outside
                 continue
             inputs = tuple([built[x] for x in value_inputs(node)])
-            if node.op.name in ALIASES:
+            if self.is_item_of_call(node):
+                built[node] = self.inlined(node, inputs)
+            elif node.op.name in ALIASES:
                 built[node] = inputs[0]
             else:
                 built[node] = record(node.op, inputs, node.params)
         results = [built[node] for node in self.needed]
         return compile_segment(results, places, self.has_own_memory)
+
+    def is_item_of_call(self, node: Node) -> bool:
+        return node.op.name == "item" and node.inputs[0].op.name == "call"
+
+    def inlined(self, node: Node, inputs: tuple[Node, ...]) -> Node:
+        """A result of a call, as the called function's graph over the caller's values."""
+        call = node.inputs[0]
+        if call not in self.called:
+            target = call.params["target"]
+            given = dict(zip(target.arguments, inputs, strict=True))
+            self.called[call] = substitute(target.outputs, given)
+        return self.called[call][node.params["number"]]
 
 
 def value_inputs(node: Node) -> tuple[Node, ...]:
@@ -402,6 +427,7 @@ def value_inputs(node: Node) -> tuple[Node, ...]:
             # Their last inputs are the results.
             first = len(parent.inputs) - len(parent.type.items)
             return (parent.inputs[first + node.params["number"]],)
+        return parent.inputs
     return node.inputs
 
 

@@ -24,6 +24,10 @@ def evaluate_with_numpy(targets: Sequence[Node], given: dict[Node, np.ndarray] |
 
 
 def _apply(node: Node, arrays: list) -> object:
+    if node.op.name == "call":
+        target = node.params["target"]
+        given = dict(zip(target.arguments, arrays, strict=True))
+        return tuple(evaluate_with_numpy(target.outputs, given))
     if node.op is ARGUMENT or node.op.reference is None:
         raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
     with np.errstate(all="ignore"):

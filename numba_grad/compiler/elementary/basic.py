@@ -66,8 +66,9 @@ def fmod(x: Value, y: Value) -> Value:
     remainder = copy_sign(select(size < modulus, size, remainder), x)
     # Beyond, the quotient has more digits than fit. The negation also catches NaN and infinity.
     is_exact = (quotient < (2.0**24 if x.kind == FLOAT32 else 2.0**53)) | (size < modulus)
-    if not x.trace.has_fma:  # the error of a product underflows
-        is_exact = is_exact & (modulus > (2.0**-100 if x.kind == FLOAT32 else 2.0**-960))
+    if not x.trace.has_fma:  # the error of a product underflows, or its halves overflow
+        limit = 2.0**100 if x.kind == FLOAT32 else 2.0**960
+        is_exact = is_exact & (modulus > 1 / limit) & (modulus < limit)
     return rarely(~is_exact, remainder, "fmod", x, y)
 
 

@@ -294,8 +294,9 @@ def _split(x: Value) -> tuple[Value, Value]:
 
     By masking, not by Veltkamp's multiplication, which overflows for huge x.
     """
-    mask = -(1 << 27) if x.kind == FLOAT64 else -(1 << 12)
-    high = from_bits(bits(x) & mask)
+    width = 27 if x.kind == FLOAT64 else 12
+    # Rounded, not cut off: the rest is signed then, and one bit shorter.
+    high = from_bits((bits(x) + (1 << (width - 1))) & -(1 << width))
     return high, x - high
 
 

@@ -17,6 +17,7 @@ from numba_grad.compiler.elementary.scalar import (
     absolute,
     bits,
     copy_sign,
+    fast_two_sum,
     fma,
     from_bits,
     polynomial,
@@ -32,8 +33,8 @@ class _Format:
     # pi/2 in parts of full width: with a fused operation the first step is exact.
     fused_parts: tuple[float, float, float]
     fused_limit: float
-    # The same in parts short enough that multiples of the first two are exact.
-    short_parts: tuple[float, float, float]
+    # The same in parts short enough that multiples of all but the last are exact.
+    short_parts: tuple[float, float, float, float]
     short_limit: float
     # (sin(r)/r - 1) / r**2 and (cos(r) - 1 + r**2/2) / r**4, in r**2
     sin_tail: tuple[float, ...]
@@ -54,7 +55,8 @@ _FORMATS = {
         short_parts=(
             float.fromhex("0x1.921fb54400000p+0"),
             float.fromhex("0x1.0b4611a600000p-34"),
-            float.fromhex("0x1.3198a2e037073p-69"),
+            float.fromhex("0x1.3198a2e000000p-69"),
+            float.fromhex("0x1.b839a252049c1p-104"),
         ),
         short_limit=2.0**20,
         sin_tail=(
@@ -111,9 +113,10 @@ _FORMATS = {
         short_parts=(
             float.fromhex("0x1.920000p+0"),
             float.fromhex("0x1.fb4000p-12"),
-            float.fromhex("0x1.4442d2p-24"),
+            float.fromhex("0x1.444000p-24"),
+            float.fromhex("0x1.68c234p-39"),
         ),
-        short_limit=2.0**10,
+        short_limit=2.0**12,
         sin_tail=(-0.16666655242443085, 0.008332191966474056, -0.00019518785120453686),
         cos_tail=(0.04166664555668831, -0.00138873013202101, 2.443067751300987e-05),
         atan_tail=(
@@ -135,24 +138,29 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class _Reduced:
-    """x = quadrant pi/2 + r, with sine and cosine of r."""
+    """x = quadrant pi/2 + r, with sine and cosine of r and their rounding errors."""
 
     quadrant: Value
     sin: Value
+    sin_low: Value
     cos: Value
+    cos_low: Value
     is_large: Value  # or not finite: nothing else here holds
 
 
 def _reduce(x: Value) -> _Reduced:
     form = _FORMATS[x.kind]
     has_fma = x.trace.has_fma
-    first, second, third = form.fused_parts if has_fma else form.short_parts
+    first, *middle, last = form.fused_parts if has_fma else form.short_parts
     k, quadrant = round_to_integer(x, 2 / math.pi)
     # Exact: with fma, a multiple of the last place of `first` smaller than 1.
-    exact = fma(k, -first, x)
-    high, low = product(k, second) if has_fma else (k * second, k.like(0.0))
-    r = exact - high
-    rest = fma(k, -third, ((exact - r) - high) - low)
+    r = fma(k, -first, x)
+    rest = k * -last
+    for part in middle:
+        high, low = product(k, part) if has_fma else (k * part, k.like(0.0))
+        shorter = r - high
+        rest = rest + (((r - shorter) - high) - low)
+        r = shorter
     total = r + rest
     rest = (r - total) + rest
     r = total
@@ -160,10 +168,11 @@ def _reduce(x: Value) -> _Reduced:
     z = r * r
     half = z * 0.5
     head = 1.0 - half
-    cos = head + (((1.0 - head) - half) + fma(z * z, polynomial(z, form.cos_tail), -(r * rest)))
-    sin = r + fma(r * z, polynomial(z, form.sin_tail), rest * cos)
+    tail = ((1.0 - head) - half) + fma(z * z, polynomial(z, form.cos_tail), -(r * rest))
+    cos, cos_low = fast_two_sum(head, tail)
+    sin, sin_low = fast_two_sum(r, fma(r * z, polynomial(z, form.sin_tail), rest * cos))
     limit = form.fused_limit if has_fma else form.short_limit
-    return _Reduced(quadrant, sin, cos, ~(absolute(x) <= limit))
+    return _Reduced(quadrant, sin, sin_low, cos, cos_low, ~(absolute(x) <= limit))
 
 
 def _turned(quadrant: Value, even: Value, odd: Value) -> Value:
@@ -190,9 +199,15 @@ def cos(x: Value) -> Value:
 def tan(x: Value) -> Value:
     reduced = _reduce(x)
     is_even = (reduced.quadrant & 1) == 0
-    result = select(is_even, reduced.sin, -reduced.cos) / select(
-        is_even, reduced.cos, reduced.sin
-    )
+    numerator = select(is_even, reduced.sin, -reduced.cos)
+    denominator = select(is_even, reduced.cos, reduced.sin)
+    error = select(is_even, reduced.sin_low, -reduced.cos_low)
+    error_below = select(is_even, reduced.cos_low, reduced.sin_low)
+    inverse = 1.0 / denominator
+    result = numerator * inverse
+    back, back_low = product(result, denominator)
+    left = ((numerator - back) - back_low) + fma(-result, error_below, error)
+    result = fma(left, inverse, result)
     result = select(x == 0, x, result)
     return rarely(reduced.is_large, result, "tan", x)
 

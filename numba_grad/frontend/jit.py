@@ -1,0 +1,468 @@
+"""`jit`: trace a function once per signature, then replay its plan.
+
+    Jitted           the function a user calls; finds or makes the specialization for its arguments
+    Specialization   one signature: the traced graph, what it closes over, its plan
+
+With values at hand and no gradients wanted, a call replays the plan at once. Where gradients flow through the call, or where the
+caller is being traced itself, the call becomes one operation of the caller's graph.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.evaluate import evaluate, run
+from numba_grad.compiler.pipeline import CompiledProgram, compile_program, value_inputs
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.config import config
+from numba_grad.errors import explain
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import as_node, own_array
+from numba_grad.frontend.lowered import Lowered
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.types import Type, array_type, is_inexact
+from numba_grad.graph.walk import substitute
+from numba_grad.transforms.call import CallTarget, call
+
+ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
+
+
+class _Tracing(threading.local):
+    depth = 0
+
+
+_tracing = _Tracing()
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """A compiled version of `f`, traced once for each signature and then replayed without Python.
+
+    Parameters
+    ----------
+    f : function of arrays, tensors and numbers, possibly in nested tuples, lists, dicts and dataclasses
+    static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as they are, hashable.
+        Whatever decides about shapes, loops and branches in Python must be static.
+
+    Returns
+    -------
+    Function of the same arguments. Arrays in its result are Tensors. It is differentiable from outside.
+    `lower(*args)` returns what it compiles to.
+
+    Raises
+    ------
+    TracingError
+        If `f` asks for a value (`bool(x)`, `float(x)`, `x.numpy()`), which is not there yet while tracing.
+
+    Notes
+    -----
+    A signature is the structure of the arguments, the shape and dtype of each array in them, which of them require
+    grad, and the static arguments. A new signature runs `f` again in Python; its kernels, which do not depend on sizes,
+    are usually there already. Python side effects (printing, appending to a list) happen while tracing only. Tensors that `f` closes over are read at
+    each call. Arrays and numbers that it closes over are constants of the trace. Python numbers passed as arguments are traced as 0-d arrays of
+    float64, int64, bool or complex128.
+
+    Examples
+    --------
+    >>> f = ng.jit(lambda x: (x * x).sum())
+    >>> f(np.arange(3.0))
+    tensor(5.)
+    """
+    if f is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames
+        )
+    if not callable(f):
+        raise TypeError(explain("jit", "not a function", got={"f": repr(f)}))
+    return Jitted(f, static_argnums, static_argnames)
+
+
+@dataclass(slots=True, eq=False)
+class Specialization:
+    """A traced function for one signature."""
+
+    name: str
+    arguments: list[Node]
+    outputs: list[Node]
+    structure: trees.Structure
+    captured: list[Tensor]  # tensors that the function closes over, read at each call
+    captured_nodes: list[Node]  # what they were while tracing
+    constants: list[Node]
+    node_count: int
+    program: CompiledProgram | None = None
+    computed: list[Node] | None = None  # the distinct outputs that the program computes
+    target: CallTarget | None = None
+
+    @property
+    def inputs(self) -> list[Node]:
+        return [*self.arguments, *self.captured_nodes, *self.constants]
+
+    def is_current(self) -> bool:
+        """Whether captured tensors still have the types, and need for gradients, of when this was traced."""
+        return all(
+            tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
+            for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
+        )
+
+    def compiled(self) -> CompiledProgram:
+        if self.program is None:
+            known = set(self.inputs)
+            self.computed = [
+                node for node in dict.fromkeys(self.outputs) if node not in known
+            ]
+            self.program = compile_program(self.inputs, self.computed)
+        return self.program
+
+    def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for values of the arguments."""
+        for tensor in self.captured:
+            if tensor._node.value is None:
+                evaluate([tensor._node])
+            values.append(tensor._node.value)
+        values += [node.value for node in self.constants]
+        if config.engine == "reference":
+            return evaluate_with_numpy(
+                self.outputs, dict(zip(self.inputs, values, strict=True))
+            )
+        program = self.compiled()
+        assert self.computed is not None
+        if self.computed == self.outputs:
+            return run(program, values)
+        results = dict(zip(self.inputs, values, strict=True))
+        results.update(zip(self.computed, run(program, values), strict=True))
+        # A result that is an argument must not share the caller's memory.
+        known = set(self.inputs)
+        return [
+            results[node].copy() if node in known else results[node] for node in self.outputs
+        ]
+
+    def record(self, nodes: list[Node]) -> list[Node]:
+        """The outputs as nodes of the caller's graph."""
+        given = [*nodes, *(tensor._node for tensor in self.captured), *self.constants]
+        if self.node_count > LONGEST_WHOLE:
+            # Too long for one kernel: the caller's graph gets the operations themselves.
+            replacement = dict(zip(self.inputs, given, strict=True))
+            return substitute(self.outputs, replacement)
+        if self.target is None:
+            stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
+            replacement = dict(zip(self.inputs, stand_ins, strict=True))
+            enabled, grad_mode.enabled = grad_mode.enabled, True
+            try:
+                outputs = substitute(self.outputs, replacement)
+            finally:
+                grad_mode.enabled = enabled
+            self.target = CallTarget(self.name, stand_ins, outputs)
+        return call(self.target, given)
+
+
+class Jitted:
+    """A function compiled by `jit`."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        static_argnums: int | Sequence[int],
+        static_argnames: str | Sequence[str],
+    ) -> None:
+        functools.update_wrapper(self, f)
+        self._f = f
+        self._static_argnums = frozenset(
+            (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+        )
+        self._static_argnames = frozenset(
+            (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+        )
+        self._specializations: dict[Hashable, Specialization] = {}
+        self._direct: dict[tuple, Specialization] = {}
+        self._lock = threading.RLock()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and not _tracing.depth and not self._static_argnums:
+            # The common call, contiguous arrays, costs 1 us here; signatures in general cost 10.
+            key: list[object] = []
+            for value in args:
+                if value.__class__ is not np.ndarray or not value.flags.c_contiguous:
+                    break
+                key += (value.shape, value.dtype)
+            else:
+                found = self._direct.get(tuple(key))
+                if found is not None and not found.captured:
+                    return _rebuilt(found, found.replay(list(args)))
+        return self._call(args, kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing is computed."""
+        dynamic, key = self._split(args, kwargs)
+        specialization = self._specialization(dynamic, key, [False] * len(dynamic.leaves))
+        return Lowered(
+            specialization.name,
+            specialization.inputs,
+            specialization.outputs,
+            specialization.compiled(),
+            lambda *a, **k: self._values(specialization, *self._split(a, k)),
+        )
+
+    def _values(
+        self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
+    ) -> list[np.ndarray]:
+        values = [own_array(x) if not isinstance(x, Tensor) else _value(x) for x in dynamic.leaves]
+        if [array_type(v.shape, v.dtype) for v in values] != [
+            node.type for node in specialization.arguments
+        ]:
+            raise TypeError(
+                explain(
+                    "profile",
+                    "arguments of another signature than those that were lowered",
+                    got={"lowered for": [node.type for node in specialization.arguments]},
+                    fix="f.lower(*args).profile(*args) with the same shapes and dtypes",
+                )
+            )
+        for tensor in specialization.captured:
+            evaluate([tensor._node])
+        return [
+            *values,
+            *(tensor._node.value for tensor in specialization.captured),
+            *(node.value for node in specialization.constants),
+        ]
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        dynamic, key = self._split(args, kwargs)
+        nodes = [x._node if isinstance(x, Tensor) else None for x in dynamic.leaves]
+        wants_grad = [
+            node is not None and node.requires_grad and grad_mode.enabled for node in nodes
+        ]
+        specialization = self._specialization(dynamic, key, wants_grad)
+        recorded = (
+            _tracing.depth > 0
+            or any(wants_grad)
+            or (grad_mode.enabled and any(t._node.requires_grad for t in specialization.captured))
+            or any(
+                node is not None and node.value is None and _depends_on_argument(node)
+                for node in [*nodes, *(tensor._node for tensor in specialization.captured)]
+            )
+        )
+        if recorded:
+            given = [as_node(x) for x in dynamic.leaves]
+            return trees.unflatten(
+                specialization.structure,
+                [Tensor(_fresh(node)) for node in specialization.record(given)],
+            )
+        values = [_value(x) for x in dynamic.leaves]
+        results = specialization.replay(values)
+        if key == dynamic.plain_key and all(x.__class__ is np.ndarray for x in dynamic.leaves):
+            self._direct[key[0]] = specialization  # type: ignore[index]
+        return _rebuilt(specialization, results)
+
+    # Signatures
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "tuple[_Arguments, Hashable]":
+        count = len(args)
+        static_numbers = {n % count for n in self._static_argnums if -count <= n < count}
+        static = tuple((k, args[k]) for k in sorted(static_numbers))
+        static_named = tuple(
+            (name, kwargs[name]) for name in sorted(kwargs) if name in self._static_argnames
+        )
+        dynamic_args = tuple(x for k, x in enumerate(args) if k not in static_numbers)
+        dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
+        leaves, structure = trees.flatten((dynamic_args, dynamic_kwargs))
+        for x in leaves:
+            if not isinstance(x, ARRAYS):
+                raise TypeError(
+                    explain(
+                        f"jit of {self.__name__}",
+                        "an argument is neither an array nor a number",
+                        got={"argument": repr(x), "type": type(x).__name__},
+                        fix="name it in static_argnums or static_argnames",
+                    )
+                )
+        dynamic = _Arguments(args, static_numbers, static_named, leaves, structure)
+        try:
+            key = (dynamic.types, structure, static, static_named)
+            hash(key)
+        except TypeError:
+            raise TypeError(
+                explain(
+                    f"jit of {self.__name__}",
+                    "a static argument is not hashable",
+                    got={"static": [x for _, x in (*static, *static_named)]},
+                    fix="pass a tuple instead of a list, or make the argument an array",
+                )
+            ) from None
+        return dynamic, key
+
+    def _specialization(
+        self, dynamic: "_Arguments", key: Hashable, wants_grad: list[bool]
+    ) -> Specialization:
+        full_key = (key, tuple(wants_grad), grad_mode.enabled)
+        with self._lock:
+            found = self._specializations.get(full_key)
+            if found is None or not found.is_current():
+                found = self._trace(dynamic, wants_grad)
+                if not any(_depends_on_argument(t._node) for t in found.captured):
+                    self._specializations[full_key] = found
+            return found
+
+    def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
+        arguments = [
+            argument(type, requires_grad=wanted and is_inexact(type.dtype))
+            for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
+        ]
+        first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
+        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
+        tensors = [
+            Tensor(OPS["identity"](node)) if node.requires_grad else Tensor(node)
+            for node in arguments
+        ]
+        args, kwargs = dynamic.rebuilt(tensors)
+        _tracing.depth += 1
+        try:
+            result = self._f(*args, **kwargs)
+        finally:
+            _tracing.depth -= 1
+        leaves, structure = trees.flatten(result)
+        for x in leaves:
+            if not isinstance(x, ARRAYS):
+                raise TypeError(
+                    explain(
+                        f"jit of {self.__name__}",
+                        "a result is neither an array nor a number",
+                        got={"result": repr(x), "type": type(x).__name__},
+                        fix="return tensors, arrays and numbers, possibly in tuples, lists and dicts",
+                    )
+                )
+        outputs = [as_node(x) for x in leaves]
+        captured, constants, count = _surroundings(outputs, set(arguments), first)
+        return Specialization(
+            getattr(self, "__name__", "function"),
+            arguments,
+            outputs,
+            structure,
+            [node.handle() for node in captured],  # type: ignore[misc]
+            captured,
+            constants,
+            count,
+        )
+
+
+@dataclass(slots=True)
+class _Arguments:
+    """The arguments of one call, static ones apart."""
+
+    args: tuple[Any, ...]
+    static_numbers: set[int]
+    static_named: tuple[tuple[str, Any], ...]
+    leaves: list[Any]
+    structure: trees.Structure
+
+    @property
+    def node_types(self) -> list[Type]:
+        return [_type_of(x) for x in self.leaves]
+
+    @property
+    def types(self) -> tuple[object, ...]:
+        result: list[object] = []
+        for type in self.node_types:
+            result += (type.shape, type.dtype)
+        return tuple(result)
+
+    @property
+    def plain_key(self) -> Hashable:
+        """The key that a call with the same arrays as positional arguments only has."""
+        count = len(self.leaves)
+        plain = trees.flatten((tuple([0.0] * count), {}))[1]
+        return (self.types, plain, (), ())
+
+    def rebuilt(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """args and kwargs with the tensors in place of the leaves."""
+        dynamic_args, kwargs = trees.unflatten(self.structure, tensors)
+        rest = iter(dynamic_args)
+        args = tuple(
+            x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args)
+        )
+        return args, {**kwargs, **dict(self.static_named)}
+
+
+def _type_of(x: Any) -> Type:
+    if isinstance(x, Tensor):
+        return x._node.type
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if array.dtype.isnative and array.dtype.kind in "biufc":
+        return array_type(array.shape, array.dtype)
+    return as_node(x).type
+
+
+def _value(x: Any) -> np.ndarray:
+    if isinstance(x, Tensor):
+        if x._node.value is None:
+            evaluate([x._node])
+        return x._node.value
+    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.isnative:
+        return x
+    return own_array(x)
+
+
+def _fresh(node: Node) -> Node:
+    """A node without a handle, so that a result is a tensor of its own."""
+    return node if node.handle is None else OPS["identity"](node)
+
+
+def _rebuilt(specialization: Specialization, values: list[np.ndarray]) -> Any:
+    tensors = [Tensor(leaf(value)) for value in values]
+    return trees.unflatten(specialization.structure, tensors)
+
+
+def _depends_on_argument(node: Node) -> bool:
+    """Whether this is a value of a function that is being traced."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen or current.value is not None:
+            continue
+        if current.op is ARGUMENT:
+            return True
+        seen.add(current)
+        stack += value_inputs(current)
+    return False
+
+
+def _surroundings(
+    outputs: Sequence[Node], arguments: set[Node], first: int
+) -> tuple[list[Node], list[Node], int]:
+    """Tensors from before the trace that `outputs` depend on, constants, and the number of operations."""
+    captured: list[Node] = []
+    constants: list[Node] = []
+    pending: list[Node] = []
+    seen: set[Node] = set()
+    stack = list(outputs)
+    count = 0
+    while stack:
+        node = stack.pop()
+        if node in seen or node in arguments:
+            continue
+        seen.add(node)
+        is_older = node.serial < first
+        if is_older and node.handle is not None and node.handle() is not None:
+            captured.append(node)
+        elif node.value is not None:
+            constants.append(node)
+        elif is_older and not _depends_on_argument(node):
+            pending.append(node)
+        else:
+            count += 1
+            stack += value_inputs(node)
+    evaluate(pending)
+    return captured, [*constants, *pending], count

@@ -1,0 +1,160 @@
+"""What a jitted function compiles to, for people: kernels, graph, memory, a profile."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler import engine_build
+from numba_grad.compiler.build import Kernel
+from numba_grad.compiler.pipeline import CompiledProgram
+from numba_grad.graph.node import Node
+from numba_grad.graph.show import as_dot, as_text
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredKernel:
+    """One distinct kernel of a plan."""
+
+    name: str
+    kernel: Kernel
+    count: int  # how many steps of the plan run it
+    nbytes: int  # memory traffic of all of these together, if every access went to memory
+    flops: int  # scalar operations of all of these together, roughly
+
+    @property
+    def source(self) -> str:
+        """The Numba source. Self-contained but for the names of the kernel language."""
+        return self.kernel.source
+
+    @property
+    def llvm(self) -> str:
+        return self.kernel.llvm
+
+    @property
+    def asm(self) -> str:
+        return self.kernel.asm
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}: {self.count} steps, {self.nbytes} bytes, {self.flops} flops>"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """Time of one kernel in one run of a plan."""
+
+    name: str
+    count: int
+    seconds: float
+    gigabytes_per_second: float
+    gigaflops_per_second: float
+
+
+class Profile(list[ProfileRow]):
+    """Rows by time, longest first; prints as a table."""
+
+    def __repr__(self) -> str:
+        lines = [f"{'kernel':<40} {'steps':>7} {'ms':>10} {'GB/s':>8} {'GFLOP/s':>8}"]
+        lines += [
+            f"{row.name[:40]:<40} {row.count:>7} {row.seconds * 1e3:>10.4f} "
+            f"{row.gigabytes_per_second:>8.2f} {row.gigaflops_per_second:>8.2f}"
+            for row in self
+        ]
+        total = sum(row.seconds for row in self)
+        lines.append(f"{'all':<40} {sum(row.count for row in self):>7} {total * 1e3:>10.4f}")
+        return "\n".join(lines)
+
+
+class Lowered:
+    """What `jit(f).lower(*args)` returns."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Node],
+        outputs: Sequence[Node],
+        program: CompiledProgram,
+        values: Callable[..., list[np.ndarray]],
+    ) -> None:
+        self.name = name
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._program = program
+        self._values = values
+
+    @property
+    def kernels(self) -> list[LoweredKernel]:
+        """The distinct kernels, in the order of their first step."""
+        totals: dict[str, list[int]] = {}
+        for step in self._steps():
+            total = totals.setdefault(step.source, [0, 0, 0])
+            total[0] += 1
+            total[1] += step.nbytes
+            total[2] += step.flops
+        return [
+            LoweredKernel(_name(source), self._program.kernels[source], *total)
+            for source, total in totals.items()
+        ]
+
+    @property
+    def graph(self) -> str:
+        """The graph before compiling, a line for each operation."""
+        return as_text(self._inputs, self._outputs)
+
+    @property
+    def dot(self) -> str:
+        """The same for Graphviz."""
+        return as_dot(self._inputs, self._outputs)
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes of outputs and of intermediate values at a time; the inputs are the caller's."""
+        plan = self._program.plan
+        results = sum(
+            int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in plan.outputs
+        )
+        return plan.arena_bytes + results
+
+    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Profile:
+        """Run each step on its own and measure: a table of time, GB/s and GFLOP/s for each kernel."""
+        values = self._values(*args, **kwargs)
+        engine = engine_build.native_engine()
+        seconds = engine.profile(self._program.plan, values, repeats=repeats)
+        rows: dict[str, list[float]] = {}
+        for step, duration in zip(self._steps(), seconds, strict=True):
+            row = rows.setdefault(step.source, [0, 0.0, 0, 0])
+            row[0] += 1
+            row[1] += float(duration)
+            row[2] += step.nbytes
+            row[3] += step.flops
+        return Profile(
+            sorted(
+                (
+                    ProfileRow(
+                        _name(source),
+                        int(count),
+                        time,
+                        nbytes / max(time, 1e-12) / 1e9,
+                        flops / max(time, 1e-12) / 1e9,
+                    )
+                    for source, (count, time, nbytes, flops) in rows.items()
+                ),
+                key=lambda row: -row.seconds,
+            )
+        )
+
+    def _steps(self) -> list[Any]:
+        return [step for instance in self._program.instances for step in instance.program.steps]
+
+    def __repr__(self) -> str:
+        kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)
+        return f"<lowered {self.name}: {self.peak_memory} bytes at the peak>\n{kernels}"
+
+
+def _name(source: str) -> str:
+    """What a kernel computes, from its first comment."""
+    comments = [line.strip("# ").strip() for line in source.splitlines() if line.lstrip().startswith("#")]
+    if not comments:
+        return "kernel"
+    return comments[0] if len(comments) == 1 else f"{comments[0]} and {len(comments) - 1} more"

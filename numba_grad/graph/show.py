@@ -1,0 +1,48 @@
+"""A graph as text: for dumps, golden files and Graphviz."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.graph.walk import toposort
+
+
+def as_text(inputs: Sequence[Node], outputs: Sequence[Node]) -> str:
+    """A line for each node, inputs before users: `%3 = multiply(%1, %2)  float64[10]`."""
+    names = {node: f"%{k}" for k, node in enumerate(_all_nodes(inputs, outputs))}
+    lines = [f"{name} = {_call(node, names)}  {node.type}" for node, name in names.items()]
+    return "\n".join([*lines, f"return {', '.join(names[node] for node in outputs)}"])
+
+
+def as_dot(inputs: Sequence[Node], outputs: Sequence[Node]) -> str:
+    """The graph in Graphviz's language."""
+    names = {node: f"n{k}" for k, node in enumerate(_all_nodes(inputs, outputs))}
+    results = set(outputs)
+    lines = []
+    for node, name in names.items():
+        shape = "box" if node.op.family == "leaf" else "ellipse"
+        style = ", style=bold" if node in results else ""
+        lines.append(f'  {name} [label="{node.op.name}\\n{node.type}", shape={shape}{style}];')
+        lines += [f"  {names[x]} -> {name};" for x in node.inputs]
+    return "\n".join(["digraph {", *lines, "}"])
+
+
+def _all_nodes(inputs: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
+    known = set(inputs)
+    return list(dict.fromkeys([*inputs, *toposort(outputs, stop=known.__contains__)]))
+
+
+def _call(node: Node, names: dict[Node, str]) -> str:
+    if node.op.family == "leaf":
+        return node.op.name
+    parts = [names[x] for x in node.inputs]
+    parts += [f"{name}={_param(node, name)}" for name in node.params]
+    return f"{node.op.name}({', '.join(parts)})"
+
+
+def _param(node: Node, name: str) -> str:
+    value = node.params[name]
+    if name == "bytes":
+        return str(np.frombuffer(value, node.dtype)[0])
+    return getattr(value, "name", None) or str(value)

@@ -1,0 +1,133 @@
+"""A function traced once and called many times inside of other graphs: compiled once, differentiated once.
+
+    CallTarget   parameters and results of the function, as a graph of its own
+    call         a node of the graph that calls it; its results are `item` nodes
+
+The derivative of a call is a call: of the function's VJP, which computes what it needs of the forward pass again,
+so a call leaves nothing behind for its backward pass but its inputs.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from numba_grad.graph.node import Node, Op, argument, grad_mode, record
+from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.ops.control import item
+from numba_grad.transforms.batch import batch
+from numba_grad.transforms.vjp import cotangents, reached
+
+
+class CallTarget:
+    """A graph from `arguments` to `outputs` that reaches no other node without inputs but literals."""
+
+    __slots__ = ("_batched", "_lock", "_vjps", "arguments", "name", "outputs")
+
+    def __init__(self, name: str, arguments: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.name = name
+        self.arguments = tuple(arguments)
+        self.outputs = tuple(outputs)
+        self._vjps: dict[tuple, tuple[CallTarget, tuple[int, ...]]] = {}
+        self._batched: dict[tuple, CallTarget] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def type(self) -> TupleType:
+        return TupleType(tuple(node.type for node in self.outputs))
+
+    def vjp(self, given: tuple[bool, ...]) -> "tuple[CallTarget, tuple[int, ...]]":
+        """The function from the arguments and the given outputs' cotangents to cotangents of arguments, and of which.
+
+        `given` says for which outputs there is a cotangent.
+        """
+        with self._lock:
+            if given not in self._vjps:
+                self._vjps[given] = self._make_vjp(given)
+            return self._vjps[given]
+
+    def _make_vjp(self, given: tuple[bool, ...]) -> "tuple[CallTarget, tuple[int, ...]]":
+        roots = [
+            node for node, is_given in zip(self.outputs, given, strict=True)
+            if is_given and node.requires_grad
+        ]
+        seeds = {
+            k: argument(node.type, requires_grad=node.requires_grad)
+            for k, (node, is_given) in enumerate(zip(self.outputs, given, strict=True))
+            if is_given
+        }
+        seeds_of_roots = [
+            seed for k, seed in seeds.items() if self.outputs[k].requires_grad
+        ]
+        enabled = grad_mode.enabled
+        grad_mode.enabled = True
+        try:
+            found = cotangents(roots, seeds_of_roots, reached(roots, self.arguments))
+        finally:
+            grad_mode.enabled = enabled
+        numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
+        target = CallTarget(
+            f"vjp of {self.name}",
+            (*self.arguments, *seeds.values()),
+            [found[self.arguments[k]] for k in numbers],
+        )
+        return target, numbers
+
+    def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
+        """The function with a batch axis in front of these arguments, and of every output."""
+        key = (is_batched, size)
+        with self._lock:
+            if key not in self._batched:
+                replaced = {
+                    node: argument(
+                        array_type((size, *node.shape), node.dtype), node.requires_grad
+                    )
+                    for node, has_axis in zip(self.arguments, is_batched, strict=True)
+                    if has_axis
+                }
+                outputs = batch(self.outputs, replaced, size)
+                arguments = [replaced.get(node, node) for node in self.arguments]
+                self._batched[key] = CallTarget(f"batched {self.name}", arguments, outputs)
+            return self._batched[key]
+
+
+def _infer_call(*types: Type, target: CallTarget) -> TupleType:
+    return target.type
+
+
+def _pullback(
+    cotangents: list[Node | None], out: Node, *inputs: Node, target: CallTarget
+) -> list[Node | None]:
+    backward, numbers = target.vjp(tuple(g is not None for g in cotangents))
+    results = call(backward, [*inputs, *(g for g in cotangents if g is not None)])
+    found: list[Node | None] = [None] * len(inputs)
+    for number, result in zip(numbers, results, strict=True):
+        found[number] = result
+    return found
+
+
+def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, target: CallTarget) -> Node | None:
+    return _pullback(g, out, *inputs, target=target)[k]
+
+
+def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget) -> Node:
+    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    return record(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+
+
+call_op = Op(
+    "call",
+    "control",
+    ("x",),
+    _infer_call,
+    _vjp,
+    _batch_call,
+    None,  # the reference engine evaluates the target's graph
+    saves=("inputs",),
+    extras={"pullback": _pullback},
+)
+
+
+def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
+    """The results of calling `target` on `inputs`, which have its arguments' types."""
+    node = record(call_op, tuple(inputs), {"target": target})
+    # All at once: nodes that stand together in the order of recording are one step of a plan.
+    return [record(item, (node,), {"number": k}) for k in range(len(target.outputs))]
