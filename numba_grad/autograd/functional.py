@@ -1,0 +1,609 @@
+"""Derivatives of functions of tensors, with torch's signatures: vjp, jvp, jacobian, hessian, hvp, vhp.
+
+`func` takes tensors and returns a tensor or a tuple of them; it is called once, on fresh variables. Rows of Jacobians
+are computed together, in one batched program, also without `vectorize`. For NumPy-style signatures and nested
+arguments see `ng.vjp`, `ng.jacobian`, ...
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd.backward import grad
+from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.ops.families import cast, full, reshape, zeros_like
+
+Tensor = Any
+Tensors = Any  # a Tensor or a tuple of them
+Func = Callable[..., Tensors]
+
+STRATEGIES = ("reverse-mode", "forward-mode")
+
+
+def vjp(
+    func: Func,
+    inputs: Tensors,
+    v: Tensors | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensors, Tensors]:
+    """The product of `v` with the Jacobian of `func` at `inputs`.
+
+    Parameters
+    ----------
+    func : takes as many tensors as `inputs` has; returns a tensor or a tuple of tensors
+    inputs : tensor or tuple of tensors
+    v : as the result of `func`; may be left out if that is one tensor with one element
+    create_graph : let the results be differentiable
+    strict : raise if a result does not depend on an input, instead of giving zeros
+
+    Returns
+    -------
+    result of `func`, and the product, as `inputs`
+    """
+    with enable_grad():
+        call = _Call("vjp", func, inputs, create_graph, strict)
+        if v is None:
+            if len(call.outputs) != 1 or call.outputs[0]._node.type.size != 1:
+                raise GradientError(
+                    "vjp: the vector v can only be None if the user-provided function returns a single Tensor "
+                    "with a single element"
+                )
+            vectors = None
+        else:
+            vectors = call.vectors(v, call.outputs, call.is_outputs_tuple)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        product = _grad(call.outputs, call.inputs, vectors, create_graph)
+        product = _without_none(
+            product,
+            call.inputs,
+            strict,
+            create_graph,
+            missing="the output of the user-provided function is independent of input {number}",
+            constant="the jacobian of the user-provided function is independent of input {number}",
+        )
+    return call.results(call.outputs, call.is_outputs_tuple), call.results(
+        product, call.is_inputs_tuple
+    )
+
+
+def jvp(
+    func: Func,
+    inputs: Tensors,
+    v: Tensors | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensors, Tensors]:
+    """The product of the Jacobian of `func` at `inputs` with `v`: the derivative in the direction `v`.
+
+    Parameters and results as `vjp`, but `v` is as `inputs` and the product as the result of `func`.
+
+    Notes
+    -----
+    The derivative of the vector-Jacobian product by its vector, in which it is linear.
+    """
+    with enable_grad():
+        call = _Call("jvp", func, inputs, create_graph, strict)
+        vectors = call.input_vectors(v)
+        points, pulled = call.transposed()
+        _check_depends(
+            pulled,
+            strict,
+            "the gradient with respect to input {number} is independent of the inputs",
+        )
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        product = _grad(pulled, points, vectors, create_graph)
+        product = _without_none(
+            product,
+            call.outputs,
+            strict,
+            create_graph,
+            missing="the gradient with respect to the input is independent of entry {number} in the "
+            "grad_outputs when using the double backward trick to compute forward mode gradients",
+            constant="the jacobian of the user-provided function is independent of input {number}",
+        )
+    return call.results(call.outputs, call.is_outputs_tuple), call.results(
+        product, call.is_outputs_tuple
+    )
+
+
+def jacobian(
+    func: Func,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Tensors:
+    """The Jacobian of `func` at `inputs`.
+
+    Parameters
+    ----------
+    func, inputs, create_graph, strict : as in `vjp`
+    vectorize : accepted; rows are always computed together
+    strategy : "reverse-mode", or "forward-mode", which is faster for more outputs than inputs
+
+    Returns
+    -------
+    Tensor of shape `output.shape + input.shape`; a tuple of them if `func` returns a tuple or `inputs` is one, a tuple of
+    tuples, `result[output][input]`, if both
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"jacobian: strategy={strategy!r}: expected one of {STRATEGIES}")
+    if vectorize and strict:
+        raise GradientError(
+            "jacobian: `strict=True` and `vectorize=True` are not supported together"
+        )
+    if strategy == "forward-mode":
+        _check_forward(create_graph, strict, vectorize)
+        return _forward_jacobian(func, inputs)
+    with enable_grad():
+        call = _Call("jacobian", func, inputs, create_graph, strict)
+        if strict:
+            blocks = [
+                _strict_rows(call, number, output, create_graph)
+                for number, output in enumerate(call.outputs)
+            ]
+        else:
+            blocks = _rows(call.outputs, call.inputs, create_graph)
+        return _unpacked(
+            [call.results(row, True) for row in blocks], call.is_outputs_tuple, call.is_inputs_tuple
+        )
+
+
+def hessian(
+    func: Func,
+    inputs: Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Tensors:
+    """The Hessian at `inputs` of `func`, which returns one tensor with one element.
+
+    Parameters
+    ----------
+    outer_jacobian_strategy : "reverse-mode", or "forward-mode" for the derivative of the gradient
+    others : as in `jacobian`
+
+    Returns
+    -------
+    Tensor of shape `input.shape + input.shape`; for a tuple of inputs a tuple of tuples, `result[i][j]` of shape
+    `inputs[i].shape + inputs[j].shape`
+    """
+    is_tuple, tensors = _as_tensors("hessian", "inputs", inputs)
+
+    def gradient(*variables: Tensor) -> tuple[Tensor, ...]:
+        return jacobian(scalar, variables, create_graph=True)
+
+    def scalar(*variables: Tensor) -> Tensor:
+        output = func(*variables)
+        _check_scalar("hessian", output)
+        _check_depends((output,), strict, _OUTPUT_CONSTANT)
+        return new_tensor(reshape(output._node, ()))
+
+    def checked(*variables: Tensor) -> tuple[Tensor, ...]:
+        result = gradient(*variables)
+        _check_depends(
+            result,
+            strict,
+            "while computing the hessian, found that the jacobian of the user-provided function with respect "
+            "to input {number} is independent of the input",
+        )
+        return result
+
+    rows = jacobian(
+        checked,
+        tensors,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )
+    return _unpacked(rows, is_tuple, is_tuple)
+
+
+def vhp(
+    func: Func,
+    inputs: Tensors,
+    v: Tensors | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensors]:
+    """The product of `v` with the Hessian at `inputs` of `func`, which returns one tensor with one element.
+
+    Parameters and results as `jvp`, but the product is as `inputs`.
+    """
+    with enable_grad():
+        call, vectors, gradient = _gradient_of_scalar("vhp", func, inputs, v, create_graph, strict)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        product = _grad(gradient, call.inputs, vectors, create_graph)
+        product = _without_none(
+            product,
+            call.inputs,
+            strict,
+            create_graph,
+            missing="the jacobian of the user-provided function is independent of input {number}",
+            constant="the hessian of the user-provided function is independent of input {number}",
+        )
+    return call.results(call.outputs, False), call.results(product, call.is_inputs_tuple)
+
+
+def hvp(
+    func: Func,
+    inputs: Tensors,
+    v: Tensors | None = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> tuple[Tensor, Tensors]:
+    """The product of the Hessian at `inputs` of `func` with `v`; `func` returns one tensor with one element.
+
+    Parameters and results as `jvp`, but the product is as `inputs`. Where second derivatives are continuous, `vhp` is
+    the same and faster.
+    """
+    with enable_grad():
+        call, vectors, gradient = _gradient_of_scalar("hvp", func, inputs, v, create_graph, strict)
+        points = tuple([_variable(zeros_like(x._node)) for x in call.inputs])
+        twice = _grad(gradient, call.inputs, points, True)
+        _check_depends(
+            tuple([g for g in twice if g is not None]),
+            strict,
+            "the hessian of the user-provided function with respect to input {number} is independent of the "
+            "input",
+        )
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        product = _grad(twice, points, vectors, create_graph)
+        product = _without_none(
+            product,
+            call.inputs,
+            strict,
+            create_graph,
+            missing="the hessian of the user-provided function is independent of entry {number} in the "
+            "grad_jacobian",
+            constant="the hessian of the user-provided function is independent of input {number}",
+        )
+    return call.results(call.outputs, False), call.results(product, call.is_inputs_tuple)
+
+
+_OUTPUT_CONSTANT = (
+    "output {number} of the user-provided function does not require gradients: outputs must be computed in a "
+    "differentiable manner from the inputs"
+)
+
+
+class _Call:
+    """One call of the user's function, on variables of its own."""
+
+    __slots__ = (
+        "_create_graph",
+        "_operation",
+        "inputs",
+        "is_inputs_tuple",
+        "is_outputs_tuple",
+        "outputs",
+    )
+
+    def __init__(
+        self, operation: str, func: Func, inputs: Tensors, create_graph: bool, strict: bool
+    ) -> None:
+        self._operation = operation
+        self._create_graph = create_graph
+        self.is_inputs_tuple, given = _as_tensors(operation, "inputs", inputs)
+        # Variables of their own: the function may also close over a tensor that is passed to it.
+        self.inputs = tuple([_own(x, create_graph, needs_grad=True) for x in given])
+        self.is_outputs_tuple, self.outputs = _as_tensors(
+            operation, "outputs of the user-provided function", func(*self.inputs)
+        )
+        _check_depends(self.outputs, strict, _OUTPUT_CONSTANT)
+
+    def vectors(self, v: Tensors, like: Sequence[Tensor], is_tuple: bool) -> tuple[Tensor, ...]:
+        """`v`, checked to be as `like`."""
+        _, given = _as_tensors(self._operation, "v", v)
+        if len(given) != len(like):
+            raise GradientError(
+                f"{self._operation}: v is a tuple of invalid length: should be {len(like)} but got {len(given)}"
+                if is_tuple
+                else f"{self._operation}: the given v should contain a single Tensor"
+            )
+        for number, (vector, x) in enumerate(zip(given, like, strict=True)):
+            if vector._node.shape != x._node.shape:
+                raise GradientError(
+                    explain(
+                        self._operation,
+                        f"entry {number} of v has an invalid size",
+                        got={"v": vector._node.type},
+                        expected=f"shape {x._node.shape}",
+                    )
+                )
+        return tuple([_own(x, self._create_graph, needs_grad=False) for x in given])
+
+    def input_vectors(self, v: Tensors | None) -> tuple[Tensor, ...] | None:
+        """`v` as the inputs; None stands for 1 with a single input of one element."""
+        if v is not None:
+            return self.vectors(v, self.inputs, self.is_inputs_tuple)
+        if len(self.inputs) != 1 or self.inputs[0]._node.type.size != 1:
+            raise GradientError(
+                f"{self._operation}: the vector v can only be None if the input to the user-provided function "
+                "is a single Tensor with a single element"
+            )
+        return None
+
+    def transposed(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
+        """Cotangent variables of the outputs, and the cotangents of the inputs as functions of them."""
+        # Linear, so that 0 is as good a point to differentiate at as any.
+        points = tuple([_variable(zeros_like(x._node)) for x in self.outputs])
+        return points, _grad(self.outputs, self.inputs, points, True)
+
+    def results(self, tensors: Sequence[Tensor], is_tuple: bool) -> Tensors:
+        """`tensors` as the caller gets them: without history, unless that was asked for."""
+        if not self._create_graph:
+            tensors = [_without_history(x) for x in tensors]
+        return tuple(tensors) if is_tuple else tensors[0]
+
+
+def _as_tensors(operation: str, label: str, value: Tensors) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether `value` is a tuple, and it as one."""
+    is_tuple = isinstance(value, tuple)
+    tensors = value if is_tuple else (value,)
+    for number, x in enumerate(tensors):
+        if not is_tensor(x):
+            where = f"the value at index {number}" if is_tuple else f"the given {label}"
+            raise TypeError(
+                f"{operation}: the {label} must be either a Tensor or a tuple of Tensors, but {where} has type "
+                f"{type(x).__name__}"
+            )
+    return is_tuple, tensors
+
+
+def _own(x: Tensor, create_graph: bool, *, needs_grad: bool) -> Tensor:
+    node = x._node
+    if create_graph and node.requires_grad:
+        return new_tensor(OPS["identity"](node))
+    return _variable(node) if needs_grad else new_tensor(OPS["detach"](node))
+
+
+def _variable(node: Node) -> Tensor:
+    """A new leaf with the value of `node`, that requires grad."""
+    own = OPS["detach"](node)
+    if own.dtype.kind not in "fc":
+        raise GradientError(
+            f"only Tensors of floating point and complex dtype can require gradients, not {own}"
+        )
+    own.requires_grad = True
+    return new_tensor(own)
+
+
+def _without_history(x: Tensor) -> Tensor:
+    node = x._node
+    return new_tensor(OPS["detach"](node) if node.value is None else leaf(node.value))
+
+
+def _grad(
+    outputs: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor] | None,
+    create_graph: bool,
+    retain_graph: bool | None = None,
+    is_grads_batched: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """autograd.grad of those outputs that require grad."""
+    vectors = grad_outputs if grad_outputs is not None else [None] * len(outputs)
+    pairs = [
+        (output, vector)
+        for output, vector in zip(outputs, vectors, strict=True)
+        if output is not None and output._node.requires_grad
+    ]
+    if not pairs:
+        return (None,) * len(inputs)
+    return grad(
+        [output for output, _ in pairs],
+        inputs,
+        [vector for _, vector in pairs],
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+        is_grads_batched=is_grads_batched,
+    )
+
+
+def _check_depends(tensors: Sequence[Tensor | None], strict: bool, problem: str) -> None:
+    """In strict mode, raise for the first that is missing or does not require grad."""
+    if not strict:
+        return
+    for number, x in enumerate(tensors):
+        if x is None or not x._node.requires_grad:
+            raise GradientError(
+                f"{problem.format(number=number)}; this is not allowed in strict mode"
+            )
+
+
+def _without_none(
+    gradients: Sequence[Tensor | None],
+    like: Sequence[Tensor],
+    strict: bool,
+    create_graph: bool,
+    *,
+    missing: str,
+    constant: str,
+) -> list[Tensor]:
+    """`gradients` with zeros for None; in strict mode, errors."""
+    if strict:
+        for number, g in enumerate(gradients):
+            if g is None:
+                raise GradientError(
+                    f"{missing.format(number=number)}; this is not allowed in strict mode"
+                )
+            if create_graph and not g._node.requires_grad:
+                raise GradientError(
+                    f"{constant.format(number=number)}; this is not allowed in strict mode when "
+                    "create_graph=True"
+                )
+    return [
+        new_tensor(zeros_like(x._node)) if g is None else g
+        for g, x in zip(gradients, like, strict=True)
+    ]
+
+
+def _check_scalar(operation: str, output: Any) -> None:
+    if not is_tensor(output):
+        raise GradientError(f"{operation}: the function should return a single Tensor")
+    if output._node.type.size != 1:
+        raise GradientError(
+            explain(
+                operation,
+                "the Tensor returned by the function should contain a single element",
+                got={"returned": output._node.type},
+            )
+        )
+
+
+def _gradient_of_scalar(
+    operation: str, func: Func, inputs: Tensors, v: Tensors | None, create_graph: bool, strict: bool
+) -> tuple[_Call, tuple[Tensor, ...] | None, tuple[Tensor | None, ...]]:
+    """The gradient of `func`, differentiable, and what to multiply its derivative with."""
+    call = _Call(operation, func, inputs, create_graph, strict)
+    vectors = call.input_vectors(v)
+    _check_scalar(operation, call.outputs if call.is_outputs_tuple else call.outputs[0])
+    gradient = _grad(call.outputs, call.inputs, None, True)
+    _check_depends(
+        gradient,
+        strict,
+        "the jacobian of the user-provided function is independent of input {number}",
+    )
+    return call, vectors, gradient
+
+
+# --- Jacobians ---------------------------------------------------------------------------------------
+
+
+def _rows(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], create_graph: bool
+) -> list[list[Tensor]]:
+    """For each output, its derivatives by each input: one batched pass over all elements of all outputs."""
+    sizes = [x._node.type.size for x in outputs]
+    if sizes == [1]:
+        seeds = [full(1, outputs[0]._node.shape, outputs[0]._node.dtype)]
+    else:
+        seeds = _unit_vectors([x._node for x in outputs])
+    found: tuple[Tensor | None, ...] = (None,) * len(inputs)
+    if sum(sizes):
+        found = _grad(
+            outputs,
+            inputs,
+            [new_tensor(x) for x in seeds],
+            create_graph,
+            retain_graph=True,
+            is_grads_batched=sizes != [1],
+        )
+    return [
+        [_block(g, start, size, output._node, x._node) for g, x in zip(found, inputs, strict=True)]
+        for output, start, size in zip(
+            outputs, np.cumsum([0, *sizes]).tolist(), sizes, strict=False
+        )
+    ]
+
+
+def _block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
+    """The rows of `g`, a matrix by rows, that belong to one output."""
+    shape = (*output.shape, *x.shape)
+    if g is None:
+        return new_tensor(full(0, shape, x.dtype))
+    rows = g._node
+    if rows.shape != (size, *x.shape) and rows.shape != x.shape:
+        rank = len(x.shape)
+        rows = OPS["slice"](
+            rows,
+            starts=(start, *(0,) * rank),
+            sizes=(size, *x.shape),
+            steps=(1,) * (rank + 1),
+        )
+    return new_tensor(reshape(rows, shape))
+
+
+def _unit_vectors(nodes: Sequence[Node]) -> list[Node]:
+    """All unit vectors of the space of all elements of `nodes`, along a first axis, part by part."""
+    sizes = [x.type.size for x in nodes]
+    index = np.dtype(np.int64)
+    total = sum(sizes)
+    row = reshape(OPS["iota"](size=total, dtype=index), (total, 1))
+    result = []
+    start = 0
+    for x, size in zip(nodes, sizes, strict=True):
+        column = OPS["iota"](size=size, dtype=index) + full(start, (size,), index)
+        is_one = OPS["equal"](row, reshape(column, (1, size)))
+        result.append(reshape(cast(is_one, x.dtype), (total, *x.shape)))
+        start += size
+    return result
+
+
+def _strict_rows(call: _Call, number: int, output: Tensor, create_graph: bool) -> list[Tensor]:
+    """The derivatives of one output by each input, each of which must exist."""
+    (seed,) = _unit_vectors([output._node])
+    found = _grad((output,), call.inputs, (new_tensor(seed),), create_graph, True, True)
+    found = tuple(
+        _without_none(
+            found,
+            call.inputs,
+            True,
+            create_graph,
+            missing=f"output {number} of the user-provided function is independent of input {{number}}",
+            constant="the jacobian of the user-provided function is independent of input {number}",
+        )
+    )
+    size = output._node.type.size
+    return [
+        _block(g, 0, size, output._node, x._node) for g, x in zip(found, call.inputs, strict=True)
+    ]
+
+
+def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
+    if create_graph or strict:
+        option = "create_graph" if create_graph else "strict"
+        raise NotImplementedError(
+            f'jacobian: {option}=True and strategy="forward-mode" are not supported together'
+        )
+    if not vectorize:
+        raise NotImplementedError(
+            'jacobian: strategy="forward-mode" is only implemented for vectorize=True'
+        )
+
+
+def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
+    """By columns: one batched pass over all elements of all inputs, through the transposed derivative."""
+    with enable_grad():
+        call = _Call("jacobian", func, inputs, False, False)
+        points, pulled = call.transposed()
+        nodes = [x._node for x in call.inputs]
+        seeds = [new_tensor(x) for x in _unit_vectors(nodes)]
+        columns = _grad(pulled, points, seeds, False, True, True)
+    sizes = [x.type.size for x in nodes]
+    starts = np.cumsum([0, *sizes]).tolist()
+    rows = [
+        call.results(
+            [
+                _transposed_block(g, start, size, output._node, x)
+                for x, start, size in zip(nodes, starts, sizes, strict=False)
+            ],
+            True,
+        )
+        for g, output in zip(columns, call.outputs, strict=True)
+    ]
+    return _unpacked(rows, call.is_outputs_tuple, call.is_inputs_tuple)
+
+
+def _transposed_block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
+    """The columns of `g`, a matrix by columns, that belong to one input."""
+    block = _block(g, start, size, x, output)._node
+    rank, more = len(x.shape), len(output.shape)
+    axes = (*range(rank, rank + more), *range(rank))
+    return new_tensor(OPS["transpose"](block, axes=axes))
+
+
+def _unpacked(rows: Sequence[Any], is_outputs_tuple: bool, is_inputs_tuple: bool) -> Tensors:
+    """A tuple of tuples, without the levels that the caller did not pass."""
+    result = tuple([tuple(row) if is_inputs_tuple else row[0] for row in rows])
+    return result if is_outputs_tuple else result[0]
