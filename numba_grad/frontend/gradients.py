@@ -593,7 +593,7 @@ def _is_traced(nodes: Sequence[Node]) -> bool:
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node.op is ARGUMENT:
+        if node.op is ARGUMENT and node.value is None:
             return True
         if node.value is None:
             for x in node.inputs:

@@ -270,7 +270,7 @@ def test_rules_of_users_are_used():
     gx, gy = ng.grad(lambda x, y: (product(x, y) ** 2).sum(), (0, 1))(x, y)
     np.testing.assert_allclose(gx, 6 * x * y**2, rtol=1e-14)
     np.testing.assert_allclose(gy, (6 * x**2 * y).sum(0), rtol=1e-14)
-    inner = ng.vmap(ng.grad(lambda x, y: Tripled.apply(x, y).sum()), (0, None))(x, y)
+    inner = ng.vmap(ng.grad(lambda x, y: Tripled.apply(x, y).sum()), (0, None))(x, ng.tensor(y))
     np.testing.assert_allclose(inner, np.tile(3 * y, (4, 1)), rtol=1e-15)
 
 
