@@ -241,13 +241,16 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
 
 
+CONSTANTS = {"inf": float("inf"), "nan": float("nan")}  # have no literal of their own in Python
+
+
 def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
     file_name = f"<numba_grad {symbol}>"
     # Numba's messages quote the line.
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
     with global_compiler_lock, target_extension.target_override(_TARGET):
-        namespace: dict[str, Any] = kernel_language.NAMESPACE | kernel_math.NAMESPACE
+        namespace: dict[str, Any] = kernel_language.NAMESPACE | kernel_math.NAMESPACE | CONSTANTS
         exec(compile(source, file_name, "exec"), namespace)
         try:
             lowered = _lower(namespace[entry_name], signature, symbol)

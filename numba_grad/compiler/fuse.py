@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numba_grad.compiler.library_steps import memory_operands
 from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
 from numba_grad.graph.node import Node
@@ -44,23 +45,6 @@ def fuse(order: Sequence[Node], outputs: Sequence[Node]) -> list[Step]:
     return steps
 
 
-def memory_operand(x: Node) -> Node:
-    """What must be in memory for a library call to read `x`: reshapes and a swap of the last two axes are free."""
-    while True:
-        if x.op.name == "reshape" or is_matrix_transpose(x):
-            x = x.inputs[0]
-        else:
-            return x
-
-
-def is_matrix_transpose(node: Node) -> bool:
-    """Whether `node` swaps the last two axes and nothing else."""
-    if node.op.name != "transpose":
-        return False
-    rank = len(node.shape)
-    return node.params["axes"] == (*range(rank - 2), rank - 1, rank - 2)
-
-
 class _Fusion:
     def __init__(self, order: Sequence[Node], outputs: Sequence[Node]) -> None:
         self.order = order
@@ -79,8 +63,8 @@ class _Fusion:
         for node in self.order:
             if self.is_library(node):
                 self.roots.add(node)
-                for x in node.inputs:
-                    self.add_root(memory_operand(x) if node.op.name == "matmul" else x)
+                for x in memory_operands(node):
+                    self.add_root(x)
             elif self.is_loop_reduction(node):
                 self.roots.add(node)
             elif node.op.name == "gather":
@@ -238,7 +222,7 @@ class _Fusion:
     def reads_of(self, node: Node, reads: dict[Node, dict[Node, bool]]) -> dict[Node, bool]:
         """The roots that `node` reads, and whether only at its own loop indices."""
         result: dict[Node, bool] = {}
-        for x in node.inputs:
+        for x in memory_operands(node) if self.is_library(node) else node.inputs:
             aligned = self.is_aligned(node, x)
             found = {x: True} if x in self.roots else reads.get(x, {})
             for root, root_aligned in found.items():

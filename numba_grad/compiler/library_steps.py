@@ -1,12 +1,172 @@
-"""Operations with kernels of their own -> steps: library calls, scans, sorts, scatters."""
+"""Operations with kernels of their own -> steps: matrix products, solves, scans, sorts, scatters."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
+from numba_grad.compiler.library_kernels import (
+    Errors,
+    LibraryCall,
+    MatrixOperand,
+    Memory,
+    Symbol,
+    argsort_call,
+    cumsum_call,
+    matmul_call,
+    scatter_call,
+    solve_call,
+)
+from numba_grad.compiler.lower import Place
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import ErrorSite
 
 
-def lower(node: Node, places: dict[Node, Any], temporary: Callable[[int], Any]) -> list[Any]:
-    """The steps that compute `node` from its inputs, which are in memory."""
-    raise InternalError(f"no kernel for {node}")
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A word that points into memory."""
+
+    source: object
+    offset: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a library call reads instead of a node: the memory of `base`, seen as `shape`, maybe transposed."""
+
+    base: Node
+    shape: tuple[int, ...]
+    is_transposed: bool
+
+
+def operand(x: Node) -> Operand:
+    """Look through a swap of the last two axes, then through reshapes: both cost nothing."""
+    is_transposed = is_matrix_transpose(x)
+    if is_transposed:
+        x = x.inputs[0]
+    shape = x.shape
+    while x.op.name == "reshape":
+        x = x.inputs[0]
+    return Operand(x, shape, is_transposed)
+
+
+def is_matrix_transpose(node: Node) -> bool:
+    """Whether `node` swaps the last two axes and nothing else."""
+    if node.op.name != "transpose":
+        return False
+    rank = len(node.shape)
+    return node.params["axes"] == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def memory_operands(node: Node) -> list[Node]:
+    """The nodes that must be in memory before `node`."""
+    if node.op.name == "matmul":
+        return [operand(x).base for x in node.inputs]
+    return list(node.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredStep:
+    """A kernel's source and words: integers, pointers, ("symbol", name), "errors", error sites."""
+
+    source: str
+    words: list[object]
+    tasks: int
+    grain: int
+
+
+def lower(
+    node: Node, places: dict[Node, Place], temporary: Callable[[int], object]
+) -> list[LoweredStep]:
+    """The steps that compute `node` from its operands in memory."""
+    make_call = CALLS.get(node.op.name)
+    if make_call is None:
+        raise InternalError(f"no kernel for {node}")
+    call = make_call(node)
+    inputs = [_pointer(places[x], x) for x in memory_operands(node)]
+    output = _pointer(places[node], node)
+    uses_scratch = any(
+        isinstance(word, Memory) and word.role == "scratch" for step in call.steps for word in step.words
+    )
+    scratch = Pointer(temporary(call.scratch_bytes), 0) if uses_scratch else None
+
+    def word(value: object) -> object:
+        match value:
+            case Memory(role, number, offset):
+                target = {"input": inputs, "output": [output], "scratch": [scratch]}[role][number]
+                assert target is not None
+                return Pointer(target.source, target.offset + offset)
+            case Symbol(name):
+                return ("symbol", name)
+            case Errors():
+                return "errors"
+        return value
+
+    return [
+        LoweredStep(step.source, [word(value) for value in step.words], step.tasks, step.grain)
+        for step in call.steps
+    ]
+
+
+def _pointer(place: Place, node: Node) -> Pointer:
+    return Pointer(place.source, place.offset * node.dtype.itemsize)
+
+
+def _matmul(node: Node) -> LibraryCall:
+    x, y = (operand(z) for z in node.inputs)
+    *x_stack, _, _ = x.shape
+    *y_stack, _, _ = y.shape
+    m, k = node.inputs[0].shape[-2:]
+    n = node.inputs[1].shape[-1]
+    return matmul_call(
+        node.dtype,
+        m,
+        n,
+        k,
+        MatrixOperand(tuple(x_stack), x.is_transposed),
+        MatrixOperand(tuple(y_stack), y.is_transposed),
+    )
+
+
+def _solve(node: Node) -> LibraryCall:
+    a, b = node.inputs
+    return solve_call(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
+
+
+def _cumsum(node: Node) -> LibraryCall:
+    (x,) = node.inputs
+    return cumsum_call(
+        x.dtype, node.dtype, x.shape, node.params["axis"], reverse=node.params["reverse"]
+    )
+
+
+def _argsort(node: Node) -> LibraryCall:
+    (x,) = node.inputs
+    return argsort_call(
+        x.dtype, x.shape, node.params["axis"], descending=node.params["descending"]
+    )
+
+
+def _scatter(node: Node) -> LibraryCall:
+    x, _, *indices = node.inputs
+    count = len(indices)
+    named = node.params.get("named_axes") or range(count)
+    return scatter_call(
+        node.dtype,
+        [i.dtype for i in indices],
+        x.shape[:count],
+        indices[0].type.size,
+        math.prod(x.shape[count:]),
+        adds=node.op.name == "scatter_add",
+        sites=[ErrorSite("index", node.op.name, axis) for axis in named],
+    )
+
+
+CALLS: dict[str, Callable[[Node], LibraryCall]] = {
+    "matmul": _matmul,
+    "solve": _solve,
+    "cumsum": _cumsum,
+    "argsort": _argsort,
+    "scatter_add": _scatter,
+    "scatter_set": _scatter,
+}

@@ -630,9 +630,9 @@ class _Lowering:
                 value = self.apply("cast({x}, int64)", INT64, x=value)
             n = x.shape[axis]
             extent = self.index_value(_constant_index(n, not _is_loop(n)))
-            if node.params["checked"]:
+            if node.params.get("checked", True):
                 errors = self.special_word("errors", "errors")
-                named = node.params.get("named_axes", range(len(index_arrays)))[axis]
+                named = (node.params.get("named_axes") or range(len(index_arrays)))[axis]
                 site = self.special_word(("site", node.op.name, named), "site")
                 value = self.apply(
                     f"check_index({{i}}, {{n}}, {errors}, {site})", INT64, i=value, n=extent

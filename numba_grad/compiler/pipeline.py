@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from numba_grad.compiler import build
+from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.lower import Place
 from numba_grad.compiler.memory import Lifetimes
 from numba_grad.compiler.segment_program import (
@@ -272,7 +273,7 @@ class _Compiler:
                 relocations[row, 1] = builder.output(key[1])  # type: ignore[index]
             else:
                 relocations[row, 1] = builder.arena
-                relocations[row, 2] = offsets[key]
+                relocations[row, 2] += offsets[key]
         builder.block(template.steps, template.words, relocations)
 
 
@@ -304,9 +305,11 @@ class _Template:
                         continue
                     case ("symbol", name):
                         relocations.append((len(words), builder.symbol(name), 0))
+                    case Pointer(source, offset):
+                        self.memory.append((len(relocations), source))
+                        relocations.append((len(words), 0, offset))
                     case _:
-                        self.memory.append((len(relocations), word))
-                        relocations.append((len(words), 0, 0))
+                        raise InternalError(f"plan: no word for {word!r}")
                 words.append(0)
         self.steps = np.array(steps, np.int64).reshape(-1, 4)
         self.words = np.array(words, np.int64)

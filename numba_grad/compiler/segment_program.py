@@ -11,6 +11,7 @@ import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.fuse import LibraryStep, fuse
+from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import Group, Place, lower
 from numba_grad.compiler.simplify import simplify
@@ -56,7 +57,7 @@ class Temporary:
 
 
 Source = External | Output | Small | Temporary
-Word = object  # an int; a Source with a byte offset; "errors"; ("site", ...); ("symbol", name)
+Word = object  # an int, a Pointer, "errors", ("site", operation, axis), ErrorSite, ("symbol", name)
 
 
 @dataclass(slots=True)
@@ -183,7 +184,10 @@ class _SegmentBuilder:
 
     def emit_step(self, step: Group | LibraryStep) -> None:
         if isinstance(step, LibraryStep):
-            self.steps += library_steps.lower(step.node, self.places, self.temporary)
+            self.steps += [
+                library_program_step(step.node, lowered)
+                for lowered in library_steps.lower(step.node, self.places, self.temporary)
+            ]
             return
         self.emit_group(step, self.places)
 
@@ -202,6 +206,19 @@ class _SegmentBuilder:
             self.steps.append(program_step(lower(reduced, inner.get), {}))
 
 
+def library_program_step(node: Node, step: library_steps.LoweredStep) -> ProgramStep:
+    """A library call's step, with its traffic and operations for profiles."""
+    memory = [word.source for word in step.words if isinstance(word, Pointer)]
+    nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
+    flops = node.type.size
+    if node.op.name == "matmul":
+        flops *= 2 * node.inputs[0].shape[-1]
+    elif node.op.name == "solve":
+        flops *= 2 * node.inputs[0].shape[-1] ** 2
+    source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
+    return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
+
+
 def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
     """A kernel's text, its words, and how its tasks may be cut."""
     words: list[Word] = []
@@ -211,9 +228,10 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
             words.append(word.value)
         else:
             source = partials.get(word.source, word.source)
-            words.append(source)
             if isinstance(source, External | Output | Small | Temporary):
                 memory.append(source)
+                source = Pointer(source, 0)
+            words.append(source)
     points = math.prod(axis.extent for axis in kernel.axes)
     tasks = emit_cpu.number_of_tasks(kernel)
     itemsizes = sum(buffer.dtype.itemsize for buffer in kernel.buffers)
