@@ -1,0 +1,287 @@
+"""What users pass, as nodes: tensors, arrays, nested sequences, scalars. And results, as tensors.
+
+Arrays are copied on the way in, so a later write to them changes no result. Python scalars are
+weakly typed: they take the dtype that NumPy's promotion (NEP 50) gives them next to the other
+operands.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.autograd.handles import new_tensor
+from numba_grad.compiler.evaluate import evaluate
+from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
+from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
+from numba_grad.graph.types import DTYPES, as_dtype
+from numba_grad.graph.walk import toposort
+from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
+    contraction,
+    control,
+    elementwise,
+    functions,
+    indexing,
+    leaves,
+    linalg,
+    logic,
+    movement,
+    reductions,
+    scans,
+)
+from numba_grad.ops.families import cast, loop_dtypes
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+# What a public function takes for an array: Tensor, numpy.ndarray, NumPy or Python scalar, nested
+# sequences of numbers, an object with __array__ or the buffer protocol.
+ArrayLike = Any
+
+# The dtypes of Python scalars where there is nothing else to go by.
+DEFAULT_DTYPES = {
+    bool: np.dtype(bool),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
+}
+WEAK = frozenset((int, float, complex))  # bool is strongly typed, as in NumPy
+
+_dtype_of_kind = {(dtype.kind, dtype.itemsize): dtype for dtype in DTYPES}
+_scalars: dict[tuple, Node] = {}
+_SCALARS_LIMIT = 4096
+
+
+def wrap(node: Node) -> "Tensor":
+    """The result of a public function: always a new tensor with its own gradient and hooks.
+
+    Where the function had nothing to do and `node` is somebody's tensor already, an identity.
+    """
+    if node.handle is not None:
+        node = OPS["identity"](node)
+    return new_tensor(node)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether this is a Python number, whose dtype is weak (except bool's)."""
+    return value.__class__ in DEFAULT_DTYPES
+
+
+def as_node(value: ArrayLike, like: Node | None = None) -> Node:
+    """`value` as a node; a Node is itself. A Python scalar takes the dtype of `like`, or the lowest one that fits both.
+
+    Raises
+    ------
+    DTypeError
+        For objects, strings, dates, long doubles: what has no supported dtype.
+    ShapeError
+        For nested sequences of different lengths.
+    """
+    kind = value.__class__
+    if kind is Node:
+        return value
+    node = getattr(value, "_node", None)
+    if node.__class__ is Node:
+        return node
+    if kind in DEFAULT_DTYPES:
+        if like is None:
+            return scalar_leaf(value, _default_dtype(value))
+        return scalar_leaf(value, loop_dtypes(np.add, (like.dtype, kind))[-1])
+    if isinstance(value, np.generic):
+        return scalar_leaf(value, canonical_dtype(value.dtype))
+    return leaf(own_array(value))
+
+
+def _default_dtype(value: Any) -> np.dtype:
+    dtype = DEFAULT_DTYPES[value.__class__]
+    if dtype.kind == "i" and not -(1 << 63) <= value < 1 << 63:
+        return canonical_dtype(np.asarray(value).dtype)  # uint64, or an error for object
+    return dtype
+
+
+def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """`values` as nodes, cast to the dtypes of the loop that NumPy's `ufunc` chooses for them."""
+    dtypes: list[Any] = []
+    nodes: list[Node | None] = []
+    for value in values:
+        kind = value.__class__
+        if kind in WEAK:
+            dtypes.append(kind)
+            nodes.append(None)
+        else:
+            node = as_node(value)
+            dtypes.append(node.type.dtype)
+            nodes.append(node)
+    if all(node is None for node in nodes):
+        dtypes = [_default_dtype(value) for value in values]
+    loop = loop_dtypes(ufunc, tuple(dtypes))
+    return tuple(
+        [
+            scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+            for value, node, dtype in zip(values, nodes, loop, strict=False)
+        ]
+    )
+
+
+def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
+    strong = [None if value.__class__ in WEAK else as_node(value) for value in values]
+    weak = [value for value, node in zip(values, strong, strict=True) if node is None]
+    dtype = canonical_dtype(
+        np.result_type(*[node.dtype for node in strong if node is not None], *weak)
+    )
+    return tuple(
+        scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+        for value, node in zip(values, strong, strict=True)
+    )
+
+
+def scalar_leaf(value: Any, dtype: np.dtype) -> Node:
+    """A 0-d leaf. Equal scalars (by type, dtype and bits) share one: a loop that uses 0.5 makes one.
+
+    Raises
+    ------
+    OverflowError
+        If a Python integer does not fit.
+    """
+    kind = value.__class__
+    # 0.0 == -0.0, and both parts of a complex number have a sign: only the bytes tell them apart.
+    if kind is int or kind is bool or (kind is float and value):
+        key = (kind, value, dtype)
+        array = None
+    else:
+        array = np.array(value, dtype)
+        key = (kind, array.tobytes(), dtype)
+    node = _scalars.get(key)
+    if node is None:
+        if len(_scalars) >= _SCALARS_LIMIT:
+            _scalars.clear()
+        with np.errstate(all="ignore"):
+            node = leaf(np.array(value, dtype) if array is None else array)
+        # Never a user's own tensor, whose gradient would then be everybody's: see `wrap`.
+        node.handle = _no_tensor
+        _scalars[key] = node
+    return node
+
+
+def _no_tensor() -> None:
+    """The handle of a shared leaf: what a dead weak reference answers."""
+
+
+def canonical_dtype(dtype: np.dtype) -> np.dtype:
+    """The supported dtype of this kind and size, in native byte order; C's long long is int64."""
+    return _dtype_of_kind.get((dtype.kind, dtype.itemsize)) or as_dtype(dtype)
+
+
+def as_optional_dtype(dtype: object) -> np.dtype | None:
+    """The `dtype=` argument of a public function."""
+    return None if dtype is None else canonical_dtype(as_dtype(dtype))
+
+
+def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = True) -> np.ndarray:
+    """`value` as an array for a leaf: C-contiguous, native, of a supported dtype, ours alone.
+
+    With `copy=False` it shares memory with `value`, or a ValueError says why it cannot.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            explain(
+                "tensor",
+                "masked arrays are not supported: the mask would be lost",
+                fix="value.filled(0), or where(mask, 0, value)",
+            )
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ShapeError(
+            explain(
+                "tensor",
+                "nested sequences of different lengths are not an array",
+                got={"value": _shortened(value)},
+                expected="equal lengths at each level of nesting",
+                fix="pad the rows to one length, or keep a list of tensors",
+            )
+        ) from None
+    own = _checked_dtype(array) if dtype is None else dtype
+    if not copy:
+        return _aliased(array, own, is_array=isinstance(value, np.ndarray))
+    if dtype is not None:
+        _checked_dtype(array)
+    if array is not value and array.base is None and isinstance(value, (list, tuple)):
+        return np.asarray(array, own, order="C")  # just made for us by np.asarray
+    with np.errstate(all="ignore"):
+        return np.array(array, own, order="C", copy=True, subok=False)
+
+
+def _checked_dtype(array: np.ndarray) -> np.dtype:
+    if array.dtype.kind in "OSUTMmV":
+        raise DTypeError(
+            explain(
+                "tensor",
+                "not an array of numbers",
+                got={"dtype": array.dtype, "value": _shortened(array)},
+                expected=", ".join(dtype.name for dtype in DTYPES),
+                fix="numpy.asarray(value, dtype=float), if these are numbers",
+            )
+        )
+    return canonical_dtype(array.dtype)
+
+
+def _aliased(array: np.ndarray, dtype: np.dtype, *, is_array: bool) -> np.ndarray:
+    problem = ""
+    if not is_array:
+        problem = "not a NumPy array"
+    elif array.dtype != dtype:
+        problem = f"a copy is needed to convert from {array.dtype} to {dtype}"
+    elif not array.flags.c_contiguous:
+        problem = "a copy is needed to make it C-contiguous"
+    if problem:
+        raise ValueError(
+            explain(
+                "tensor",
+                problem,
+                got={"copy": False},
+                expected=f"a C-contiguous array of {dtype}",
+                fix="copy=True",
+            )
+        )
+    return array.view(np.ndarray)
+
+
+def _shortened(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def value_of(node: Node, operation: str = "index") -> np.ndarray:
+    """The value of `node`, computed now if it is not known. Nobody may write to it.
+
+    Raises
+    ------
+    TracingError
+        If it depends on an argument of a function that is being traced.
+    """
+    if node.value is None:
+        if is_traced(node):
+            raise TracingError(
+                explain(
+                    operation,
+                    "needs the value of a tensor while a function is being traced: there is none",
+                    got={"tensor": node.type},
+                    expected="operations on tensors only, inside jit and vmap",
+                    fix="ng.where(condition, x, y) to choose element by element;"
+                    " ng.cond (to come) to run one of two branches",
+                )
+            )
+        evaluate([node])
+    return node.value
+
+
+def is_traced(node: Node) -> bool:
+    """Whether the value of `node` depends on an argument that has no value."""
+    if node.value is not None:
+        return False
+    order = toposort([node], stop=lambda n: n.value is not None)
+    return any(n.op is ARGUMENT and n.value is None for n in order)

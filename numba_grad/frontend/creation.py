@@ -1,0 +1,389 @@
+"""New tensors: from data, constants, ranges and grids. Names and arguments as in the array API.
+
+Constants and index ranges are recorded, not stored: they cost no memory until somebody asks for
+their values.
+"""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numba_grad.errors import DeviceError, ShapeError, explain
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    is_scalar,
+    own_array,
+    scalar_leaf,
+    value_of,
+    wrap,
+)
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.ops.families import broadcast_to, cast, reshape
+from numba_grad.ops.families import full as constant
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+Shape = int | Sequence[int]
+FLOAT64 = np.dtype(np.float64)
+INT64 = np.dtype(np.int64)
+
+
+def tensor(
+    obj: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    *,
+    copy: bool = True,
+) -> "Tensor":
+    """A new tensor with the values of `obj`: an array, a number, or nested sequences of numbers.
+
+    Parameters
+    ----------
+    dtype : as NumPy finds it, by default: float64 for Python floats, int64 for integers
+    device : "cpu", or None for it
+    requires_grad : whether gradients for it are accumulated in its `grad`
+    copy : with False, the tensor shares memory with the NumPy array `obj`. Writing to that array
+        afterwards changes the tensor, and makes the values and gradients of whatever was recorded
+        from it, and not yet computed, wrong without any error.
+
+    Raises
+    ------
+    DTypeError
+        For objects, strings, dates, long doubles, masked arrays.
+    ShapeError
+        For nested sequences of different lengths.
+
+    Notes
+    -----
+    A Tensor `obj` gives a new leaf without history, as `obj.detach()`.
+
+    Examples
+    --------
+    >>> ng.tensor([1.0, 2.0], requires_grad=True)
+    tensor([1., 2.], requires_grad=True)
+    """
+    check_device(device)
+    wanted = as_optional_dtype(dtype)
+    node = getattr(obj, "_node", None)
+    if node.__class__ is Node:
+        node = OPS["detach"](node if wanted is None else cast(node, wanted))
+        return _result(node, requires_grad)
+    value = obj
+    if is_scalar(obj):
+        value = np.array(obj, wanted)
+    return _result(leaf(own_array(value, wanted, copy=copy)), requires_grad)
+
+
+def asarray(
+    obj: ArrayLike, dtype: object = None, device: object = None, *, copy: bool | None = None
+) -> "Tensor":
+    """`obj` as a tensor. A Tensor of that dtype is returned as it is, unless `copy` is True.
+
+    Raises
+    ------
+    ValueError
+        With `copy=False`, if a copy is needed.
+    """
+    node = getattr(obj, "_node", None)
+    if node.__class__ is not Node:
+        return tensor(obj, dtype, device, copy=copy is not False)
+    check_device(device)
+    wanted = as_optional_dtype(dtype)
+    if wanted in (None, node.dtype):
+        return wrap(OPS["identity"](node)) if copy else obj
+    if copy is False:
+        raise ValueError(
+            explain(
+                "asarray",
+                "a copy is needed to convert",
+                got={"obj": node.type, "dtype": wanted, "copy": False},
+                fix="copy=None",
+            )
+        )
+    return wrap(cast(node, wanted))
+
+
+def zeros(
+    shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
+) -> "Tensor":
+    """A tensor filled with zeros, of float64 by default."""
+    check_device(device)
+    return _constant(0, as_shape("zeros", shape), as_optional_dtype(dtype), requires_grad)
+
+
+def ones(
+    shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
+) -> "Tensor":
+    """A tensor filled with ones, of float64 by default."""
+    check_device(device)
+    return _constant(1, as_shape("ones", shape), as_optional_dtype(dtype), requires_grad)
+
+
+def empty(
+    shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
+) -> "Tensor":
+    """As `zeros`: there is no uninitialized memory here, and none is needed."""
+    check_device(device)
+    return _constant(0, as_shape("empty", shape), as_optional_dtype(dtype), requires_grad)
+
+
+def full(
+    shape: Shape,
+    fill_value: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> "Tensor":
+    """A tensor filled with `fill_value`, which may be a tensor: gradients flow to it.
+
+    The dtype is that of `fill_value` by default. An array is broadcast to `shape`, as in NumPy.
+    """
+    check_device(device)
+    node = _fill_node(fill_value, as_optional_dtype(dtype))
+    return _result(broadcast_to(node, as_shape("full", shape)), requires_grad)
+
+
+def zeros_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
+    """Zeros in the shape of `x`, and in its dtype by default."""
+    check_device(device)
+    node = as_node(x)
+    return _constant(0, node.shape, as_optional_dtype(dtype) or node.dtype, False)
+
+
+def ones_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
+    """Ones in the shape of `x`, and in its dtype by default."""
+    check_device(device)
+    node = as_node(x)
+    return _constant(1, node.shape, as_optional_dtype(dtype) or node.dtype, False)
+
+
+def empty_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
+    """As `zeros_like`."""
+    return zeros_like(x, dtype, device)
+
+
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: object = None, device: object = None
+) -> "Tensor":
+    """`fill_value` in the shape of `x`, and in its dtype by default."""
+    check_device(device)
+    node = as_node(x)
+    filling = _fill_node(fill_value, as_optional_dtype(dtype) or node.dtype)
+    return wrap(broadcast_to(filling, node.shape))
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> "Tensor":
+    """Evenly spaced values from `start` (0 if only one number is given) up to, without, `stop`."""
+    check_device(device)
+    wanted = as_optional_dtype(dtype)
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (_plain_number("arange", number) for number in (start, stop, step))
+    if step == 0:
+        raise ValueError(explain("arange", "step is 0", expected="a step other than 0"))
+    if all(number.__class__ is int for number in (start, stop, step)) and wanted in (None, INT64):
+        size = len(range(start, stop, step))  # type: ignore[arg-type]
+        return _result(_integer_range(int(start), int(step), size), requires_grad)
+    return _result(leaf(np.arange(start, stop, step, wanted)), requires_grad)
+
+
+def _integer_range(start: int, step: int, size: int) -> Node:
+    node = OPS["iota"](size=size, dtype=INT64)
+    if step != 1:
+        node = OPS["multiply"](node, scalar_leaf(step, INT64))
+    if start != 0:
+        node = OPS["add"](node, scalar_leaf(start, INT64))
+    return node
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> "Tensor":
+    """`num` evenly spaced values from `start` to `stop`, which is the last one with `endpoint`."""
+    check_device(device)
+    start, stop = (_plain_number("linspace", number) for number in (start, stop))
+    values = np.linspace(start, stop, num, endpoint, dtype=as_optional_dtype(dtype))
+    return _result(leaf(own_array(values)), requires_grad)
+
+
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    k: int = 0,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+) -> "Tensor":
+    """Ones on the diagonal number `k` (above the main one if positive), zeros elsewhere."""
+    check_device(device)
+    rows = operator.index(n_rows)
+    shape = as_shape("eye", (rows, rows if n_cols is None else n_cols))
+    mask = OPS["equal"](*_diagonal_numbers(shape, k))
+    return _result(cast(mask, as_optional_dtype(dtype) or FLOAT64), requires_grad)
+
+
+def identity(n: int, dtype: object = None) -> "Tensor":
+    """The n by n identity matrix, of float64 by default."""
+    return eye(n, dtype=dtype)
+
+
+def tri(n: int, m: int | None = None, k: int = 0, dtype: object = None) -> "Tensor":
+    """Ones at and below the diagonal number `k` of an n by m matrix, zeros elsewhere."""
+    shape = as_shape("tri", (n, n if m is None else m))
+    return wrap(cast(lower_triangle(shape, k), as_optional_dtype(dtype) or FLOAT64))
+
+
+def lower_triangle(shape: tuple[int, ...], k: int) -> Node:
+    """Mask of what lies on or below diagonal number `k` of matrices of the last two sizes."""
+    return OPS["less_equal"](*_diagonal_numbers(shape[-2:], k))
+
+
+def _diagonal_numbers(shape: tuple[int, ...], k: int) -> tuple[Node, Node]:
+    """The column of each element, and the column where diagonal `k` crosses its row."""
+    columns = reshape(OPS["iota"](size=shape[1], dtype=INT64), (1, shape[1]))
+    rows = reshape(OPS["iota"](size=shape[0], dtype=INT64), (shape[0], 1))
+    return columns, OPS["add"](rows, scalar_leaf(operator.index(k), INT64))
+
+
+def tril(x: ArrayLike, k: int = 0) -> "Tensor":
+    """`x` with zeros above diagonal number `k` of its last two axes."""
+    return _triangle("tril", x, k, keep_lower=True)
+
+
+def triu(x: ArrayLike, k: int = 0) -> "Tensor":
+    """`x` with zeros below diagonal number `k` of its last two axes."""
+    return _triangle("triu", x, k - 1, keep_lower=False)
+
+
+def _triangle(operation: str, x: ArrayLike, k: int, *, keep_lower: bool) -> "Tensor":
+    node = as_node(x)
+    if len(node.shape) < 2:
+        raise ShapeError(
+            explain(operation, "needs two axes", got={"x": node.type}, expected="(..., n, m)")
+        )
+    zero = constant(0, (), node.dtype)
+    mask = lower_triangle(node.shape, k)
+    kept = (mask, node, zero) if keep_lower else (mask, zero, node)
+    return wrap(OPS["where"](*kept))
+
+
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> "list[Tensor]":
+    """The coordinates of a grid, one tensor per axis, from the coordinates along each axis.
+
+    With "xy" the first array runs along axis 1 and the second along axis 0; with "ij" each runs
+    along the axis of its number.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(explain("meshgrid", f"indexing={indexing!r}", expected="'xy' or 'ij'"))
+    nodes = [as_node(x) for x in arrays]
+    for number, node in enumerate(nodes):
+        if len(node.shape) > 1:
+            raise ShapeError(
+                explain("meshgrid", "not 1-d", got={f"array {number}": node.type}, expected="(n,)")
+            )
+    axes = list(range(len(nodes)))
+    if indexing == "xy" and len(nodes) > 1:
+        axes[:2] = [1, 0]
+    shape = [1] * len(nodes)
+    for node, axis in zip(nodes, axes, strict=True):
+        shape[axis] = node.type.size
+    grids = []
+    for node, axis in zip(nodes, axes, strict=True):
+        alone = [1] * len(nodes)
+        alone[axis] = node.type.size
+        grids.append(wrap(broadcast_to(reshape(node, tuple(alone)), tuple(shape))))
+    return grids
+
+
+def check_device(device: object) -> None:
+    """Refuse a device that does not exist."""
+    if device is not None and str(device) != "cpu":
+        raise DeviceError(
+            explain("device", "no such device", got={"device": repr(device)}, expected="'cpu'")
+        )
+
+
+def as_shape(operation: str, shape: object) -> tuple[int, ...]:
+    """An integer or a sequence of them as a shape."""
+    try:
+        sizes = shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
+        result = tuple([operator.index(size) for size in sizes])
+    except TypeError:
+        raise TypeError(
+            explain(
+                operation,
+                "not a shape",
+                got={"shape": repr(shape)},
+                expected="integers",
+                fix="int(size) for whole floating numbers",
+            )
+        ) from None
+    if any(size < 0 for size in result):
+        raise ShapeError(
+            explain(operation, "negative sizes", got={"shape": result}, expected="sizes >= 0")
+        )
+    return result
+
+
+def _constant(
+    value: int, shape: tuple[int, ...], dtype: np.dtype | None, requires_grad: bool
+) -> "Tensor":
+    return _result(constant(value, shape, dtype or FLOAT64), requires_grad)
+
+
+def _fill_node(value: ArrayLike, dtype: np.dtype | None) -> Node:
+    if dtype is None:
+        return as_node(value)
+    if is_scalar(value):
+        return scalar_leaf(value, dtype)
+    return cast(as_node(value), dtype)
+
+
+def _plain_number(operation: str, value: object) -> float:
+    """A Python number, out of a NumPy scalar or a tensor without gradient."""
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if isinstance(value, (int, float)):
+        return value
+    node = getattr(value, "_node", None)
+    if node.__class__ is Node and node.requires_grad:
+        raise TypeError(
+            explain(
+                operation,
+                "its numbers have no gradient, and this tensor requires one",
+                got={"argument": node.type},
+                fix="start + step * ng.arange(n), or x.detach()",
+            )
+        )
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "iufb":
+        raise TypeError(explain(operation, "not a number", got={"argument": repr(value)}))
+    return array.item()
+
+
+def _result(node: Node, requires_grad: bool) -> "Tensor":
+    if not requires_grad:
+        return wrap(node)
+    # A leaf of its own: a gradient is accumulated in it, so it must not be an operation's result.
+    result = wrap(leaf(value_of(node, "requires_grad")))
+    result.requires_grad_()
+    return result

@@ -1,0 +1,526 @@
+"""Functions of NumPy that work element by element.
+
+Most are one primitive each; they promote dtypes as NumPy's ufunc of the same name does. The others
+are written in terms of primitives.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, explain
+from numba_grad.frontend.arrays import (
+    WEAK,
+    ArrayLike,
+    as_node,
+    common_dtype,
+    operands,
+    scalar_leaf,
+    wrap,
+)
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import as_dtype
+from numba_grad.ops.families import cast, full, loop_dtypes
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+Unary = Callable[[ArrayLike], "Tensor"]
+Binary = Callable[[ArrayLike, ArrayLike], "Tensor"]
+
+FLOAT64 = np.dtype(np.float64)
+# Static exponents up to this one are multiplied out; the error of that grows with the exponent.
+LARGEST_MULTIPLIED_EXPONENT = 32
+
+# What `numpy.sin(tensor)` finds: filled by the definitions below.
+of_ufunc: dict[np.ufunc, Callable[..., Any]] = {}
+
+
+def _unary(ufunc: np.ufunc, summary: str) -> Unary:
+    """The function of one primitive that has the ufunc's name."""
+    op_name = ufunc.__name__
+
+    def function(x: ArrayLike, /) -> "Tensor":
+        return wrap(OPS[op_name](*operands(ufunc, (x,))))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def _binary(ufunc: np.ufunc, summary: str) -> Binary:
+    op_name = ufunc.__name__
+
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        return wrap(OPS[op_name](*operands(ufunc, (x1, x2))))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def _named(function: Any, ufunc: np.ufunc, name: str, summary: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    of_ufunc[ufunc] = function
+    return function
+
+
+add = _binary(np.add, "x1 + x2.")
+subtract = _binary(np.subtract, "x1 - x2.")
+multiply = _binary(np.multiply, "x1 * x2.")
+divide = _binary(np.divide, "x1 / x2, a floating or complex result also for integers.")
+floor_divide = _binary(
+    np.floor_divide, "The largest integer not above x1 / x2; for integers, 0 if x2 is 0."
+)
+remainder = _binary(np.remainder, "x1 - x2 * floor(x1 / x2): the sign of x2, as Python's %.")
+fmod = _binary(np.fmod, "x1 - x2 * trunc(x1 / x2): the sign of x1, as C's %.")
+negative = _unary(np.negative, "-x.")
+positive = _unary(np.positive, "+x.")
+absolute = _unary(np.absolute, "The absolute value, real also for complex x. Gradient 0 at 0.")
+sign = _unary(np.sign, "-1, 0 or 1 by the sign of x; x / |x| for complex x; nan for nan.")
+square = _unary(np.square, "x * x.")
+reciprocal = _unary(np.reciprocal, "1 / x, in the dtype of x.")
+sqrt = _unary(np.sqrt, "The square root; nan for negative real x.")
+cbrt = _unary(np.cbrt, "The cube root, real for negative x.")
+exp = _unary(np.exp, "e to the power x.")
+exp2 = _unary(np.exp2, "2 to the power x.")
+expm1 = _unary(np.expm1, "exp(x) - 1, accurate for small x.")
+log = _unary(np.log, "The natural logarithm; -inf for 0, nan for negative real x.")
+log1p = _unary(np.log1p, "log(1 + x), accurate for small x.")
+log2 = _unary(np.log2, "The logarithm to base 2.")
+log10 = _unary(np.log10, "The logarithm to base 10.")
+sin = _unary(np.sin, "The sine of x in radians.")
+cos = _unary(np.cos, "The cosine of x in radians.")
+tan = _unary(np.tan, "The tangent of x in radians.")
+arcsin = _unary(np.arcsin, "The inverse sine, in radians.")
+arccos = _unary(np.arccos, "The inverse cosine, in radians.")
+arctan = _unary(np.arctan, "The inverse tangent, in radians.")
+arctan2 = _binary(
+    np.arctan2, "The angle in radians of the point (x2, x1): inverse tangent of x1 / x2."
+)
+sinh = _unary(np.sinh, "The hyperbolic sine.")
+cosh = _unary(np.cosh, "The hyperbolic cosine.")
+tanh = _unary(np.tanh, "The hyperbolic tangent.")
+arcsinh = _unary(np.arcsinh, "The inverse hyperbolic sine.")
+arccosh = _unary(np.arccosh, "The inverse hyperbolic cosine.")
+arctanh = _unary(np.arctanh, "The inverse hyperbolic tangent.")
+hypot = _binary(np.hypot, "sqrt(x1**2 + x2**2), without overflow.")
+floor = _unary(np.floor, "The largest integer not above x. Not differentiable: requires no grad.")
+ceil = _unary(np.ceil, "The smallest integer not below x. Not differentiable: requires no grad.")
+trunc = _unary(np.trunc, "x without its fraction. Not differentiable: requires no grad.")
+rint = _unary(np.rint, "The nearest integer, even in a tie. Not differentiable: requires no grad.")
+maximum = _binary(
+    np.maximum, "The larger one; nan if one is nan. In a tie each gets half the gradient."
+)
+minimum = _binary(
+    np.minimum, "The smaller one; nan if one is nan. In a tie each gets half the gradient."
+)
+copysign = _binary(np.copysign, "x1 with the sign of x2.")
+logical_and = _binary(np.logical_and, "Whether both are true, that is, not 0.")
+logical_or = _binary(np.logical_or, "Whether one is true, that is, not 0.")
+logical_xor = _binary(np.logical_xor, "Whether exactly one is true, that is, not 0.")
+logical_not = _unary(np.logical_not, "Whether x is false, that is, 0.")
+bitwise_and = _binary(np.bitwise_and, "x1 & x2, for bool and integers.")
+bitwise_or = _binary(np.bitwise_or, "x1 | x2, for bool and integers.")
+bitwise_xor = _binary(np.bitwise_xor, "x1 ^ x2, for bool and integers.")
+invert = _unary(np.invert, "~x, for bool and integers.")
+left_shift = _binary(np.left_shift, "x1 << x2, for integers.")
+right_shift = _binary(np.right_shift, "x1 >> x2, for integers.")
+isnan = _unary(np.isnan, "Whether x is nan.")
+isinf = _unary(np.isinf, "Whether x is infinite.")
+isfinite = _unary(np.isfinite, "Whether x is neither infinite nor nan.")
+conjugate = _unary(np.conjugate, "The complex conjugate.")
+
+
+# Comparisons
+
+
+def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
+    op_name = ufunc.__name__
+
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        return wrap(OPS[op_name](*comparison_operands(ufunc, (x1, x2))))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def comparison_operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """As `operands`, but a Python integer may exceed the other's dtype, as in NumPy."""
+    try:
+        return operands(ufunc, values)
+    except OverflowError:
+        # Every integer of a dtype is less than one that is too large for it: infinity serves.
+        return operands(ufunc, tuple([_as_float_or_infinity(value) for value in values]))
+
+
+def _as_float_or_infinity(value: ArrayLike) -> ArrayLike:
+    if value.__class__ is int:
+        return np.float64(np.inf if value > 0 else -np.inf)
+    return cast(as_node(value), FLOAT64)
+
+
+equal = _comparison(np.equal, "Whether x1 == x2.")
+not_equal = _comparison(np.not_equal, "Whether x1 != x2.")
+less = _comparison(np.less, "Whether x1 < x2.")
+less_equal = _comparison(np.less_equal, "Whether x1 <= x2.")
+greater = _comparison(np.greater, "Whether x1 > x2.")
+greater_equal = _comparison(np.greater_equal, "Whether x1 >= x2.")
+
+
+# Powers
+
+
+def power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """x1 to the power x2.
+
+    Raises
+    ------
+    ValueError
+        For integers to a negative integer power.
+
+    Notes
+    -----
+    A Python number as exponent is part of the graph if it is an integer of at most 32, or one
+    half: products and square roots are used then. The gradient of x**0 is 0, also at 0.
+    """
+    return wrap(power_node(x1, x2))
+
+
+of_ufunc[np.power] = power
+
+
+def power_node(x1: ArrayLike, x2: ArrayLike) -> Node:
+    if x2.__class__ in (int, float) and x1.__class__ not in WEAK:
+        node = _power_of_number(as_node(x1), x2)
+        if node is not None:
+            return node
+    base, exponent = operands(np.power, (x1, x2))
+    return OPS["power"](base, exponent)
+
+
+def _power_of_number(x: Node, exponent: float) -> Node | None:
+    """`x` to a Python number, without a call of pow; None where there is no better way."""
+    dtype = loop_dtypes(np.power, (x.dtype, exponent.__class__))[0]
+    if exponent == 2 and exponent.__class__ is int:
+        dtype = loop_dtypes(np.square, (x.dtype,))[0]  # NumPy's shortcut: int8 for bool
+    base = cast(x, dtype)
+    if base.dtype.kind in "iu":
+        if exponent < 0:
+            raise ValueError(
+                explain(
+                    "power",
+                    "integers to negative integer powers are not allowed",
+                    got={"x": x.type, "exponent": exponent},
+                    fix="x.astype(float) ** exponent",
+                )
+            )
+        scalar_leaf(exponent, dtype)  # raises OverflowError, as in NumPy
+    elif exponent == 0.5:
+        return OPS["sqrt"](base)
+    elif exponent == -1:
+        return OPS["reciprocal"](base)
+    elif abs(exponent) > LARGEST_MULTIPLIED_EXPONENT or exponent != int(exponent):
+        return None
+    if exponent == 2:
+        return OPS["square"](base)
+    return OPS["integer_power"](base, exponent=int(exponent))
+
+
+def float_power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """x1 to the power x2, computed in float64 or complex128."""
+    return wrap(OPS["power"](*operands(np.float_power, (x1, x2))))
+
+
+of_ufunc[np.float_power] = float_power
+
+
+# Selection
+
+
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> "Tensor":
+    """`x` where the condition is true, else `y`, element by element.
+
+    Gradients flow to the one that was chosen only: 0 to the other, also where its own derivative
+    is infinite or nan. `nonzero(condition)` is NumPy's form with one argument.
+    """
+    mask = cast(as_node(condition), np.dtype(bool))
+    return wrap(OPS["where"](mask, *common_dtype((x, y))))
+
+
+def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
+    """`x`, but at least `min` and at most `max`; `max` if `min` exceeds it. nan stays nan.
+
+    Gradients flow to `x` within and at the bounds.
+    """
+    low, high = min, max
+    given = [bound for bound in (low, high) if bound is not None]
+    result, *bounds = common_dtype((x, *given))
+    if low is not None:
+        result = _replaced_if("less", result, bounds.pop(0), low)
+    if high is not None:
+        result = _replaced_if("greater", result, bounds.pop(0), high)
+    return wrap(result)
+
+
+def _replaced_if(comparison: str, x: Node, bound: Node, given: ArrayLike) -> Node:
+    """`bound` where `x` is less, or greater, than it, and where it is nan."""
+    is_beyond = OPS[comparison](x, bound)
+    if bound.dtype.kind in "fc" and (given.__class__ not in WEAK or given != given):
+        is_beyond = OPS["logical_or"](is_beyond, OPS["isnan"](bound))
+    return OPS["where"](is_beyond, bound, x)
+
+
+def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True) -> "Tensor":
+    """`x` converted to `dtype`, as NumPy converts: floats are truncated to integers.
+
+    Gradients flow between floating and complex dtypes. With `copy=False` a tensor that has the
+    dtype is returned itself.
+    """
+    node = as_node(x)
+    wanted = as_dtype(dtype)
+    if not copy and node.dtype == wanted and node is getattr(x, "_node", None):
+        return x
+    return wrap(cast(node, wanted))
+
+
+# Complex numbers
+
+
+def real(x: ArrayLike, /) -> "Tensor":
+    """The real part."""
+    node = as_node(x)
+    return wrap(OPS["real"](node) if node.dtype.kind == "c" else node)
+
+
+def imag(x: ArrayLike, /) -> "Tensor":
+    """The imaginary part: zeros for real `x`."""
+    node = as_node(x)
+    return wrap(OPS["imag"](node) if node.dtype.kind == "c" else full(0, node.shape, node.dtype))
+
+
+def angle(x: ArrayLike, /) -> "Tensor":
+    """The angle of a complex number in radians, from -pi to pi."""
+    node = as_node(x)
+    if node.dtype.kind != "c":
+        return arctan2(zeros_of_same_dtype(node), node)
+    return arctan2(OPS["imag"](node), OPS["real"](node))
+
+
+def zeros_of_same_dtype(node: Node) -> Node:
+    return full(0, (), node.dtype)
+
+
+# Activations and special functions, by SciPy's and torch's names
+
+
+def sigmoid(x: ArrayLike, /) -> "Tensor":
+    """1 / (1 + exp(-x)), without overflow."""
+    return wrap(OPS["sigmoid"](_floating(x)))
+
+
+def erf(x: ArrayLike, /) -> "Tensor":
+    """The error function."""
+    return wrap(OPS["erf"](_floating(x)))
+
+
+def erfc(x: ArrayLike, /) -> "Tensor":
+    """1 - erf(x), accurate for large x."""
+    return wrap(OPS["erfc"](_floating(x)))
+
+
+def relu(x: ArrayLike, /) -> "Tensor":
+    """max(x, 0). Gradient 0 at 0; nan stays nan."""
+    node = as_node(x)
+    zero = zeros_of_same_dtype(node)
+    return wrap(OPS["where"](OPS["less_equal"](node, zero), zero, node))
+
+
+def softplus(x: ArrayLike, /) -> "Tensor":
+    """log(1 + exp(x)), without overflow."""
+    return logaddexp(x, 0.0)
+
+
+def _floating(x: ArrayLike) -> Node:
+    """`x` in the dtype that NumPy's exp would compute in."""
+    return operands(np.exp, (x,))[0]
+
+
+# Written in terms of the others
+
+
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """log(exp(x1) + exp(x2)), without overflow."""
+    x, y = operands(np.logaddexp, (x1, x2))
+    larger = OPS["detach"](OPS["maximum"](x, y))
+    # Infinities: inf - inf would be nan.
+    shift = OPS["where"](OPS["isfinite"](larger), larger, zeros_of_same_dtype(larger))
+    total = OPS["exp"](x - shift) + OPS["exp"](y - shift)
+    return wrap(OPS["log"](total) + shift)
+
+
+of_ufunc[np.logaddexp] = logaddexp
+
+
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The larger one; the other one if one is nan."""
+    return _ignoring_nan(np.fmax, "maximum", x1, x2)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The smaller one; the other one if one is nan."""
+    return _ignoring_nan(np.fmin, "minimum", x1, x2)
+
+
+of_ufunc[np.fmax] = fmax
+of_ufunc[np.fmin] = fmin
+
+
+def _ignoring_nan(ufunc: np.ufunc, op_name: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
+    x, y = operands(ufunc, (x1, x2))
+    if x.dtype.kind in "fc":
+        x, y = (
+            OPS["where"](OPS["isnan"](x), y, x),
+            OPS["where"](OPS["isnan"](y), x, y),
+        )
+    return wrap(OPS[op_name](x, y))
+
+
+def fabs(x: ArrayLike, /) -> "Tensor":
+    """The absolute value, floating also for integers."""
+    return wrap(OPS["absolute"](*operands(np.fabs, (x,))))
+
+
+def deg2rad(x: ArrayLike, /) -> "Tensor":
+    """Degrees as radians."""
+    (node,) = operands(np.deg2rad, (x,))
+    return wrap(node * scalar_leaf(np.pi / 180, node.dtype))
+
+
+def rad2deg(x: ArrayLike, /) -> "Tensor":
+    """Radians as degrees."""
+    (node,) = operands(np.rad2deg, (x,))
+    return wrap(node * scalar_leaf(180 / np.pi, node.dtype))
+
+
+def signbit(x: ArrayLike, /) -> "Tensor":
+    """Whether the sign bit is set: true for -0.0."""
+    (node,) = operands(np.signbit, (x,))
+    one = full(1, (), node.dtype)
+    return wrap(OPS["less"](OPS["copysign"](one, node), zeros_of_same_dtype(node)))
+
+
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """0 for negative x1, 1 for positive, x2 at 0."""
+    x, at_zero = operands(np.heaviside, (x1, x2))
+    zero = zeros_of_same_dtype(x)
+    step = OPS["where"](OPS["less"](x, zero), zero, full(1, (), x.dtype))
+    step = OPS["where"](OPS["isnan"](x), OPS["detach"](x), step)
+    return wrap(OPS["where"](OPS["equal"](x, zero), at_zero, step))
+
+
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> "tuple[Tensor, Tensor]":
+    """(floor_divide(x1, x2), remainder(x1, x2))."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+for _ufunc, _function in (
+    (np.fabs, fabs),
+    (np.deg2rad, deg2rad),
+    (np.radians, deg2rad),
+    (np.rad2deg, rad2deg),
+    (np.degrees, rad2deg),
+    (np.signbit, signbit),
+    (np.heaviside, heaviside),
+    (np.divmod, divmod),
+):
+    of_ufunc[_ufunc] = _function
+
+
+def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
+    """The nearest number of so many decimals, even in a tie. Requires no grad."""
+    node = as_node(x)
+    if node.dtype.kind in "iu" and decimals >= 0:
+        return wrap(node)
+    if node.dtype.kind not in "fc":
+        raise DTypeError(
+            explain(
+                "round",
+                "not defined for this dtype" if node.dtype.kind == "b" else "negative decimals",
+                got={"x": node.type, "decimals": decimals},
+                fix="x.astype(float)",
+            )
+        )
+    if decimals == 0:
+        return rint(node)
+    scale = scalar_leaf(10.0 ** abs(decimals), node.dtype)
+    if decimals > 0:
+        return wrap(OPS["divide"](OPS["rint"](node * scale), scale))
+    return wrap(OPS["rint"](OPS["divide"](node, scale)) * scale)
+
+
+def nan_to_num(
+    x: ArrayLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> "Tensor":
+    """`x` with nan replaced by `nan`, and infinities by the largest numbers or the ones given."""
+    node = as_node(x)
+    if node.dtype.kind == "c":
+        parts = (nan_to_num(OPS[part](node), nan, posinf, neginf) for part in ("real", "imag"))
+        return wrap(OPS["make_complex"](*[part._node for part in parts]))
+    if node.dtype.kind != "f":
+        return wrap(node)
+    limits = np.finfo(node.dtype)
+    zero = zeros_of_same_dtype(node)
+    is_infinite = OPS["isinf"](node)
+    replacements = (
+        (OPS["isnan"](node), nan),
+        (
+            OPS["logical_and"](is_infinite, OPS["greater"](node, zero)),
+            limits.max if posinf is None else posinf,
+        ),
+        (
+            OPS["logical_and"](is_infinite, OPS["less"](node, zero)),
+            limits.min if neginf is None else neginf,
+        ),
+    )
+    result = node
+    for mask, number in replacements:
+        result = OPS["where"](mask, scalar_leaf(number, node.dtype), result)
+    return wrap(result)
+
+
+def isclose(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> "Tensor":
+    """Whether |x1 - x2| <= atol + rtol * |x2|, element by element; infinities equal themselves."""
+    x, y = operands(np.divide, (x1, x2))
+    difference, size = OPS["absolute"](x - y), OPS["absolute"](y)
+    dtype = size.dtype
+    bound = scalar_leaf(atol, dtype) + scalar_leaf(rtol, dtype) * size
+    is_near = OPS["logical_and"](OPS["less_equal"](difference, bound), OPS["isfinite"](y))
+    result = OPS["logical_or"](is_near, OPS["equal"](x, y))
+    if equal_nan:
+        both = OPS["logical_and"](OPS["isnan"](x), OPS["isnan"](y))
+        result = OPS["logical_or"](result, both)
+    return wrap(result)
+
+
+# NumPy's other names for the same functions.
+abs = absolute
+acos, acosh, asin, asinh, atan, atan2, atanh = (
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+)
+bitwise_invert = bitwise_not = invert
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+conj = conjugate
+degrees, radians = rad2deg, deg2rad
+mod = remainder
+pow = power
+true_divide = divide

@@ -1,0 +1,161 @@
+"""Which of our functions stands for which of NumPy's, and adapters where arguments differ."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numba_grad.frontend import (
+    contraction_functions,
+    creation,
+    elementwise_functions,
+    index_functions,
+    linalg,
+    reduction_functions,
+    shape_functions,
+)
+from numba_grad.frontend.arrays import as_node, value_of
+from numba_grad.graph.node import Node
+
+Function = Callable[..., Any]
+
+of_ufunc: dict[np.ufunc, Function] = {
+    **elementwise_functions.of_ufunc,
+    np.matmul: contraction_functions.matmul,
+    np.vecdot: contraction_functions.vecdot,
+}
+
+# `np.add.reduce(x, axis)` and `np.add.accumulate(x, axis)`; both take axis 0 by default.
+of_reduce: dict[np.ufunc, Function] = {
+    np.add: reduction_functions.sum,
+    np.multiply: reduction_functions.prod,
+    np.maximum: reduction_functions.max,
+    np.minimum: reduction_functions.min,
+    np.logical_and: reduction_functions.all,
+    np.logical_or: reduction_functions.any,
+}
+
+_same_names = {
+    np: (
+        (elementwise_functions, "angle isclose nan_to_num real imag round"),
+        (
+            reduction_functions,
+            "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
+        ),
+        (
+            shape_functions,
+            "array_split broadcast_arrays broadcast_to column_stack concatenate diff "
+            "expand_dims flip fliplr flipud hstack matrix_transpose moveaxis ravel repeat reshape "
+            "roll split squeeze stack swapaxes tile transpose unstack vstack",
+        ),
+        (index_functions, "argsort cumsum nonzero sort take take_along_axis"),
+        (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
+        (creation, "empty_like full_like meshgrid ones_like tril triu zeros_like"),
+    ),
+    np.linalg: (
+        (
+            linalg,
+            "diagonal inv matmul matrix_transpose norm outer solve tensordot trace vecdot "
+            "vector_norm",
+        ),
+    ),
+}
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    if not choices:
+        return index_functions.nonzero(condition)
+    return elementwise_functions.where(condition, *choices)
+
+
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low = min if a_min is None else a_min
+    return elementwise_functions.clip(a, low, max if a_max is None else a_max)
+
+
+def _einsum(subscripts: str, *operands: Any, optimize: object = True) -> Any:
+    return contraction_functions.einsum(subscripts, *operands, optimize=optimize)
+
+
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
+    return shape_functions.pad(array, pad_width, mode, constant_values=constant_values)
+
+
+def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    return shape_functions.concatenate([arr, values], axis)
+
+
+def _atleast(function: Function) -> Function:
+    def of_each(*arrays: Any) -> Any:
+        results = tuple([function(x) for x in arrays])
+        return results[0] if len(results) == 1 else results
+
+    return of_each
+
+
+def _allclose(
+    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    close = elementwise_functions.isclose(a, b, rtol, atol, equal_nan)
+    return bool(reduction_functions.all(close))
+
+
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = as_node(a1), as_node(a2)
+    if x.shape != y.shape:
+        return False
+    return np.array_equal(
+        value_of(x, "numpy.array_equal"), value_of(y, "numpy.array_equal"), equal_nan
+    )
+
+
+def _size(a: Any, axis: int | None = None) -> int:
+    return a.size if axis is None else a.shape[axis]
+
+
+def _copy(a: Any) -> Any:
+    return a.copy()
+
+
+def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
+    return np.result_type(*[_dtype_or_same(value) for value in arrays_and_dtypes])
+
+
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return np.can_cast(_dtype_or_same(from_), to, casting)
+
+
+def _dtype_or_same(value: Any) -> Any:
+    node = getattr(value, "_node", None)
+    return node.dtype if node.__class__ is Node else value
+
+
+of_function: dict[Function, Function] = {
+    getattr(module, name): getattr(ours, name)
+    for module, families in _same_names.items()
+    for ours, names in families
+    for name in names.split()
+}
+of_function.update(
+    {
+        np.where: _where,
+        np.clip: _clip,
+        np.einsum: _einsum,
+        np.pad: _pad,
+        np.append: _append,
+        np.atleast_1d: _atleast(shape_functions.atleast_1d),
+        np.atleast_2d: _atleast(shape_functions.atleast_2d),
+        np.allclose: _allclose,
+        np.array_equal: _array_equal,
+        np.shape: lambda a: a.shape,
+        np.ndim: lambda a: a.ndim,
+        np.size: _size,
+        np.copy: _copy,
+        np.iscomplexobj: lambda x: x.dtype.kind == "c",
+        np.isrealobj: lambda x: x.dtype.kind != "c",
+        np.result_type: _result_type,
+        np.can_cast: _can_cast,
+        np.array_repr: lambda arr: repr(arr),
+        np.array_str: lambda a: str(a),
+    }
+)

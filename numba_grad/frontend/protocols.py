@@ -1,0 +1,144 @@
+"""NumPy's functions on tensors: `np.sin(x)`, `np.sum(x, axis=1)`, `array * x` reach our operations.
+
+What is not listed in `numpy_functions.py` is refused by name. Nothing is converted to NumPy
+silently, since gradients would be lost.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from inspect import Parameter
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import explain
+from numba_grad.frontend.index_functions import cumsum
+from numba_grad.frontend.numpy_functions import of_function, of_reduce, of_ufunc
+
+Function = Callable[..., Any]
+
+
+def call_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What NumPy calls when a ufunc meets a tensor."""
+    name = f"numpy.{ufunc.__name__}"
+    if kwargs.pop("out", None) is not None:
+        raise TypeError(
+            explain(
+                name,
+                "out= is not supported, and neither are in-place operators of arrays with tensors",
+                fix="array = array + x, which gives a tensor",
+            )
+        )
+    if method == "__call__":
+        function = of_ufunc.get(ufunc)
+    elif method == "reduce":
+        name += ".reduce"
+        function = of_reduce.get(ufunc)
+        kwargs.setdefault("axis", 0)
+    elif method == "accumulate" and ufunc is np.add:
+        name += ".accumulate"
+        function = cumsum
+        kwargs.setdefault("axis", 0)
+    else:
+        name += "" if method == "__call__" else f".{method}"
+        function = None
+    if function is None:
+        raise _unsupported(name)
+    unknown = [key for key in kwargs if key not in _parameters(function)]
+    if unknown:
+        raise _unsupported_arguments(name, unknown)
+    return function(*inputs, **kwargs)
+
+
+def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What NumPy calls when another of its functions meets a tensor."""
+    name = f"{function.__module__}.{function.__name__}"
+    ours = of_function.get(function)
+    if ours is None:
+        raise _unsupported(name)
+    if not _takes_the_same(function, ours):
+        args, kwargs = _translated(name, function, ours, args, kwargs)
+    return ours(*args, **kwargs)
+
+
+def _unsupported(name: str) -> TypeError:
+    return TypeError(
+        explain(
+            name,
+            "not supported on tensors",
+            expected="a function that numba_grad has under the same name",
+            fix=f"{name}(x.detach().numpy()), whose result has no gradient",
+        )
+    )
+
+
+def _unsupported_arguments(name: str, arguments: list[str]) -> TypeError:
+    listed = ", ".join([f"{argument}=" for argument in arguments])
+    return TypeError(explain(name, f"{listed} is not supported on tensors"))
+
+
+@functools.cache
+def _parameters(function: Function) -> dict[str, Parameter]:
+    return dict(inspect.signature(function).parameters)
+
+
+@functools.cache
+def _takes_the_same(function: Function, ours: Function) -> bool:
+    """Whether arguments go on as they are: adapters, and functions of any number of arrays."""
+    kinds = [parameter.kind for parameter in _parameters(ours).values()]
+    return Parameter.VAR_POSITIONAL in kinds or list(_parameters(function)) == list(
+        _parameters(ours)
+    )
+
+
+def _translated(
+    name: str, function: Function, ours: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by NumPy's signature as arguments of ours: by name, or in their place if renamed.
+
+    Those that have NumPy's default are left out.
+    """
+    theirs = _parameters(function)
+    own = _parameters(ours)
+    own_names = list(own)
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    by_place: list[Any] = []
+    by_name: dict[str, Any] = {}
+    unknown = []
+    for place, (key, parameter) in enumerate(theirs.items()):
+        if key not in given:
+            continue
+        value = given[key]
+        if key in own and own[key].kind is not Parameter.POSITIONAL_ONLY:
+            by_name[key] = value
+        elif _is_renamed(place, own_names, theirs):
+            by_place.append(value)
+        elif parameter.kind is Parameter.VAR_KEYWORD:
+            by_name.update(value)
+        elif value is not parameter.default and not _equals_default(value, parameter.default):
+            unknown.append(key)
+    unknown += [key for key in by_name if key not in own]
+    if unknown:
+        raise _unsupported_arguments(name, unknown)
+    return tuple(by_place), by_name
+
+
+def _is_renamed(place: int, own_names: list[str], theirs: dict[str, Parameter]) -> bool:
+    """Whether our argument in this place is NumPy's under another name, or by position only."""
+    return place < len(own_names) and (
+        own_names[place] not in theirs or list(theirs)[place] == own_names[place]
+    )
+
+
+def _equals_default(value: object, default: object) -> bool:
+    return isinstance(value, (bool, int, str)) and value == default
+
+
+def namespace(api_version: str | None = None) -> ModuleType:
+    """The module with the functions of the array API's names."""
+    return sys.modules[__name__.partition(".")[0]]

@@ -1,0 +1,497 @@
+"""Functions of NumPy that rearrange, join, split and repeat, without computing."""
+
+import itertools
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    common_dtype,
+    scalar_leaf,
+    wrap,
+)
+from numba_grad.frontend.creation import Shape, as_shape
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import broadcast_shapes, normalize_axes, normalize_axis
+from numba_grad.ops.families import broadcast_to as stretch
+from numba_grad.ops.families import cast
+from numba_grad.ops.families import reshape as reshape_node
+from numba_grad.ops.index_expressions import take_index
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+Axis = int | tuple[int, ...] | None
+
+
+# Shapes and axes
+
+
+def reshape(x: ArrayLike, shape: Shape, order: str = "C") -> "Tensor":
+    """The same elements, in row-major order, in another shape; a size of -1 is worked out."""
+    if order != "C":
+        raise ValueError(explain("reshape", f"order={order!r}", expected="'C'"))
+    node = as_node(x)
+    return wrap(reshape_node(node, _complete_shape(node, shape)))
+
+
+def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
+    numbers = [operator.index(size) for size in sizes]
+    if numbers.count(-1) == 1:
+        known = math.prod([n for n in numbers if n != -1])
+        if known > 0 and x.type.size % known == 0:
+            numbers[numbers.index(-1)] = x.type.size // known
+    if any(n < 0 for n in numbers):
+        raise ShapeError(
+            explain(
+                "reshape",
+                f"{x.type.size} elements do not fill the shape {tuple(numbers)}",
+                got={"x": x.type, "shape": tuple(numbers)},
+                expected="sizes >= 0, and at most one -1 that can be worked out",
+            )
+        )
+    return tuple(numbers)
+
+
+def ravel(x: ArrayLike) -> "Tensor":
+    """All elements along one axis, in row-major order."""
+    return reshape(x, (-1,) if as_node(x).type.size else (0,))
+
+
+def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
+    """Axis k of the result is axis `axes[k]` of `x`; by default in reversed order."""
+    node = as_node(x)
+    rank = len(node.shape)
+    if axes is None:
+        return wrap(_transposed(node, tuple(range(rank))[::-1]))
+    numbers = tuple([normalize_axis("transpose", axis, rank) for axis in axes])
+    return wrap(OPS["transpose"](node, axes=numbers))
+
+
+def permute_dims(x: ArrayLike, axes: Sequence[int]) -> "Tensor":
+    """As `transpose`, by its array API name."""
+    return transpose(x, axes)
+
+
+def matrix_transpose(x: ArrayLike) -> "Tensor":
+    """The last two axes exchanged."""
+    node = as_node(x)
+    if len(node.shape) < 2:
+        raise ShapeError(
+            explain(
+                "matrix_transpose",
+                "needs two axes",
+                got={"x": node.type},
+                expected="(..., m, n)",
+                fix="x[:, None] for a column",
+            )
+        )
+    return swapaxes(node, -1, -2)
+
+
+def _transposed(x: Node, axes: tuple[int, ...]) -> Node:
+    return x if axes == tuple(range(len(axes))) else OPS["transpose"](x, axes=axes)
+
+
+def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> "Tensor":
+    """Two axes exchanged."""
+    node = as_node(x)
+    rank = len(node.shape)
+    first, second = (normalize_axis("swapaxes", axis, rank) for axis in (axis1, axis2))
+    axes = list(range(rank))
+    axes[first], axes[second] = second, first
+    return wrap(_transposed(node, tuple(axes)))
+
+
+def moveaxis(
+    x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> "Tensor":
+    """Axes `source` put at the positions `destination`; the others keep their order."""
+    node = as_node(x)
+    return wrap(moved_axes(node, source, destination))
+
+
+def moved_axes(x: Node, source: int | Sequence[int], destination: int | Sequence[int]) -> Node:
+    rank = len(x.shape)
+    sources = _axis_list("moveaxis", source, rank)
+    destinations = _axis_list("moveaxis", destination, rank)
+    if len(sources) != len(destinations):
+        raise ValueError(
+            explain(
+                "moveaxis",
+                "different numbers of axes",
+                got={"source": source, "destination": destination},
+            )
+        )
+    axes = [axis for axis in range(rank) if axis not in sources]
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
+        axes.insert(position, axis)
+    return _transposed(x, tuple(axes))
+
+
+def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int]:
+    """Axis numbers in the order given, each once."""
+    axes = list(axis) if isinstance(axis, Iterable) else [axis]
+    normalize_axes(operation, axes, rank)  # raises on repeated ones
+    return [normalize_axis(operation, a, rank) for a in axes]
+
+
+def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
+    """New axes of size 1, at positions `axis` of the result."""
+    node = as_node(x)
+    count = len(axis) if isinstance(axis, Sequence) else 1
+    positions = _axis_list("expand_dims", axis, len(node.shape) + count)
+    sizes = iter(node.shape)
+    shape = [1 if k in positions else next(sizes) for k in range(len(node.shape) + count)]
+    return wrap(reshape_node(node, tuple(shape)))
+
+
+def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
+    """`x` without the given axes, which must have size 1; by default without all that have.
+
+    Raises
+    ------
+    ShapeError
+        If a given axis has another size.
+    """
+    node = as_node(x)
+    if axis is None:
+        return wrap(reshape_node(node, tuple([n for n in node.shape if n != 1])))
+    axes = normalize_axes("squeeze", axis, len(node.shape))
+    if any(node.shape[k] != 1 for k in axes):
+        raise ShapeError(
+            explain(
+                "squeeze",
+                "an axis whose size is not 1",
+                got={"x": node.type, "axis": axis},
+                expected="axes of size 1",
+                fix="x[:, 0] to choose an element",
+            )
+        )
+    return wrap(reshape_node(node, tuple([n for k, n in enumerate(node.shape) if k not in axes])))
+
+
+def atleast_1d(x: ArrayLike) -> "Tensor":
+    """`x`, as one axis if it has none."""
+    node = as_node(x)
+    return wrap(node if node.shape else reshape_node(node, (1,)))
+
+
+def atleast_2d(x: ArrayLike) -> "Tensor":
+    """`x`, with axes of size 1 before its own if it has fewer than two."""
+    node = as_node(x)
+    return wrap(reshape_node(node, (1,) * (2 - len(node.shape)) + node.shape))
+
+
+def broadcast_to(x: ArrayLike, shape: Shape) -> "Tensor":
+    """`x` repeated along axes of size 1, and along new first ones, to `shape`. Costs no memory."""
+    return wrap(stretch(as_node(x), as_shape("broadcast_to", shape)))
+
+
+def broadcast_arrays(*arrays: ArrayLike) -> "list[Tensor]":
+    """All arrays broadcast to one common shape."""
+    nodes = [as_node(x) for x in arrays]
+    if not nodes:
+        return []
+    names = [f"array {k}" for k in range(len(nodes))]
+    shape = broadcast_shapes("broadcast_arrays", names, [x.type for x in nodes])
+    return [wrap(stretch(x, shape)) for x in nodes]
+
+
+# Order along axes
+
+
+def flip(x: ArrayLike, axis: Axis = None) -> "Tensor":
+    """The elements in reversed order along `axis`, or along all by default."""
+    node = as_node(x)
+    axes = normalize_axes("flip", axis, len(node.shape))
+    return wrap(OPS["flip"](node, axes=axes) if axes else node)
+
+
+def fliplr(x: ArrayLike) -> "Tensor":
+    """Reversed along axis 1."""
+    return flip(x, 1)
+
+
+def flipud(x: ArrayLike) -> "Tensor":
+    """Reversed along axis 0."""
+    return flip(x, 0)
+
+
+def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor":
+    """Elements shifted along `axis`; those that leave at the end come in at the start.
+
+    Without an axis, along all elements in row-major order. Several shifts of one axis add up.
+    """
+    node = as_node(x)
+    if axis is None:
+        flat = reshape_node(node, (node.type.size,))
+        return wrap(reshape_node(_rolled(flat, _total(shift), 0), node.shape))
+    shifts, axes = np.broadcast_arrays(shift, axis)
+    for step, number in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
+        node = _rolled(node, step, normalize_axis("roll", number, len(node.shape)))
+    return wrap(node)
+
+
+def _total(shift: int | Sequence[int]) -> int:
+    return sum(shift) if isinstance(shift, Iterable) else operator.index(shift)
+
+
+def _rolled(x: Node, shift: int, axis: int) -> Node:
+    size = x.shape[axis]
+    cut = -shift % size if size else 0
+    if not cut:
+        return x
+    return OPS["concatenate"](part(x, axis, cut, size), part(x, axis, 0, cut), axis=axis)
+
+
+def part(x: Node, axis: int, start: int, stop: int) -> Node:
+    """x[..., start:stop, ...] at `axis`; the bounds as in a slice."""
+    return take_index(x, (slice(None),) * axis + (slice(start, stop),))
+
+
+def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> "Tensor":
+    """Differences of neighbours along `axis`, taken `n` times; for bool, whether they differ."""
+    node = as_node(x)
+    number = normalize_axis("diff", axis, len(node.shape))
+    if n < 0:
+        raise ValueError(explain("diff", "negative order", got={"n": n}, expected="n >= 0"))
+    for _ in range(n):
+        op = OPS["not_equal" if node.dtype.kind == "b" else "subtract"]
+        size = node.shape[number]
+        node = op(part(node, number, 1, size), part(node, number, 0, max(size - 1, 0)))
+    return wrap(node)
+
+
+# Joining and splitting
+
+
+def concatenate(
+    arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: object = None
+) -> "Tensor":
+    """Arrays one after the other along an existing axis; with None, flattened."""
+    nodes = _one_dtype("concatenate", arrays, dtype)
+    if axis is None:
+        nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
+        axis = 0
+    number = normalize_axis("concatenate", axis, len(nodes[0].shape))
+    return wrap(OPS["concatenate"](*nodes, axis=number))
+
+
+concat = concatenate
+
+
+def stack(arrays: Sequence[ArrayLike], axis: int = 0, *, dtype: object = None) -> "Tensor":
+    """Arrays of one shape next to each other along a new axis."""
+    nodes = _one_dtype("stack", arrays, dtype)
+    shape = nodes[0].shape
+    if any(x.shape != shape for x in nodes):
+        raise ShapeError(
+            explain(
+                "stack",
+                "different shapes",
+                got={f"array {k}": x.type for k, x in enumerate(nodes)},
+                expected="the same shape for all",
+                fix="concatenate(...) along an axis that they have",
+            )
+        )
+    number = normalize_axis("stack", axis, len(shape) + 1)
+    expanded = [reshape_node(x, (*shape[:number], 1, *shape[number:])) for x in nodes]
+    return wrap(OPS["concatenate"](*expanded, axis=number))
+
+
+def vstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
+    """Arrays below each other: along axis 0, 1-d ones as rows."""
+    return concatenate([atleast_2d(x) for x in arrays], 0, dtype=dtype)
+
+
+def hstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
+    """Arrays beside each other: along axis 1, 1-d ones along axis 0."""
+    expanded = [atleast_1d(x) for x in arrays]
+    axis = 0 if expanded and expanded[0].ndim == 1 else 1
+    return concatenate(expanded, axis, dtype=dtype)
+
+
+def column_stack(arrays: Sequence[ArrayLike]) -> "Tensor":
+    """Arrays beside each other along axis 1, 1-d ones as columns."""
+    nodes = [as_node(x) for x in arrays]
+    return concatenate(
+        [x if len(x.shape) > 1 else reshape_node(x, (x.type.size, 1)) for x in nodes], 1
+    )
+
+
+def _one_dtype(operation: str, arrays: Iterable[ArrayLike], dtype: object) -> tuple[Node, ...]:
+    nodes = tuple([as_node(x) for x in arrays])
+    if not nodes:
+        raise ValueError(explain(operation, "no arrays", expected="at least one"))
+    wanted = as_optional_dtype(dtype)
+    if wanted is not None:
+        return tuple([cast(x, wanted) for x in nodes])
+    return common_dtype(nodes)
+
+
+def split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> "list[Tensor]":
+    """Parts of `x` along `axis`: so many equal ones, or cut at the given indices.
+
+    Raises
+    ------
+    ShapeError
+        If the axis does not divide into so many equal parts.
+    """
+    node = as_node(x)
+    number = normalize_axis("split", axis, len(node.shape))
+    sections = indices_or_sections
+    if not isinstance(sections, Iterable) and node.shape[number] % operator.index(sections):
+        raise ShapeError(
+            explain(
+                "split",
+                "the axis does not divide into equal parts",
+                got={"x": node.type, "axis": number, "parts": sections},
+                fix=f"array_split(x, {sections}) for parts of different sizes",
+            )
+        )
+    return array_split(node, sections, number)
+
+
+def array_split(
+    x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
+) -> "list[Tensor]":
+    """As `split`; the first parts are longer by one where the axis does not divide evenly."""
+    node = as_node(x)
+    number = normalize_axis("array_split", axis, len(node.shape))
+    size = node.shape[number]
+    if isinstance(indices_or_sections, Iterable):
+        cuts = [0, *[operator.index(cut) for cut in indices_or_sections], size]
+    else:
+        sections = operator.index(indices_or_sections)
+        if sections <= 0:
+            raise ValueError(explain("split", "no parts", got={"parts": sections}, expected=">= 1"))
+        each, longer = divmod(size, sections)
+        cuts = [k * each + min(k, longer) for k in range(sections + 1)]
+    return [wrap(part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
+
+
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":
+    """The parts of `x` at each index of `axis`, without that axis."""
+    node = as_node(x)
+    number = normalize_axis("unstack", axis, len(node.shape))
+    before = (slice(None),) * number
+    return tuple([wrap(take_index(node, (*before, k))) for k in range(node.shape[number])])
+
+
+# Repeating and padding
+
+
+def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> "Tensor":
+    """`x` repeated as a whole, so many times along each axis."""
+    node = as_node(x)
+    counts = as_shape("tile", repetitions)
+    rank = max(len(counts), len(node.shape))
+    counts = (1,) * (rank - len(counts)) + counts
+    sizes = (1,) * (rank - len(node.shape)) + node.shape
+    apart = [n for size in sizes for n in (1, size)]
+    repeated = [n for pair in zip(counts, sizes, strict=True) for n in pair]
+    result = stretch(reshape_node(node, tuple(apart)), tuple(repeated))
+    return wrap(reshape_node(result, tuple([a * b for a, b in zip(counts, sizes, strict=True)])))
+
+
+def repeat(x: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
+    """Each element along `axis` repeated so many times; of the flattened `x` by default."""
+    node = as_node(x)
+    if axis is None:
+        node = reshape_node(node, (node.type.size,))
+        axis = 0
+    number = normalize_axis("repeat", axis, len(node.shape))
+    counts = np.asarray(repeats)
+    if counts.size != 1:
+        return wrap(_repeated_by(node, counts, number))
+    times = as_shape("repeat", counts.item())[0]
+    before, size, after = node.shape[:number], node.shape[number], node.shape[number + 1 :]
+    apart = reshape_node(node, (*before, size, 1, *after))
+    stretched = stretch(apart, (*before, size, times, *after))
+    return wrap(reshape_node(stretched, (*before, size * times, *after)))
+
+
+def _repeated_by(x: Node, counts: np.ndarray, axis: int) -> Node:
+    """Element k along `axis` repeated counts[k] times."""
+    if counts.shape != (x.shape[axis],) or (counts < 0).any():
+        raise ShapeError(
+            explain(
+                "repeat",
+                "numbers of repetitions do not fit the axis",
+                got={"x": x.type, "axis": axis, "repeats": counts.shape},
+                expected=f"one number, or {x.shape[axis]} of them, >= 0",
+            )
+        )
+    return take_index(x, (slice(None),) * axis + (np.repeat(np.arange(counts.size), counts),))
+
+
+def pad(
+    x: ArrayLike,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+) -> "Tensor":
+    """`x` with elements added before and after along each axis.
+
+    Parameters
+    ----------
+    pad_width : n, (before, after), or a pair for each axis
+    mode : "constant"; or "edge", "reflect", "symmetric", "wrap", which repeat elements of `x`
+    constant_values : as `pad_width`: what to add in mode "constant"
+    """
+    node = as_node(x)
+    widths = _pairs("pad_width", pad_width, node)
+    if any(n < 0 for pair in widths for n in pair):
+        raise ValueError(explain("pad", "negative widths", got={"pad_width": pad_width}))
+    if mode == "constant":
+        return wrap(_padded_with(node, widths, _pairs("constant_values", constant_values, node)))
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        expected = "'constant', 'edge', 'reflect', 'symmetric' or 'wrap'"
+        raise NotImplementedError(explain("pad", f"mode {mode!r}", expected=expected))
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            source = np.pad(np.arange(node.shape[axis]), width, mode=mode)  # type: ignore[call-overload]
+            node = take_index(node, (slice(None),) * axis + (source,))
+    return wrap(node)
+
+
+def _pairs(name: str, given: Any, x: Node) -> list[tuple[Any, Any]]:
+    """(before, after) for each axis, out of the forms that NumPy takes."""
+    try:
+        pairs = np.broadcast_to(np.asarray(given), (len(x.shape), 2))
+    except ValueError:
+        raise ShapeError(
+            explain(
+                "pad",
+                f"{name} does not fit the axes",
+                got={"x": x.type, name: given},
+                expected="n, (before, after), or such a pair for each axis",
+            )
+        ) from None
+    if name == "pad_width" and pairs.size and pairs.dtype.kind not in "iu":
+        raise TypeError(explain("pad", "not integers", got={name: given}))
+    return [tuple(pair) for pair in pairs.tolist()]
+
+
+def _padded_with(x: Node, widths: list[tuple[int, int]], values: list[tuple[Any, Any]]) -> Node:
+    if all(value == 0 for pair in values for value in pair):
+        low, high = (tuple([pair[k] for pair in widths]) for k in (0, 1))
+        return OPS["pad"](x, low=low, high=high, interior=(0,) * len(widths))
+    # Axis by axis, so that the corners get the values of the last axis, as in NumPy.
+    for axis, (width, pair) in enumerate(zip(widths, values, strict=True)):
+        before, after = (
+            stretch(scalar_leaf(value, x.dtype), (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+            for n, value in zip(width, pair, strict=True)
+        )
+        x = OPS["concatenate"](before, x, after, axis=axis)
+    return x
