@@ -192,13 +192,8 @@ class _Compiler:
             if program is None:
                 program = _segment_programs[local.key] = local.compile()
         instance = Instance(program, local.externals, needed)
-        for number, (node, place) in enumerate(zip(needed, program.outputs, strict=True)):
-            if node in self.output_number:
-                self.places[node] = (("output", self.output_number[node]), 0)
-            elif isinstance(place.source, Small):
-                self.places[node] = ((id(instance), place.source.dtype), place.offset)
-            else:
-                self.places[node] = ((id(instance), number), 0)
+        for node, place in zip(needed, program.outputs, strict=True):
+            self.places[node] = (self.memory_key(instance, place.source), place.offset)
         return instance
 
     # Memory and plan
@@ -371,9 +366,11 @@ class _LocalGraph:
         inputs = tuple([self.number[x] for x in value_inputs(node)])
         self.number[node] = len(self.order)
         self.order.append(node)
-        if node.op.name == "item":
+        if self.is_item_of_call(node):
             call = node.inputs[0]
             entries.append((call.params["target"], node.params["number"], inputs))
+        elif node.op.name in ALIASES:
+            entries.append(("alias", inputs))
         elif node.params:
             entries.append((node.op, tuple(node.params.items()), inputs))
         else:
