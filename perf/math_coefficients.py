@@ -35,11 +35,18 @@ def solve(values, weights, points, degree, fixed):
     """Coefficients after the fixed ones, by the exchange algorithm on a grid."""
     count = degree + 1 - len(fixed)
     offset = len(fixed)
-    targets = [v - mp.polyval(fixed[::-1], t) for v, t in zip(values, points)] if fixed else values
+    targets = (
+        [v - mp.polyval(fixed[::-1], t) for v, t in zip(values, points, strict=True)]
+        if fixed
+        else values
+    )
     # Scaled to at most 1, or the matrix looks singular.
     scale = max(abs(t) for t in points)
     powers = [[(t / scale) ** (offset + k) for k in range(count)] for t in points]
-    chosen = [round((1 - np.cos(np.pi * (j + 0.5) / (count + 1))) / 2 * (len(points) - 1)) for j in range(count + 1)]
+    chosen = [
+        round((1 - np.cos(np.pi * (j + 0.5) / (count + 1))) / 2 * (len(points) - 1))
+        for j in range(count + 1)
+    ]
     for _ in range(12):
         matrix = mp.matrix(count + 1, count + 1)
         right = mp.matrix(count + 1, 1)
@@ -52,7 +59,8 @@ def solve(values, weights, points, degree, fixed):
         coefficients = list(solution[:count])
         level = abs(solution[count])
         errors = [
-            w * (v - mp.fdot(p, coefficients)) for w, v, p in zip(weights, targets, powers)
+            w * (v - mp.fdot(p, coefficients))
+            for w, v, p in zip(weights, targets, powers, strict=True)
         ]
         extrema = []
         for j, e in enumerate(errors):
@@ -85,7 +93,7 @@ def fit(problem: Fit):
     def error(chosen):
         return max(
             abs(w * (v - mp.polyval(chosen[::-1], t)))
-            for w, v, t in zip(weights, values, points)
+            for w, v, t in zip(weights, values, points, strict=True)
         )
 
     best, ideal = solve(values, weights, points, problem.degree, [])
@@ -182,7 +190,14 @@ FITS = [
     Fit("exp32", over(mp.exp, [1, 1], 2), -HALF_LOG2, HALF_LOG2, 4, lambda t: t * t, F32),
     Fit("log64", atanh_tail, mp.mpf(10) ** -9, SQRT2_S, 6, lambda z: z),
     Fit("log32", atanh_tail, mp.mpf(10) ** -6, SQRT2_S, 2, lambda z: z, F32),
-    Fit("pow64", lambda z: (atanh_tail(z) - mp.mpf(1) / 3) / z, mp.mpf(10) ** -7, SQRT2_S, 7, lambda z: z * z),
+    Fit(
+        "pow64",
+        lambda z: (atanh_tail(z) - mp.mpf(1) / 3) / z,
+        mp.mpf(10) ** -7,
+        SQRT2_S,
+        7,
+        lambda z: z * z,
+    ),
     Fit("pow32", atanh_tail, mp.mpf(10) ** -9, SQRT2_S, 4, lambda z: z),
     Fit("sin64", sin_tail, mp.mpf(10) ** -9, PI_4**2, 5, lambda z: z),
     Fit("cos64", cos_tail, mp.mpf(10) ** -7, PI_4**2, 5, lambda z: z * z),
@@ -200,8 +215,23 @@ FITS = [
     # A first guess of the cube root, of m in [sqrt(1/2), sqrt(2)]
     Fit("cbrt", mp.cbrt, mp.sqrt(0.5), mp.sqrt(2), 4, lambda m: 1 / mp.cbrt(m)),
     # erf(x) = x + x p(x*x) below the split, 1 - exp(-q(x)) above.
-    Fit("erf_small64", lambda z: erf_small(z) - 1, mp.mpf(10) ** -12, ERF_SPLIT**2, 11, lambda z: 1 / erf_small(z)),
-    Fit("erf_small32", lambda z: erf_small(z) - 1, mp.mpf(10) ** -9, ERF_SPLIT**2, 6, lambda z: 1 / erf_small(z), F32),
+    Fit(
+        "erf_small64",
+        lambda z: erf_small(z) - 1,
+        mp.mpf(10) ** -12,
+        ERF_SPLIT**2,
+        11,
+        lambda z: 1 / erf_small(z),
+    ),
+    Fit(
+        "erf_small32",
+        lambda z: erf_small(z) - 1,
+        mp.mpf(10) ** -9,
+        ERF_SPLIT**2,
+        6,
+        lambda z: 1 / erf_small(z),
+        F32,
+    ),
     Fit("erf_large64", lambda x: -mp.log(mp.erfc(x)), ERF_SPLIT, mp.mpf(6), 16, mp.erfc),
     Fit("erf_large32", lambda x: -mp.log(mp.erfc(x)), ERF_SPLIT, mp.mpf(4), 7, mp.erfc, F32),
     Fit("erfc64", erfc_scaled, -1, erfc_variable(27.3), 22, lambda t: 1 / erfc_scaled(t)),

@@ -2,13 +2,15 @@
 
 A use of `exp` in a kernel adds one small LLVM function to the kernel's own module, which LLVM
 inlines before it vectorizes loops. Nothing is typed, compiled or linked beforehand: a formula of
-`elementary/` becomes text once per process (about a millisecond), and a kernel pays for what it uses.
+`elementary/` becomes text once per process, in less than a millisecond, and a kernel pays only for
+what it uses.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -70,8 +72,7 @@ class _KeptFunctions(ir.GlobalVariable):
     def descr(self, buf: list[str]) -> None:
         members = ", ".join(f"ptr @{symbol}" for symbol in self.symbols)
         buf.append(
-            f"appending global [{len(self.symbols)} x ptr] [{members}], "
-            'section "llvm.metadata"\n'
+            f'appending global [{len(self.symbols)} x ptr] [{members}], section "llvm.metadata"\n'
         )
 
 
@@ -112,7 +113,8 @@ def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -
 
 
 # Families of types: each has its own formula of a function.
-BOOLEAN, SIGNED, UNSIGNED, FLOATING, COMPLEX = "boolean signed unsigned floating complex".split()
+BOOLEAN, SIGNED, UNSIGNED = "boolean", "signed", "unsigned"
+FLOATING, COMPLEX = "floating", "complex"
 
 _COMPLEX_PARTS = {types.complex64: FLOAT32, types.complex128: FLOAT64}
 _RESULT_TYPES = {
@@ -124,7 +126,7 @@ _RESULT_TYPES = {
 }
 
 
-def _family(numba_type: types.Type) -> str | None:
+def _family(numba_type: Any) -> str:
     match numba_type:
         case types.Boolean():
             return BOOLEAN
@@ -134,7 +136,7 @@ def _family(numba_type: types.Type) -> str | None:
             return FLOATING
         case types.Complex():
             return COMPLEX
-    return None
+    return "none"
 
 
 def _kinds(numba_type: types.Type) -> tuple[str, ...]:
@@ -187,11 +189,11 @@ def _intrinsic(name: str, arity: int, formulas: dict[str, Callable], choose_type
     return intrinsic(function)
 
 
-def _common_type(typing_context, arguments, formulas):
+def _common_type(typing_context: Any, arguments: tuple, formulas: dict[str, Callable]) -> Any:
     return _computed_in(typing_context.unify_types(*arguments), formulas)
 
 
-def _widest_integer(typing_context, arguments, formulas):
+def _widest_integer(typing_context: Any, arguments: tuple, formulas: dict[str, Callable]) -> Any:
     """Powers of integers are computed in 64 bits, and cut off by whoever stores them."""
     common = _common_type(typing_context, arguments, formulas)
     if isinstance(common, types.Integer):
@@ -199,7 +201,7 @@ def _widest_integer(typing_context, arguments, formulas):
     return common
 
 
-def _type_of_first(typing_context, arguments, formulas):
+def _type_of_first(typing_context: Any, arguments: tuple, formulas: dict[str, Callable]) -> Any:
     return _widest_integer(typing_context, arguments[:1], formulas)
 
 

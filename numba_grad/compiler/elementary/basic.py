@@ -201,7 +201,7 @@ def right_shift_unsigned(x: Value, y: Value) -> Value:
 
 
 _INTEGER_POWER = """\
-define internal i64 @numba_grad.integer_power(i64 %x, i64 %y) noinline nounwind willreturn memory(none) {
+define internal i64 @numba_grad.integer_power(i64 %x, i64 %y) noinline nounwind memory(none) {
 entry:
   br label %test
 test:

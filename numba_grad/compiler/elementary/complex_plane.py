@@ -1,7 +1,7 @@
 """Functions of complex numbers, as pairs of real and imaginary part. Formulas have no branches.
 
-Infinite and zero arguments give C99's values where noted; NaN where only one part would be NaN in C99
-may reach both parts.
+Infinite and zero arguments give NumPy's values where a test says so; elsewhere a NaN that C99 wants
+in one part only may reach both.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _scale(x: Value, y: Value) -> tuple[Value, Value, Value]:
     x, y = absolute(x), absolute(y)
     largest = select(x > y, x, y)
     is_huge, is_tiny = largest > 2.0 ** _HUGE[kind], largest < 2.0 ** _TINY[kind]
-    factor = select(is_huge, x.like(2.0 ** -_DOWN[kind]), select(is_tiny, x.like(2.0 ** _UP[kind]), 1.0))
+    factor = select(
+        is_huge, x.like(2.0 ** -_DOWN[kind]), select(is_tiny, x.like(2.0 ** _UP[kind]), 1.0)
+    )
     e = select(is_huge, x.like(_DOWN[kind]), select(is_tiny, x.like(-_UP[kind]), 0.0))
     return x * factor, y * factor, e
 
@@ -170,7 +172,7 @@ def sqrt(x: Value, y: Value) -> Pair:
     is_left = x < 0
     real_part = select(is_left, other, t)
     imaginary_part = select(is_left, t, other)
-    # Infinite parts: sqrt(-inf + iy) = 0 + i inf, sqrt(inf + iy) = inf + i0, sqrt(x + i inf) = inf + i inf.
+    # sqrt(-inf + iy) = 0 + i inf, sqrt(inf + iy) = inf + i0, sqrt(x + i inf) = inf + i inf
     is_far = absolute(x) == math.inf
     real_part = select(is_far, select(is_left, x.like(0.0), math.inf), real_part)
     imaginary_part = select(is_far, select(is_left, x.like(math.inf), 0.0), imaginary_part)
@@ -234,7 +236,7 @@ def tan(x: Value, y: Value) -> Pair:
 
 
 def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
-    """exp((u + i v) log(x + i y)); 0 to a power with positive real part is 0, anything to 0 is 1."""
+    """exp((u + i v) log(x + i y)). 0 to a power with positive real part is 0; to 0, all is 1."""
     size, angle = log(x, y)
     real_part, imaginary_part = exp(size * u - angle * v, size * v + angle * u)
     is_zero = (x == 0) & (y == 0)

@@ -1,6 +1,7 @@
 """exp and what follows from it: exp2, expm1, sigmoid, sinh, cosh, tanh.
 
-x = k log 2 + r with |r| <= log(2)/2, then a polynomial in r (coefficients: perf/math_coefficients.py).
+x = k log 2 + r with |r| <= log(2)/2, then a polynomial in r. Coefficients here and in the other
+files: perf/math_coefficients.py.
 """
 
 from __future__ import annotations
@@ -242,7 +243,9 @@ def tanh(x: Value) -> Value:
     numerator, error = fast_two_sum(whole, scale * p)
     error = fma(p_low, scale, error)
     denominator = numerator + 2.0
-    error_2 = select(numerator > 2.0, (numerator - denominator) + 2.0, (2.0 - denominator) + numerator)
+    error_2 = select(
+        numerator > 2.0, (numerator - denominator) + 2.0, (2.0 - denominator) + numerator
+    )
     inverse = 1.0 / denominator
     quotient = numerator * inverse
     residual, residual_low = product(quotient, denominator)

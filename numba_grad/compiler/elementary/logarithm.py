@@ -55,7 +55,9 @@ class _Base:
 
 
 _BASE_2 = {
-    FLOAT64: _Base(float.fromhex("0x1.71547652b82fep+0"), float.fromhex("0x1.777d0ffda0d24p-56"), 1.0, 0.0),
+    FLOAT64: _Base(
+        float.fromhex("0x1.71547652b82fep+0"), float.fromhex("0x1.777d0ffda0d24p-56"), 1.0, 0.0
+    ),
     FLOAT32: _Base(float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0cp-26"), 1.0, 0.0),
 }
 _BASE_10 = {

@@ -10,7 +10,6 @@ from numba_grad.compiler.elementary.exponential import (
     exp_of_sum,
     power_of_two,
     round_to_integer,
-    scale_by_power_of_two,
 )
 from numba_grad.compiler.elementary.logarithm import split_exponent
 from numba_grad.compiler.elementary.scalar import (

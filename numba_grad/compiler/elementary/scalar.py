@@ -1,8 +1,8 @@
 """Traced scalars: running a formula on them writes the LLVM text of a function.
 
 A formula is straight-line arithmetic on `Value`s. Choices are `select`; the one kind of branch is
-`rarely`, which keeps the loop around it vectorizable. No fast-math flag is ever set here: error-free
-transformations depend on every rounding.
+`rarely`, which keeps the loop around it vectorizable. No fast-math flag is ever set here, as
+error-free transformations depend on every rounding.
 """
 
 from __future__ import annotations
@@ -146,13 +146,13 @@ class Value:
     def __ge__(self, other):
         return self._compare(other, "oge", "sge")
 
-    def __eq__(self, other):
+    def __eq__(self, other):  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._compare(other, "oeq", "eq")
 
-    def __ne__(self, other):
+    def __ne__(self, other):  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._compare(other, "une", "ne")
 
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
 def _literal(kind: str, number: Number) -> str:
@@ -203,9 +203,12 @@ def copy_sign(magnitude: Value, sign: Value) -> Value:
 
 def select(condition: Value, x: Value | Number, y: Value | Number) -> Value:
     """`x` where the condition holds, else `y`; at most one of them a Python number."""
-    if not isinstance(x, Value):
+    if isinstance(x, Value):
+        y = x.like(y)
+    elif isinstance(y, Value):
         x = y.like(x)
-    y = x.like(y)
+    else:
+        raise TypeError("select between two numbers: which type?")
     text = f"select i1 {condition.name}, {x.kind} {x.name}, {y.kind} {y.name}"
     return x.trace.emit(x.kind, text)
 
@@ -322,8 +325,8 @@ def call_defined(symbol: str, definition: str, *arguments: Value) -> Value:
     return trace.call(arguments[0].kind, symbol, *arguments, attributes=_PURE)
 
 
-# Calls of the C library. They keep the loop around them vectorizable: the call names vector forms of
-# itself (LLVM's vector function ABI) which look at the lanes in which it is needed one by one.
+# Calls of the C library. They keep the loop around them vectorizable: the call names vector forms
+# of itself (LLVM's vector function ABI), which do the lanes that need it one by one.
 
 _LANES = {FLOAT64: (2, 4, 8), FLOAT32: (4, 8, 16)}
 _PURE = " nounwind willreturn memory(none)"
@@ -333,7 +336,9 @@ def library_call(name: str, *arguments: Value) -> Value:
     """A function of the C library, computed in float64, where no formula is given."""
     trace = arguments[0].trace
     symbol = _define_library_call(trace, arguments[0].kind, name, len(arguments))
-    return trace.call(arguments[0].kind, symbol, *arguments, attributes=_vector_forms(symbol, arguments))
+    return trace.call(
+        arguments[0].kind, symbol, *arguments, attributes=_vector_forms(symbol, arguments)
+    )
 
 
 def rarely(condition: Value, usual: Value, name: str, *arguments: Value) -> Value:
@@ -434,8 +439,9 @@ def _lane_form(symbol: str, kind: str, arity: int, lanes: int) -> str:
     allocate = "\n".join(f"  %p{k} = alloca {vector}" for k in range(arity))
     store = "\n".join(f"  store {vector} %x{k}, ptr %p{k}" for k in range(arity))
     pointers = ", ".join(f"ptr %p{k}" for k in range(arity))
+    signature = f"{vector} @{symbol}.lanes{lanes}({parameters}, <{lanes} x i1> %m)"
     return f"""\
-define internal {vector} @{symbol}.lanes{lanes}({parameters}, <{lanes} x i1> %m) alwaysinline{_PURE} {{
+define internal {signature} alwaysinline{_PURE} {{
 entry:
 {allocate}
   %lanes = bitcast <{lanes} x i1> %m to i{lanes}
@@ -470,7 +476,11 @@ class Traced:
 
 
 def trace(
-    name: str, formula: Callable[..., object], kinds: tuple[str, ...], *, has_fma: bool
+    name: str,
+    formula: Callable[..., Value | tuple[Value, ...]],
+    kinds: tuple[str, ...],
+    *,
+    has_fma: bool,
 ) -> Traced:
     """Run a formula once on arguments of the given LLVM types."""
     writer = Trace(has_fma)

@@ -244,7 +244,9 @@ def atan2(y: Value, x: Value) -> Value:
     width, height = absolute(x), absolute(y)
     # Sums and products must neither overflow nor lose digits below the least normal number.
     largest = select(width > height, width, height)
-    huge, tiny, up = (2.0**1000, 2.0**-900, 2.0**110) if x.kind == FLOAT64 else (2.0**120, 2.0**-90, 2.0**30)
+    huge, tiny, up = (
+        (2.0**1000, 2.0**-900, 2.0**110) if x.kind == FLOAT64 else (2.0**120, 2.0**-90, 2.0**30)
+    )
     factor = select(largest > huge, x.like(0.125), select(largest < tiny, x.like(up), 1.0))
     both_infinite = (width == math.inf) & (height == math.inf)
     width = select(both_infinite | ((x == 0) & (y == 0)), 1.0, width * factor)
