@@ -270,7 +270,6 @@ def reduction(
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | None = None,
     no_vjp: str = "",
-    result_dtype: Callable[[np.dtype], np.dtype] | None = None,
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = ((-3, 3),),
     saves: tuple[str, ...] = ("inputs",),
@@ -291,7 +290,7 @@ def reduction(
         if identity is None:
             _check_not_empty(name, x, axes)
         shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
-        return array_type(shape, result_dtype(x.dtype) if result_dtype else x.dtype)
+        return array_type(shape, x.dtype)
 
     def batch(is_batched: Sequence[bool], x: Node, *, axes: tuple[int, ...]) -> Node:
         return record(OPS[name], (x,), {"axes": tuple(axis + 1 for axis in axes)})

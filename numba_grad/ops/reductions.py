@@ -1,7 +1,7 @@
 """Reductions: sum, product, extremes, any and all over axes, and the positions of extremes.
 
-The result has the input's dtype; the frontend promotes small integers and bools before a sum, as
-NumPy does. These names hide Python's own in this file.
+The result has the input's dtype: the frontend casts small integers and bools before a sum, and
+everything to bool before `any` and `all`, as NumPy does. These names hide Python's own in this file.
 """
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy as np
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import conjugated, is_zero, where
 from numba_grad.ops.families import (
-    ALL,
     NUMERIC,
     REAL,
     cast,
@@ -108,21 +107,19 @@ min = reduction(
 any = reduction(
     "any",
     identity=lambda dtype: False,
-    combine="{accumulator} | ({value} != 0)",
+    combine="{accumulator} | {value}",
     reference=lambda x, axes: np.any(x, axis=axes),
     no_vjp="the result is bool",
-    result_dtype=lambda dtype: np.dtype(bool),
-    dtypes=ALL,
+    dtypes="?",
 )
 
 all = reduction(
     "all",
     identity=lambda dtype: True,
-    combine="{accumulator} & ({value} != 0)",
+    combine="{accumulator} & {value}",
     reference=lambda x, axes: np.all(x, axis=axes),
     no_vjp="the result is bool",
-    result_dtype=lambda dtype: np.dtype(bool),
-    dtypes=ALL,
+    dtypes="?",
 )
 
 # The first of equals; a NaN before everything.

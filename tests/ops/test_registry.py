@@ -1,4 +1,4 @@
-"""Every registered primitive, found by walking the registry: a new record is tested on the next run.
+"""Every registered primitive, found by walking the registry: a new record is tested at once.
 
 Values against the NumPy reference, derivatives and their derivatives against central differences,
 batching against a loop, and that records say what is true.
@@ -250,9 +250,9 @@ def test_a_missing_derivative_has_a_reason(op):
 
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_saves_is_what_the_rules_read(op):
-    """A second backward pass raises for saved values only, so the record must not claim too much."""
+    """A second backward pass raises only where values were saved: no record may claim more."""
     read = set()
-    for dtype in dtypes_of(op):
+    for dtype in [d for d in dtypes_of(op) if d.kind in "fc"]:
         rng = np.random.default_rng(4)
         for _, params in examples(op):
             inputs = inputs_of(draw_operands(rng, [(2,)] * len(op.samples), op.samples, dtype))
