@@ -23,11 +23,7 @@ def _constants(prefix: str, words: type[enum.IntEnum]) -> str:
     return "".join(f"{prefix}_{word.name} = {word.value}\n" for word in words)
 
 
-# A part of the cache key, for what the text below does not show.
 _HEADER = (
-    "from numba_grad.compiler.native_language import (\n"
-    "    atomic_add, atomic_load, atomic_store, call, compare_exchange, pause, stack_words\n"
-    ")\n"
     f"OBJECT_HEAD = {OBJECT_HEAD}\n"
     f"CLOCK_MONOTONIC = {CLOCK_MONOTONIC}\n"
     "FUTEX_WAIT = 128\n"  # private to the process
@@ -51,7 +47,7 @@ _WORKER = """
 def worker(pool):
     words = pointer(pool, int64)
     if words[POOL_GET_CPU] != 0:
-        number = atomic_add(pool + 8 * POOL_STARTED, 1)
+        number = atomic_add(pool + 8 * POOL_STARTED, 1) & REMAINING
         words[POOL_THREAD_IDS + number] = call(
             words[POOL_WAIT_FUNCTION], words[POOL_GET_THREAD_NUMBER])
         atomic_add(pool + 8 * POOL_STARTED, STARTED_UNIT)
@@ -65,7 +61,7 @@ def worker(pool):
             tasks = words[POOL_TASKS]
             chunk = words[POOL_CHUNK]
             chunks = words[POOL_CHUNKS]
-            if compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
+            if atomic_compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
                 first = (chunks - remaining) * chunk
                 end = first + chunk
                 if end > tasks:
@@ -170,7 +166,7 @@ def replay(record_array, objects, count):
 
     is_alone_in_blas = record[RECORD_USES_BLAS] != 0
     if is_alone_in_blas:
-        while compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+        while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
             pause()
         blas = pointer(shared, int64)
         if blas[SHARED_BLAS_USERS] == 0:
@@ -207,7 +203,7 @@ def replay(record_array, objects, count):
             if pool == 0 and atomic_load(shared + 8 * SHARED_WANTED_THREADS) > 1:
                 status = STATUS_WANTS_THREADS
                 break
-            if pool == 0 or compare_exchange(pool + 8 * POOL_OWNER, 0, 1) != 0:
+            if pool == 0 or atomic_compare_exchange(pool + 8 * POOL_OWNER, 0, 1) != 0:
                 call(function, words_of_step, 0, tasks)
             else:
                 job = pointer(pool, int64)
@@ -254,7 +250,7 @@ def replay(record_array, objects, count):
                     remaining = state & REMAINING
                     if remaining == 0:
                         break
-                    if compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
+                    if atomic_compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
                         first = (chunks - remaining) * chunk
                         end = first + chunk
                         if end > tasks:
@@ -306,7 +302,7 @@ def replay(record_array, objects, count):
             countdown = patience
 
     if is_alone_in_blas:
-        while compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+        while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
             pause()
         blas = pointer(shared, int64)
         blas[SHARED_BLAS_USERS] -= 1

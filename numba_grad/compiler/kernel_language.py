@@ -381,35 +381,39 @@ def call(typing_context, address, *arguments):
     return types.int64(types.int64, types.UniTuple(types.int64, count)), lower
 
 
+# Atomic words, for the engine. All operations on them happen in one order, the same for every
+# thread: threads that go to sleep and threads that wake them rely on it.
+
+
 @intrinsic
 def atomic_add(typing_context, address, value):
     """Add to the int64 at `address` as one indivisible step; the value it had before."""
 
     def lower(context, builder, signature, arguments):
         place = builder.inttoptr(arguments[0], INT64.as_pointer())
-        return builder.atomic_rmw("add", place, arguments[1], "acq_rel")
+        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), lower
 
 
 @intrinsic
 def atomic_load(typing_context, address):
-    """The int64 at `address`, ordered before what follows."""
+    """The int64 at `address`."""
 
     def lower(context, builder, signature, arguments):
         place = builder.inttoptr(arguments[0], INT64.as_pointer())
-        return builder.load_atomic(place, "acquire", 8)
+        return builder.load_atomic(place, "seq_cst", 8)
 
     return types.int64(types.int64), lower
 
 
 @intrinsic
 def atomic_store(typing_context, address, value):
-    """Write the int64 at `address`, ordered after what precedes."""
+    """Write the int64 at `address`."""
 
     def lower(context, builder, signature, arguments):
         place = builder.inttoptr(arguments[0], INT64.as_pointer())
-        builder.store_atomic(arguments[1], place, "release", 8)
+        builder.store_atomic(arguments[1], place, "seq_cst", 8)
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64), lower
@@ -421,10 +425,43 @@ def atomic_compare_exchange(typing_context, address, expected, desired):
 
     def lower(context, builder, signature, arguments):
         place = builder.inttoptr(arguments[0], INT64.as_pointer())
-        swap = builder.cmpxchg(place, arguments[1], arguments[2], "acq_rel", "acquire")
+        swap = builder.cmpxchg(place, arguments[1], arguments[2], "seq_cst", "seq_cst")
         return builder.extract_value(swap, 0)
 
     return types.int64(types.int64, types.int64, types.int64), lower
+
+
+@intrinsic
+def pause(typing_context):
+    """Tell the processor that this loop waits: less power, and no penalty on leaving."""
+
+    def lower(context, builder, signature, arguments):
+        # An LLVM intrinsic each, as inline assembly would need LLVM's assembler.
+        machine, int32 = builder.module.triple.split("-")[0], ir.IntType(32)
+        if machine == "x86_64":
+            name, hint = "llvm.x86.sse2.pause", []
+        elif machine in ("aarch64", "arm64"):
+            name, hint = "llvm.aarch64.hint", [int32(1)]  # yield
+        else:
+            return context.get_dummy_value()
+        function_type = ir.FunctionType(ir.VoidType(), [int32] * len(hint))
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), hint)
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
+@intrinsic(prefer_literal=True)
+def stack_words(typing_context, count):
+    """The address of `count` uninitialized words that live until the function returns."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+
+    def lower(context, builder, signature, arguments):
+        place = cgutils.alloca_once(builder, INT64, size=count.literal_value)
+        return builder.ptrtoint(place, INT64)
+
+    return types.int64(count), lower
 
 
 # Reductions: the order of combination is the compiler's, so that inner loops vectorize.

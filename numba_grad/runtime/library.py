@@ -1,20 +1,21 @@
 """BLAS and LAPACK entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf".
 
-NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its symbols
-away. Plans call it from several threads at once, each with a tile of its own, and with the library's
-threads off: only so do results not depend on the number of threads.
+NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its
+symbols away. Plans call it from several threads at once, each with a tile of its own, and with the
+library's threads off: only so do results not depend on the number of threads.
 """
 
 import ctypes
 import functools
+import importlib
 import threading
 from collections.abc import Sequence
 
 from numba_grad.errors import KernelError
 from numba_grad.runtime.threads import SharedWord, Threads
 
-# How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels pass
-# them by reference, in 8 bytes, least significant first.
+# How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels
+# pass them by reference, in 8 bytes, least significant first.
 _DECORATIONS = (
     "scipy_{}_64_",
     "scipy_{}_",
@@ -31,7 +32,7 @@ _lock = threading.Lock()
 
 @functools.cache
 def _numpy_library() -> ctypes.CDLL | None:
-    """NumPy's extension module for linear algebra; a lookup there also searches what it links to."""
+    """NumPy's extension module for linear algebra; lookups also search what it links to."""
     try:
         from numpy.linalg import _umath_linalg
 
@@ -42,11 +43,13 @@ def _numpy_library() -> ctypes.CDLL | None:
 
 @functools.cache
 def _scipy_modules() -> dict[str, tuple[ctypes.CDLL, dict[str, object]]]:
-    from scipy.linalg import cython_blas, cython_lapack
-
+    modules = {
+        package: importlib.import_module(f"scipy.linalg.cython_{package}")
+        for package in ("blas", "lapack")
+    }
     return {
-        "blas": (ctypes.CDLL(cython_blas.__file__), cython_blas.__pyx_capi__),
-        "lapack": (ctypes.CDLL(cython_lapack.__file__), cython_lapack.__pyx_capi__),
+        package: (ctypes.CDLL(module.__file__), module.__pyx_capi__)
+        for package, module in modules.items()
     }
 
 
@@ -98,7 +101,7 @@ def symbol_address(name: str) -> int:
 
 @functools.cache
 def _thread_functions() -> tuple[int, int]:
-    """Addresses of OpenBLAS's `get_num_threads` and `set_num_threads`; zeros for other libraries."""
+    """Addresses of OpenBLAS's `get_num_threads` and `set_num_threads`; 0 for other libraries."""
     library = _numpy_library()
     if library is None or not _find(library, "dgemm", _DECORATIONS):
         library = _scipy_modules()["blas"][0]

@@ -181,9 +181,7 @@ class NativeEngine:
         """Run a plan on C-contiguous arrays of the shapes and dtypes it was made for."""
         return self.program(plan).run(*inputs)
 
-    def profile(
-        self, plan: Plan, inputs: Sequence[np.ndarray], *, repeats: int = 1
-    ) -> np.ndarray:
+    def profile(self, plan: Plan, inputs: Sequence[np.ndarray], *, repeats: int = 1) -> np.ndarray:
         """Mean seconds of each step, over several runs."""
         return self.program(plan).profile(*inputs, repeats=repeats)
 
@@ -191,7 +189,16 @@ class NativeEngine:
 class Activation:
     """What one run of a plan at a time needs."""
 
-    __slots__ = ("bases", "entry", "error_record", "keep", "last_bases", "record", "status", "words")
+    __slots__ = (
+        "bases",
+        "entry",
+        "error_record",
+        "keep",
+        "last_bases",
+        "record",
+        "status",
+        "words",
+    )
 
     def __init__(self, program: "Program") -> None:
         plan = program.plan
@@ -224,7 +231,7 @@ class Activation:
             self.bases[first] = self.keep.ctypes.data
         self.bases[first + 1] = self.error_record.ctypes.data
         self.bases[first + 2 :] = program.symbol_addresses
-        self.status = memoryview(self.record)
+        self.status = self.record.data
         self.entry = program.engine.entry(self.record)
 
 

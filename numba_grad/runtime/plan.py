@@ -148,8 +148,8 @@ class PlanBuilder:
     ) -> None:
         """Append a block `count` times.
 
-        In copy k, word i is `words[i] + k * word_strides[i]`, and the byte offset of relocation j is
-        its own plus `k * offset_strides[j]`.
+        In copy k, word i is `words[i] + k * word_strides[i]`, and the byte offset of relocation j
+        is its own plus `k * offset_strides[j]`.
         """
         copies = np.arange(count, dtype=np.int64)[:, None]
         starts = len(self._words) + copies * len(words)
@@ -198,7 +198,7 @@ def check_plan(plan: Plan) -> None:
         ("relocation: base", plan.relocations[:, 1], plan.base_count),
     )
     for name, values, limit in limits:
-        if len(values) and not (0 <= values.min() and values.max() < limit):
+        if len(values) and not (values.min() >= 0 and values.max() < limit):
             raise InternalError(
                 f"plan: {name} out of range: {values.min()}..{values.max()}, limit {limit}"
             )

@@ -24,7 +24,7 @@ MAXIMUM_THREADS = 1024
 
 
 class PoolWord(enum.IntEnum):
-    """Words of a pool's block. Those that different threads write are a cache line or more apart."""
+    """Words of a pool's block. What different threads write is a cache line or more apart."""
 
     THREADS = 0  # how many work on a step, with the caller
     WAIT_FUNCTION = 1  # `syscall`, or 0: wait with the mutex and the condition
@@ -78,8 +78,8 @@ class SharedWord(enum.IntEnum):
     END = 32
 
 
-# Numbers of the system calls futex, sched_setaffinity and gettid. On other machines threads wait with
-# a mutex and a condition variable.
+# Numbers of the system calls futex, sched_setaffinity and gettid. On other machines threads wait
+# with a mutex and a condition variable.
 _SYSTEM_CALLS = {"x86_64": (202, 203, 186), "aarch64": (98, 122, 178), "riscv64": (98, 122, 178)}
 
 # Up to this many threads are told to stay off the caller's processor. Some schedulers wake a thread

@@ -68,7 +68,9 @@ def test_matmul_of_every_orientation(dtype: np.dtype, m: int, n: int, k: int) ->
             np.testing.assert_allclose(result, x @ y, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(n) for n in ("bool", "int8", "uint64", "float16")], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [np.dtype(n) for n in ("bool", "int8", "uint64", "float16")], ids=str
+)
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_matmul_without_blas(dtype: np.dtype, is_transposed: bool) -> None:
     rng = np.random.default_rng(2)
@@ -118,7 +120,9 @@ def test_products_propagate_nan() -> None:
     x = np.zeros((20, 20))
     x[3, 4] = np.nan
     call = kernels.matmul_call(x.dtype, 20, 20, 20, MatrixOperand(()), MatrixOperand(()))
-    assert_array_equal(run(call, [x, np.zeros((20, 20))], (20, 20), x.dtype), x @ np.zeros((20, 20)))
+    assert_array_equal(
+        run(call, [x, np.zeros((20, 20))], (20, 20), x.dtype), x @ np.zeros((20, 20))
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -147,7 +151,9 @@ def test_a_singular_matrix_raises() -> None:
     a = np.stack([np.eye(3), np.ones((3, 3))])
     call = kernels.solve_call(np.dtype(float), 3, 1, (2,), (2,), note="model.py, line 7")
     plan = plan_of(call, 2, (2, 3, 1), float)
-    with pytest.raises(np.linalg.LinAlgError, match="(?s)solve: Singular matrix.*number 1.*line 7"):
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"(?s)solve: Singular matrix.*number 1.*line 7"
+    ):
         native_engine().run(plan, [a, np.ones((2, 3, 1))])
     [good] = native_engine().run(plan, [np.stack([np.eye(3)] * 2), np.ones((2, 3, 1))])
     assert_array_equal(good, np.ones((2, 3, 1)))
@@ -192,7 +198,9 @@ def test_sorting_is_numpys(dtype: np.dtype, descending: bool) -> None:
             assert_array_equal(in_order, np.take_along_axis(x, expected, axis))
 
 
-@pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int64", "float16", "float32", "complex64"])
+@pytest.mark.parametrize(
+    "name", ["bool", "int8", "uint16", "int64", "float16", "float32", "complex64"]
+)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_cumulative_sums(name: str, reverse: bool) -> None:
     rng = np.random.default_rng(7)
