@@ -1,6 +1,9 @@
 """Give values to recorded nodes, on the engine in force."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 
@@ -10,6 +13,9 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.types import Type
+
+by_serial = attrgetter("serial")
 
 
 def evaluate(targets: Sequence[Node]) -> None:
@@ -34,16 +40,67 @@ def evaluate(targets: Sequence[Node]) -> None:
 def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
     bases = [_without_reshapes(node) for node in targets]
     known = [base for base in dict.fromkeys(bases) if base.value is None]
-    inputs = _known_nodes(known)
     computed: dict[Node, np.ndarray] = {}
     if known:
-        program = compile_program(inputs, known)
+        inputs, program = _program_for(known)
         outputs = run(program, [node.value for node in inputs])
         computed = dict(zip(known, outputs, strict=True))
     return [
         (computed[base] if base.value is None else base.value).reshape(node.shape)
         for node, base in zip(targets, bases, strict=True)
     ]
+
+
+# Programs by the structure of their graph: a training loop records the same one each time. Longer graphs are not
+# kept: their segments are, and a key takes memory for every node.
+_programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
+_programs_lock = threading.Lock()
+_MOST_PROGRAMS = 256
+_LONGEST_KEPT = 50_000
+
+
+def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
+    """The nodes with values that `targets` are computed from, and the program for graphs like this."""
+    order = _reached(targets)
+    inputs = [node for node in order if node.value is not None]
+    if len(order) > _LONGEST_KEPT:
+        return inputs, compile_program(inputs, targets)
+    key, types = _structure(order, targets)
+    with _programs_lock:
+        found = _programs.get(key)
+        if found is not None:
+            _programs.move_to_end(key)
+            return inputs, found[0]
+    program = compile_program(inputs, targets)
+    with _programs_lock:
+        _programs[key] = (program, types)
+        while len(_programs) > _MOST_PROGRAMS:
+            _programs.popitem(last=False)
+    return inputs, program
+
+
+def _structure(order: list[Node], targets: list[Node]) -> tuple[tuple, list[Type]]:
+    """What makes two graphs have the same program, and the types that it names.
+
+    Types count by identity, which is fast to hash: that is safe as long as they are kept alive.
+    """
+    number = {node: k for k, node in enumerate(order)}
+    flat: list[object] = []
+    types: list[Type] = []
+    for node in order:
+        if node.value is not None:
+            types.append(node.type)
+            flat.append(id(node.type))
+            continue
+        flat.append(node.op)
+        if node.params:
+            flat.append(tuple(node.params.items()))
+        for x in value_inputs(node):
+            flat.append(number[x])
+    flat.append(None)
+    flat += [number[node] for node in targets]
+    flat += [config.unroll_extent]
+    return tuple(flat), types
 
 
 def run(program: CompiledProgram, values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -58,9 +115,8 @@ def _without_reshapes(node: Node) -> Node:
     return node
 
 
-def _known_nodes(targets: Sequence[Node]) -> list[Node]:
-    """The nodes with values that `targets` are computed from."""
-    result: list[Node] = []
+def _reached(targets: Sequence[Node]) -> list[Node]:
+    """The nodes that `targets` are computed from, down to those with values, in the order of recording."""
     seen: set[Node] = set()
     stack = list(targets)
     while stack:
@@ -68,10 +124,10 @@ def _known_nodes(targets: Sequence[Node]) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if node.value is not None:
-            result.append(node)
-        elif node.op is ARGUMENT:
-            raise InternalError(f"evaluate: {node} has no value; it is the parameter of a traced function")
-        else:
+        if node.value is None:
+            if node.op is ARGUMENT:
+                raise InternalError(
+                    f"evaluate: {node} has no value; it is the parameter of a traced function"
+                )
             stack += value_inputs(node)
-    return result
+    return sorted(seen, key=by_serial)

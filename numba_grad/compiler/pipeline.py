@@ -31,6 +31,7 @@ from numba_grad.compiler.segments import cut
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
 # Never a step of their own: each segment that uses them computes them at the place of use.
@@ -421,7 +422,7 @@ class _LocalGraph:
 
 def value_inputs(node: Node) -> tuple[Node, ...]:
     """The inputs that the value of `node` depends on."""
-    if node.op.name == "item":
+    if node.op is item:
         parent = node.inputs[0]
         if parent.op.name in ("custom", "pack"):
             # Their last inputs are the results.
