@@ -178,6 +178,7 @@ from numba_grad.frontend.index_functions import (
     take,
     take_along_axis,
 )
+from numba_grad.frontend.jit import jit
 from numba_grad.frontend.reduction_functions import (
     all,
     amax,
@@ -232,6 +233,9 @@ from numba_grad.frontend.shape_functions import (
 )
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
+from numba_grad.runtime.threads import get_num_threads, set_num_threads
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Tensor",
@@ -333,6 +337,7 @@ __all__ = [
     "fmod",
     "full",
     "full_like",
+    "get_num_threads",
     "grad",
     "greater",
     "greater_equal",
@@ -356,6 +361,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jacobian",
+    "jit",
     "jvp",
     "left_shift",
     "less",
@@ -416,6 +422,7 @@ __all__ = [
     "roll",
     "round",
     "set_grad_enabled",
+    "set_num_threads",
     "sigmoid",
     "sign",
     "signbit",
