@@ -1,6 +1,7 @@
 """The architecture: imports go down only, and a warm start never imports Numba."""
 
 import ast
+import functools
 from pathlib import Path
 
 import numba_grad
@@ -22,6 +23,7 @@ PUBLIC = {"__init__", "__main__", "testing"}  # above all layers
 Import = tuple[str, str, int, bool]  # importing, imported, line, whether inside a function
 
 
+@functools.cache
 def imports() -> list[Import]:
     found: list[Import] = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -49,6 +51,7 @@ def layer(name: str) -> str:
     return name.split(".")[1]
 
 
+@functools.cache
 def imported_module(name: str) -> str:
     """`name` without what is not a module: the function of "numba_grad.graph.walk.toposort"."""
     path = PACKAGE.parent.joinpath(*name.split("."))
@@ -57,6 +60,7 @@ def imported_module(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+@functools.cache
 def compiling_modules() -> set[str]:
     """Those that import Numba as soon as they are imported, directly or not."""
     now = [(module, name) for module, name, _, late in imports() if not late]
