@@ -1,4 +1,29 @@
-"""Torch's gradient contract, on recorded graphs. Start with `backward.py`.
+"""Torch's gradient contract, on recorded graphs: `ng.autograd`. Start with `backward.py`.
 
 What is per tensor (`.grad`, hooks, ...) is in a `state.GradientState` on its node.
 """
+
+from numba_grad.autograd import function, functional, graph
+from numba_grad.autograd.anomaly import detect_anomaly, set_detect_anomaly
+from numba_grad.autograd.backward import backward, grad
+from numba_grad.autograd.function import Function
+from numba_grad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "is_grad_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
