@@ -244,27 +244,22 @@ floor_divide = elementwise(
 )
 
 
-def _remainder_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
-    """Minus the whole quotient: (x - out) / y but for rounding. x / y may round to the next one."""
-    return -(g * rint((x - out) / y))
-
-
 remainder = elementwise(
     "remainder",
     expression="remainder({x}, {y})",
     reference=np.remainder,
-    vjp=(lambda g, out, x, y: g, _remainder_vjp_y),
+    vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -(g * floor_divide(x, y))),
     dtypes=REAL,
     samples=((-9, 9), (1, 3)),
     cost=20,
-    saves=("inputs", "out"),
 )
 
+# The quotient is whole but for rounding, whereas x / y may round to the next whole number.
 fmod = elementwise(
     "fmod",
     expression="fmod({x}, {y})",
     reference=np.fmod,
-    vjp=(lambda g, out, x, y: g, _remainder_vjp_y),
+    vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -(g * rint((x - out) / y))),
     dtypes=REAL,
     samples=((-9, 9), (1, 3)),
     cost=20,
