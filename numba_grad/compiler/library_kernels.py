@@ -105,7 +105,7 @@ def _grain(work_of_task: int, work_of_chunk: int) -> int:
     return max(1, work_of_chunk // max(1, work_of_task))
 
 
-# Stacks of matrices. Their words: the rank of the result's stack, then for each of its axes its size
+# Stacks of matrices. Their words: the rank of the result's stack, then for each axis the size
 # and the strides in the two operands, in elements.
 
 

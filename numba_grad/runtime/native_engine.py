@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.config import config
-from numba_grad.errors import InternalError, explain
+from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import ErrorSite, Plan
@@ -325,6 +325,8 @@ class Program:
 
     def profile(self, *inputs: np.ndarray, repeats: int = 1) -> np.ndarray:
         """Mean seconds of each step over `repeats` runs, after two that are not counted."""
+        if not _clock_address():
+            raise KernelError("profile: this platform has no clock that native code can read")
         outputs = self.run(*inputs)
         activation = Activation(self)
         self._run(activation, inputs, outputs)

@@ -110,7 +110,7 @@ def allocate_words(count: int) -> int:
 
     Not from NumPy: at interpreter exit a thread may still look at them.
     """
-    libc = ctypes.CDLL(None)
+    libc = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
     libc.calloc.restype = ctypes.c_void_p
     libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     address = libc.calloc(count * 8 + 64, 1)

@@ -1,0 +1,86 @@
+"""Library functions are found, in NumPy or SciPy, and their threads are left as they were."""
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler import library_kernels
+from numba_grad.compiler.build import build
+from numba_grad.compiler.engine_build import native_engine
+from numba_grad.errors import KernelError
+from numba_grad.runtime import library
+from numba_grad.runtime.native_engine import Program
+from numba_grad.runtime.plan import Plan, PlanBuilder
+
+NAMES = [
+    f"{package}.{letter}{name}"
+    for package, name in (("blas", "gemm"), ("lapack", "getrf"), ("lapack", "getrs"))
+    for letter in "sdcz"
+]
+
+
+def product_plan(n: int) -> Plan:
+    dtype = np.dtype(float)
+    matrix = library_kernels.MatrixOperand(())
+    call = library_kernels.matmul_call(dtype, n, n, n, matrix, matrix)
+    builder = PlanBuilder(2, [((n, n), dtype)])
+    library_kernels.append_call(
+        builder,
+        call,
+        lambda source: builder.kernel(build(source)),
+        inputs=[(0, 0), (1, 0)],
+        outputs=[(2, 0)],
+    )
+    return builder.build()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_are_found(name: str) -> None:
+    assert library.symbol_address(name) > 0
+
+
+def test_what_does_not_exist_is_named() -> None:
+    with pytest.raises(KernelError, match=r"blas\.nothing"):
+        library.symbol_address("blas.nothing")
+
+
+def test_scipys_library_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("scipy.linalg.cython_blas")
+    numpys = library.symbol_address("blas.dgemm")
+    monkeypatch.setattr(library, "_numpy_library", lambda: None)
+    scipys = library.symbol_address.__wrapped__("blas.dgemm")
+    assert 0 < scipys != numpys
+    monkeypatch.setattr(library, "symbol_address", lambda name: scipys)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 200, 200))
+    [result] = Program(native_engine(), product_plan(200)).run(x, y)
+    np.testing.assert_allclose(result, x @ y, rtol=1e-10, atol=1e-10)
+
+
+def test_the_librarys_threads_are_left_as_they_were() -> None:
+    getter, setter = library._thread_functions()
+    if not setter:
+        pytest.skip("this BLAS has no known way to set its threads")
+    count = ctypes.CFUNCTYPE(ctypes.c_int)(getter)
+    set_count = ctypes.CFUNCTYPE(None, ctypes.c_int)(setter)
+    before = count()
+    plan = product_plan(150)
+    x = np.ones((150, 150))
+
+    def work() -> None:
+        for _ in range(30):
+            native_engine().run(plan, [x, x])
+
+    try:
+        set_count(2)
+        wanted = count()
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert count() == wanted
+    finally:
+        set_count(before)
