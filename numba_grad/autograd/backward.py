@@ -23,6 +23,7 @@ from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import (
@@ -456,7 +457,9 @@ class _Pass:
             self.checks.append((node, pulled))
         if state.node_hooks:
             outgoing = g if g.__class__ is list else [g]
-            pulled = through_posthooks(state.node_hooks, pulled, outgoing)
+            # Of a user's Function, the inputs that gradients go to come first.
+            count = node.params["context"].tensor_count if node.op is custom else len(pulled)
+            pulled = through_posthooks(state.node_hooks, pulled[:count], outgoing)
         return pulled
 
     def _goes_on(self, node: Node) -> bool:
@@ -500,9 +503,9 @@ class _Pass:
         return result
 
     def _refuse_if_freed(self, target: Node) -> None:
-        """Raise if `target` may have been lost because the way to it was freed."""
+        """Raise if `target` may be below something freed: which intermediate results were is not kept."""
         for node in self.order:
-            if node.released and node.serial > target.serial and self.found.get(node) is not None:
+            if node.released and node.serial > target.serial:
                 raise released_error(node)
 
     def finish(self, gradients: Sequence[Node | None] = ()) -> list[Any]:

@@ -267,7 +267,7 @@ class _Check:
 
     def _gradients(self, output: Tensor, seed: np.ndarray, **options: Any) -> list[np.ndarray]:
         """The gradients of one output by all inputs."""
-        vector = new_tensor(leaf(np.ascontiguousarray(seed.astype(output._node.dtype))))
+        vector = new_tensor(leaf(np.array(seed, output._node.dtype, order="C")))
         found = grad(output, self.inputs, vector, retain_graph=True, allow_unused=True, **options)
         batch = seed.shape[:1] if options else ()
         return [self._checked(g, x, batch) for g, x in zip(found, self.inputs, strict=True)]
