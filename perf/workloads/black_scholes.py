@@ -1,0 +1,133 @@
+"""Prices of European call options, and their five derivatives: elementary functions over many elements."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from perf.implementations import (
+    AGAINST_BEST,
+    AGAINST_HAND,
+    Prepared,
+    by_autograd,
+    by_drjit,
+    by_hand,
+    by_jax,
+    by_numba_grad,
+    by_torch,
+    by_torch_compile,
+)
+
+OPTIONS = 1_000_000
+TITLE = "Black-Scholes, gradient for 5 inputs, 1e6 options"
+UNIT = "ms"
+GOALS = [AGAINST_BEST, AGAINST_HAND]
+ALL = (0, 1, 2, 3, 4)
+ROOT_HALF = math.sqrt(0.5)
+
+
+def inputs() -> list[np.ndarray]:
+    """Spot price, strike, time to maturity in years, interest rate and volatility."""
+    draw = np.random.default_rng(0).uniform
+    return [
+        draw(10.0, 50.0, OPTIONS),
+        draw(10.0, 50.0, OPTIONS),
+        draw(0.5, 2.0, OPTIONS),
+        draw(0.01, 0.05, OPTIONS),
+        draw(0.1, 0.5, OPTIONS),
+    ]
+
+
+def total_price(log: Any, sqrt: Any, exp: Any, erf: Any, total: Any) -> Any:
+    """The loss in the functions of one library."""
+
+    def normal(x: Any) -> Any:
+        return 0.5 * (1.0 + erf(x * ROOT_HALF))
+
+    def loss(spot: Any, strike: Any, years: Any, rate: Any, volatility: Any) -> Any:
+        spread = volatility * sqrt(years)
+        d1 = (log(spot / strike) + (rate + 0.5 * volatility * volatility) * years) / spread
+        d2 = d1 - spread
+        return total(spot * normal(d1) - strike * exp(-rate * years) * normal(d2))
+
+    return loss
+
+
+def numba_grad() -> Prepared:
+    import numba_grad as ng
+
+    return by_numba_grad(total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum), inputs(), ALL)
+
+
+def torch_loss() -> Any:
+    import torch
+
+    return total_price(torch.log, torch.sqrt, torch.exp, torch.erf, torch.sum)
+
+
+def jax() -> Prepared:
+    import jax.numpy as jnp
+    from jax.scipy.special import erf
+
+    return by_jax(total_price(jnp.log, jnp.sqrt, jnp.exp, erf, jnp.sum), inputs(), ALL)
+
+
+def autograd() -> Prepared:
+    import autograd.numpy as anp
+    from autograd.scipy.special import erf
+
+    return by_autograd(total_price(anp.log, anp.sqrt, anp.exp, erf, anp.sum), inputs(), ALL)
+
+
+def drjit() -> Prepared:
+    import drjit as dr
+
+    return by_drjit(total_price(dr.log, dr.sqrt, dr.exp, dr.erf, dr.sum), inputs(), ALL)
+
+
+def hand_written() -> Prepared:
+    import numba
+
+    @numba.njit(parallel=True, fastmath=True)
+    def kernel(
+        spot: np.ndarray,
+        strike: np.ndarray,
+        years: np.ndarray,
+        rate: np.ndarray,
+        volatility: np.ndarray,
+        gradients: np.ndarray,
+    ) -> tuple[float, np.ndarray]:
+        total = 0.0
+        for i in numba.prange(spot.size):
+            root = math.sqrt(years[i])
+            spread = volatility[i] * root
+            drift = rate[i] + 0.5 * volatility[i] * volatility[i]
+            d1 = (math.log(spot[i] / strike[i]) + drift * years[i]) / spread
+            d2 = d1 - spread
+            first = 0.5 * (1.0 + math.erf(d1 * ROOT_HALF))
+            second = 0.5 * (1.0 + math.erf(d2 * ROOT_HALF))
+            discounted = strike[i] * math.exp(-rate[i] * years[i])
+            # spot * density(d1) = discounted * density(d2): the terms through d1 and d2 cancel.
+            density = spot[i] * math.exp(-0.5 * d1 * d1) * 0.3989422804014327
+            total += spot[i] * first - discounted * second
+            gradients[0, i] = first
+            gradients[1, i] = -discounted * second / strike[i]
+            gradients[2, i] = rate[i] * discounted * second + 0.5 * density * volatility[i] / root
+            gradients[3, i] = years[i] * discounted * second
+            gradients[4, i] = density * root
+        return total, gradients
+
+    return by_hand(
+        kernel, *inputs(), np.zeros((5, OPTIONS)), results=lambda out: [np.asarray(out[0]), *out[1]]
+    )
+
+
+IMPLEMENTATIONS = {
+    "numba_grad": numba_grad,
+    "by hand": hand_written,
+    "torch": lambda: by_torch(torch_loss(), inputs(), ALL),
+    "torch.compile": lambda: by_torch_compile(torch_loss(), inputs(), ALL),
+    "jax": jax,
+    "drjit": drjit,
+    "autograd": autograd,
+}
