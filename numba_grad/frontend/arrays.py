@@ -5,6 +5,7 @@ weakly typed: they take the dtype that NumPy's promotion (NEP 50) gives them nex
 operands.
 """
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,13 @@ _scalars: dict[tuple, Node] = {}
 _SCALARS_LIMIT = 4096
 
 
+class _Nobody:
+    __slots__ = ("__weakref__",)
+
+
+_no_tensor = weakref.ref(_Nobody())  # the handle of a shared leaf; dead from the start
+
+
 def wrap(node: Node) -> "Tensor":
     """The result of a public function: always a new tensor with its own gradient and hooks.
 
@@ -61,13 +69,21 @@ def wrap(node: Node) -> "Tensor":
     return new_tensor(node)
 
 
+def node_of(value: object) -> Node | None:
+    """The node of a tensor; None for anything else."""
+    node = getattr(value, "_node", None)
+    return node if isinstance(node, Node) else None
+
+
 def is_scalar(value: object) -> bool:
     """Whether this is a Python number, whose dtype is weak (except bool's)."""
     return value.__class__ in DEFAULT_DTYPES
 
 
 def as_node(value: ArrayLike, like: Node | None = None) -> Node:
-    """`value` as a node; a Node is itself. A Python scalar takes the dtype of `like`, or the lowest one that fits both.
+    """`value` as a node; a Node is itself.
+
+    A Python scalar takes the dtype that the sum of it and `like` would have.
 
     Raises
     ------
@@ -79,8 +95,8 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     kind = value.__class__
     if kind is Node:
         return value
-    node = getattr(value, "_node", None)
-    if node.__class__ is Node:
+    node = node_of(value)
+    if node is not None:
         return node
     if kind in DEFAULT_DTYPES:
         if like is None:
@@ -136,7 +152,7 @@ def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
 
 
 def scalar_leaf(value: Any, dtype: np.dtype) -> Node:
-    """A 0-d leaf. Equal scalars (by type, dtype and bits) share one: a loop that uses 0.5 makes one.
+    """A 0-d leaf, shared by equal scalars (type, dtype and bits): a loop that uses 0.5 makes one.
 
     Raises
     ------
@@ -161,10 +177,6 @@ def scalar_leaf(value: Any, dtype: np.dtype) -> Node:
         node.handle = _no_tensor
         _scalars[key] = node
     return node
-
-
-def _no_tensor() -> None:
-    """The handle of a shared leaf: what a dead weak reference answers."""
 
 
 def canonical_dtype(dtype: np.dtype) -> np.dtype:
@@ -263,7 +275,8 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
     TracingError
         If it depends on an argument of a function that is being traced.
     """
-    if node.value is None:
+    value = node.value
+    if value is None:
         if is_traced(node):
             raise TracingError(
                 explain(
@@ -276,7 +289,9 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
                 )
             )
         evaluate([node])
-    return node.value
+        value = node.value
+    assert value is not None, "evaluate sets the value"
+    return value
 
 
 def is_traced(node: Node) -> bool:

@@ -6,7 +6,7 @@ their values.
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from numba_grad.frontend.arrays import (
     as_node,
     as_optional_dtype,
     is_scalar,
+    node_of,
     own_array,
     scalar_leaf,
     value_of,
     wrap,
 )
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.families import full as constant
 
@@ -70,8 +71,8 @@ def tensor(
     """
     check_device(device)
     wanted = as_optional_dtype(dtype)
-    node = getattr(obj, "_node", None)
-    if node.__class__ is Node:
+    node = node_of(obj)
+    if node is not None:
         node = OPS["detach"](node if wanted is None else cast(node, wanted))
         return _result(node, requires_grad)
     value = obj
@@ -90,8 +91,8 @@ def asarray(
     ValueError
         With `copy=False`, if a copy is needed.
     """
-    node = getattr(obj, "_node", None)
-    if node.__class__ is not Node:
+    node = node_of(obj)
+    if node is None:
         return tensor(obj, dtype, device, copy=copy is not False)
     check_device(device)
     wanted = as_optional_dtype(dtype)
@@ -197,7 +198,8 @@ def arange(
     if all(number.__class__ is int for number in (start, stop, step)) and wanted in (None, INT64):
         size = len(range(start, stop, step))  # type: ignore[arg-type]
         return _result(_integer_range(int(start), int(step), size), requires_grad)
-    return _result(leaf(np.arange(start, stop, step, wanted)), requires_grad)
+    values = np.arange(start, stop, step, wanted)  # type: ignore[call-overload]
+    return _result(leaf(values), requires_grad)
 
 
 def _integer_range(start: int, step: int, size: int) -> Node:
@@ -322,11 +324,17 @@ def check_device(device: object) -> None:
         )
 
 
+def integers(values: Any) -> list[int]:
+    """One integer, or a sequence of them, as Python integers."""
+    is_listed = isinstance(values, Iterable) and np.ndim(values) > 0  # type: ignore[arg-type]
+    listed = values if is_listed else (values,)
+    return [operator.index(value) for value in listed]
+
+
 def as_shape(operation: str, shape: object) -> tuple[int, ...]:
     """An integer or a sequence of them as a shape."""
     try:
-        sizes = shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
-        result = tuple([operator.index(size) for size in sizes])
+        result = tuple(integers(shape))
     except TypeError:
         raise TypeError(
             explain(
@@ -347,7 +355,10 @@ def as_shape(operation: str, shape: object) -> tuple[int, ...]:
 def _constant(
     value: int, shape: tuple[int, ...], dtype: np.dtype | None, requires_grad: bool
 ) -> "Tensor":
-    return _result(constant(value, shape, dtype or FLOAT64), requires_grad)
+    dtype = dtype or FLOAT64
+    # A leaf that requires grad holds its values: made here, without starting the engine.
+    node = leaf(np.full(shape, value, dtype)) if requires_grad else constant(value, shape, dtype)
+    return _result(node, requires_grad)
 
 
 def _fill_node(value: ArrayLike, dtype: np.dtype | None) -> Node:
@@ -364,8 +375,8 @@ def _plain_number(operation: str, value: object) -> float:
         return int(value)
     if isinstance(value, (int, float)):
         return value
-    node = getattr(value, "_node", None)
-    if node.__class__ is Node and node.requires_grad:
+    node = node_of(value)
+    if node is not None and node.requires_grad:
         raise TypeError(
             explain(
                 operation,
@@ -384,6 +395,6 @@ def _result(node: Node, requires_grad: bool) -> "Tensor":
     if not requires_grad:
         return wrap(node)
     # A leaf of its own: a gradient is accumulated in it, so it must not be an operation's result.
-    result = wrap(leaf(value_of(node, "requires_grad")))
+    result = wrap(node if node.op is LEAF else leaf(value_of(node, "requires_grad")))
     result.requires_grad_()
     return result

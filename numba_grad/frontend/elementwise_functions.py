@@ -1,7 +1,7 @@
 """Functions of NumPy that work element by element.
 
 Most are one primitive each; they promote dtypes as NumPy's ufunc of the same name does. The others
-are written in terms of primitives.
+are written in terms of primitives. Here abs, divmod, pow and round are NumPy's, not Python's.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,15 @@ right_shift = _binary(np.right_shift, "x1 >> x2, for integers.")
 isnan = _unary(np.isnan, "Whether x is nan.")
 isinf = _unary(np.isinf, "Whether x is infinite.")
 isfinite = _unary(np.isfinite, "Whether x is neither infinite nor nan.")
-conjugate = _unary(np.conjugate, "The complex conjugate.")
+
+
+def conjugate(x: ArrayLike, /) -> "Tensor":
+    """The complex conjugate."""
+    (node,) = operands(np.conjugate, (x,))
+    return wrap(OPS["conjugate"](node) if node.dtype.kind == "c" else node)
+
+
+of_ufunc[np.conjugate] = conjugate
 
 
 # Comparisons
@@ -217,11 +225,16 @@ def _power_of_number(x: Node, exponent: float) -> Node | None:
         return OPS["sqrt"](base)
     elif exponent == -1:
         return OPS["reciprocal"](base)
-    elif abs(exponent) > LARGEST_MULTIPLIED_EXPONENT or exponent != int(exponent):
+    elif not _is_multiplied(exponent):
         return None
     if exponent == 2:
         return OPS["square"](base)
     return OPS["integer_power"](base, exponent=int(exponent))
+
+
+def _is_multiplied(exponent: float) -> bool:
+    limit = LARGEST_MULTIPLIED_EXPONENT
+    return -limit <= exponent <= limit and exponent == int(exponent)
 
 
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
@@ -300,7 +313,7 @@ def angle(x: ArrayLike, /) -> "Tensor":
     """The angle of a complex number in radians, from -pi to pi."""
     node = as_node(x)
     if node.dtype.kind != "c":
-        return arctan2(zeros_of_same_dtype(node), node)
+        return arctan2(0, node)
     return arctan2(OPS["imag"](node), OPS["real"](node))
 
 
@@ -421,17 +434,18 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> "tuple[Tensor, Tensor]":
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
-for _ufunc, _function in (
-    (np.fabs, fabs),
-    (np.deg2rad, deg2rad),
-    (np.radians, deg2rad),
-    (np.rad2deg, rad2deg),
-    (np.degrees, rad2deg),
-    (np.signbit, signbit),
-    (np.heaviside, heaviside),
-    (np.divmod, divmod),
-):
-    of_ufunc[_ufunc] = _function
+of_ufunc.update(
+    {
+        np.fabs: fabs,
+        np.deg2rad: deg2rad,
+        np.radians: deg2rad,
+        np.rad2deg: rad2deg,
+        np.degrees: rad2deg,
+        np.signbit: signbit,
+        np.heaviside: heaviside,
+        np.divmod: divmod,
+    }
+)
 
 
 def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
@@ -450,7 +464,7 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
         )
     if decimals == 0:
         return rint(node)
-    scale = scalar_leaf(10.0 ** abs(decimals), node.dtype)
+    scale = scalar_leaf(10.0 ** max(decimals, -decimals), node.dtype)
     if decimals > 0:
         return wrap(OPS["divide"](OPS["rint"](node * scale), scale))
     return wrap(OPS["rint"](OPS["divide"](node, scale)) * scale)

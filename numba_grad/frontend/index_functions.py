@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, value_of, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    node_of,
+    value_of,
+    wrap,
+)
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
@@ -26,8 +33,8 @@ def index_of_nodes(index: Any) -> Any:
 def _entry_of_node(entry: Any) -> Any:
     if entry.__class__ is slice:
         return entry
-    node = getattr(entry, "_node", None)
-    return node if node.__class__ is Node else entry
+    node = node_of(entry)
+    return entry if node is None else node
 
 
 def mask_value(node: Node) -> np.ndarray:

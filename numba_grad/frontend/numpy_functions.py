@@ -14,8 +14,7 @@ from numba_grad.frontend import (
     reduction_functions,
     shape_functions,
 )
-from numba_grad.frontend.arrays import as_node, value_of
-from numba_grad.graph.node import Node
+from numba_grad.frontend.arrays import as_node, node_of, value_of
 
 Function = Callable[..., Any]
 
@@ -126,8 +125,8 @@ def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 def _dtype_or_same(value: Any) -> Any:
-    node = getattr(value, "_node", None)
-    return node.dtype if node.__class__ is Node else value
+    node = node_of(value)
+    return value if node is None else node.dtype
 
 
 of_function: dict[Function, Function] = {

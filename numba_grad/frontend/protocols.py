@@ -61,7 +61,9 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     ours = of_function.get(function)
     if ours is None:
         raise _unsupported(name)
-    if not _takes_the_same(function, ours):
+    # The common case, without the 10 us of translating: np.sum(x, axis=1).
+    is_plain = len(args) == 1 and kwargs.keys() <= _keywords(ours)
+    if not is_plain and not _takes_any_number(ours):
         args, kwargs = _translated(name, function, ours, args, kwargs)
     return ours(*args, **kwargs)
 
@@ -88,12 +90,15 @@ def _parameters(function: Function) -> dict[str, Parameter]:
 
 
 @functools.cache
-def _takes_the_same(function: Function, ours: Function) -> bool:
-    """Whether arguments go on as they are: adapters, and functions of any number of arrays."""
-    kinds = [parameter.kind for parameter in _parameters(ours).values()]
-    return Parameter.VAR_POSITIONAL in kinds or list(_parameters(function)) == list(
-        _parameters(ours)
-    )
+def _keywords(function: Function) -> frozenset[str]:
+    """The arguments that may be passed by name."""
+    by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return frozenset([key for key, p in _parameters(function).items() if p.kind in by_name])
+
+
+@functools.cache
+def _takes_any_number(function: Function) -> bool:
+    return any(p.kind is Parameter.VAR_POSITIONAL for p in _parameters(function).values())
 
 
 def _translated(
@@ -105,7 +110,7 @@ def _translated(
     """
     theirs = _parameters(function)
     own = _parameters(ours)
-    own_names = list(own)
+    own_names = [key for key in own if own[key].kind is not Parameter.KEYWORD_ONLY]
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     by_place: list[Any] = []
     by_name: dict[str, Any] = {}
@@ -114,12 +119,12 @@ def _translated(
         if key not in given:
             continue
         value = given[key]
-        if key in own and own[key].kind is not Parameter.POSITIONAL_ONLY:
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            by_name.update(value)
+        elif key in own and own[key].kind is not Parameter.POSITIONAL_ONLY:
             by_name[key] = value
         elif _is_renamed(place, own_names, theirs):
             by_place.append(value)
-        elif parameter.kind is Parameter.VAR_KEYWORD:
-            by_name.update(value)
         elif value is not parameter.default and not _equals_default(value, parameter.default):
             unknown.append(key)
     unknown += [key for key in by_name if key not in own]

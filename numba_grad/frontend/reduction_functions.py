@@ -1,4 +1,7 @@
-"""Functions of NumPy that combine elements along axes."""
+"""Functions of NumPy that combine elements along axes.
+
+Here all, any, max, min and sum are NumPy's, not Python's.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -17,7 +17,7 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.creation import Shape, as_shape
+from numba_grad.frontend.creation import Shape, as_shape, integers
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axes, normalize_axis
 from numba_grad.ops.families import broadcast_to as stretch
@@ -43,8 +43,7 @@ def reshape(x: ArrayLike, shape: Shape, order: str = "C") -> "Tensor":
 
 
 def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
-    sizes = shape if isinstance(shape, Iterable) and np.ndim(shape) else (shape,)
-    numbers = [operator.index(size) for size in sizes]
+    numbers = integers(shape)
     if numbers.count(-1) == 1:
         known = math.prod([n for n in numbers if n != -1])
         if known > 0 and x.type.size % known == 0:

@@ -27,6 +27,7 @@ from numba_grad.frontend.arrays import (
     is_scalar,
     is_traced,
     operands,
+    scalar_leaf,
     value_of,
 )
 from numba_grad.frontend.creation import Shape, check_device
@@ -46,15 +47,25 @@ _DEFAULT_PRINTED = frozenset(map(np.dtype, (bool, np.int64, np.float64, np.compl
 def _binary(ufunc: np.ufunc) -> Operator:
     """The method for an operator: `x + other`."""
     op = OPS[ufunc.__name__]
-    direct = _dtypes_without_cast(ufunc)
-    prepare = operands_of(ufunc)
+    prepare = _operands_of(ufunc)
+    uncast, uncast_by_scalar = _dtypes_without_cast(ufunc)
 
+    # The two paths before the last line are for speed alone: 1.1 and 1.5 us instead of 3.5.
     def operate(self: "Tensor", other: Any) -> "Tensor":
-        if other.__class__ is Tensor:
+        kind = other.__class__
+        if kind is Tensor:
             x, y = self._node, other._node
             dtype = x.type.dtype
-            if dtype is y.type.dtype and dtype in direct:
+            if dtype is y.type.dtype and dtype in uncast:
                 return Tensor(record(op, (x, y)))
+        elif kind is float or kind is int:
+            x = self._node
+            dtype = x.type.dtype
+            if (dtype, kind) in uncast_by_scalar:
+                try:
+                    return Tensor(record(op, (x, scalar_leaf(other, dtype))))
+                except OverflowError:
+                    pass
         elif not _is_operand(other):
             return NotImplemented
         return Tensor(record(op, prepare(ufunc, (self, other))))
@@ -65,9 +76,16 @@ def _binary(ufunc: np.ufunc) -> Operator:
 def _reflected(ufunc: np.ufunc) -> Operator:
     """The method for an operator with the tensor on the right: `other + x`."""
     op = OPS[ufunc.__name__]
+    _, uncast_by_scalar = _dtypes_without_cast(ufunc)
 
     def operate(self: "Tensor", other: Any) -> "Tensor":
-        if not _is_operand(other):
+        kind = other.__class__
+        if kind is float or kind is int:
+            x = self._node
+            dtype = x.type.dtype
+            if (dtype, kind) in uncast_by_scalar:
+                return Tensor(record(op, (scalar_leaf(other, dtype), x)))
+        elif not _is_operand(other):
             return NotImplemented
         return Tensor(record(op, operands(ufunc, (other, self))))
 
@@ -96,23 +114,30 @@ def _unary(ufunc: np.ufunc) -> Callable[["Tensor"], "Tensor"]:
     return operate
 
 
-def operands_of(ufunc: np.ufunc) -> Callable[..., tuple[Node, ...]]:
+def _operands_of(ufunc: np.ufunc) -> Callable[..., tuple[Node, ...]]:
     if ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
         return elementwise_functions.comparison_operands
     return operands
 
 
-def _dtypes_without_cast(ufunc: np.ufunc) -> frozenset[np.dtype]:
-    """Those that the ufunc computes in as they are."""
-    result = []
-    for dtype in DTYPES:
-        try:
-            loop = loop_dtypes(ufunc, (dtype, dtype))
-        except DTypeError:
-            continue
-        if loop[0] == loop[1] == dtype:
-            result.append(dtype)
-    return frozenset(result)
+def _dtypes_without_cast(
+    ufunc: np.ufunc,
+) -> tuple[frozenset[np.dtype], frozenset[tuple[np.dtype, type]]]:
+    """The dtypes that the ufunc computes in as they are: with itself, and with a Python scalar."""
+    pairs = [(dtype, dtype) for dtype in DTYPES]
+    with_scalars = [(dtype, kind) for dtype in DTYPES for kind in (int, float)]
+    return (
+        frozenset([pair[0] for pair in pairs if _is_uncast(ufunc, pair)]),
+        frozenset([pair for pair in with_scalars if _is_uncast(ufunc, pair)]),
+    )
+
+
+def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, Any]) -> bool:
+    try:
+        loop = loop_dtypes(ufunc, dtypes)
+    except DTypeError:
+        return False
+    return loop[0] == loop[1] == dtypes[0]
 
 
 def _is_operand(value: object) -> bool:
