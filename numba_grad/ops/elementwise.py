@@ -379,7 +379,7 @@ where = elementwise(
 
 def _cast_reference(x: np.ndarray, *, dtype: np.dtype) -> np.ndarray:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        x = x.real
+        x = np.real(x)
     return x.astype(dtype)
 
 
@@ -432,11 +432,8 @@ conjugate = elementwise(
 
 def _make_complex_reference(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
     # Not real + 1j * imag, which makes NaN of an infinite part and loses the sign of zeros.
-    shape = np.broadcast_shapes(real.shape, imag.shape)
-    result = np.empty(shape, np.result_type(real.dtype, np.complex64))
-    result.real = real
-    result.imag = imag
-    return result
+    parts = np.stack(np.broadcast_arrays(real, imag), axis=-1)
+    return parts.view(np.result_type(parts.dtype, np.complex64))[..., 0]
 
 
 make_complex = elementwise(

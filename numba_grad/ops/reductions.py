@@ -1,7 +1,7 @@
 """Reductions: sum, product, extremes, any and all over axes, and the positions of extremes.
 
 The result has the input's dtype: the frontend casts small integers and bools before a sum, and
-everything to bool before `any` and `all`, as NumPy does. These names hide Python's own in this file.
+everything to bool before `any` and `all`, as NumPy does. The names hide Python's own in this file.
 """
 
 import numpy as np
@@ -108,7 +108,7 @@ any = reduction(
     "any",
     identity=lambda dtype: False,
     combine="{accumulator} | {value}",
-    reference=lambda x, axes: np.any(x, axis=axes),
+    reference=lambda x, axes: np.logical_or.reduce(x, axis=axes),
     no_vjp="the result is bool",
     dtypes="?",
 )
@@ -117,7 +117,7 @@ all = reduction(
     "all",
     identity=lambda dtype: True,
     combine="{accumulator} & {value}",
-    reference=lambda x, axes: np.all(x, axis=axes),
+    reference=lambda x, axes: np.logical_and.reduce(x, axis=axes),
     no_vjp="the result is bool",
     dtypes="?",
 )
@@ -125,14 +125,14 @@ all = reduction(
 # The first of equals; a NaN before everything.
 argmax = position_reduction(
     "argmax",
-    reference=lambda x, axis: np.argmax(x, axis=axis),
+    reference=lambda x, axis: np.asarray(np.argmax(x, axis=axis)),
     dtypes="?" + REAL,
     no_vjp="a position is an integer",
 )
 
 argmin = position_reduction(
     "argmin",
-    reference=lambda x, axis: np.argmin(x, axis=axis),
+    reference=lambda x, axis: np.asarray(np.argmin(x, axis=axis)),
     dtypes="?" + REAL,
     no_vjp="a position is an integer",
 )
