@@ -14,14 +14,21 @@ from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
 from numba_grad.graph.node import Node
 
-# Storing a value and loading it again, in additions.
-STORE_COST = 6
+# Storing a value and loading it again, in additions, where one kernel would compute a value at several shifted places: a chain of stencils that are not stored grows
+# exponentially, in its time to compile too.
+STORE_COST_OF_SHIFTS = 16
 # The same where the value is much larger than all it is made of, so that storing it costs bandwidth (or does not fit).
 STORE_COST_OF_EXPANSION = 400
 EXPANSION = 8
-# A node that several kernels over the same loops compute again rather than load costs at most this.
-CHEAP = 8
+# A node that several kernels over the same loops compute again rather than load costs at most this, in additions:
+# storing and loading take some 2 ns, an addition 0.05 ns in vector code.
+CHEAP = 40
 MOST_ROOTS = 48
+# Operations between memory and a root. LLVM takes a second for a thousand lines.
+LONGEST_CONE = 200
+# These cut loops into pieces, each with a body of its own.
+CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
+CONDITIONAL_LENGTH = 12
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
 
@@ -75,6 +82,26 @@ class _Fusion:
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
+        self.bound_kernels()
+
+    def bound_kernels(self) -> None:
+        """Store values so that what is computed in one place stays short: a sum of a hundred terms is several kernels."""
+        cone: dict[Node, int] = {}
+        conditional = 0
+        for number, node in enumerate(self.order):
+            bit = 1 << number
+            cone[node] = bit
+            if node in self.memory or node in self.roots:
+                continue
+            if node.op.name in CONDITIONAL:
+                conditional |= bit
+            for x in node.inputs:
+                cone[node] |= cone[x]
+            length = cone[node].bit_count()
+            length += CONDITIONAL_LENGTH * (cone[node] & conditional).bit_count()
+            if length > LONGEST_CONE and self.loops[node] and node.op.family == "elementwise":
+                self.roots.add(node)
+                cone[node] = bit
 
     def add_root(self, node: Node) -> None:
         if node not in self.memory:
@@ -111,25 +138,40 @@ class _Fusion:
             is_computed = node.op.family in ("elementwise", "reduction")
             if node not in self.roots and is_computed and count > 1.3 and cost[node] >= 4:
                 expands = node.type.size >= EXPANSION * source_size[node]
-                limit = STORE_COST_OF_EXPANSION if expands else STORE_COST
+                limit = STORE_COST_OF_EXPANSION if expands else STORE_COST_OF_SHIFTS
                 if cost[node] * (count - 1) > limit and self.loops[node]:
                     self.roots.add(node)
             evaluations[node] = 1.0 if node in self.roots else max(count, 1e-9)
 
     def inline_costs(self) -> tuple[dict[Node, float], dict[Node, int]]:
-        """What computing one element costs from memory, and the size of the largest value read for it."""
+        """What computing one element costs from memory, and the size of the largest value read for it.
+
+        Shared parts count once: a set of nodes is an int with a bit for each.
+        """
+        cone: dict[Node, int] = {}
         cost: dict[Node, float] = {}
         source_size: dict[Node, int] = {}
-        for node in self.order:
-            if node in self.memory or node in self.roots:
-                cost[node], source_size[node] = 1.0, node.type.size
-                continue
-            own = node.op.cost if node.op.family == "elementwise" else 0
-            if node.op.family == "reduction":
-                own = node.inputs[0].type.size // max(1, node.type.size)
-            cost[node] = min(1e6, own + sum(cost[x] for x in node.inputs))
-            source_size[node] = max((source_size[x] for x in node.inputs), default=1)
+        bits_of_weight: dict[float, int] = {}
+        for number, node in enumerate(self.order):
+            is_stored = node in self.memory or node in self.roots
+            bit = 1 << number
+            weight = 1.0 if is_stored else self.own_cost(node)
+            bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
+            cone[node] = bit
+            source_size[node] = node.type.size if is_stored else 1
+            for x in () if is_stored else node.inputs:
+                cone[node] |= cone[x]
+                source_size[node] = max(source_size[node], source_size[x])
+            cost[node] = sum(
+                weight * (cone[node] & bits).bit_count() for weight, bits in bits_of_weight.items()
+            )
         return cost, source_size
+
+    def own_cost(self, node: Node) -> float:
+        """Of one element of `node` itself."""
+        if node.op.family == "reduction":
+            return float(node.inputs[0].type.size // max(1, node.type.size))
+        return float(node.op.cost) if node.op.family == "elementwise" else 0.0
 
     def count_evaluations(self, node: Node, evaluations: dict[Node, float]) -> float:
         """How often each element of `node` would be computed if it were not stored."""

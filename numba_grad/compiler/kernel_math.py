@@ -257,6 +257,7 @@ _UNARY: dict[str, dict[str, Callable]] = {
     "atan": _floats(trigonometric.atan),
     "erf": _floats(error_function.erf),
     "erfc": _floats(error_function.erfc),
+    "erfinv": _floats(error_function.erfinv),
     "cbrt": _floats(power.cbrt),
     "sqrt": _floats(scalar.square_root, complex_plane.sqrt),
     "square": _floats(basic.square, complex_plane.square) | _integers(basic.square),

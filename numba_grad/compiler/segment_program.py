@@ -16,6 +16,7 @@ from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import Group, Place, lower
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.spaces import space_of
+from numba_grad.compiler.split_sums import split_sums
 from numba_grad.config import config
 from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -86,8 +87,11 @@ class SegmentProgram:
 
 Pass = Callable[[list[Node]], list[Node]]
 
-# The order of compiling: these passes over the graph, then fuse, lower, emit. Order matters nowhere yet.
-PASSES: tuple[tuple[str, Pass], ...] = (("simplify", simplify),)
+# The order of compiling: these passes over the graph, then fuse, lower, emit.
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("simplify", simplify),
+    ("split sums", split_sums),  # after simplify: which sums are equal shows there
+)
 
 
 def compile_segment(

@@ -93,39 +93,6 @@ def reshape_of_one_element(node: Node) -> Node | None:
     return record(node.inputs[0].op, (from_scalar,), {"shape": node.shape})
 
 
-def split_sum_of_expansion(node: Node) -> Node | None:
-    """sum over (i, j) -> sum over i of the sum over j, where the summand is much larger than what it is made of.
-
-    Then rows are independent tasks, and the inner sum shares its kernel with the gradient's, which is that sum.
-    """
-    if node.op.name != "sum" or len(node.params["axes"]) < 2:
-        return None
-    (x,) = node.inputs
-    if x.op.family != "elementwise" or x.type.size < 8 * sum(y.type.size for y in x.inputs):
-        largest = max((y.type.size for y in _sources(x)), default=0)
-        if x.op.family != "elementwise" or x.type.size < 8 * largest:
-            return None
-    *rest, last = node.params["axes"]
-    inner = record(node.op, (x,), {"axes": (last,)})
-    return record(node.op, (inner,), {"axes": tuple(rest)})
-
-
-def _sources(node: Node, limit: int = 64) -> list[Node]:
-    """What `node` is computed from by elementwise and movement operations, looking at most `limit` nodes down."""
-    result: list[Node] = []
-    stack, seen = [node], {node}
-    while stack and len(seen) < limit:
-        current = stack.pop()
-        if current.op.family not in ("elementwise", "movement") or not current.inputs:
-            result.append(current)
-            continue
-        for x in current.inputs:
-            if x not in seen:
-                seen.add(x)
-                stack.append(x)
-    return result + stack
-
-
 def is_literal(node: Node, value: float) -> bool:
     """Whether `node` is that constant, maybe broadcast."""
     while node.op.name in ("broadcast_to", "reshape"):
@@ -145,7 +112,6 @@ RULES = (
     times_one,
     reshape_of_one_element,
     movement_of_movement,
-    split_sum_of_expansion,
 )
 
 

@@ -56,8 +56,9 @@ def jit(
 
     Returns
     -------
-    Function of the same arguments. Arrays in its result are Tensors. It is differentiable from outside.
-    `lower(*args)` returns what it compiles to.
+    Function of the same arguments, differentiable from outside. Called with tensors it returns tensors; called with
+    NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless the result has history, because `f`
+    closes over a tensor that requires grad). `lower(*args)` returns what it compiles to.
 
     Raises
     ------
@@ -76,6 +77,8 @@ def jit(
     --------
     >>> f = ng.jit(lambda x: (x * x).sum())
     >>> f(np.arange(3.0))
+    np.float64(5.0)
+    >>> f(ng.arange(3.0))
     tensor(5.)
     """
     if f is None:
@@ -200,7 +203,7 @@ class Jitted:
             else:
                 found = self._direct.get(tuple(key))
                 if found is not None and not found.captured:
-                    return _rebuilt(found, found.replay(list(args)))
+                    return _rebuilt(found, found.replay(list(args)), as_tensors=False)
         return self._call(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -264,7 +267,8 @@ class Jitted:
         results = specialization.replay(values)
         if key == dynamic.plain_key and all(x.__class__ is np.ndarray for x in dynamic.leaves):
             self._direct[key[0]] = specialization  # type: ignore[index]
-        return _rebuilt(specialization, results)
+        as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
+        return _rebuilt(specialization, results, as_tensors=as_tensors)
 
     # Signatures
 
@@ -419,9 +423,12 @@ def _fresh(node: Node) -> Node:
     return node if node.handle is None else OPS["identity"](node)
 
 
-def _rebuilt(specialization: Specialization, values: list[np.ndarray]) -> Any:
-    tensors = [Tensor(leaf(value)) for value in values]
-    return trees.unflatten(specialization.structure, tensors)
+def _rebuilt(
+    specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool
+) -> Any:
+    # value[()]: a 0-d array as NumPy's own functions return it, a scalar.
+    leaves = [Tensor(leaf(x)) if as_tensors else x[()] for x in values]
+    return trees.unflatten(specialization.structure, leaves)
 
 
 def _depends_on_argument(node: Node) -> bool:

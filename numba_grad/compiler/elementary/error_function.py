@@ -1,10 +1,12 @@
-"""erf and erfc. Coefficients: perf/math_coefficients.py."""
+"""erf, erfc and erfinv. Coefficients: perf/math_coefficients.py."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from numba_grad.compiler.elementary.exponential import exp, exp_of_sum
+from numba_grad.compiler.elementary.exponential import clamp, exp, exp_of_sum
+from numba_grad.compiler.elementary.logarithm import log
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -15,6 +17,7 @@ from numba_grad.compiler.elementary.scalar import (
     polynomial,
     product,
     select,
+    square_root,
 )
 
 
@@ -28,6 +31,10 @@ class _Format:
     # exp(x**2) erfc(x) (1 + 2 x) in (x - 4)/(x + 4), for 0 <= x <= erfc_limit, where erfc reaches 0
     erfc: tuple[float, ...]
     erfc_limit: float
+    # erfinv(x)/x with w = -log(1 - x**2): in w - 2.5 up to 5, then in (v - k)/(v + k), v = sqrt(w)
+    erfinv_near: tuple[float, ...]
+    erfinv_far: tuple[float, ...]
+    erfinv_centre: float
 
 
 _FORMATS = {
@@ -92,6 +99,62 @@ _FORMATS = {
             2.0892831086358666e-10,
         ),
         erfc_limit=27.3,
+        erfinv_near=(
+            1.501409351110792,
+            0.246640276744167,
+            -0.004177317724386137,
+            -0.0012527079078109976,
+            0.00021825026436009444,
+            -4.996079599017536e-06,
+            -3.416619636472579e-06,
+            4.78725218862258e-07,
+            1.341685470322306e-08,
+            -1.0861169294908283e-08,
+            9.072657037163162e-10,
+            1.196072066625602e-10,
+            -3.108516750701828e-11,
+            9.114840635097337e-13,
+            5.30380351329292e-13,
+            -7.610760109783497e-14,
+            -1.874678538939818e-15,
+            1.8940393608190033e-15,
+            -2.563301274554157e-16,
+            -2.6618716508376116e-17,
+            1.2956189478722795e-17,
+            1.6312914686136993e-19,
+            -3.024831920772474e-19,
+        ),
+        erfinv_far=(
+            3.5875041872852242,
+            7.565082297074742,
+            7.6806448080715395,
+            7.253386281244926,
+            8.006581762856223,
+            5.3612482199921,
+            16.83009471536454,
+            -17.36978291690119,
+            12.024601754142484,
+            244.68953919116987,
+            -727.3012534518532,
+            -311.37514899392124,
+            6753.175530221122,
+            -8789.932264242732,
+            -37086.08617579893,
+            99623.85101779876,
+            157750.83673942948,
+            -689426.560575596,
+            -694388.6570363623,
+            3911482.6917858343,
+            3903296.904003046,
+            -19921197.69274315,
+            -21545455.31421765,
+            86960499.04620662,
+            81556124.36716755,
+            -274089671.22185594,
+            -146651124.82142222,
+            441496920.7131477,
+        ),
+        erfinv_centre=3.75,
     ),
     FLOAT32: _Format(
         erf_small=(
@@ -129,6 +192,31 @@ _FORMATS = {
             0.0006772951455786824,
         ),
         erfc_limit=10.1,
+        erfinv_near=(
+            1.5014094114303589,
+            0.24664029479026794,
+            -0.004177384078502655,
+            -0.001252763788215816,
+            0.00021834221843164414,
+            -4.950464699504664e-06,
+            -3.462115046204417e-06,
+            4.6338121251210396e-07,
+            2.318429181968895e-08,
+            -8.5904341418086e-09,
+        ),
+        erfinv_far=(
+            2.832976818084717,
+            6.010051250457764,
+            6.35005521774292,
+            5.039284706115723,
+            9.455434799194336,
+            -0.761294960975647,
+            -5.373537063598633,
+            89.11719512939453,
+            0.47232168912887573,
+            -482.7029113769531,
+        ),
+        erfinv_centre=3.0,
     ),
 }
 
@@ -157,3 +245,15 @@ def erfc(x: Value) -> Value:
     scaled = exp_of_sum(-square, -square_low)
     result = scaled * (polynomial(t, form.erfc) / fma(size, 2.0, 1.0))
     return select(is_small, small, select(x < 0, 2.0 - result, result))
+
+
+def erfinv(x: Value) -> Value:
+    form = _FORMATS[x.kind]
+    w = -log((1.0 - x) * (1.0 + x))
+    near = polynomial(clamp(w, 0.0, 5.0) - 2.5, form.erfinv_near)
+    # The upper end is that of the last number below 1.
+    v = square_root(clamp(w, 5.0, 37.0))
+    t = (v - form.erfinv_centre) / (v + form.erfinv_centre)
+    result = x * select(w < 5.0, near, polynomial(t, form.erfinv_far))
+    size = absolute(x)
+    return select(size < 1.0, result, select(size == 1.0, x * math.inf, math.nan))
