@@ -16,6 +16,7 @@ import time
 
 import mpmath as mp
 import numpy as np
+import scipy.special
 
 from numba_grad.compiler.build import build
 
@@ -42,6 +43,17 @@ def real(function):
         return y if isinstance(y, mp.mpf) else mp.nan
 
     return of_real
+
+
+def erfinv(x):
+    if abs(x) >= 1:
+        return mp.nan
+    y = mp.mpf(scipy.special.erfinv(float(x)))
+    for _ in range(3):  # mpmath's own is slow
+        # The complement, or else digits near 1 are lost.
+        residual = mp.erf(y) - x if abs(y) < 1 else mp.sign(y) * (1 - abs(x) - mp.erfc(abs(y)))
+        y -= residual * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+    return y
 
 
 def cbrt(x):
@@ -73,6 +85,7 @@ UNARY = {
     "log_sigmoid": (log_sigmoid, None, None),
     "erf": (mp.erf, 2000, None),
     "erfc": (mp.erfc, 2000, None),
+    "erfinv": (erfinv, None, None),
     "sqrt": (real(mp.sqrt), None, "sqrt"),
     "cbrt": (cbrt, None, "cbrt"),
 }

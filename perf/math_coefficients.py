@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import mpmath as mp
 import numpy as np
+from scipy.special import erfcinv
 
 mp.mp.dps = 45
 
@@ -178,10 +179,34 @@ def erfc_scaled(t):
 
 
 def erfc_variable(x):
-    return (mp.mpf(x) - ERFC_CENTRE) / (mp.mpf(x) + ERFC_CENTRE)
+    return mobius(x, ERFC_CENTRE)
 
 
 ERFC_CENTRE = 4
+
+
+def erfinv_ratio(w):
+    """erfinv(x)/x with w = -log(1 - x*x)"""
+    with mp.workdps(60):
+        if w < mp.mpf(10) ** -20:
+            return mp.sqrt(mp.pi) / 2
+        x = mp.sqrt(-mp.expm1(-w))
+        complement = mp.exp(-w) / (1 + x)
+        # Newton's method; mpmath's own erfinv has half the digits near 1.
+        y = mp.mpf(float(erfcinv(float(complement))))
+        for _ in range(3):
+            y += (mp.erfc(y) - complement) * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+        return y / x
+
+
+def mobius(s, k):
+    return (mp.mpf(s) - k) / (mp.mpf(s) + k)
+
+
+def erfinv_far(k):
+    return lambda t: erfinv_ratio((k * (1 + t) / (1 - t)) ** 2)
+
+
 TAN_PI_8 = (mp.sqrt(2) - 1) ** 2 * 1.001
 ERF_SPLIT = mp.mpf(1)
 
@@ -234,6 +259,11 @@ FITS = [
     ),
     Fit("erf_large64", lambda x: -mp.log(mp.erfc(x)), ERF_SPLIT, mp.mpf(6), 16, mp.erfc),
     Fit("erf_large32", lambda x: -mp.log(mp.erfc(x)), ERF_SPLIT, mp.mpf(4), 7, mp.erfc, F32),
+    # erfinv(x)/x in w - 2.5 up to w = 5, then in t = (sqrt(w) - K)/(sqrt(w) + K)
+    Fit("erfinv_near64", lambda t: erfinv_ratio(t + 2.5), -2.5, 2.5, 22),
+    Fit("erfinv_near32", lambda t: erfinv_ratio(t + 2.5), -2.5, 2.5, 9, dtype=F32),
+    Fit("erfinv_far64", erfinv_far(3.75), mobius(5**0.5, 3.75), mobius(6.1, 3.75), 27),
+    Fit("erfinv_far32", erfinv_far(3), mobius(5**0.5, 3), mobius(4.1, 3), 9, dtype=F32),
     Fit("erfc64", erfc_scaled, -1, erfc_variable(27.3), 22, lambda t: 1 / erfc_scaled(t)),
     Fit("erfc32", erfc_scaled, -1, erfc_variable(10.1), 11, lambda t: 1 / erfc_scaled(t), F32),
 ]

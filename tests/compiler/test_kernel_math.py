@@ -85,6 +85,7 @@ UNARY = {
     "log_sigmoid": (lambda x: -mp.log1p(mp.exp(-x)), 2),
     "erf": (mp.erf, 1.5),
     "erfc": (mp.erfc, 3.5),
+    "erfinv": (mp.erfinv, 3),
     "sqrt": (mp.sqrt, 0.5),
     "cbrt": (lambda x: mp.sign(x) * mp.cbrt(abs(x)), 0.51),
 }
@@ -113,6 +114,7 @@ DOMAINS = {
     "cosh": (-709, 709),
     "sigmoid": (-708, 50),
     "erfc": (-6, 26),
+    "erfinv": (-0.9999, 0.9999),
 }
 
 
@@ -243,6 +245,7 @@ def test_special_values_are_those_of_numpy(name, dtype):
         ("sigmoid", [0.0, INF, -INF, NAN, -1000.0, 1000.0], [0.5, 1, 0, NAN, 0, 1]),
         ("log_sigmoid", [INF, -INF, NAN, -1000.0, 1000.0], [0.0, -INF, NAN, -1000, 0]),
         ("erf", [0.0, -0.0, INF, -INF, NAN, 30, -30], [0.0, -0.0, 1, -1, NAN, 1, -1]),
+        ("erfinv", [0.0, -0.0, 1, -1, 1.5, NAN], [0.0, -0.0, INF, -INF, NAN, NAN]),
         ("erfc", [0.0, -0.0, INF, -INF, NAN, 30, -30], [1, 1, 0, 2, NAN, 0, 2]),
     ],
 )
