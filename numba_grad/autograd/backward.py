@@ -368,7 +368,7 @@ class _Pass:
         self.created: list[Node] = []  # what users' hooks recorded
         self.is_traced = False  # values do not exist yet
         self.found: dict[Node, Cotangent] = {}
-        self.captures: dict[Any, Node] = {}  # results: of nodes, and of leaves by their state
+        self.captures: dict[GradientState, Node] = {}  # results
         self.leaf_gradients: list[tuple[Node, GradientState, Node]] = []  # what to add to .grad
         self.retained: list[tuple[GradientState, Node]] = []
         self.checks: list[
@@ -420,8 +420,9 @@ class _Pass:
         if self.targets is not None:
             for target in self.targets:
                 state_of(target)
-            states = {x.autograd for x in self.targets if x.op.vjp is None}
-            self.target_nodes = {*self.targets, *[x for x in self.leaves if x.autograd in states]}
+            # By state, not by node: a leaf has versions, and freed history stands in for tensors.
+            states = {x.autograd for x in self.targets}
+            self.target_nodes = {x for x in order if x.autograd in states}
             self.inside = leading_to(order, self.target_nodes)
 
     def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
@@ -445,7 +446,9 @@ class _Pass:
                 self.retained.append((state, hooked))
             if node in self.target_nodes:
                 # As torch: the result is what came in if the pass goes on below, else what the hooks made of it.
-                self.captures[node] = g if goes_on else hooked
+                result = g if goes_on else hooked
+                previous = self.captures.get(state)
+                self.captures[state] = result if previous is None else OPS["add"](previous, result)
             g = hooked
         if not goes_on:
             return None
@@ -479,13 +482,13 @@ class _Pass:
             key = leaf_node if leaf_node.autograd is None else leaf_node.autograd
             previous = sums.get(key)
             sums[key] = (leaf_node, g if previous is None else OPS["add"](previous[1], g))
-        for key, (leaf_node, g) in sums.items():
+        for leaf_node, g in sums.values():
             state = state_of(leaf_node)
             if state.hooks:
                 with collecting(self.created):
                     g = through_tensor_hooks(state.hooks, g)
             if not self.accumulates:
-                self.captures[key] = g
+                self.captures[state] = g
                 continue
             if state.node_prehooks:
                 g = _through_prehooks(state, g)
@@ -496,7 +499,7 @@ class _Pass:
         """The gradient of each target, None where none arrived."""
         result = []
         for target in self.targets or ():
-            g = self.captures.get(target.autograd if target.op.vjp is None else target)
+            g = self.captures.get(target.autograd)
             if g is None and target.op.vjp is not None:
                 self._refuse_if_freed(target)
             result.append(g)

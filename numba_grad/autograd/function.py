@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
-from numba_grad.autograd.state import GradientState
+from numba_grad.autograd.state import state_of
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, grad_mode, record
 from numba_grad.ops.control import custom_node, item
@@ -203,7 +203,7 @@ class Call:
         operation = None
         if is_recorded and any(_is_differentiable(node, no_gradient) for node in values):
             operation = custom_node(self, inputs, values)
-            operation.autograd = GradientState()
+            state_of(operation)  # so that a pass notices what `backward` records
         # A tensor that is returned twice counts by its last position, as in torch.
         numbers = {node: number for number, node in enumerate(values)}
         wrapped: dict[Node, Any] = {}

@@ -6,6 +6,7 @@ operation led to, so that a second pass is refused exactly when it would need wh
 
 from collections.abc import Sequence
 
+from numba_grad.autograd.state import state_of
 from numba_grad.graph.node import LEAF, NO_PARAMS, Node
 from numba_grad.ops.control import custom
 
@@ -71,45 +72,46 @@ def _detach_values(executed: Sequence[Node], links: _Links) -> None:
     kept = [node for node in executed if not node.op.saves and node.value is not None]
     if not kept:
         return
-    # Below them, what another pass may go through and is not computed itself.
+    # Below them, what another pass may go through.
     needed = set()
     for node in kept:
         needed.update(node.inputs)
-    below = set(executed)
+    passed = set(executed)
     for node in reversed(executed):
-        if node in needed and not node.op.saves and node.value is None:
+        if node in needed and not node.op.saves:
             needed.update(node.inputs)
     stubs: dict[Node, Node] = {}
     for node in executed:
         if node.op.saves:
-            if node in needed and node.value is None:
+            if node in needed:
                 stubs[node] = _stub(node, links.of(node))
             continue
         if node.value is None and node not in needed:
             continue
-        inputs = tuple(
-            [x if _may_stay(x, below) else _stub_of_input(x, stubs) for x in node.inputs]
-        )
-        if node.value is None:
+        inputs = tuple([x if _may_stay(x, passed) else _stub_of(x, stubs) for x in node.inputs])
+        if node in needed:
             stubs[node] = _stub(node, inputs)
-        else:
+        if node.value is not None:
             node.inputs = inputs
 
 
-def _may_stay(x: Node, executed: set[Node]) -> bool:
-    """Leaves, computed operations that were released too, and what this pass did not go through."""
-    return x.requires_grad and (x.op.vjp is None or x.value is not None or x not in executed)
+def _may_stay(x: Node, passed: set[Node]) -> bool:
+    """Leaves, and what this pass did not free."""
+    return x.requires_grad and (x.op.vjp is None or x not in passed)
 
 
-def _stub_of_input(x: Node, stubs: dict[Node, Node]) -> Node:
+def _stub_of(x: Node, stubs: dict[Node, Node]) -> Node:
     stub = stubs.get(x)
     if stub is None:
-        stub = stubs[x] = _stub(x, ()) if x.requires_grad else _type_only(x)
+        stub = stubs[x] = _type_only(x)
     return stub
 
 
 def _stub(node: Node, inputs: tuple[Node, ...]) -> Node:
     """`node` for gradients alone: it has no value and cannot be computed."""
+    if node.value is not None:
+        # The user's own tensor: a later pass knows it by its state.
+        state_of(node)
     stub = Node(node.op, inputs, node.params, node.type, None, True)
     stub.serial = node.serial  # inputs have smaller ones than users
     stub.released = node.released

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import InternalError
+from numba_grad.graph import node as node_module
 from numba_grad.graph.node import Node, Op, record
 from numba_grad.graph.types import TupleType, Type
 
@@ -106,7 +107,10 @@ def custom_node(context: Any, tensors: Sequence[Node], results: Sequence[Node]) 
     """
     inputs = (*tensors, *results)
     type = TupleType(tuple(x.type for x in results))
-    return Node(custom, inputs, {"context": context}, type, None, True)
+    node = Node(custom, inputs, {"context": context}, type, None, True)
+    if node_module.observer is not None:
+        node_module.observer(node)
+    return node
 
 
 # --- tuple: several nodes as one ----------------------------------------------------------------------
