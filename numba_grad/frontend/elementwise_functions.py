@@ -251,8 +251,9 @@ of_ufunc[np.float_power] = float_power
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> "Tensor":
     """`x` where the condition is true, else `y`, element by element.
 
-    Gradients flow to the one that was chosen only: 0 to the other, also where its own derivative
-    is infinite or nan. `nonzero(condition)` is NumPy's form with one argument.
+    The one that was not chosen gets the gradient 0. Where its own derivative is infinite or nan,
+    that makes nan of what it was computed from, as in torch: `where(x > 0, sqrt(where(x > 0, x,
+    1)), 0)` has finite gradients. `nonzero(condition)` is NumPy's form with one argument.
     """
     mask = cast(as_node(condition), np.dtype(bool))
     return wrap(OPS["where"](mask, *common_dtype((x, y))))

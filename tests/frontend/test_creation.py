@@ -1,0 +1,272 @@
+"""Tensors from data, and constants, ranges and grids against NumPy."""
+
+import array
+import itertools
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import DeviceError, DTypeError, ShapeError
+from numba_grad.frontend import arrays
+
+pytestmark = pytest.mark.usefixtures("numpy_engine")
+
+
+def check(ours, expected):
+    assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(ours.detach(), expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1,
+        2.5,
+        True,
+        1j,
+        2**63,
+        [],
+        [[]],
+        [1, 2.5],
+        [[1, 2], [3, 4]],
+        (1, 2),
+        [True, False],
+        range(3),
+        np.float32(3),
+        np.arange(6).reshape(2, 3).T,
+        np.arange(10)[::-3],
+        np.arange(3, dtype=">i4"),
+        np.arange(3, dtype=">f8"),
+        np.arange(3, dtype=np.longlong),
+        np.zeros((0, 3), np.float16),
+        np.broadcast_to(1.0, (2, 3)),
+        np.array(7, np.uint8),
+        array.array("d", [1.0, 2.0]),
+        memoryview(b"abc"),
+        [np.float64(1), np.array(2)],
+    ],
+    ids=str,
+)
+def test_tensor_has_numpys_dtype_and_values(value):
+    expected = np.asarray(value)
+    check(ng.tensor(value), expected.astype(expected.dtype.newbyteorder("=")))
+    check(ng.asarray(value), expected.astype(expected.dtype.newbyteorder("=")))
+    check(ng.tensor(value, dtype="complex64"), expected.astype(np.complex64))
+    assert ng.tensor(value).detach().numpy().flags.c_contiguous
+    assert ng.tensor(value)._node.value.dtype.isnative
+
+
+def test_dtypes_are_those_of_the_type_system():
+    for name in ("?", "i1", "u8", "f2", "float32", np.complex128, float, int, bool, ">f4"):
+        assert ng.zeros(2, name).dtype == np.dtype(name).newbyteorder("=")
+    with pytest.raises(DTypeError, match="not a supported dtype"):
+        ng.zeros(2, np.longdouble)
+    with pytest.raises(DTypeError, match="not a dtype"):
+        ng.zeros(2, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ([[1, 2], [3]], ShapeError, "different lengths"),
+        ([1, [2, 3]], ShapeError, "different lengths"),
+        ([None], DTypeError, "not an array of numbers"),
+        ("text", DTypeError, "not an array of numbers"),
+        (["a", "b"], DTypeError, "not an array of numbers"),
+        (object(), DTypeError, "not an array of numbers"),
+        ({"a": 1}, DTypeError, "not an array of numbers"),
+        (2**64, DTypeError, "not a supported dtype|not an array of numbers"),
+        (np.array(["2020-01-01"], "datetime64[D]"), DTypeError, "not an array of numbers"),
+        (np.zeros(2, [("a", int)]), DTypeError, "not an array of numbers"),
+        (np.ma.array([1, 2], mask=[0, 1]), DTypeError, "the mask would be lost"),
+        (np.zeros(2, np.longdouble), DTypeError, "not a supported dtype"),
+    ],
+    ids=str,
+)
+def test_what_is_not_an_array_of_numbers_is_refused(value, error, message):
+    with pytest.raises(error, match=message):
+        ng.tensor(value)
+    with pytest.raises(error, match=message):
+        ng.sin(value)
+
+
+def test_read_only_and_subclass_inputs():
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    check(ng.tensor(a) * a, a * a)
+    m = np.ones((1, 2)).view(np.recarray)
+    assert type(ng.tensor(m).numpy()) is np.ndarray
+
+
+def test_a_tensor_of_a_tensor_is_a_new_leaf():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    y = ng.tensor(x * 2, dtype="f4")
+    assert y.is_leaf and not y.requires_grad and y.dtype == np.float32
+    z = ng.tensor(x, requires_grad=True)
+    (z * 3).sum().backward()
+    assert x.grad is None and z.grad.tolist() == [3.0, 3.0]
+
+
+def test_asarray_keeps_tensors():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    assert ng.asarray(x) is x and ng.asarray(x, float) is x
+    assert ng.asarray(x, copy=True) is not x and ng.asarray(x, copy=True).requires_grad
+    assert ng.asarray(x, np.float32).requires_grad
+    with pytest.raises(ValueError, match="a copy is needed"):
+        ng.asarray(x, np.float32, copy=False)
+
+
+def test_without_copy_memory_is_shared_or_the_reason_is_given():
+    a = np.ones(3)
+    x = ng.tensor(a, copy=False)
+    a[0] = 5
+    assert x.tolist() == [5.0, 1.0, 1.0]
+    for value, message in (
+        ([1.0], "not a NumPy array"),
+        (np.ones(4)[::2], "C-contiguous"),
+        (np.ones(2, ">f8"), "to convert"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ng.tensor(value, copy=False)
+    with pytest.raises(ValueError, match="to convert"):
+        ng.tensor(a, np.float32, copy=False)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "gpu", 0, "tpu"])
+def test_devices_that_do_not_exist(device):
+    for make in (ng.zeros, ng.ones, ng.tensor, ng.arange, ng.eye, ng.zeros_like):
+        with pytest.raises(DeviceError, match=r"expected: 'cpu'"):
+            make(3, device=device)
+    with pytest.raises(DeviceError):
+        ng.ones(2).to("cuda")
+    assert ng.zeros(3, device="cpu").device == "cpu"
+
+
+@pytest.mark.parametrize("shape", [(), 3, (2, 3), [2, 0], np.int64(2), np.array([2, 1])])
+def test_constants(shape):
+    check(ng.zeros(shape), np.zeros(shape))
+    check(ng.ones(shape, "i4"), np.ones(shape, "i4"))
+    check(ng.empty(shape, bool), np.zeros(shape, bool))
+    check(ng.full(shape, 7), np.full(shape, 7))
+    check(ng.full(shape, 0.5, np.float32), np.full(shape, 0.5, np.float32))
+    check(ng.full(shape, np.uint8(3)), np.full(shape, np.uint8(3)))
+
+
+def test_constants_take_no_memory_until_asked_for():
+    x = ng.zeros((1 << 40, 1 << 20)) + ng.full((1 << 20,), 2.0)
+    assert x.shape == (1 << 40, 1 << 20) and x._node.value is None
+
+
+def test_bad_shapes():
+    for shape, error in (
+        ("ab", TypeError),
+        (1.5, TypeError),
+        ((2, None), TypeError),
+        (-1, ValueError),
+    ):
+        with pytest.raises(error, match="zeros"):
+            ng.zeros(shape)
+
+
+def test_full_of_a_tensor_is_differentiable():
+    v = ng.tensor(2.0, requires_grad=True)
+    ng.full((2, 3), v).sum().backward()
+    assert v.grad.item() == 6.0
+    check(ng.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
+
+
+RANGES = [
+    (5,),
+    (2, 7),
+    (7, 2, -2),
+    (0,),
+    (3, 3),
+    (5, 2),
+    (2.5,),
+    (0.1, 1.0, 0.1),
+    (1, 10, 2.5),
+    (10, 0, -3),
+    (True,),
+    (np.int32(4),),
+    (np.float32(4),),
+]
+
+
+@pytest.mark.parametrize("arguments", RANGES)
+def test_arange(arguments):
+    expected = np.arange(*[a.item() if isinstance(a, np.generic) else a for a in arguments])
+    check(ng.arange(*arguments), expected)
+    check(ng.arange(*arguments, dtype="f4"), np.arange(*arguments, dtype="f4"))
+
+
+def test_ranges_and_grids():
+    check(ng.linspace(0, 1, 7), np.linspace(0, 1, 7))
+    check(ng.linspace(2, -1, 4, endpoint=False), np.linspace(2, -1, 4, endpoint=False))
+    check(ng.linspace(0, 5, 6, dtype=int), np.linspace(0, 5, 6, dtype=int))
+    for n, m, k in itertools.product((0, 1, 3), (None, 2), (-1, 0, 2)):
+        check(ng.eye(n, m, k), np.eye(n, m, k))
+        check(ng.tri(n, m, k), np.tri(n, m, k))
+    check(ng.identity(2, int), np.identity(2, int))
+    with pytest.raises(ValueError, match="step is 0"):
+        ng.arange(1, 2, 0)
+    with pytest.raises(TypeError, match="gradient"):
+        ng.arange(ng.tensor(3.0, requires_grad=True))
+    with pytest.raises(ValueError, match="'xy' or 'ij'"):
+        ng.meshgrid([1], indexing="ab")
+    with pytest.raises(ShapeError, match="two axes"):
+        ng.tril([1.0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: ng.zeros(3, **k),
+        lambda **k: ng.ones((2, 2), "f4", **k),
+        lambda **k: ng.full(2, 3.0, **k),
+        lambda **k: ng.arange(3.0, **k),
+        lambda **k: ng.linspace(0, 1, 3, **k),
+        lambda **k: ng.eye(2, **k),
+        lambda **k: ng.tensor([1.0], **k),
+        lambda **k: ng.empty(2, **k),
+    ],
+)
+def test_created_tensors_that_require_grad_are_leaves(make):
+    x = make(requires_grad=True)
+    assert x.is_leaf and x.requires_grad
+    np.testing.assert_array_equal(x.detach(), make())
+    (x * 2).sum().backward()
+    assert (x.grad == 2).all()
+
+
+def test_scalars_share_leaves_by_type_dtype_and_bits():
+    f8, f4 = np.dtype("f8"), np.dtype("f4")
+    same = arrays.scalar_leaf(0.5, f8)
+    assert arrays.scalar_leaf(0.5, f8) is same
+    assert arrays.scalar_leaf(0.5, f4) is not same
+    zeros = [arrays.scalar_leaf(z, f8) for z in (0.0, -0.0, 0, False)]
+    assert len(set(zeros)) == 4
+    assert [np.signbit(z.value).item() for z in zeros] == [False, True, False, False]
+    c16 = np.dtype("c16")
+    parts = [arrays.scalar_leaf(z, c16) for z in (complex(1, 0.0), complex(1, -0.0))]
+    assert [np.signbit(z.value.imag).item() for z in parts] == [False, True]
+    for k in range(2 * arrays._SCALARS_LIMIT):
+        arrays.scalar_leaf(float(k), f8)
+    assert len(arrays._scalars) <= arrays._SCALARS_LIMIT
+
+
+def test_negative_zero_survives_arithmetic():
+    x = ng.tensor([1.0])
+    assert np.signbit((x * -0.0).numpy()).all() and not np.signbit((x * 0.0).numpy()).any()
+    assert np.isnan((x * float("nan")).numpy()).all()
+
+
+def test_python_integers_that_do_not_fit():
+    x = ng.tensor([1, 2], "uint8")
+    for operate in (lambda: x + 300, lambda: x * -1, lambda: 256 - x):
+        with pytest.raises(OverflowError):
+            operate()
+    assert (x < 300).tolist() == [True, True] and (x == -1).tolist() == [False, False]
+    assert (x < 10**30).tolist() == [True, True] and (x >= -(10**30)).tolist() == [True, True]
+    with pytest.raises(OverflowError):
+        x[0] = 256
