@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 python = $(VENV)/bin/python
 install = $(python) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint lint-format lint-rules lint-types clean
 
 demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
 	$(python) examples/lynx_hare.py
@@ -15,9 +15,15 @@ demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
 test: $(VENV)/.installed-test ## the tests
 	$(python) -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed-lint ## format, lint, types
-	$(python) -m ruff format --check
-	$(python) -m ruff check
+lint: lint-format lint-rules lint-types ## format, rules, types
+
+lint-format: $(VENV)/.installed-lint
+	$(python) -m ruff format --check --quiet
+
+lint-rules: $(VENV)/.installed-lint
+	$(python) -m ruff check --output-format concise
+
+lint-types: $(VENV)/.installed-lint
 	$(python) -m pyright --pythonpath $(python)
 
 clean:
