@@ -1,0 +1,175 @@
+"""Heat equation in a plate of varying conductivity: gradients for the first state and the conductivity."""
+
+from typing import Any
+
+import numpy as np
+
+from perf.implementations import (
+    AtMost,
+    Prepared,
+    by_autograd,
+    by_hand,
+    by_jax,
+    by_numba_grad,
+    by_torch,
+)
+
+STEPS, SIDE = 1000, 64
+RATE = 0.2  # time step over the square of the spacing
+TITLE = "Heat equation adjoint, 1,000 steps, 64 x 64, conductivity field"
+UNIT = "ms"
+GOALS = [AtMost(50.0)]
+BOTH = (0, 1)
+
+
+def inputs() -> list[np.ndarray]:
+    """First state, conductivity, and the state that is wanted in the end."""
+    rng = np.random.default_rng(0)
+    shape = (SIDE, SIDE)
+    return [rng.normal(size=shape), rng.uniform(0.5, 1.0, size=shape), rng.normal(size=shape)]
+
+
+def step(u: Any, across: Any, down: Any, pad: Any) -> Any:
+    """One explicit step. No heat leaves the plate: the fluxes through its rim are zeros, by `pad`."""
+    right = pad(across * (u[:, 1:] - u[:, :-1]), 1)
+    below = pad(down * (u[1:, :] - u[:-1, :]), 0)
+    return u + right[:, 1:] - right[:, :-1] + below[1:, :] - below[:-1, :]
+
+
+def in_a_loop(pad: Any) -> Any:
+    def loss(u: Any, conductivity: Any, wanted: Any) -> Any:
+        across = 0.5 * RATE * (conductivity[:, 1:] + conductivity[:, :-1])
+        down = 0.5 * RATE * (conductivity[1:, :] + conductivity[:-1, :])
+        for _ in range(STEPS):
+            u = step(u, across, down, pad)
+        return ((u - wanted) ** 2).sum()
+
+    return loss
+
+
+def padded(np: Any) -> Any:
+    """Zeros at both ends of an axis, in a library with NumPy's functions."""
+
+    def pad(x: Any, axis: int) -> Any:
+        return np.pad(x, ((1, 1), (0, 0)) if axis == 0 else ((0, 0), (1, 1)))
+
+    return pad
+
+
+def torch_loss() -> Any:
+    import torch
+
+    def pad(x: Any, axis: int) -> Any:
+        return torch.nn.functional.pad(x, (0, 0, 1, 1) if axis == 0 else (1, 1, 0, 0))
+
+    return in_a_loop(pad)
+
+
+def autograd() -> Prepared:
+    import autograd.numpy as anp
+
+    row, column = np.zeros((1, SIDE)), np.zeros((SIDE, 1))
+
+    def pad(x: Any, axis: int) -> Any:
+        end = row if axis == 0 else column
+        return anp.concatenate([end, x, end], axis=axis)
+
+    return by_autograd(in_a_loop(pad), inputs(), BOTH)
+
+
+def jax_scan() -> Prepared:
+    import jax.numpy as jnp
+    from jax import lax
+
+    pad = padded(jnp)
+
+    def loss(u: Any, conductivity: Any, wanted: Any) -> Any:
+        across = 0.5 * RATE * (conductivity[:, 1:] + conductivity[:, :-1])
+        down = 0.5 * RATE * (conductivity[1:, :] + conductivity[:-1, :])
+
+        def one(u: Any, _: None) -> tuple[Any, None]:
+            return step(u, across, down, pad), None
+
+        u, _ = lax.scan(one, u, None, length=STEPS)
+        return ((u - wanted) ** 2).sum()
+
+    return by_jax(loss, inputs(), BOTH)
+
+
+def hand_written() -> Prepared:
+    """All states kept. Steps are too short for a second thread to pay."""
+    import numba
+
+    @numba.njit(fastmath=True)
+    def kernel(
+        first: np.ndarray, conductivity: np.ndarray, wanted: np.ndarray, states: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        n, m = first.shape
+        # Conductivities of faces; those of the rim are 0. across[i, j] is between j - 1 and j.
+        across, down = np.zeros((n, m + 1)), np.zeros((n + 1, m))
+        for i in range(n):
+            for j in range(1, m):
+                across[i, j] = 0.5 * RATE * (conductivity[i, j] + conductivity[i, j - 1])
+        for i in range(1, n):
+            for j in range(m):
+                down[i, j] = 0.5 * RATE * (conductivity[i, j] + conductivity[i - 1, j])
+        # A frame around each state: its values are multiplied by 0.
+        states[0, 1:-1, 1:-1] = first
+        steps = states.shape[0] - 1
+        for k in range(steps):
+            u, new = states[k], states[k + 1]
+            for i in range(n):
+                for j in range(m):
+                    here = u[i + 1, j + 1]
+                    new[i + 1, j + 1] = (
+                        here
+                        + across[i, j + 1] * (u[i + 1, j + 2] - here)
+                        - across[i, j] * (here - u[i + 1, j])
+                        + down[i + 1, j] * (u[i + 2, j + 1] - here)
+                        - down[i, j] * (here - u[i, j + 1])
+                    )
+        total = 0.0
+        g, other = np.zeros((n + 2, m + 2)), np.zeros((n + 2, m + 2))
+        for i in range(n):
+            for j in range(m):
+                difference = states[steps, i + 1, j + 1] - wanted[i, j]
+                total += difference * difference
+                g[i + 1, j + 1] = 2.0 * difference
+        g_across, g_down = np.zeros((n, m + 1)), np.zeros((n + 1, m))
+        for k in range(steps - 1, -1, -1):
+            u = states[k]
+            for i in range(n):
+                for j in range(m):
+                    here = g[i + 1, j + 1]
+                    # The step is symmetric: its adjoint is itself.
+                    other[i + 1, j + 1] = (
+                        here
+                        + across[i, j + 1] * (g[i + 1, j + 2] - here)
+                        - across[i, j] * (here - g[i + 1, j])
+                        + down[i + 1, j] * (g[i + 2, j + 1] - here)
+                        - down[i, j] * (here - g[i, j + 1])
+                    )
+                    g_across[i, j] -= (here - g[i + 1, j]) * (u[i + 1, j + 1] - u[i + 1, j])
+                    g_down[i, j] -= (here - g[i, j + 1]) * (u[i + 1, j + 1] - u[i, j + 1])
+            g, other = other, g
+        gradient = np.zeros((n, m))
+        for i in range(n):
+            for j in range(1, m):
+                gradient[i, j] += 0.5 * RATE * g_across[i, j]
+                gradient[i, j - 1] += 0.5 * RATE * g_across[i, j]
+        for i in range(1, n):
+            for j in range(m):
+                gradient[i, j] += 0.5 * RATE * g_down[i, j]
+                gradient[i - 1, j] += 0.5 * RATE * g_down[i, j]
+        return total, g[1:-1, 1:-1].copy(), gradient
+
+    return by_hand(kernel, *inputs(), np.zeros((STEPS + 1, SIDE + 2, SIDE + 2)))
+
+
+IMPLEMENTATIONS = {
+    "numba_grad": lambda: by_numba_grad(in_a_loop(padded(np)), inputs(), BOTH),
+    "by hand": hand_written,
+    "torch": lambda: by_torch(torch_loss(), inputs(), BOTH),
+    "jax scan": jax_scan,
+    "autograd": autograd,
+}

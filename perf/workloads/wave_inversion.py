@@ -1,0 +1,157 @@
+"""One-dimensional wave equation, inverted for the speed of sound: a stencil, a thousand times."""
+
+from typing import Any
+
+import numpy as np
+
+from perf.implementations import (
+    AtMost,
+    Prepared,
+    by_autograd,
+    by_hand,
+    by_jax,
+    by_numba_grad,
+    by_torch,
+)
+
+STEPS, POINTS = 1000, 1000
+SOURCE, RECEIVER = 300, 700
+TITLE = "Wave equation inversion, 1,000 steps, 1,000 points"
+UNIT = "ms"
+GOALS = [AtMost(7.0)]
+
+
+def inputs() -> list[np.ndarray]:
+    """Squared Courant numbers; the source in time; its place; what the receiver should see."""
+    x = np.linspace(0.0, 1.0, POINTS)
+    courant = (0.7 + 0.2 * np.exp(-200.0 * (x - 0.5) ** 2)) ** 2
+    time = np.arange(STEPS) - 60.0
+    wavelet = (1.0 - 2.0 * (time / 20.0) ** 2) * np.exp(-((time / 20.0) ** 2))
+    place = np.zeros(POINTS)
+    place[SOURCE] = 1.0
+    return [courant, wavelet, place, np.random.default_rng(0).normal(size=STEPS)]
+
+
+def in_a_loop(pad: Any) -> Any:
+    """The loss with a plain Python loop; `pad` puts a zero at both ends."""
+
+    def loss(courant: Any, wavelet: Any, place: Any, observed: Any) -> Any:
+        before = now = 0.0 * place
+        total = 0.0
+        for k in range(STEPS):
+            bend = now[2:] - 2.0 * now[1:-1] + now[:-2]
+            inner = 2.0 * now[1:-1] - before[1:-1] + courant[1:-1] * bend
+            before, now = now, pad(inner) + wavelet[k] * place
+            total = total + (now[RECEIVER] - observed[k]) ** 2
+        return total
+
+    return loss
+
+
+def with_assignment() -> Prepared:
+    """As people write it who do not think of fusion: the new state is an array that is assigned to."""
+
+    def loss(courant: Any, wavelet: Any, place: Any, observed: Any) -> Any:
+        import numba_grad as ng
+
+        before = now = ng.zeros(POINTS)
+        seen = []
+        for k in range(STEPS):
+            new = 2.0 * now - before
+            new[1:-1] += courant[1:-1] * (now[2:] - 2.0 * now[1:-1] + now[:-2])
+            new[0] = 0.0
+            new[-1] = 0.0
+            new[SOURCE] += wavelet[k]
+            before, now = now, new
+            seen.append(now[RECEIVER])
+        return ((np.stack(seen) - observed) ** 2).sum()
+
+    return by_numba_grad(loss, inputs())
+
+
+def torch_loss() -> Any:
+    import torch
+
+    return in_a_loop(lambda x: torch.nn.functional.pad(x, (1, 1)))
+
+
+def autograd() -> Prepared:
+    import autograd.numpy as anp
+
+    zero = np.zeros(1)
+    return by_autograd(in_a_loop(lambda x: anp.concatenate([zero, x, zero])), inputs())
+
+
+def jax_scan() -> Prepared:
+    import jax.numpy as jnp
+    from jax import lax
+
+    def loss(courant: Any, wavelet: Any, place: Any, observed: Any) -> Any:
+        def step(state: Any, given: Any) -> Any:
+            before, now = state
+            weight, seen = given
+            bend = now[2:] - 2.0 * now[1:-1] + now[:-2]
+            inner = 2.0 * now[1:-1] - before[1:-1] + courant[1:-1] * bend
+            new = jnp.pad(inner, 1) + weight * place
+            return (now, new), (new[RECEIVER] - seen) ** 2
+
+        start = jnp.zeros(POINTS)
+        return lax.scan(step, (start, start), (wavelet, observed))[1].sum()
+
+    return by_jax(loss, inputs())
+
+
+def hand_written() -> Prepared:
+    """All states kept; one pass forward and one backward per step."""
+    import numba
+
+    @numba.njit(fastmath=True)
+    def kernel(
+        courant: np.ndarray,
+        wavelet: np.ndarray,
+        place: np.ndarray,
+        observed: np.ndarray,
+        states: np.ndarray,
+    ) -> tuple[float, np.ndarray]:
+        n = courant.size
+        total = 0.0
+        states[:2] = 0.0
+        for k in range(wavelet.size):
+            before, now, new = states[k], states[k + 1], states[k + 2]
+            new[0], new[n - 1] = 0.0, 0.0
+            for i in range(1, n - 1):
+                bend = now[i + 1] - 2.0 * now[i] + now[i - 1]
+                new[i] = 2.0 * now[i] - before[i] + courant[i] * bend + wavelet[k] * place[i]
+            total += (new[RECEIVER] - observed[k]) ** 2
+        gradient = np.zeros(n)
+        # The cotangents of the states after this step, and of the ones before and after those.
+        later, here, earlier = np.zeros(n), np.zeros(n), np.zeros(n)
+        scaled = np.zeros(n)
+        for k in range(wavelet.size - 1, -1, -1):
+            now = states[k + 1]
+            here[RECEIVER] += 2.0 * (states[k + 2, RECEIVER] - observed[k])
+            for i in range(1, n - 1):
+                gradient[i] += here[i] * (now[i + 1] - 2.0 * now[i] + now[i - 1])
+                scaled[i] = here[i] * courant[i]
+            # now: direct part and bend; before: minus.
+            for i in range(1, n - 1):
+                earlier[i] = later[i] + 2.0 * here[i] - 2.0 * scaled[i] + scaled[i - 1] + scaled[i + 1]
+            earlier[0] = later[0] + scaled[1]
+            earlier[n - 1] = later[n - 1] + scaled[n - 2]
+            for i in range(1, n - 1):
+                later[i] = -here[i]
+            later[0], later[n - 1] = 0.0, 0.0
+            here, earlier = earlier, here
+        return total, gradient
+
+    return by_hand(kernel, *inputs(), np.zeros((STEPS + 2, POINTS)))
+
+
+IMPLEMENTATIONS = {
+    "numba_grad": lambda: by_numba_grad(in_a_loop(lambda x: np.pad(x, 1)), inputs()),
+    "numba_grad, assignment": with_assignment,
+    "by hand": hand_written,
+    "torch": lambda: by_torch(torch_loss(), inputs()),
+    "jax scan": jax_scan,
+    "autograd": autograd,
+}
