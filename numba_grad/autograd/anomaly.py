@@ -1,7 +1,7 @@
 """Anomaly detection: which forward operation made the NaN that turned up in a backward pass.
 
-While it is on, each operation remembers where in the user's code it was recorded, and each backward pass looks at
-what every single derivative gave. Both are slow, for debugging only.
+While it is on, each operation remembers where in the user's code it was recorded, and each backward
+pass looks at what every single derivative gave. Both are slow, for debugging only.
 """
 
 import contextlib
@@ -62,18 +62,20 @@ def is_enabled() -> bool:
     return _Setting.enabled
 
 
-class set_detect_anomaly:  # noqa: N801 - torch's name
+class set_detect_anomaly:
     """Switch anomaly detection on or off: from the call on, or as a context manager.
 
     Parameters
     ----------
     mode : bool
-    check_nan : whether a backward pass raises on NaN; without, only tracebacks are remembered, for errors
+    check_nan : whether a backward pass raises on NaN; without, only tracebacks are remembered, for
+        errors
 
     Notes
     -----
-    With it on, a derivative that is NaN raises a RuntimeError with the traceback of the forward operation, and an
-    error raised in a derivative carries that traceback as a note. Infinities do not raise.
+    With it on, a derivative that is NaN raises a RuntimeError with the traceback of the forward
+    operation, and an error raised in a derivative carries that traceback as a note. Infinities do
+    not raise.
     """
 
     __slots__ = ("_previous",)
@@ -94,14 +96,17 @@ class set_detect_anomaly:  # noqa: N801 - torch's name
         _set(*self._previous)
 
 
-class detect_anomaly:  # noqa: N801 - torch's name
+class detect_anomaly:
     """A context manager with anomaly detection on, as `set_detect_anomaly(True)`, until its end.
 
     Examples
     --------
+    >>> x = ng.tensor([-1.0, 1.0], requires_grad=True)
     >>> with ng.autograd.detect_anomaly():
-    ...     loss = np.sqrt(x - 1).sum()
-    ...     loss.backward()
+    ...     np.sqrt(x).sum().backward()
+    Traceback (most recent call last):
+        ...
+    numba_grad.errors.GradientError: backward: the derivative of sqrt returned nan values ...
     """
 
     __slots__ = ("_check_nan", "_previous")
@@ -177,7 +182,8 @@ def check(checks: Checks) -> None:
         for k, g in enumerate(pulled):
             if any(np.isnan(part.value).any() for part in _arrays([g])):
                 raise GradientError(
-                    f"backward: the derivative of {node.op.name} returned nan values in its {k}th output, the "
+                    f"backward: the derivative of {node.op.name} returned nan values in its {k}th "
+                    "output, the "
                     f"gradient of its input number {k}\n{_recorded_at(node)}"
                 )
 
@@ -194,7 +200,8 @@ def _recorded_at(node: Node) -> str:
     state = node.autograd
     if state is None or state.trace is None:
         return (
-            f"where {node.op.name} was recorded is not known: switch anomaly detection on for the forward "
+            f"where {node.op.name} was recorded is not known: switch anomaly detection on for the "
+            "forward "
             "computation, too"
         )
     return f"{node.op.name} was recorded here (most recent call last):\n{state.trace}"

@@ -1,8 +1,9 @@
 """`backward()` and `grad()`: torch's contract on recorded graphs.
 
-One pass: walk the history of the outputs; build the graph of cotangents, calling hooks on the way with tensors that
-are not computed yet; compute all results, and every other tensor of the graph that the user still holds, in one
-program; set `.grad`; release the history. A refused call changes nothing.
+One pass: walk the history of the outputs; build the graph of cotangents, calling hooks on the way
+with tensors that are not computed yet; compute all results, and every other tensor of the graph
+that the user still holds, in one program; set `.grad`; release the history. A refused call changes
+nothing.
 """
 
 from collections.abc import Sequence
@@ -50,8 +51,8 @@ def backward(
     Parameters
     ----------
     tensors : Tensor, GradientEdge, or a sequence of them, each requiring grad
-    grad_tensors : what to multiply the derivatives of each with: a tensor of its shape, or None for 1, which takes a
-        real tensor with one element
+    grad_tensors : what to multiply the derivatives of each with: a tensor of its shape, or None for
+        1, which takes a real tensor with one element
     retain_graph : keep the history for another pass; by default as `create_graph`
     create_graph : record the computation of the gradients, so that they can be differentiated
     inputs : add to the `.grad` of these only, leaves or not
@@ -59,25 +60,19 @@ def backward(
     Raises
     ------
     GradientError (a RuntimeError)
-        As torch: an output that does not require grad, a gradient of another shape, a history already freed, ...
+        As torch: an output that does not require grad, a gradient of another shape, a history
+        already freed, ...
     """
     operation = "backward"
-    if inputs is None:
-        targets = None
-    else:
-        sources = tuple(
-            _as_sequence(inputs).values() if type(inputs) is dict else _as_sequence(inputs)
-        )
-        if not sources:
-            raise GradientError(f"{operation}: `inputs` argument to `backward()` cannot be empty")
-        targets = [_target(operation, number, source) for number, source in enumerate(sources)]
-        for target in targets:
-            if target.op.vjp is not None:
-                state_of(target).retains_grad = True
+    targets = None
+    if inputs is not None:
+        targets = _targets(operation, _as_sequence(inputs))
     roots = _roots(operation, _as_sequence(tensors), grad_tensors, False)
-    run = _Pass(
-        roots, create_graph, _retains(retain_graph, create_graph), targets, accumulates=True
-    )
+    for target in targets or ():
+        if target.op.vjp is not None:
+            state_of(target).retains_grad = True
+    retains = _retains(retain_graph, create_graph)
+    run = _Pass(roots, create_graph, retains, targets, accumulates=True)
     run.differentiate()
     run.finish()
 
@@ -96,12 +91,14 @@ def grad(
 
     Parameters
     ----------
-    outputs, grad_outputs, retain_graph, create_graph : as `tensors`, `grad_tensors`, ... of `backward`
-    inputs : Tensor, GradientEdge, a sequence of them, or a dict of them; leaves or not, each requiring grad
-    allow_unused : give None for inputs that no output depends on, instead of an error; by default as
-        `materialize_grads`
-    is_grads_batched : the first axis of each of `grad_outputs` is a batch: the same as a call for each member and
-        stacking the results, in one batched program
+    outputs, grad_outputs, retain_graph, create_graph : as `tensors`, `grad_tensors`, ... of
+        `backward`
+    inputs : Tensor, GradientEdge, a sequence of them, or a dict of them; leaves or not, each
+        requiring grad
+    allow_unused : give None for inputs that no output depends on, instead of an error; by default
+        as `materialize_grads`
+    is_grads_batched : the first axis of each of `grad_outputs` is a batch: the same as a call for
+        each member and stacking the results, in one batched program
     materialize_grads : give zeros instead of None
 
     Returns
@@ -110,7 +107,8 @@ def grad(
 
     Notes
     -----
-    As in torch, the hooks of an input are applied to its gradient, unless another input is below it.
+    As in torch, the hooks of an input are applied to its gradient, unless another input is below
+    it.
     """
     operation = "grad"
     if materialize_grads and allow_unused is False:
@@ -120,11 +118,9 @@ def grad(
         )
     if allow_unused is None:
         allow_unused = materialize_grads
-    sources = tuple(inputs.values()) if type(inputs) is dict else _as_sequence(inputs)
-    if not sources:
-        raise GradientError("grad: `inputs` argument to `grad()` cannot be empty")
+    sources = _as_sequence(inputs)
+    targets = _targets(operation, sources)
     roots = _roots(operation, _as_sequence(outputs), grad_outputs, is_grads_batched)
-    targets = [_target(operation, number, source) for number, source in enumerate(sources)]
     run = _Pass(roots, create_graph, _retains(retain_graph, create_graph), targets)
     run.differentiate()
     found = run.captured()
@@ -133,7 +129,8 @@ def grad(
             raise GradientError(
                 explain(
                     operation,
-                    f"the differentiated Tensor at index {number} appears to not have been used in the graph",
+                    f"the differentiated Tensor at index {number} appears to not have been used "
+                    "in the graph",
                     got={f"inputs[{number}]": targets[number]},
                     fix="allow_unused=True if this is desired, or materialize_grads=True for zeros",
                 )
@@ -163,13 +160,13 @@ def _zeros(target: Node, create_graph: bool) -> Any:
     return new_tensor(node)
 
 
-# --- arguments ---------------------------------------------------------------------------------------
+# Arguments.
 
 
-def _as_sequence(values: Any) -> Any:
+def _as_sequence(values: Any) -> tuple[Any, ...]:
     if is_tensor(values) or isinstance(values, GradientEdge):
         return (values,)
-    return values if type(values) is dict else tuple(values)
+    return tuple(values.values()) if type(values) is dict else tuple(values)
 
 
 @dataclass(slots=True)
@@ -208,9 +205,11 @@ def _roots(operation: str, outputs: Sequence[Any], gradients: Any, is_batched: b
             raise GradientError(
                 explain(
                     operation,
-                    f"element {number} of tensors does not require grad and does not have a grad_fn",
+                    f"element {number} of tensors does not require grad and does not have a "
+                    "grad_fn",
                     got={f"{names[0]}[{number}]": node},
-                    fix="ng.tensor(..., requires_grad=True) for what it is computed from, outside of no_grad()",
+                    fix="ng.tensor(..., requires_grad=True) for what it is computed from, outside "
+                    "of no_grad()",
                 )
             )
     return result
@@ -219,8 +218,8 @@ def _roots(operation: str, outputs: Sequence[Any], gradients: Any, is_batched: b
 def _batch_size(operation: str, size: int, seed: Node) -> int:
     if size not in (0, seed.shape[0]):
         raise ValueError(
-            f"{operation}: is_grads_batched=True takes gradients with equal first axes, not {size} and "
-            f"{seed.shape[0]}"
+            f"{operation}: is_grads_batched=True takes gradients with equal first axes, not "
+            f"{size} and {seed.shape[0]}"
         )
     return seed.shape[0]
 
@@ -237,6 +236,12 @@ def _node(operation: str, label: str, value: Any) -> Node:
             )
         )
     return value._node
+
+
+def _targets(operation: str, sources: Sequence[Any]) -> list[Node]:
+    if not sources:
+        raise GradientError(f"{operation}: `inputs` argument to `{operation}()` cannot be empty")
+    return [_target(operation, number, source) for number, source in enumerate(sources)]
 
 
 def _target(operation: str, number: int, source: Any) -> Node:
@@ -259,7 +264,8 @@ def _seed(operation: str, label: str, node: Node, gradient: Any, is_batched: boo
         return _implicit_seed(operation, label, node, is_batched)
     if not is_tensor(gradient):
         raise TypeError(
-            f"{operation}: gradients can be either Tensors or None, but got {type(gradient).__name__}"
+            f"{operation}: gradients can be either Tensors or None, but got "
+            f"{type(gradient).__name__}"
         )
     seed = gradient._node
     shape = seed.shape
@@ -272,7 +278,8 @@ def _seed(operation: str, label: str, node: Node, gradient: Any, is_batched: boo
         raise GradientError(
             explain(
                 operation,
-                f"Mismatch in shape: {label} has a shape of {shape} and its output one of {node.shape}",
+                f"Mismatch in shape: {label} has a shape of {shape} and its output one of "
+                f"{node.shape}",
                 got={label: seed.type, "output": node.type},
                 expected="the shape of the output, with a batch axis first"
                 if is_batched
@@ -295,7 +302,8 @@ def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> 
         return None
     if is_batched:
         raise ValueError(
-            f"{operation}: is_grads_batched=True takes a gradient for each output, not None ({label})"
+            f"{operation}: is_grads_batched=True takes a gradient for each output, not None "
+            f"({label})"
         )
     if node.type.size != 1:
         raise GradientError(
@@ -303,7 +311,8 @@ def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> 
                 operation,
                 "grad can be implicitly created only for scalar outputs",
                 got={"output": node.type},
-                fix="the gradient of its sum, x.sum().backward(), or a gradient of the output's shape",
+                fix="the gradient of its sum, x.sum().backward(), or a gradient of the output's "
+                "shape",
             )
         )
     if node.dtype.kind != "f":
@@ -317,7 +326,7 @@ def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> 
     return full(1, node.shape, node.dtype)
 
 
-# --- the pass ----------------------------------------------------------------------------------------
+# The pass.
 
 
 class _Pass:
@@ -327,8 +336,8 @@ class _Pass:
         "accumulates",
         "captures",
         "checks",
-        "created",
         "create_graph",
+        "created",
         "found",
         "inside",
         "is_traced",
@@ -356,12 +365,9 @@ class _Pass:
         self.retain_graph = retain_graph
         self.targets = targets
         self.accumulates = accumulates  # into .grad, rather than giving results
-        self.target_nodes: set[Node] = (
-            set()
-        )  # with what leaf targets were before assignment in place
-        self.order: list[
-            Node
-        ] = []  # the history, inputs before users, and what else is not computed yet
+        self.target_nodes: set[Node] = set()
+        # The history, inputs before users, and what else is not computed yet.
+        self.order: list[Node] = []
         self.inside: Any = ()  # the nodes that gradients flow to
         self.leaves: list[Node] = []
         self.pending: list[Node] = []  # held by the user, not computed yet
@@ -371,9 +377,8 @@ class _Pass:
         self.captures: dict[GradientState, Node] = {}  # results
         self.leaf_gradients: list[tuple[Node, GradientState, Node]] = []  # what to add to .grad
         self.retained: list[tuple[GradientState, Node]] = []
-        self.checks: list[
-            tuple[Node, Sequence[Cotangent]]
-        ] = []  # anomaly mode: what operations gave
+        # Anomaly mode: what each operation gave.
+        self.checks: list[tuple[Node, Sequence[Cotangent]]] = []
 
     def differentiate(self) -> None:
         """Build the graph of cotangents. Hooks run here."""
@@ -397,17 +402,19 @@ class _Pass:
 
     def _walk(self) -> None:
         """Find the history of the roots, and what is pending."""
-        seen = {*self.roots.nodes, *self.roots.seeds, *self.roots.batched.values()}
-        order = list(seen)
+        roots = self.roots
+        # Not a set: what is computed, and in which order gradients are added, must not depend on
+        # addresses.
+        order = list(dict.fromkeys([*roots.nodes, *roots.seeds, *roots.batched.values()]))
+        seen = set(order)
         for node in order:  # grows while it is walked
-            inputs = (
-                node.inputs
-            )  # read before `value`: another thread may compute the node and drop them
+            # Read before `value`: another thread may compute the node and then drop its inputs.
+            inputs = node.inputs
             if node.value is None:
-                if node.handle is not None and held_tensor(node) is not None:
+                if node.op is ARGUMENT:
+                    self.is_traced = self.is_traced or node not in roots.batched
+                elif node.handle is not None and held_tensor(node) is not None:
                     self.pending.append(node)
-                elif node.op is ARGUMENT and node not in self.roots.batched:
-                    self.is_traced = True
             if node.requires_grad and node.op.vjp is None:
                 self.leaves.append(node)
             for x in inputs:
@@ -442,10 +449,11 @@ class _Pass:
         goes_on = self._goes_on(node)
         if g.__class__ is not list:
             hooked = through_tensor_hooks(state.hooks, g) if state.hooks else g
-            if state.retains_grad:
+            if state.retains_grad and not self.roots.batched:
                 self.retained.append((state, hooked))
             if node in self.target_nodes:
-                # As torch: the result is what came in if the pass goes on below, else what the hooks made of it.
+                # As torch: the result is what came in if the pass goes on below, else what the
+                # hooks made of it.
                 result = g if goes_on else hooked
                 previous = self.captures.get(state)
                 self.captures[state] = result if previous is None else OPS["add"](previous, result)
@@ -470,10 +478,10 @@ class _Pass:
         if node.op.vjp is None:
             return False
         inside = self.inside
-        return any([x.requires_grad and x in inside for x in node.inputs])
+        return any(x.requires_grad and x in inside for x in node.inputs)
 
     def _differentiate_leaves(self) -> None:
-        """Run the hooks of leaves, on the sum over all versions of each, and note what goes where."""
+        """Run the hooks of leaves, on the sum over all versions, and note what goes where."""
         sums: dict[Any, tuple[Node, Node]] = {}
         for leaf_node in self.leaves:
             g = self.found.get(leaf_node)
@@ -506,7 +514,7 @@ class _Pass:
         return result
 
     def _refuse_if_freed(self, target: Node) -> None:
-        """Raise if `target` may be below something freed: which intermediate results were is not kept."""
+        """Raise if `target` may be below something freed: what exactly was is not kept."""
         for node in self.order:
             if node.released and node.serial > target.serial:
                 raise released_error(node)
@@ -519,7 +527,8 @@ class _Pass:
             if self.roots.batched:
                 gradients = self._batched(gradients)
             results = self._as_results(gradients)
-            # A gradient that has history, or is symbolic, stays a node: one of its own for each `.grad`.
+            # A gradient that has history, or is symbolic, stays a node: one of its own for each
+            # `.grad`.
             keeps_nodes = self.create_graph or self.is_traced
             gradients_of_states = [*self.retained, *[(s, g) for _, s, g in self.leaf_gradients]]
             updates = [_Update(state, g, keeps_nodes) for state, g in gradients_of_states]
@@ -538,7 +547,7 @@ class _Pass:
         return [None if g is None else next(rebuilt) for g in gradients]
 
     def _as_results(self, gradients: Sequence[Node | None]) -> list[Node | None]:
-        """Nodes of their own for the results: two may be the same gradient, or the user's own tensor."""
+        """Nodes of their own: two results may be one gradient, or the user's own tensor."""
         if not self.create_graph and not self.is_traced:
             return list(gradients)
         seen: set[Node] = set()
@@ -562,9 +571,10 @@ class _Pass:
         """Compute results, and whatever else of the graph the user still holds, in one program."""
         if self.is_traced:
             return
-        # In a batch, what hooks recorded is of one member, which has no value.
-        created = () if self.roots.batched else self.created
-        held = [x for x in (*self.pending, *created) if held_tensor(x) is not None]
+        if self.roots.batched:
+            # Hooks and checks have seen one member of the batch, which has no value.
+            self.created, self.checks = [], []
+        held = [x for x in (*self.pending, *self.created) if held_tensor(x) is not None]
         evaluate([*nodes, *held, *anomaly.values_to_check(self.checks)])
         anomaly.check(self.checks)
 

@@ -1,8 +1,8 @@
 """`Function`: a user's own forward and backward, as one operation of the graph.
 
-`forward` runs at once, without recording history, on tensors that are as lazy as any others. What it recorded gives
-the values; the history of the results is one `custom` operation (ops/control.py) whose inputs are the tensors that
-the user passed.
+`forward` runs at once, without recording history, on tensors that are as lazy as any others. What
+it recorded gives the values; the history of the results is one `custom` operation (ops/control.py)
+whose inputs are the tensors that the user passed.
 """
 
 import functools
@@ -27,9 +27,8 @@ class _Kept:
 
     function: "type[Function]"
     to_save: tuple[Any, ...] = ()
-    saved: list[Any] | None = field(
-        default_factory=list
-    )  # nodes, results as _SavedResult, None; None once freed
+    # Nodes, results as _SavedResult, None; None itself once freed.
+    saved: list[Any] | None = field(default_factory=list)
     non_differentiable: tuple[Any, ...] = ()
     materialize_grads: bool = True
     call: weakref.ref[Node] | None = (
@@ -70,13 +69,14 @@ class Context:
         raise NotImplementedError(
             explain(
                 f"{self._kept.function.__name__}.forward",
-                "ctx.mark_dirty is not supported: assignment gives a tensor a new value and changes no other",
+                "ctx.mark_dirty is not supported: assignment gives a tensor a new value and "
+                "changes no other",
                 fix="return the new value as a result",
             )
         )
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros (the default) or None for results that no gradient arrived at."""
+        """Whether `backward` gets zeros (the default) or None where no gradient arrived."""
         self._kept.materialize_grads = bool(value)
 
     @property
@@ -128,7 +128,7 @@ class Call:
         self._kept.saved = None
 
     def pullback(self, cotangents: list[Node | None], operation: Node) -> list[Node | None]:
-        """The user's `backward`: from cotangents of the tensor results to those of the tensor arguments."""
+        """The user's `backward`, from cotangents of results to those of tensor arguments."""
         kept = self._kept
         kept.call = weakref.ref(operation)
         given = iter(zip(cotangents, self.result_types, strict=True))
@@ -167,7 +167,8 @@ class Call:
                 result.append(self._cotangent(number, g, x) if is_needed else None)
             elif g is not None:
                 raise GradientError(
-                    f"{self.name}: backward returned a gradient different from None for argument {number}, but "
+                    f"{self.name}: backward returned a gradient different from None for argument "
+                    f"{number}, but "
                     "that argument of forward is not a tensor"
                 )
         return result
@@ -175,7 +176,8 @@ class Call:
     def _cotangent(self, number: int, gradient: Any, x: Node) -> Node:
         if not is_tensor(gradient):
             raise GradientError(
-                f"{self.name}: expected a Tensor or None for argument {number}, but backward returned "
+                f"{self.name}: expected a Tensor or None for argument {number}, but backward "
+                "returned "
                 f"{type(gradient).__name__}"
             )
         g = gradient._node
@@ -224,7 +226,7 @@ class Call:
         )
 
     def _save(self, numbers: dict[Node, int], wrapped: dict[Node, Any]) -> None:
-        """Keep what was given to save_for_backward. Results are kept as results, with their history."""
+        """Keep what was given to save_for_backward: results as results, with history."""
         kept = self._kept
         saved: list[Any] = []
         for position, tensor in enumerate(kept.to_save):
@@ -269,18 +271,23 @@ class Function:
     ...     def backward(ctx, grad):
     ...         (x,) = ctx.saved_tensors
     ...         return 2 * x * grad
-    >>> y = Square.apply(x)
+    >>> x = ng.tensor(3.0, requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor(6.)
 
     Notes
     -----
-    As torch: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`. It returns a
-    tensor or a tuple of tensors and other values. `backward(ctx, *grads)` returns a gradient, or None, for each
-    argument; it is recorded if the pass has `create_graph=True`, so it can be differentiated.
+    As torch: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`.
+    It returns a tensor or a tuple of tensors and other values. `backward(ctx, *grads)` returns a
+    gradient, or None, for each argument; it is recorded if the pass has `create_graph=True`, so it
+    can be differentiated.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
-            f"{type(self).__name__} should not be instantiated: call {type(self).__name__}.apply(...)"
+            f"{type(self).__name__} should not be instantiated: call "
+            f"{type(self).__name__}.apply(...)"
         )
 
     @staticmethod
@@ -299,7 +306,8 @@ class Function:
     def backward(ctx: Context, *grads: Any) -> Any:
         """The gradients of the arguments: to be written by the subclass."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it "
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it "
             "with backward mode AD"
         )
 
@@ -337,7 +345,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return without_history
 
 
-class _recording:  # noqa: N801 - used as a keyword-like context manager
+class _recording:
     """Recording on or off."""
 
     __slots__ = ("_mode", "_previous")
@@ -358,7 +366,8 @@ def _backward_of(function: type[Function]) -> Callable[..., Any]:
     has_vjp = function.vjp is not Function.vjp
     if has_backward and has_vjp:
         raise GradientError(
-            f"{function.__name__}: implements both 'backward' and 'vjp', which are names for one function"
+            f"{function.__name__}: implements both 'backward' and 'vjp', which are names for one "
+            "function"
         )
     return function.vjp if has_vjp else function.backward
 

@@ -1,8 +1,9 @@
-"""Derivatives of functions of tensors, with torch's signatures: vjp, jvp, jacobian, hessian, hvp, vhp.
+"""Derivatives of functions of tensors, with torch's signatures: vjp, jvp, jacobian, hessian, hvp,
+vhp.
 
-`func` takes tensors and returns a tensor or a tuple of them; it is called once, on fresh variables. Rows of Jacobians
-are computed together, in one batched program, also without `vectorize`. For NumPy-style signatures and nested
-arguments see `ng.vjp`, `ng.jacobian`, ...
+`func` takes tensors and returns a tensor or a tuple of them; it is called once, on fresh variables.
+Rows of Jacobians are computed together, in one batched program, also without `vectorize`. For
+NumPy-style signatures and nested arguments see `ng.vjp`, `ng.jacobian`, ...
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +51,8 @@ def vjp(
         if v is None:
             if len(call.outputs) != 1 or call.outputs[0]._node.type.size != 1:
                 raise GradientError(
-                    "vjp: the vector v can only be None if the user-provided function returns a single Tensor "
+                    "vjp: the vector v can only be None if the user-provided function returns a "
+                    "single Tensor "
                     "with a single element"
                 )
             vectors = None
@@ -78,7 +80,8 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Tensors, Tensors]:
-    """The product of the Jacobian of `func` at `inputs` with `v`: the derivative in the direction `v`.
+    """The product of the Jacobian of `func` at `inputs` with `v`: the derivative in the direction
+    `v`.
 
     Parameters and results as `vjp`, but `v` is as `inputs` and the product as the result of `func`.
 
@@ -102,7 +105,8 @@ def jvp(
             call.outputs,
             strict,
             create_graph,
-            missing="the gradient with respect to the input is independent of entry {number} in the "
+            missing="the gradient with respect to the input is independent of entry {number} in "
+            "the "
             "grad_outputs when using the double backward trick to compute forward mode gradients",
             constant="the jacobian of the user-provided function is independent of input {number}",
         )
@@ -129,8 +133,8 @@ def jacobian(
 
     Returns
     -------
-    Tensor of shape `output.shape + input.shape`; a tuple of them if `func` returns a tuple or `inputs` is one, a tuple of
-    tuples, `result[output][input]`, if both
+    Tensor of shape `output.shape + input.shape`; a tuple of them if `func` returns a tuple or
+    `inputs` is one, a tuple of tuples, `result[output][input]`, if both
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"jacobian: strategy={strategy!r}: expected one of {STRATEGIES}")
@@ -172,8 +176,8 @@ def hessian(
 
     Returns
     -------
-    Tensor of shape `input.shape + input.shape`; for a tuple of inputs a tuple of tuples, `result[i][j]` of shape
-    `inputs[i].shape + inputs[j].shape`
+    Tensor of shape `input.shape + input.shape`; for a tuple of inputs a tuple of tuples,
+    `result[i][j]` of shape `inputs[i].shape + inputs[j].shape`
     """
     is_tuple, tensors = _as_tensors("hessian", "inputs", inputs)
 
@@ -191,7 +195,8 @@ def hessian(
         _check_depends(
             result,
             strict,
-            "while computing the hessian, found that the jacobian of the user-provided function with respect "
+            "while computing the hessian, found that the jacobian of the user-provided function "
+            "with respect "
             "to input {number} is independent of the input",
         )
         return result
@@ -214,7 +219,8 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Tensor, Tensors]:
-    """The product of `v` with the Hessian at `inputs` of `func`, which returns one tensor with one element.
+    """The product of `v` with the Hessian at `inputs` of `func`, which returns one tensor with one
+    element.
 
     Parameters and results as `jvp`, but the product is as `inputs`.
     """
@@ -240,10 +246,11 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Tensor, Tensors]:
-    """The product of the Hessian at `inputs` of `func` with `v`; `func` returns one tensor with one element.
+    """The product of the Hessian at `inputs` of `func` with `v`; `func` returns one tensor with one
+    element.
 
-    Parameters and results as `jvp`, but the product is as `inputs`. Where second derivatives are continuous, `vhp` is
-    the same and faster.
+    Parameters and results as `jvp`, but the product is as `inputs`. Where second derivatives are
+    continuous, `vhp` is the same and faster.
     """
     with enable_grad():
         call, vectors, gradient = _gradient_of_scalar("hvp", func, inputs, v, create_graph, strict)
@@ -252,7 +259,8 @@ def hvp(
         _check_depends(
             tuple([g for g in twice if g is not None]),
             strict,
-            "the hessian of the user-provided function with respect to input {number} is independent of the "
+            "the hessian of the user-provided function with respect to input {number} is "
+            "independent of the "
             "input",
         )
     with set_grad_enabled(create_graph or is_grad_enabled()):
@@ -262,7 +270,8 @@ def hvp(
             call.inputs,
             strict,
             create_graph,
-            missing="the hessian of the user-provided function is independent of entry {number} in the "
+            missing="the hessian of the user-provided function is independent of entry {number} "
+            "in the "
             "grad_jacobian",
             constant="the hessian of the user-provided function is independent of input {number}",
         )
@@ -270,7 +279,8 @@ def hvp(
 
 
 _OUTPUT_CONSTANT = (
-    "output {number} of the user-provided function does not require gradients: outputs must be computed in a "
+    "output {number} of the user-provided function does not require gradients: outputs must be "
+    "computed in a "
     "differentiable manner from the inputs"
 )
 
@@ -305,7 +315,8 @@ class _Call:
         _, given = _as_tensors(self._operation, "v", v)
         if len(given) != len(like):
             raise GradientError(
-                f"{self._operation}: v is a tuple of invalid length: should be {len(like)} but got {len(given)}"
+                f"{self._operation}: v is a tuple of invalid length: should be {len(like)} but "
+                f"got {len(given)}"
                 if is_tuple
                 else f"{self._operation}: the given v should contain a single Tensor"
             )
@@ -327,13 +338,14 @@ class _Call:
             return self.vectors(v, self.inputs, self.is_inputs_tuple)
         if len(self.inputs) != 1 or self.inputs[0]._node.type.size != 1:
             raise GradientError(
-                f"{self._operation}: the vector v can only be None if the input to the user-provided function "
+                f"{self._operation}: the vector v can only be None if the input to the "
+                "user-provided function "
                 "is a single Tensor with a single element"
             )
         return None
 
     def transposed(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
-        """Cotangent variables of the outputs, and the cotangents of the inputs as functions of them."""
+        """Cotangent variables of the outputs, and cotangents of the inputs made of them."""
         # Linear, so that 0 is as good a point to differentiate at as any.
         points = tuple([_variable(zeros_like(x._node)) for x in self.outputs])
         return points, _grad(self.outputs, self.inputs, points, True)
@@ -353,7 +365,8 @@ def _as_tensors(operation: str, label: str, value: Tensors) -> tuple[bool, tuple
         if not is_tensor(x):
             where = f"the value at index {number}" if is_tuple else f"the given {label}"
             raise TypeError(
-                f"{operation}: the {label} must be either a Tensor or a tuple of Tensors, but {where} has type "
+                f"{operation}: the {label} must be either a Tensor or a tuple of Tensors, but "
+                f"{where} has type "
                 f"{type(x).__name__}"
             )
     return is_tuple, tensors
@@ -477,13 +490,13 @@ def _gradient_of_scalar(
     return call, vectors, gradient
 
 
-# --- Jacobians ---------------------------------------------------------------------------------------
+# Jacobians.
 
 
 def _rows(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], create_graph: bool
 ) -> list[list[Tensor]]:
-    """For each output, its derivatives by each input: one batched pass over all elements of all outputs."""
+    """For each output, its derivatives by each input: one batched pass for all elements."""
     sizes = [x._node.type.size for x in outputs]
     if sizes == [1]:
         seeds = [full(1, outputs[0]._node.shape, outputs[0]._node.dtype)]
@@ -525,7 +538,7 @@ def _block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Te
 
 
 def _unit_vectors(nodes: Sequence[Node]) -> list[Node]:
-    """All unit vectors of the space of all elements of `nodes`, along a first axis, part by part."""
+    """The unit vectors for all elements of `nodes` together, along a first axis."""
     sizes = [x.type.size for x in nodes]
     index = np.dtype(np.int64)
     total = sum(sizes)
@@ -550,7 +563,8 @@ def _strict_rows(call: _Call, number: int, output: Tensor, create_graph: bool) -
             call.inputs,
             True,
             create_graph,
-            missing=f"output {number} of the user-provided function is independent of input {{number}}",
+            missing=f"output {number} of the user-provided function is independent of input "
+            f"{{number}}",
             constant="the jacobian of the user-provided function is independent of input {number}",
         )
     )
@@ -573,7 +587,7 @@ def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
 
 
 def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
-    """By columns: one batched pass over all elements of all inputs, through the transposed derivative."""
+    """By columns: one batched pass for all elements, through the transposed derivative."""
     with enable_grad():
         call = _Call("jacobian", func, inputs, False, False)
         points, pulled = call.transposed()

@@ -1,7 +1,8 @@
-"""`gradcheck`, `gradgradcheck`: derivatives compared with finite differences, with torch's signatures.
+"""`gradcheck`, `gradgradcheck`: derivatives compared with finite differences, with torch's
+signatures.
 
-For complex inputs the gradient is the conjugate Wirtinger derivative; complex outputs are checked as two real ones,
-their real and imaginary parts.
+For complex inputs the gradient is the conjugate Wirtinger derivative; complex outputs are checked
+as two real ones, their real and imaginary parts.
 """
 
 import warnings
@@ -20,7 +21,7 @@ Func = Callable[..., Any]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative that does not agree with finite differences, or breaks another rule of derivatives."""
+    """A derivative that disagrees with finite differences, or breaks another rule."""
 
 
 def gradcheck(
@@ -46,16 +47,19 @@ def gradcheck(
     Parameters
     ----------
     func : takes `inputs`; returns a tensor or a tuple of tensors
-    inputs : tensor or sequence of arguments; checked are the tensors that require grad, which should be double precision
+    inputs : tensor or sequence of arguments; checked are the tensors that require grad, which
+        should be double precision
     eps : step of the finite differences
     atol, rtol : tolerances of the comparison
     raise_exception : raise with the details, instead of returning False
     nondet_tol : how much two passes with the same input may differ
-    check_undefined_grad : check that results without a gradient count as results with a gradient of zero
+    check_undefined_grad : check that results without a gradient count as results with a gradient of
+        zero
     check_grad_dtypes : check that gradients have the dtype of their inputs
     check_batched_grad : check that batched gradients are those of each member
     fast_mode : compare one random combination of all entries instead of every entry
-    check_forward_ad, check_batched_forward_grad : not supported: there is no forward mode besides double reverse
+    check_forward_ad, check_batched_forward_grad : not supported: there is no forward mode besides
+        double reverse
     masked : accepted and not used: it is about sparse tensors
 
     Returns
@@ -71,7 +75,8 @@ def gradcheck(
     """
     if check_forward_ad or check_batched_forward_grad or not check_backward_ad:
         raise NotImplementedError(
-            "gradcheck: there is no forward mode of its own to check; use check_backward_ad=True only"
+            "gradcheck: there is no forward mode of its own to check; use check_backward_ad=True "
+            "only"
         )
     check = _Check(func, inputs, eps, atol, rtol, nondet_tol, check_grad_dtypes)
     try:
@@ -165,11 +170,12 @@ class _Check:
     """One function at one point."""
 
     __slots__ = (
+        "_atol",
         "_dtypes_matter",
         "_func",
         "_nondet_tol",
         "_rng",
-        "_tolerances",
+        "_rtol",
         "arguments",
         "eps",
         "inputs",
@@ -188,7 +194,8 @@ class _Check:
         dtypes_matter: bool,
     ) -> None:
         self._func = func
-        self._tolerances = {"atol": atol, "rtol": rtol}
+        self._atol = atol
+        self._rtol = rtol
         self._nondet_tol = nondet_tol
         self._dtypes_matter = dtypes_matter
         self._rng = np.random.default_rng(0)
@@ -197,14 +204,16 @@ class _Check:
         self.positions = [k for k, x in enumerate(self.arguments) if _is_checked(x)]
         if not self.positions:
             raise ValueError(
-                "gradcheck expects at least one input tensor to require gradient, but none of them have "
+                "gradcheck expects at least one input tensor to require gradient, but none of "
+                "them have "
                 "requires_grad=True"
             )
         self.inputs = [self.arguments[k] for k in self.positions]
         for position, x in zip(self.positions, self.inputs, strict=True):
             if x._node.dtype not in (np.float64, np.complex128):
                 warnings.warn(
-                    f"gradcheck: input {position} requires gradient and is not a double precision floating point "
+                    f"gradcheck: input {position} requires gradient and is not a double precision "
+                    "floating point "
                     "or complex; this check will likely fail",
                     UserWarning,
                     stacklevel=3,
@@ -212,7 +221,7 @@ class _Check:
         self.outputs = self._call(self.arguments)
 
     def _call(self, arguments: Sequence[Any]) -> list[tuple[str, Tensor]]:
-        """The differentiable outputs, real ones: the parts of complex ones are outputs of their own."""
+        """The differentiable outputs; the parts of complex ones are outputs of their own."""
         result = []
         outputs = _differentiable(_as_tuple(self._func(*arguments)))
         for number, output in enumerate(outputs):
@@ -303,9 +312,10 @@ class _Check:
             self._same_again(found, again)
             for k, analytical in enumerate(found):
                 expected = numerical[k][j]
-                if not np.allclose(analytical, expected, **self._tolerances):
+                if not np.allclose(analytical, expected, atol=self._atol, rtol=self._rtol):
                     raise GradcheckError(
-                        f"Jacobian mismatch for output {label} with respect to input {self.positions[k]},\n"
+                        f"Jacobian mismatch for output {label} with respect to input "
+                        f"{self.positions[k]},\n"
                         f"numerical:\n{expected}\nanalytical:\n{analytical}"
                     )
 
@@ -322,11 +332,13 @@ class _Check:
                 expected = np.vdot(v, numerical[k][j])
                 # Errors of all entries add up.
                 scale = float(np.abs(u).sum() * np.abs(v).sum())
-                bound = self._tolerances["atol"] * scale
-                if not np.isclose(analytical, expected, atol=bound, rtol=self._tolerances["rtol"]):
+                bound = self._atol * scale
+                if not np.isclose(analytical, expected, atol=bound, rtol=self._rtol):
                     raise GradcheckError(
-                        f"Jacobian mismatch for output {label} with respect to input {self.positions[k]} in fast "
-                        f"mode,\nnumerical: {expected}\nanalytical: {analytical}\nWithout fast_mode, the whole "
+                        f"Jacobian mismatch for output {label} with respect to input "
+                        f"{self.positions[k]} in fast "
+                        f"mode,\nnumerical: {expected}\nanalytical: {analytical}\nWithout "
+                        "fast_mode, the whole "
                         "Jacobians are shown"
                     )
 
@@ -338,7 +350,8 @@ class _Check:
         for a, b in zip(found, again, strict=True):
             if a.size and not np.all(np.abs(a - b) <= self._nondet_tol):
                 raise GradcheckError(
-                    "backward is not reentrant: running it twice with the same input and grad_output gives "
+                    "backward is not reentrant: running it twice with the same input and "
+                    "grad_output gives "
                     f"different values; the tolerance for nondeterminism was {self._nondet_tol}"
                 )
 
@@ -372,7 +385,8 @@ class _Check:
                 expected = np.stack([one[k] for one in apart])
                 if not np.allclose(g, expected):
                     raise GradcheckError(
-                        f"batched gradient mismatch for output {label} with respect to input {self.positions[k]},\n"
+                        f"batched gradient mismatch for output {label} with respect to input "
+                        f"{self.positions[k]},\n"
                         f"batched:\n{g}\none by one:\n{expected}"
                     )
 
@@ -398,7 +412,8 @@ class _Check:
                 ) from error
             if any(g is not None and np.any(_value(g) != 0) for g in found):
                 raise GradcheckError(
-                    "expected all input grads to be undefined or zero when all output grads are undefined or zero"
+                    "expected all input grads to be undefined or zero when all output grads are "
+                    "undefined or zero"
                 )
 
 

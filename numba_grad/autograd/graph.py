@@ -15,8 +15,8 @@ from numba_grad.ops.control import custom, item, several_results
 class GradFn:
     """One operation, seen from the backward pass. The same object as long as somebody holds it.
 
-    Of a leaf it is named AccumulateGrad: what adds to `.grad`. Of a user's Function, attributes are those of its
-    `ctx`.
+    Of a leaf it is named AccumulateGrad: what adds to `.grad`. Of a user's Function, attributes are
+    those of its `ctx`.
     """
 
     __slots__ = ("__weakref__", "_node")
@@ -36,9 +36,11 @@ class GradFn:
 
     @property
     def next_functions(self) -> tuple[tuple["GradFn | None", int], ...]:
-        """For each input, the function that its gradient goes to and which of its results the input is.
+        """For each input, the function that its gradient goes to and which of its results the input
+        is.
 
-        (None, 0) for an input that needs no gradient. Empty for a leaf, and after a backward pass freed the links.
+        (None, 0) for an input that needs no gradient. Empty for a leaf, and after a backward pass
+        freed the links.
         """
         node = self._node
         if node.op.vjp is None:
@@ -64,7 +66,8 @@ class GradFn:
         return tensor_of(self._node)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(grad_inputs, grad_outputs)`, tuples, is called after the derivative of this operation.
+        """`hook(grad_inputs, grad_outputs)`, tuples, is called after the derivative of this
+        operation.
 
         It may return a tuple that takes the place of `grad_inputs`.
         """
@@ -114,14 +117,16 @@ def output_nr(tensor: Any) -> int:
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """The edge that the gradient of `tensor` flows along; `autograd.grad` takes it in place of the tensor.
+    """The edge that the gradient of `tensor` flows along; `autograd.grad` takes it in place of the
+    tensor.
 
     It does not keep the tensor's value, and outlives in-place assignment to the tensor.
     """
     node = tensor._node
     if not node.requires_grad:
         raise GradientError(
-            "get_gradient_edge: It is not possible to get the gradient edge for a Tensor that does not "
+            "get_gradient_edge: It is not possible to get the gradient edge for a Tensor that "
+            "does not "
             "require gradients"
         )
     return GradientEdge(_function(node), _output_number(node), node)  # type: ignore[arg-type]

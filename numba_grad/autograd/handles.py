@@ -1,4 +1,4 @@
-"""From nodes to the tensors users hold, without importing the frontend: it registers its class here."""
+"""From nodes to the tensors users hold. The frontend registers its class here."""
 
 from typing import Any, TypeGuard
 
@@ -10,7 +10,7 @@ class _Registered:
 
 
 def register(tensor_class: type) -> None:
-    """Called once by the module that defines Tensor. `tensor_class(node)` makes a handle and sets `node.handle`."""
+    """Called once, with the class Tensor; `tensor_class(node)` also sets `node.handle`."""
     _Registered.tensor = tensor_class
 
 

@@ -45,8 +45,8 @@ class RemovableHandle:
 def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
     """`tensor.register_hook(hook)`.
 
-    `hook(grad)` is called with the summed gradient of the tensor, once per backward pass, and may return another
-    one of the same shape and dtype. Hooks run in order of registration.
+    `hook(grad)` is called with the summed gradient of the tensor, once per backward pass, and may
+    return another one of the same shape and dtype. Hooks run in order of registration.
     """
     node = tensor._node
     _check_requires_grad(node)
@@ -57,12 +57,13 @@ def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHandle:
-    """`tensor.register_post_accumulate_grad_hook(hook)`: `hook(tensor)` after `.grad` of this leaf was set."""
+    """`hook(tensor)` is called after a backward pass has set `.grad` of this leaf."""
     node = tensor._node
     _check_requires_grad(node)
     if not is_leaf(node):
         raise GradientError(
-            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on "
+            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
+            "on "
             "non-leaf tensors"
         )
     state = state_of(node)
@@ -123,7 +124,8 @@ def _checked(hook: Callable[..., Any], replacement: Any, g: Node) -> Node:
     name = getattr(hook, "__name__", repr(hook))
     if not is_tensor(replacement):
         raise TypeError(
-            f"hook {name!r}: expected a Tensor or None, but the hook returned {type(replacement).__name__!r}"
+            f"hook {name!r}: expected a Tensor or None, but the hook returned "
+            f"{type(replacement).__name__!r}"
         )
     node = replacement._node
     if node.shape != g.shape:

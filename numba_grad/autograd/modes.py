@@ -1,4 +1,5 @@
-"""Whether history is recorded: `no_grad`, `enable_grad`, `set_grad_enabled`, each a context manager and a decorator.
+"""Whether history is recorded: `no_grad`, `enable_grad`, `set_grad_enabled`, each a context manager
+and a decorator.
 
 The mode belongs to the thread; a new thread starts with recording on.
 """
@@ -89,15 +90,22 @@ def _steps_in_mode(generator: Generator[Any, Any, Any], mode: bool) -> Generator
         return stop.value
 
 
-class no_grad(_Mode):  # noqa: N801 - torch's name
+class no_grad(_Mode):
     """Record no history: results do not require grad, whatever their inputs.
 
     Examples
     --------
+    >>> weights = ng.tensor([1.0, 2.0], requires_grad=True)
+    >>> (weights * weights).sum().backward()
     >>> with ng.no_grad():
-    ...     weights -= 0.1 * weights.grad
+    ...     weights -= 0.25 * weights.grad
+    >>> weights
+    tensor([0.5, 1. ], requires_grad=True)
     >>> @ng.no_grad
-    ... def accuracy(x, y): ...
+    ... def prediction(x):
+    ...     return x @ weights
+    >>> prediction(ng.tensor([2.0, 3.0])).requires_grad
+    False
     """
 
     __slots__ = ()
@@ -109,7 +117,7 @@ class no_grad(_Mode):  # noqa: N801 - torch's name
         super().__init__(False)
 
 
-class enable_grad(_Mode):  # noqa: N801 - torch's name
+class enable_grad(_Mode):
     """Record history, also inside `no_grad`."""
 
     __slots__ = ()
@@ -121,7 +129,7 @@ class enable_grad(_Mode):  # noqa: N801 - torch's name
         super().__init__(True)
 
 
-class set_grad_enabled(_Mode):  # noqa: N801 - torch's name
+class set_grad_enabled(_Mode):
     """Record history or not: from the call on, or as a context manager or decorator.
 
     Parameters

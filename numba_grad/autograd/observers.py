@@ -1,7 +1,8 @@
-"""Who is told of each operation as it is recorded. Nobody, usually: then recording costs nothing more.
+"""Who is told of each operation as it is recorded. Nobody, usually: then recording costs nothing
+more.
 
-Two want to know: anomaly detection, of every operation in the process; and a backward pass, of what users' hooks
-record on its thread, so that tensors they keep are computed with everything else.
+Two want to know: anomaly detection, of every operation in the process; and a backward pass, of what
+users' hooks record on its thread, so that tensors they keep are computed with everything else.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 """Releasing history after a backward pass that does not retain it.
 
-Memory must go down although the loss, or any other tensor, lives on. What is left of the history says which leaves an
-operation led to, so that a second pass is refused exactly when it would need what was freed.
+Memory must go down although the loss, or any other tensor, lives on. What is left of the history
+says which leaves an operation led to, so that a second pass is refused exactly when it would need
+what was freed.
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,16 @@ from numba_grad.autograd.state import state_of
 from numba_grad.graph.node import LEAF, NO_PARAMS, Node
 from numba_grad.ops.control import custom
 
-# With more leaves, an operation is taken to lead to all of them: a set for each would take too much memory.
+# With more leaves, an operation is taken to lead to all of them: a set for each would take too much
+# memory.
 _EXACT_LEAVES = 1024
 
 
 def release(order: Sequence[Node], executed: Sequence[Node]) -> None:
     """Free what the operations of `executed` saved.
 
-    `order` is the whole history, inputs before users. Operations whose derivative reads no values (a sum, an
-    addition) save nothing, so another pass may go through them.
+    `order` is the whole history, inputs before users. Operations whose derivative reads no values
+    (a sum, an addition) save nothing, so another pass may go through them.
     """
     links = _Links(order)
     for node in executed:
@@ -68,7 +70,7 @@ def _leaf_masks(order: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, int
 
 
 def _detach_values(executed: Sequence[Node], links: _Links) -> None:
-    """Let computed operations that stay differentiable hold on to types only, not to what they were computed from."""
+    """Let computed operations that stay differentiable hold on to types, not to values."""
     kept = [node for node in executed if not node.op.saves and node.value is not None]
     if not kept:
         return

@@ -1,4 +1,5 @@
-"""What gradients keep per tensor: `.grad`, retention, hooks. It is on the node, made when first needed.
+"""What gradients keep per tensor: `.grad`, retention, hooks. It is on the node, made when first
+needed.
 
 Functions here are the bodies of Tensor's methods, with torch's conditions.
 """
@@ -80,7 +81,8 @@ def get_grad(tensor: Any) -> Any:
     grad = None if state is None else state.grad
     if grad is None and not is_leaf(node) and (state is None or not state.retains_grad):
         warnings.warn(
-            "the .grad of a tensor that is not a leaf is read, and backward() does not set it; call "
+            "the .grad of a tensor that is not a leaf is read, and backward() does not set it; "
+            "call "
             ".retain_grad() on the tensor before backward(), or read the .grad of a leaf",
             UserWarning,
             stacklevel=3,
@@ -99,7 +101,8 @@ def set_grad(tensor: Any, value: Any) -> None:
         raise TypeError(
             explain(
                 "grad",
-                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}",
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}",
             )
         )
     if value is tensor:
@@ -141,7 +144,8 @@ def requires_grad_(tensor: Any, flag: bool = True) -> Any:
             )
         )
     if flag and node.op.vjp is not None:
-        # A computed tensor becomes a leaf: what it was computed from must not get gradients through it.
+        # A computed tensor becomes a leaf: what it was computed from must not get gradients through
+        # it.
         own = OPS["detach"](node)
         own.autograd = node.autograd
         rebind(tensor, own)
@@ -158,9 +162,11 @@ def rebind(tensor: Any, node: Node) -> None:
 
 
 def replace(tensor: Any, node: Node) -> None:
-    """Make `tensor` a handle of `node`, its new value: assignment in place. Under torch's conditions.
+    """Make `tensor` a handle of `node`, its new value: assignment in place. Under torch's
+    conditions.
 
-    A leaf keeps `.grad`, hooks and `requires_grad`. Any other tensor keeps retention; its hooks stay with the old value.
+    A leaf keeps `.grad`, hooks and `requires_grad`. Any other tensor keeps retention; its hooks
+    stay with the old value.
 
     Raises
     ------

@@ -1,8 +1,10 @@
-"""Operations around several results: `item` takes one of them, `custom` is a call of a user's Function.
+"""Operations around several results: `item` takes one of them, `custom` is a call of a user's
+Function.
 
-An operation with several results has a `TupleType`; its cotangent is a list with None where nothing arrived. Its
-derivative is asked for once, for all inputs: `op.extras["pullback"](cotangents, out, *inputs, **params)` returns one
-cotangent, or None, per input. Reverse mode (`transforms/vjp.py`) knows this and `item`, and nothing else here.
+An operation with several results has a `TupleType`; its cotangent is a list with None where nothing
+arrived. Its derivative is asked for once, for all inputs: `op.extras["pullback"](cotangents, out,
+*inputs, **params)` returns one cotangent, or None, per input. Reverse mode (`transforms/vjp.py`)
+knows this and `item`, and nothing else here.
 """
 
 from collections.abc import Sequence
@@ -58,12 +60,13 @@ def _by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Nod
     return pullback_of(out.op)(g, out, *inputs, **params)[k]
 
 
-# --- custom: the result of a user's Function ---------------------------------------------------------
+# Custom: the result of a user's Function.
 #
-# Inputs: first the tensors that the user passed to the Function, which gradients flow to; then the results of the
-# operations that its `forward` recorded, which are the values. So for computing a custom node is a tuple of aliases
-# of its last inputs, and for gradients a function of its first ones. `context` (a record of autograd/function.py) has
-# `tensor_count`, the number of the first, and `pullback`, which runs the user's `backward`.
+# Inputs: first the tensors that the user passed to the Function, which gradients flow to; then the
+# results of the operations that its `forward` recorded, which are the values. So for computing a
+# custom node is a tuple of aliases of its last inputs, and for gradients a function of its first
+# ones. `context` (a record of autograd/function.py) has `tensor_count`, the number of the first,
+# and `pullback`, which runs the user's `backward`.
 
 
 def _infer_custom(*types: Type, context: Any) -> TupleType:
@@ -78,8 +81,9 @@ def _custom_pullback(
 
 
 def _batch_custom(is_batched: Sequence[bool], *inputs: Node, context: Any) -> Node:
-    # The user's `backward` is written for one example, so under batching gradients go through what `forward` recorded
-    # only where that was batched before it was differentiated: the values are right, the rule is not applied.
+    # The user's `backward` is written for one example, so under batching gradients go through what
+    # `forward` recorded only where that was batched before it was differentiated: the values are
+    # right, the rule is not applied.
     return aliases(inputs[context.tensor_count :])
 
 
@@ -94,7 +98,7 @@ custom = Op(
     _infer_custom,
     _by_pullback,
     _batch_custom,
-    _custom_reference,
+    _custom_reference,  # type: ignore[arg-type]
     saves=(),
     extras={"pullback": _custom_pullback},
 )
@@ -103,7 +107,8 @@ custom = Op(
 def custom_node(context: Any, tensors: Sequence[Node], results: Sequence[Node]) -> Node:
     """The node of one call of a Function; requires grad.
 
-    Made directly, not by `record`: what `record` remembers about types would keep the context alive.
+    Made directly, not by `record`: what `record` remembers about types would keep the context
+    alive.
     """
     inputs = (*tensors, *results)
     type = TupleType(tuple(x.type for x in results))
@@ -113,7 +118,7 @@ def custom_node(context: Any, tensors: Sequence[Node], results: Sequence[Node]) 
     return node
 
 
-# --- tuple: several nodes as one ----------------------------------------------------------------------
+# Tuple: several nodes as one.
 
 
 def _tuple_pullback(cotangents: list[Node | None], out: Node, *inputs: Node) -> list[Node | None]:
@@ -127,7 +132,7 @@ pack = Op(
     lambda *types: TupleType(types),
     _by_pullback,
     lambda is_batched, *inputs: aliases(inputs),
-    lambda *arrays: arrays,
+    lambda *arrays: arrays,  # type: ignore[arg-type]
     saves=(),
     extras={"pullback": _tuple_pullback},
 )

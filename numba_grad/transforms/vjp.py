@@ -1,7 +1,8 @@
-"""Reverse mode: a graph and cotangents of its roots give the cotangents of any of its nodes, as a graph.
+"""Reverse mode: a graph and cotangents of its roots give the cotangents of any of its nodes, as a
+graph.
 
-Rules of ops are written graph to graph, so the result can be differentiated again, batched, and compiled together
-with the forward computation.
+Rules of ops are written graph to graph, so the result can be differentiated again, batched, and
+compiled together with the forward computation.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -9,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.ops.control import item, pullback_of, several_results
 
 # The cotangent of a node; of one with several results, a list with None where nothing arrived.
@@ -35,15 +36,16 @@ def cotangents(
     seeds : a cotangent for each root, of its type; a root given twice gets the sum
     order : the nodes to differentiate through, inputs before users: usually `reached(...)`
     inside : nothing flows to nodes that are not in it; by default, `order`
-    differentiate : takes the place of `contributions` for the nodes with a record in `.autograd`, called once for
-        each that is reached, after its cotangent is complete: hooks
+    differentiate : takes the place of `contributions` for the nodes with a record in `.autograd`,
+        called once for each that is reached, after its cotangent is complete: hooks
     """
     result: dict[Node, Cotangent] = {}
     for root, seed in zip(roots, seeds, strict=True):
         _add(result, root, seed)
     inside = set(order) if inside is None else inside
     add = OPS["add"]
-    # The loop runs once per recorded operation, so the common case is written out: 1 us matters here.
+    # The loop runs once per recorded operation, so the common case is written out: 1 us matters
+    # here.
     for node in reversed(order):
         g = result.get(node)
         rule = node.op.vjp
@@ -78,12 +80,14 @@ def cotangents(
                 if contribution.type is not x.type:
                     _check_type(node, k, contribution)
                 previous = result.get(x)
-                result[x] = contribution if previous is None else add(previous, contribution)
+                result[x] = (
+                    contribution if previous is None else record(add, (previous, contribution))
+                )
     return result
 
 
 def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cotangent]:
-    """What `g`, the cotangent of `node`, contributes to the cotangent of each of its inputs that is `inside`."""
+    """What `g`, the cotangent of `node`, contributes to each of its inputs that is `inside`."""
     if node.released:
         raise released_error(node)
     inputs = node.inputs
@@ -91,6 +95,7 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
         cotangent: list[Node | None] = [None] * len(inputs[0].type.items)
         cotangent[node.params["number"]] = g
         return [cotangent]
+    result: list[Cotangent]
     if several_results(node):
         pulled = pullback_of(node.op)(g, node, *inputs, **node.params)
         result = [
@@ -98,11 +103,12 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
             for c, x in zip(pulled, inputs, strict=True)
         ]
     else:
+        rule: Any = node.op.vjp
         result = [None] * len(inputs)
         for k, x in enumerate(inputs):
             if x.requires_grad and x in inside:
                 try:
-                    result[k] = node.op.vjp(k, g, node, *inputs, **node.params)  # type: ignore[misc]
+                    result[k] = rule(k, g, node, *inputs, **node.params)
                 except Exception as error:
                     error.add_note(_where(node, k))
                     raise
@@ -130,7 +136,7 @@ def _add_item(result: dict[Node, Cotangent], node: Node, g: Node) -> None:
     source = node.inputs[0]
     items = result.get(source)
     if items is None:
-        items = result[source] = [None] * len(source.type.items)
+        items = result[source] = list[Any]([None]) * len(source.type.items)
     number = node.params["number"]
     items[number] = g if items[number] is None else OPS["add"](items[number], g)
 
@@ -138,7 +144,8 @@ def _add_item(result: dict[Node, Cotangent], node: Node, g: Node) -> None:
 def _check_type(node: Node, k: int, contribution: Node) -> None:
     if contribution.type != node.inputs[k].type:
         raise InternalError(
-            f"vjp of {node.op.name}: cotangent {contribution.type} for input {k} of type {node.inputs[k].type}"
+            f"vjp of {node.op.name}: cotangent {contribution.type} for input {k} of type "
+            f"{node.inputs[k].type}"
         )
 
 
@@ -151,7 +158,8 @@ def released_error(node: Node | None) -> GradientError:
     return GradientError(
         explain(
             "backward",
-            "Trying to backward through the graph a second time, but what it saved for that was freed when "
+            "Trying to backward through the graph a second time, but what it saved for that was "
+            "freed when "
             ".backward() or autograd.grad() went through it the first time",
             got={"operation": node} if node is not None else None,
             fix="retain_graph=True in the first call",
@@ -162,8 +170,8 @@ def released_error(node: Node | None) -> GradientError:
 def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> list[Node]:
     """The nodes that gradients flow through, inputs before users.
 
-    With `targets`, only those on a way from a root to a target, and nothing below a target unless another target is
-    there.
+    With `targets`, only those on a way from a root to a target, and nothing below a target unless
+    another target is there.
     """
     order = [node for node in roots if node.requires_grad]
     seen = set(order)
@@ -183,7 +191,7 @@ def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> lis
 
 
 def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
-    """`targets`, and those of `order` (inputs before users) that gradients flow through on the way to one."""
+    """`targets`, and what gradients flow through on the way to one; `order`: inputs first."""
     leads = set(targets)
     for node in order:
         if node.requires_grad and node.op.vjp is not None and node not in leads:

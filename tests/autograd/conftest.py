@@ -1,4 +1,4 @@
-"""What the tests of gradients share: the reference engine, and one scenario run here and in torch."""
+"""What the tests of gradients share: the reference engine, and comparing with torch."""
 
 import types
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Library = types.SimpleNamespace
 
 @pytest.fixture(autouse=True)
 def _reference_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Gradients are about graphs: most tests here need no kernels. Those that do ask for `native`."""
+    """Gradients are about graphs: most tests need no kernels; others ask for `native`."""
     engine = "native" if "native" in request.fixturenames else "reference"
     with configure(engine=engine):
         yield

@@ -1,4 +1,4 @@
-"""Recording on and off: contexts, decorators, generators, threads. What torch does as well is compared with it."""
+"""Recording on and off: contexts, decorators, generators, threads."""
 
 import threading
 

@@ -51,9 +51,7 @@ def test_one_retained_graph_in_several_threads():
     found = {}
 
     def work(number):
-        found[number] = [
-            ng.autograd.grad(loss, x, retain_graph=True)[0].numpy() for _ in range(20)
-        ]
+        found[number] = [ng.autograd.grad(loss, x, retain_graph=True)[0].numpy() for _ in range(20)]
 
     run_in_threads(work)
     for gradients in found.values():
