@@ -138,6 +138,25 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
     )
 
 
+def uncast_dtypes(ufunc: np.ufunc) -> frozenset[np.dtype]:
+    """The dtypes that the ufunc, with all operands of it, computes in."""
+    return frozenset([d for d in DTYPES if _is_uncast(ufunc, (d,) * ufunc.nin)])
+
+
+def dtypes_uncast_by_scalar(ufunc: np.ufunc) -> frozenset[tuple[np.dtype, type]]:
+    """The pairs of a dtype and a class of Python numbers that the ufunc computes in that dtype."""
+    pairs = [(dtype, kind) for dtype in DTYPES for kind in (int, float)]
+    return frozenset([pair for pair in pairs if _is_uncast(ufunc, pair)])
+
+
+def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:
+    try:
+        loop = loop_dtypes(ufunc, dtypes)
+    except DTypeError:
+        return False
+    return all(dtype == dtypes[0] for dtype in loop[: ufunc.nin])
+
+
 def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
     strong = [None if value.__class__ in WEAK else as_node(value) for value in values]

@@ -326,9 +326,9 @@ def check_device(device: object) -> None:
 
 def integers(values: Any) -> list[int]:
     """One integer, or a sequence of them, as Python integers."""
-    is_listed = isinstance(values, Iterable) and np.ndim(values) > 0  # type: ignore[arg-type]
-    listed = values if is_listed else (values,)
-    return [operator.index(value) for value in listed]
+    if isinstance(values, Iterable) and np.ndim(values):  # type: ignore[arg-type]
+        return [operator.index(value) for value in values]
+    return [operator.index(values)]  # type: ignore[arg-type]
 
 
 def as_shape(operation: str, shape: object) -> tuple[int, ...]:

@@ -15,8 +15,10 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
+    node_of,
     operands,
     scalar_leaf,
+    uncast_dtypes,
     wrap,
 )
 from numba_grad.graph.node import OPS, Node
@@ -40,18 +42,24 @@ of_ufunc: dict[np.ufunc, Callable[..., Any]] = {}
 def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     """The function of one primitive that has the ufunc's name."""
     op_name = ufunc.__name__
+    op = OPS[op_name]
+    uncast = uncast_dtypes(ufunc)
 
     def function(x: ArrayLike, /) -> "Tensor":
-        return wrap(OPS[op_name](*operands(ufunc, (x,))))
+        node = node_of(x)
+        if node is None or node.type.dtype not in uncast:
+            (node,) = operands(ufunc, (x,))
+        return wrap(op(node))
 
     return _named(function, ufunc, op_name, summary)
 
 
 def _binary(ufunc: np.ufunc, summary: str) -> Binary:
     op_name = ufunc.__name__
+    op = OPS[op_name]
 
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-        return wrap(OPS[op_name](*operands(ufunc, (x1, x2))))
+        return wrap(op(*operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
 
@@ -143,9 +151,10 @@ of_ufunc[np.conjugate] = conjugate
 
 def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
     op_name = ufunc.__name__
+    op = OPS[op_name]
 
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-        return wrap(OPS[op_name](*comparison_operands(ufunc, (x1, x2))))
+        return wrap(op(*comparison_operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
 
