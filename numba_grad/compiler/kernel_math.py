@@ -310,4 +310,16 @@ NAMESPACE: dict[str, Callable] = {
     # The exponent is a literal, whatever its type.
     "integer_power": _intrinsic("integer_power", 2, _POWER, _type_of_first),
 }
-NAMESPACE["expit"] = NAMESPACE["sigmoid"]
+
+# Names of NumPy and SciPy for the same functions.
+_ALIASES = {
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "expit": "sigmoid",
+}
+NAMESPACE |= {alias: NAMESPACE[name] for alias, name in _ALIASES.items()}

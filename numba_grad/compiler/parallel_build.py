@@ -18,6 +18,8 @@ from numba_grad.config import config
 # Measured on 2 cores: a worker compiles its first kernel 0.7 s after its start, in which time this
 # process compiles some 20 small ones. With 40 to do, one worker turns 1.5 s into 1.1 s.
 KERNELS_PER_WORKER = 24
+# A long kernel counts for several: about 1.3 ms a line, against 40 ms for a small one.
+_LINES_OF_SMALL = 30
 _MOST_WORKERS = 16
 
 Task = tuple[str, str, str]  # source, name of the function, signature
@@ -35,7 +37,10 @@ def workers_for(tasks: Sequence[Task]) -> Iterator[bool]:
     The caller goes from the start and meets them. Workers that fail, or never start, only leave
     more work to the caller. None of them outlives the block.
     """
-    count = min(len(tasks) // KERNELS_PER_WORKER, config.threads - 1, _MOST_WORKERS)
+    small_kernels = sum(max(1.0, source.count("\n") / _LINES_OF_SMALL) for source, _, _ in tasks)
+    count = min(
+        int(small_kernels) // KERNELS_PER_WORKER, len(tasks) - 1, config.threads - 1, _MOST_WORKERS
+    )
     workers: list[subprocess.Popen[bytes]] = []
     try:
         if count > 0 and _can_start() and cache.is_usable():

@@ -15,7 +15,7 @@ from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import Group, Place, lower
 from numba_grad.compiler.simplify import simplify
-from numba_grad.compiler.spaces import space_of
+from numba_grad.compiler.spaces import space_of, unrolling_for
 from numba_grad.compiler.split_sums import split_sums
 from numba_grad.config import config
 from numba_grad.graph.check import check
@@ -111,11 +111,12 @@ def compile_segment(
             check(name, results, outputs)
     order = toposort(outputs)
     builder = _SegmentBuilder(outputs, places, has_own_memory)
-    for step in fuse(order, outputs):
-        builder.place_step(step)
-    for step in builder.fused:
-        builder.emit_step(step)
-    builder.copy_repeated_outputs()
+    with unrolling_for(sum(node.op.family in ("elementwise", "reduction") for node in order)):
+        for step in fuse(order, outputs):
+            builder.place_step(step)
+        for step in builder.fused:
+            builder.emit_step(step)
+        builder.copy_repeated_outputs()
     return SegmentProgram(
         builder.steps, builder.output_places, builder.temporaries, builder.small, outputs
     )

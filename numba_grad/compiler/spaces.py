@@ -6,12 +6,37 @@ small extents and on nothing else of the sizes.
 """
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from numba_grad.config import config
 
-# More scalar copies of an expression than this cost more compile time than the loop they replace.
-UNROLL_LIMIT = 32
+# Scalar copies of an expression that are written out, at most: for short graphs, and for any.
+MOST_COPIES = 32
+FEWEST_COPIES = 4
+# Operations, times copies, that one segment may come to: LLVM takes a second for a thousand.
+UNROLLED_OPERATIONS = 1024
+
+
+class _Unrolling(threading.local):
+    copies = MOST_COPIES
+
+
+_unrolling = _Unrolling()
+
+
+@contextmanager
+def unrolling_for(operations: int) -> Iterator[None]:
+    """Within, axes are unrolled as far as a graph of so many operations can afford."""
+    before = _unrolling.copies
+    affordable = UNROLLED_OPERATIONS // max(1, operations)
+    _unrolling.copies = max(FEWEST_COPIES, min(MOST_COPIES, affordable))
+    try:
+        yield
+    finally:
+        _unrolling.copies = before
 
 
 def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -23,7 +48,7 @@ def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     copies = 1
     kept: set[int] = set()
     for axis in unrolled:
-        if copies * shape[axis] > UNROLL_LIMIT:
+        if copies * shape[axis] > _unrolling.copies:
             break
         copies *= shape[axis]
         kept.add(axis)
