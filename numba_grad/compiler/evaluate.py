@@ -14,6 +14,7 @@ from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
 from numba_grad.graph.types import Type
+from numba_grad.ops.control import custom, item, pack
 
 by_serial = attrgetter("serial")
 
@@ -95,6 +96,9 @@ def _structure(order: list[Node], targets: list[Node]) -> tuple[tuple, list[Type
         flat.append(node.op)
         if node.params:
             flat.append(tuple(node.params.items()))
+        if node.op is item and node.inputs[0].op not in (custom, pack):
+            # Of which operation it is a result: `value_inputs` looks through that.
+            flat += [node.inputs[0].op, tuple(node.inputs[0].params.items())]
         for x in value_inputs(node):
             flat.append(number[x])
     flat.append(None)
