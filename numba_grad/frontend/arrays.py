@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
+from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
 from numba_grad.graph.types import DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
@@ -223,6 +223,9 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         )
     try:
         array = np.asarray(value)
+    except GradientError as error:
+        error.add_note("  or ng.stack(values), whose result has a gradient")
+        raise
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise

@@ -42,7 +42,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
                 "shapes do not fit",
                 got={"x1": x.type, "x2": y.type},
                 expected="(..., m, k) and (..., k, n), or (k,) in place of one of them",
-                fix="x1 * x2 with a scalar" if not (x.shape and y.shape) else "x1 @ x2.mT",
+                fix=_matmul_fix(x, y),
             )
         )
     if len(x.shape) == len(y.shape) == 1:
@@ -56,6 +56,13 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     if len(x.shape) == 1:
         del shape[-2 + (len(y.shape) == 1)]
     return wrap(reshape(result, tuple(shape)))
+
+
+def _matmul_fix(x: Node, y: Node) -> str:
+    if not x.shape or not y.shape:
+        return "x1 * x2, where one is a scalar"
+    turned_fits = len(y.shape) > 1 and x.shape[-1] == y.shape[-1]
+    return "x1 @ x2.mT" if turned_fits else ""
 
 
 def _sum_of_products(x: Node, y: Node, axis: int) -> Node:

@@ -111,10 +111,10 @@ arcsinh = _unary(np.arcsinh, "The inverse hyperbolic sine.")
 arccosh = _unary(np.arccosh, "The inverse hyperbolic cosine.")
 arctanh = _unary(np.arctanh, "The inverse hyperbolic tangent.")
 hypot = _binary(np.hypot, "sqrt(x1**2 + x2**2), without overflow.")
-floor = _unary(np.floor, "The largest integer not above x. Not differentiable: requires no grad.")
-ceil = _unary(np.ceil, "The smallest integer not below x. Not differentiable: requires no grad.")
-trunc = _unary(np.trunc, "x without its fraction. Not differentiable: requires no grad.")
-rint = _unary(np.rint, "The nearest integer, even in a tie. Not differentiable: requires no grad.")
+floor = _unary(np.floor, "The largest integer not above x. Gradient 0.")
+ceil = _unary(np.ceil, "The smallest integer not below x. Gradient 0.")
+trunc = _unary(np.trunc, "x without its fraction. Gradient 0.")
+rint = _unary(np.rint, "The nearest integer, even in a tie. Gradient 0.")
 maximum = _binary(
     np.maximum, "The larger one; nan if one is nan. In a tie each gets half the gradient."
 )
@@ -459,7 +459,7 @@ of_ufunc.update(
 
 
 def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
-    """The nearest number of so many decimals, even in a tie. Requires no grad."""
+    """The nearest number of so many decimals, even in a tie. Gradient 0."""
     node = as_node(x)
     if node.dtype.kind in "iu" and decimals >= 0:
         return wrap(node)

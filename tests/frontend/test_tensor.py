@@ -325,6 +325,14 @@ def test_a_plain_tensor_gets_history_by_assignment():
 # Gradients
 
 
+def test_a_list_of_tensors_that_require_grad_is_to_be_stacked():
+    x = ng.tensor(1.0, requires_grad=True)
+    with pytest.raises(GradientError) as caught:
+        ng.tensor([x, x])
+    assert any("ng.stack" in note for note in caught.value.__notes__)
+    assert ng.stack([x, x]).requires_grad
+
+
 def test_integers_cannot_require_grad():
     with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype"):
         ng.tensor([1, 2], requires_grad=True)
