@@ -130,13 +130,18 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     call, out, aux = _run("vjp", f, primals, {}, range(len(primals)), has_aux)
     outputs, structure = _output_nodes("vjp", out)
 
+    values, aux = call.results_and_aux(outputs, aux)
+    history = call.closed
+    lock = threading.RLock()
+
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = _matching("vjp", "cotangent", cotangent, structure, outputs)
-        with _recording(call.is_recorded(outputs, seeds)):
-            pulled = call.gradients(outputs, seeds)
-        return call.as_arguments(call.results(pulled))
+        with lock, _reopened(history):
+            with _recording(call.is_recorded(outputs, seeds)):
+                pulled = call.gradients(outputs, seeds)
+            callers = call.close(pulled)
+        return call.as_arguments(call.computed(pulled, callers))
 
-    values, aux = call.results_and_aux(outputs, aux)
     value = trees.unflatten(structure, values)
     return (value, pullback, aux) if has_aux else (value, pullback)
 
@@ -279,13 +284,13 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     return call.as_arguments(call.results(products))
 
 
-class _Depth(threading.local):
+class _Running(threading.local):
     """How many differentiated functions are running in this thread."""
 
-    value = 0
+    depth = 0
 
 
-_depth = _Depth()
+_running = _Running()
 
 
 @contextlib.contextmanager
@@ -321,11 +326,11 @@ def _run(
     with _recording(True):
         for number in _positions(operation, argnums, len(args)):
             args[number] = call.add_argument(f"argument {number}", args[number])
-        _depth.value += 1
+        _running.depth += 1
         try:
             out = f(*args, **kwargs)
         finally:
-            _depth.value -= 1
+            _running.depth -= 1
     if not has_aux:
         return call, out, None
     if not isinstance(out, tuple) or len(out) != 2:
@@ -391,6 +396,19 @@ def _variable(node: Node) -> Node:
     return variable
 
 
+@contextlib.contextmanager
+def _reopened(closed: Sequence[tuple[Node, tuple[Node, ...]]]) -> Iterator[None]:
+    """Make nodes require grad again, to differentiate through them once more."""
+    for node, inputs in closed:
+        node.inputs = inputs  # what has a value and no history may have dropped them
+        node.requires_grad = True
+    try:
+        yield
+    finally:
+        for node, _ in closed:
+            node.requires_grad = False
+
+
 @dataclass(slots=True, eq=False)
 class _Call:
     """What one call of a transformed function differentiates by, and how it gives results."""
@@ -402,6 +420,7 @@ class _Call:
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
     points: list[Node] = field(default_factory=list)  # of `pushed_forward`: variables, too
     first_serial: int = 0  # nodes with a smaller one are the caller's
+    closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
 
     def add_argument(self, name: str, tree: Any) -> Any:
         """Make variables of the leaves of one argument; returns what to pass instead."""
@@ -470,28 +489,34 @@ class _Call:
         order.sort(key=by_serial)
         return order
 
-    def _callers(self, nodes: Sequence[Node]) -> set[Node]:
-        """Those of `nodes` that depend on something else that requires grad than the variables."""
-        attached = {
+    def _callers(self, history: Sequence[Node]) -> set[Node]:
+        """Those of `history` that depend on something of the caller's that requires grad.
+
+        That is an older node, or one that no gradient flows from: a leaf, the variable of another
+        call. (Those of calls that are over do not require grad any more, see `close`.)
+        """
+        found = {
             x
             for x, original in zip(self.variables, self.originals, strict=True)
             if original.requires_grad
         }
-        ends = {*self.variables, *self.points}
-        for node in self._own_history(nodes):
-            if node in ends:
+        own = {*self.variables, *self.points}
+        for node in history:
+            if node in own:
                 continue
             sources = [x for x in node.inputs if x.requires_grad]
             is_end = node.serial < self.first_serial or not sources
-            if is_end or any(x in attached for x in sources):
-                attached.add(node)
-        return attached.intersection(nodes)
+            if is_end or any(x in found for x in sources):
+                found.add(node)
+        return found
 
     def is_recorded(self, outputs: Sequence[Node], seeds: Sequence[Node] = ()) -> bool:
         """Whether derivatives of `outputs` become part of the caller's history."""
         if not self.records:
             return False
-        return any(x.requires_grad for x in seeds) or bool(self._callers(outputs))
+        if any(x.requires_grad for x in seeds):
+            return True
+        return not self._callers(self._own_history(outputs)).isdisjoint(outputs)
 
     def directions(self, tangents: Sequence[Any]) -> list[Node]:
         """`tangents`, one for each argument, as nodes, one for each variable."""
@@ -551,10 +576,28 @@ class _Call:
 
     def results(self, nodes: Sequence[Node]) -> list[Tensor]:
         """`nodes` as the caller gets them: computed, unless this is part of a larger graph."""
-        callers = self._callers(nodes) if self.records else set()
-        if _depth.value == 0 and not _is_traced(nodes):
+        return self.computed(nodes, self.close(nodes))
+
+    def close(self, nodes: Sequence[Node]) -> set[Node]:
+        """End the time of the variables; those of the nodes behind `nodes` that are the caller's.
+
+        What depends on variables alone does not require grad from now on: nobody can differentiate
+        by them any more.
+        """
+        history = self._own_history(nodes)
+        callers = self._callers(history)
+        self.closed = []
+        for node in history:
+            if node not in callers:
+                self.closed.append((node, node.inputs))
+                node.requires_grad = False
+        return callers if self.records else set()
+
+    def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
+        """`nodes` as tensors, with history where they are the caller's."""
+        if _running.depth == 0 and not _is_traced(nodes):
             evaluate(nodes)
-        return [_released(node, node in callers) for node in nodes]
+        return [_result(node, node in callers) for node in nodes]
 
     def results_and_aux(self, nodes: Sequence[Node], aux: Any) -> tuple[list[Tensor], Any]:
         """`results`, of the tensors in `aux` as well."""
@@ -578,8 +621,7 @@ class _Call:
         return [leaves[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def _released(node: Node, is_callers: bool) -> Tensor:
-    """A result: with history where that is the caller's. The variables mean nothing outside."""
+def _result(node: Node, is_callers: bool) -> Tensor:
     if is_callers:
         return wrap(node)
     if node.value is not None:

@@ -1,5 +1,6 @@
 """Derivatives of functions, their composition, and their errors."""
 
+import concurrent.futures
 import dataclasses
 
 import numpy as np
@@ -213,6 +214,22 @@ def test_results_without_the_callers_history_have_none():
     assert value.requires_grad
     assert gx.requires_grad
     assert not gy.requires_grad
+
+
+def test_variables_of_inner_calls_are_no_history():
+    first = ng.grad(lambda y: ng.grad(lambda z: z**2 * y)(3.0))(2.0)
+    assert float(first) == 6.0
+    assert not first.requires_grad
+    pulled = ng.grad(lambda y: ng.vjp(lambda z: z**2 * y, 3.0)[1](1.0)[0])(2.0)
+    assert float(pulled) == 6.0
+    assert not pulled.requires_grad
+
+
+def test_a_pullback_may_be_called_in_a_later_function():
+    _, pullback = ng.vjp(lambda x: x**3, 2.0)
+    gradient = ng.grad(lambda u: pullback(u**2)[0])(5.0)
+    assert float(gradient) == 120.0
+    assert not gradient.requires_grad
 
 
 def test_no_grad_outside_keeps_derivatives_inside():
@@ -491,6 +508,80 @@ def test_jitted_functions_may_be_transformed():
     )
     rows = array(3, 4)
     np.testing.assert_allclose(ng.vmap(f)(rows), (np.sin(rows) * rows).sum(1), rtol=1e-13)
+
+
+POINT = np.array([0.3, 0.7, 1.1])
+POWER = ng.jit(lambda x: (x**4).sum())
+
+
+def jitted_with_assignment(x):
+    x[0] = 5 * x[1]
+    return (x**2).sum()
+
+
+@pytest.mark.parametrize(
+    ("derivative", "expected"),
+    [
+        (lambda x: ng.grad(ng.jit(ng.grad(lambda y: y**4)))(x[0]), 12 * POINT[0] ** 2),
+        (lambda x: ng.jit(ng.grad(ng.jit(ng.grad(lambda y: y**4))))(x[0]), 12 * POINT[0] ** 2),
+        (lambda x: ng.grad(lambda y: ng.jit(lambda z: y * z)(2.0))(x[0]), 2.0),
+        (lambda x: ng.grad(lambda y: ng.jit(ng.grad(lambda z: z**2 * y))(3.0))(x[0]), 6.0),
+        (lambda x: ng.hvp(POWER, (x,), (x,))[0], 12 * POINT**3),
+        (lambda x: ng.jvp(POWER, (x,), (x,))[1], 4 * (POINT**4).sum()),
+        (lambda x: ng.jit(ng.hessian(POWER))(x), np.diag(12 * POINT**2)),
+        (lambda x: ng.jit(lambda x: ng.vjp(np.sin, x)[1](x)[0])(x), np.cos(POINT) * POINT),
+        (lambda x: ng.jit(ng.vmap(ng.jit(ng.grad(np.sin))))(x), np.cos(POINT)),
+        (lambda x: ng.grad(lambda x: ng.jit(ng.vmap(ng.grad(np.sin)))(x).sum())(x), -np.sin(POINT)),
+        (lambda x: ng.vmap(lambda y: ng.jit(lambda z: y * z)(2.0))(x), 2 * POINT),
+        (
+            lambda x: ng.grad(ng.jit(jitted_with_assignment))(x),
+            [0.0, 52 * POINT[1], 2 * POINT[2]],
+        ),
+        (
+            lambda x: ng.jit(ng.grad(lambda x: ((x**2).sum(), 3 * x), has_aux=True))(x)[1],
+            3 * POINT,
+        ),
+    ],
+)
+def test_transforms_compose_with_jit(derivative, expected):
+    np.testing.assert_allclose(derivative(POINT), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda x: x.max(), [0.0, 0.0, 1.0]),
+        (np.cumsum, np.tril(np.ones((3, 3)))),
+        (lambda x: np.sort(-x), -np.eye(3)[::-1]),
+        (lambda x: x[np.array([2, 0, 2])], np.eye(3)[[2, 0, 2]]),
+        (lambda x: x[x > 0.5], np.eye(3)[1:]),
+        (lambda x: np.where(x > 0.5, x**2, x), np.diag([1.0, 2 * POINT[1], 2 * POINT[2]])),
+        (
+            lambda x: np.concatenate([x[::-1], np.pad(x, 1)])[1:5],
+            [[0, 1, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]],
+        ),
+        (lambda x: np.linalg.solve(np.diag([1.0, 2.0, 4.0]), x), np.diag([1.0, 0.5, 0.25])),
+        (lambda x: np.stack([x, 2 * x]).mean(0), 1.5 * np.eye(3)),
+    ],
+)
+def test_jacobians_through_every_family(f, expected):
+    np.testing.assert_allclose(ng.jacobian(f)(POINT), expected, rtol=1e-14)
+
+
+def test_second_derivatives_of_a_product_with_zeros():
+    np.testing.assert_array_equal(
+        ng.hessian(np.prod)(np.array([0.0, 2.0, 0.0])), [[0, 0, 2], [0, 0, 0], [2, 0, 0]]
+    )
+
+
+def test_threads_differentiate_at_once():
+    def worker(n):
+        x = np.full(n, 0.5)
+        return [float(ng.grad(lambda x: np.sin(x).sum())(x)[0]) for _ in range(20)]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for values in pool.map(worker, [1, 2, 3, 4]):
+            np.testing.assert_allclose(values, np.cos(0.5), rtol=1e-15)
 
 
 # Errors.
