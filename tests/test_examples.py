@@ -1,0 +1,85 @@
+"""The examples run, and find what is known from elsewhere."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# Posterior means of a Bayesian fit of the same model and data: Carpenter (2018), "Predator-prey
+# population dynamics: the Lotka-Volterra model in Stan".
+PUBLISHED = [0.55, 0.028, 0.80, 0.024, 34.0, 5.9, 0.25, 0.25]
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def lynx_hare():
+    return example("lynx_hare")
+
+
+@pytest.fixture(scope="module")
+def lynx_hare_fit(lynx_hare):
+    return lynx_hare.fit(lynx_hare.read_counts()[1])
+
+
+def test_lynx_and_hare_fit_agrees_with_the_published_one(lynx_hare_fit):
+    estimates, errors, evaluations = lynx_hare_fit
+    assert np.all(np.abs(estimates - PUBLISHED) < 2 * errors)
+    assert evaluations < 100
+
+
+def test_lynx_and_hare_hessian_matches_differences_of_gradients(lynx_hare, lynx_hare_fit):
+    counts = lynx_hare.read_counts()[1]
+    x, step = np.log(lynx_hare_fit[0]), 1e-5
+    differences = [
+        (lynx_hare.objective(x + e, counts)[1] - lynx_hare.objective(x - e, counts)[1]) / (2 * step)
+        for e in step * np.eye(len(x))
+    ]
+    np.testing.assert_allclose(lynx_hare.hessian(x, counts), differences, rtol=1e-5, atol=1e-5)
+
+
+def test_lynx_and_hare_prints_estimates_and_plots(lynx_hare, monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    lynx_hare.main()
+    printed = capsys.readouterr().out
+    assert "beta          0.0272" in printed
+    assert "compile time" in printed
+    assert (tmp_path / "lynx_hare.png").stat().st_size > 10_000
+
+
+def test_lynx_and_hare_without_matplotlib_says_so(lynx_hare, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    lynx_hare.main()
+    assert "needs matplotlib" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_digits_are_learned(capsys):
+    assert example("digits").main(epochs=3) > 0.9
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_lennard_jones_cluster_reaches_its_ground_state(capsys):
+    best = example("lennard_jones").main()
+    assert abs(best.fun - -44.326801) < 1e-6
+    assert "-44.326801" in capsys.readouterr().out
+    assert np.max(np.abs(best.jac)) < 1e-4
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) < 100
