@@ -372,6 +372,18 @@ COMPLEX = {
     "sinh": mp.sinh,
     "cosh": mp.cosh,
     "tanh": mp.tanh,
+    "exp2": lambda z: mp.mpf(2) ** z,
+    "expm1": mp.expm1,
+    "log1p": mp.log1p,
+    "log2": lambda z: mp.log(z) / mp.log(2),
+    "log10": mp.log10,
+    "sigmoid": lambda z: 1 / (1 + mp.exp(-z)),
+    "asin": mp.asin,
+    "acos": mp.acos,
+    "atan": mp.atan,
+    "asinh": mp.asinh,
+    "acosh": mp.acosh,
+    "atanh": mp.atanh,
     "reciprocal": lambda z: 1 / z,
     "square": lambda z: z * z,
 }
@@ -433,6 +445,15 @@ def test_special_complex_values_are_those_of_numpy(name):
     actual = compute(name, z, result=expected.dtype)
     np.testing.assert_allclose(actual.real, expected.real, rtol=1e-15, atol=0)
     np.testing.assert_allclose(actual.imag, expected.imag, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh"])
+def test_branch_cuts_are_those_of_numpy(name):
+    parts = [0.0, -0.0, 0.5, -0.5, 2.0, -2.0]
+    z = np.array([complex(a, b) for a, b in itertools.product(parts, parts)])
+    actual, expected = compute(name, z), numpy_function(name)(z)
+    np.testing.assert_allclose(actual, expected, rtol=1e-15, atol=0)
+    np.testing.assert_array_equal(np.signbit(actual.imag), np.signbit(expected.imag))
 
 
 def test_parts_of_complex_numbers():

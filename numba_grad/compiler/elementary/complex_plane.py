@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from numba_grad.compiler.elementary import exponential, trigonometric
+from numba_grad.compiler.elementary import exponential, logarithm, trigonometric
 from numba_grad.compiler.elementary.exponential import FORMATS
 from numba_grad.compiler.elementary.logarithm import log_of_sum, split_sum
 from numba_grad.compiler.elementary.scalar import (
@@ -244,3 +244,91 @@ def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
     imaginary_part = select(is_zero, select(u > 0, x.like(0.0), math.nan), imaginary_part)
     is_one = (u == 0) & (v == 0)
     return select(is_one, 1.0, real_part), select(is_one, 0.0, imaginary_part)
+
+
+def exp2(x: Value, y: Value) -> Pair:
+    return exp(x * math.log(2), y * math.log(2))
+
+
+def expm1(x: Value, y: Value) -> Pair:
+    # exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2
+    half = trigonometric.sin(y * 0.5)
+    real_part = exponential.expm1(x) * trigonometric.cos(y) - half * half * 2.0
+    return real_part, select(y == 0, y, exponential.exp(x) * trigonometric.sin(y))
+
+
+def log1p(x: Value, y: Value) -> Pair:
+    # |1 + z|**2 - 1 = x (2 + x) + y*y, without the cancellation of 1 + z; for large z, log(z).
+    square, square_low = product(y, y)
+    linear, linear_low = product(x, x + 2.0)
+    total, error = two_sum(linear, square)
+    near = logarithm.log1p(total + (error + (linear_low + square_low))) * 0.5
+    real_part, imaginary_part = log(x + 1.0, y)
+    is_near = (absolute(x) < 0.5) & (absolute(y) < 0.5)
+    return select(is_near, near, real_part), imaginary_part
+
+
+def log2(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = log(x, y)
+    return real_part * (1 / math.log(2)), imaginary_part * (1 / math.log(2))
+
+
+def log10(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = log(x, y)
+    return real_part * (1 / math.log(10)), imaginary_part * (1 / math.log(10))
+
+
+def sigmoid(x: Value, y: Value) -> Pair:
+    """1 / (1 + exp(-z)). Never exp of a number with positive real part."""
+    is_left = x < 0
+    real_part, imaginary_part = exp(-absolute(x), select(is_left, y, -y))
+    numerator = select(is_left, real_part, 1.0), select(is_left, imaginary_part, 0.0)
+    return divide(*numerator, real_part + 1.0, imaginary_part)
+
+
+# The inverse functions, after Kahan: products of square roots, exact on the branch cuts.
+
+
+def asin(x: Value, y: Value) -> Pair:
+    a, b = sqrt(1.0 - x, -y)
+    c, d = sqrt(1.0 + x, y)
+    real_part = trigonometric.atan2(x, a * c - b * d)
+    return real_part, logarithm.asinh(a * d - b * c)
+
+
+def acos(x: Value, y: Value) -> Pair:
+    a, b = sqrt(1.0 - x, -y)
+    c, d = sqrt(1.0 + x, y)
+    real_part = trigonometric.atan2(a, c) * 2.0
+    return real_part, logarithm.asinh(c * b - d * a)
+
+
+def acosh(x: Value, y: Value) -> Pair:
+    a, b = sqrt(x - 1.0, y)
+    c, d = sqrt(x + 1.0, y)
+    real_part = logarithm.asinh(a * c + b * d)
+    return real_part, trigonometric.atan2(b, c) * 2.0
+
+
+def atanh(x: Value, y: Value) -> Pair:
+    # Odd: of |x|, or the quotient would be close to -1.
+    size = absolute(x)
+    across = 1.0 - size
+    real_part = logarithm.log1p(size * 4.0 / fma(across, across, y * y)) * 0.25
+    # 1 - x*x - y*y, which cancels near the unit circle.
+    total, error = _sum_of_squares(x, y)
+    angle = trigonometric.atan2(y * 2.0, (1.0 - total) - error) * 0.5
+    is_far = is_infinite(x, y)
+    real_part = select(is_far, 0.0, real_part)
+    angle = select(is_far, copy_sign(x.like(math.pi / 2), y), angle)
+    return copy_sign(real_part, x), angle
+
+
+def asinh(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = asin(-y, x)
+    return imaginary_part, -real_part
+
+
+def atan(x: Value, y: Value) -> Pair:
+    real_part, imaginary_part = atanh(-y, x)
+    return imaginary_part, -real_part
