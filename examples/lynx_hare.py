@@ -1,6 +1,6 @@
 """Fit the Lotka-Volterra equations to counts of hares and lynxes, by maximum likelihood.
 
-`ng.value_and_grad` differentiates Runge-Kutta steps in a Python loop; `ng.hessian`, twice, gives the
+`ng.value_and_grad` differentiates Runge-Kutta steps in a Python loop; `ng.hessian`, twice, for the
 standard errors. Data: thousands of pelts, Hudson's Bay Company (Elton and Nicholson 1942).
 """
 
