@@ -184,9 +184,9 @@ MOST_EXPANDED = 16  # the error of repeated multiplication grows with the expone
 
 
 def _integer_power_expression(*, exponent: int) -> str:
-    """Repeated squaring as text; 0 and 1 need nothing computed."""
+    """Repeated squaring as text."""
     if exponent == 0:
-        return "1"
+        return "cast(1, {dtype})"
     if abs(exponent) > MOST_EXPANDED:
         return f"integer_power({{x}}, {exponent})"
     text = "{x}"

@@ -121,7 +121,7 @@ def elementwise(
     expression : kernel source of one element, the inputs in braces and in order: "{x} * {y}". A
         function of the static parameters where the source depends on them. Operands arrive in their
         dtype. The result is cast to the result's dtype where that is an integer or bool; floating
-        expressions must have it already, so they have no numbers in them.
+        expressions must have it already, so numbers in them need a cast to "{dtype}".
     vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
     no_vjp : without `vjp`, why there is no derivative
     result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)

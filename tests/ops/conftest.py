@@ -109,7 +109,7 @@ def _varied(array: np.ndarray, k: int) -> np.ndarray:
     return array * (1 + 0.25 * k)
 
 
-ENGINES = ("reference",)
+ENGINES = ("reference", "native")
 
 
 @pytest.fixture(params=ENGINES)

@@ -125,9 +125,10 @@ def tolerance_of(dtype):
 def test_every_dtype_gives_the_result_of_numpy(op, engine):
     rng = np.random.default_rng(1)
     _, params = examples(op)[0]
+    shape = (3, 5, 2) if op.family == "reduction" else (13,)
     cases = []
     for dtype in dtypes_of(op):
-        arrays = draw_operands(rng, [(3, 5, 2)] * len(op.samples), op.samples, dtype)
+        arrays = draw_operands(rng, [shape] * len(op.samples), op.samples, dtype)
         cases.append((dtype, arrays, op(*inputs_of(arrays), **params)))
     evaluate([node for _, _, node in cases])
     for dtype, arrays, node in cases:
@@ -211,7 +212,8 @@ def test_vjp_of_vjp_matches_central_differences(op, engine):
 
 
 @pytest.mark.parametrize("op", [op for op in TESTED if op.input_names], ids=lambda op: op.name)
-def test_batching_matches_a_loop(op, engine):
+def test_batching_matches_a_loop(op):
+    """On the reference engine only: batching rewrites graphs, into the same operations."""
     size = 3
     cases = []
     for number, (arrays, params) in enumerate(examples(op)):
@@ -227,12 +229,12 @@ def test_batching_matches_a_loop(op, engine):
                 for k in range(size)
             ]
             cases.append((number, is_batched, params, result, singles))
-    evaluate([case[3] for case in cases])
-    for number, is_batched, params, result, singles in cases:
+    values = evaluate_with_numpy([case[3] for case in cases])
+    for (number, is_batched, params, result, singles), value in zip(cases, values, strict=True):
         loop = evaluate_with_numpy([op(*inputs_of(one), **params) for one in singles])
         tolerance = tolerance_of(result.dtype)
         np.testing.assert_allclose(
-            result.value,
+            value,
             np.stack(loop),
             rtol=tolerance,
             atol=tolerance,
@@ -248,14 +250,15 @@ def test_a_missing_derivative_has_a_reason(op):
     assert op.extras.get("no_vjp") or not any(is_inexact(node) for node in results)
 
 
-@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", BY_ELEMENT, ids=lambda op: op.name)
 def test_saves_is_what_the_rules_read(op):
     """A second backward pass raises only where values were saved: no record may claim more."""
     read = set()
     for dtype in [d for d in dtypes_of(op) if d.kind in "fc"]:
         rng = np.random.default_rng(4)
-        for _, params in examples(op):
-            inputs = inputs_of(draw_operands(rng, [(2,)] * len(op.samples), op.samples, dtype))
+        for arrays, params in examples(op):
+            shapes = [a.shape for a in arrays]
+            inputs = inputs_of(draw_operands(rng, shapes, op.samples, dtype))
             out = op(*inputs, **params)
             if not out.requires_grad:
                 continue
@@ -284,7 +287,7 @@ def test_elementwise_errors_name_the_arguments(op):
 
 
 def test_literals_are_keyed_by_bytes(engine):
-    values = [0.0, -0.0, np.nan, -np.nan]
+    values = [0.0, -0.0, np.nan]
     nodes = [literal(value, np.dtype(np.float64)) for value in values]
     evaluate(nodes)
     for value, node in zip(values, nodes, strict=True):
