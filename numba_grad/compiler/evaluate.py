@@ -1,5 +1,6 @@
 """Give values to recorded nodes, on the engine in force."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -34,22 +35,38 @@ def evaluate(targets: Sequence[Node]) -> None:
         values = evaluate_with_numpy(pending)
     else:
         values = _evaluate_natively(pending)
-    for node, value in zip(pending, values, strict=True):
-        node.value = value
+    with _graph_lock:
+        for node, value in zip(pending, values, strict=True):
+            if node.value is None:
+                node.value = value
+            if not node.requires_grad:
+                node.inputs = ()  # else a loop that asks for values would keep all of its past
+
+
+# Held while a graph is read or changed here, not while kernels run: two threads may want values
+# of graphs that have nodes in common.
+_graph_lock = threading.RLock()
+
+
+def _forget_other_threads() -> None:
+    global _graph_lock
+    _graph_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
-    bases = [_without_reshapes(node) for node in targets]
-    known = [base for base in dict.fromkeys(bases) if base.value is None]
-    computed: dict[Node, np.ndarray] = {}
-    if known:
-        inputs, program = _program_for(known)
-        outputs = run(program, [node.value for node in inputs])
-        computed = dict(zip(known, outputs, strict=True))
-    return [
-        (computed[base] if base.value is None else base.value).reshape(node.shape)
-        for node, base in zip(targets, bases, strict=True)
-    ]
+    with _graph_lock:
+        bases = [_without_reshapes(node) for node in targets]
+        values = {base: base.value for base in bases}
+        known = [base for base, value in values.items() if value is None]
+        inputs, program = _program_for(known) if known else ([], None)
+        input_values = [node.value for node in inputs]
+    if program is not None:
+        values.update(zip(known, run(program, input_values), strict=True))
+    return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
 
 # Programs by the structure of their graph: a training loop records the same one each time. Longer graphs are not

@@ -1,0 +1,66 @@
+"""Giving values to recorded nodes."""
+
+import concurrent.futures
+import gc
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.config import configure
+from numba_grad.graph.node import Node
+
+
+def live_nodes():
+    gc.collect()
+    return sum(isinstance(x, Node) for x in gc.get_objects())
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_a_loop_that_asks_for_values_does_not_grow(engine):
+    def grown(steps):
+        x = ng.tensor(np.ones(3))
+        for _ in range(steps):
+            x = x * 0.5 + 1.0
+            x.numpy()
+        return live_nodes()
+
+    with configure(engine=engine):
+        grown(2)
+        assert abs(grown(40) - grown(4)) < 5
+
+
+def test_history_for_gradients_is_kept():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    y.detach().numpy()
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad, [2.0, 4.0])
+
+
+def test_functions_that_are_called_tell_programs_apart():
+    def inner(z, y):
+        return y * z
+
+    def other(z, y):
+        return 2 * y * z
+
+    for f, expected in ((inner, 3.0), (other, 6.0)):
+        assert float(ng.grad(ng.jit(f))(5.0, 3.0)) == expected
+
+
+def test_threads_ask_for_values_of_one_graph():
+    def values(tensors):
+        return [float(t) for t in tensors]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            tensors = [ng.tensor(1.0)]
+            for _ in range(15):
+                tensors.append(tensors[-1] * 2.0)
+            orders = [tensors, tensors[::-1], tensors[::2], tensors[1::2]]
+            results = list(pool.map(values, orders))
+            assert results[0] == [2.0**k for k in range(16)]
+            assert results[1] == results[0][::-1]
+            assert results[2] == results[0][::2]
+            assert results[3] == results[0][1::2]
