@@ -18,7 +18,7 @@ def energy(positions):
     """Of atoms at `positions` (n, 3): the sum of 4 (r**-12 - r**-6) over pairs."""
     separations = positions[:, None, :] - positions[None, :, :]
     # An atom at distance 1 of itself adds no energy, and no force.
-    squares = np.sum(separations**2, axis=2) + np.eye(len(positions))
+    squares = np.sum(separations**2, axis=2) + ng.eye(len(positions))
     attraction = squares**-3
     return 2 * np.sum(attraction**2 - attraction)
 
