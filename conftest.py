@@ -1,10 +1,15 @@
-"""What the examples in docstrings take for granted."""
+"""What the examples in docstrings take for granted, and Ctrl-C in tests that are about it."""
 
 import importlib
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
+
+# A shell that starts a job in the background has it, and all its children, ignore interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
