@@ -1,0 +1,63 @@
+"""From the start of a process to its first gradient, imports included. See `fresh_process.py`.
+
+"warm": what the library keeps on disk by default is there from a run before. "cold": the cache is empty.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from perf.implementations import AtMost, Prepared, TimesFaster
+
+TITLE = "Start of a process to the first gradient (Rosenbrock's function of 10 variables)"
+UNIT = "s"
+REPEATS = 7
+GOALS = [AtMost(0.35), TimesFaster(1.0)]
+SCRIPT = Path(__file__).parents[1] / "fresh_process.py"
+CACHES = ("NUMBA_GRAD_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+
+
+def process(library: str, is_cold: bool = False) -> Prepared:
+    """A run is a process, timed until it prints its result."""
+
+    def seconds() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            changes = dict.fromkeys(CACHES, folder) if is_cold else {}
+            start = time.perf_counter()
+            running = subprocess.Popen(
+                [sys.executable, str(SCRIPT), library],
+                env={**os.environ, **changes},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            assert running.stdout is not None
+            line = running.stdout.readline()
+            duration = time.perf_counter() - start
+            if running.wait() or not line:
+                raise RuntimeError(f"{library} ended with code {running.returncode}")
+            if abs(float(line) - EXPECTED) > 1e-9 * abs(EXPECTED):
+                raise RuntimeError(f"{library} printed {line}, expected {EXPECTED}")
+        return duration
+
+    if not is_cold:
+        seconds()
+    return Prepared(seconds, is_own_clock=True)
+
+
+EXPECTED = -1975.5555555555557
+
+IMPLEMENTATIONS = {
+    "numba_grad": lambda: process("numba_grad"),
+    "numba_grad, cold": lambda: process("numba_grad", is_cold=True),
+    "NumPy by hand": lambda: process("numpy"),
+    "torch": lambda: process("torch"),
+    "torch.compile": lambda: process("torch.compile"),
+    "torch.compile, cold": lambda: process("torch.compile", is_cold=True),
+    "jax": lambda: process("jax"),
+    "drjit": lambda: process("drjit"),
+    "autograd": lambda: process("autograd"),
+}
