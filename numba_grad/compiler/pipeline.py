@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -414,10 +415,27 @@ class _LocalGraph:
         """A result of a call, as the called function's graph over the caller's values."""
         call = node.inputs[0]
         if call not in self.called:
-            target = call.params["target"]
-            given = dict(zip(target.arguments, inputs, strict=True))
-            self.called[call] = substitute(target.outputs, given)
+            self.called[call] = _outputs_of_call(call.params["target"], inputs)
         return self.called[call][node.params["number"]]
+
+
+def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
+    """The outputs of the called function's graph over `inputs`, with the calls in it written out."""
+    called: dict[Node, list[Node]] = {}
+
+    def without_item(node: Node) -> Node | None:
+        if node.op is not item:
+            return None
+        parent = node.inputs[0]
+        if parent.op.name in ("custom", "pack"):
+            return value_inputs(node)[0]
+        if parent not in called:
+            # As deep as jitted functions call each other.
+            called[parent] = _outputs_of_call(parent.params["target"], parent.inputs)
+        return called[parent][node.params["number"]]
+
+    given = dict(zip(target.arguments, inputs, strict=True))
+    return substitute(target.outputs, given, without_item)
 
 
 def value_inputs(node: Node) -> tuple[Node, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from numba_grad.graph.node import Node, record
+from numba_grad.graph.node import Node, grad_mode, record
 
 
 def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:
@@ -51,15 +51,35 @@ def substitute(
     replacement: dict[Node, Node],
     change: Callable[[Node], Node | None] | None = None,
 ) -> list[Node]:
-    """`roots` with nodes replaced: by `replacement`, and by whatever `change` makes of a rebuilt node."""
+    """`roots` with nodes replaced.
+
+    By `replacement`, and by whatever `change` makes of a rebuilt node.
+    """
     done = dict(replacement)
     for node in toposort(roots, stop=lambda n: n in replacement or n.value is not None):
         if node in done:
             continue
         inputs = tuple([done.get(x, x) for x in node.inputs]) if node.value is None else node.inputs
         unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new = node if unchanged else record(node.op, inputs, node.params)
+        new = node if unchanged else _rebuilt(node, inputs, replacement)
         if change is not None and node.value is None:
             new = change(new) or new
         done[node] = new
     return [done[root] for root in roots]
+
+
+def _rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
+    """`node` with other inputs; what was recorded without history has none afterwards.
+
+    An op whose params speak of the graph says itself how it is rebuilt.
+    """
+    rebuild = node.op.extras.get("rebuild")
+    enabled = grad_mode.enabled
+    if not node.requires_grad and any(x.requires_grad for x in node.inputs):
+        grad_mode.enabled = False
+    try:
+        if rebuild is not None:
+            return rebuild(node, inputs, replacement)
+        return record(node.op, inputs, node.params)
+    finally:
+        grad_mode.enabled = enabled

@@ -14,8 +14,9 @@ import numpy as np
 
 from numba_grad.errors import InternalError
 from numba_grad.graph import node as node_module
-from numba_grad.graph.node import Node, Op, record
+from numba_grad.graph.node import Node, Op, argument, grad_mode, record
 from numba_grad.graph.types import TupleType, Type
+from numba_grad.graph.walk import substitute
 
 
 def several_results(node: Node) -> bool:
@@ -81,10 +82,51 @@ def _custom_pullback(
 
 
 def _batch_custom(is_batched: Sequence[bool], *inputs: Node, context: Any) -> Node:
-    # The user's `backward` is written for one example, so under batching gradients go through what
-    # `forward` recorded only where that was batched before it was differentiated: the values are
-    # right, the rule is not applied.
+    # For values alone: where gradients are recorded, transforms/batch.py batches `backward` too.
     return aliases(inputs[context.tensor_count :])
+
+
+class _RebuiltContext:
+    """Takes the place of a Function's context where its call is rebuilt from other inputs.
+
+    The user's `backward` has saved values of the original; what it records is rebuilt as well.
+    """
+
+    def __init__(self, node: Node, replacement: dict[Node, Node]) -> None:
+        self.tensor_count = node.params["context"].tensor_count
+        self._node = node  # the original
+        self._replacement = replacement  # what the graph was rebuilt from
+
+    def pullback(self, cotangents: list[Node | None], out: Node) -> list[Node | None]:
+        """The cotangents of the tensors."""
+        node = self._node
+        given = dict(self._replacement)
+        given.update(zip(node.inputs, out.inputs, strict=True))
+        given[node] = out
+        seeds: list[Node | None] = []
+        for g in cotangents:
+            seed = None if g is None else argument(g.type, g.requires_grad)
+            seeds.append(seed)
+            if seed is not None and g is not None:
+                given[seed] = g
+        pulled = node.params["context"].pullback(seeds, node)
+        rebuilt = iter(substitute([g for g in pulled if g is not None], given))
+        return [None if g is None else next(rebuilt) for g in pulled]
+
+    def release(self) -> None:
+        """Nothing is freed: the original serves other calls."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What else is asked of a context, as its name: that of the original."""
+        return getattr(self._node.params["context"], name)
+
+
+def _rebuild_custom(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
+    count = node.params["context"].tensor_count
+    tensors, results = inputs[:count], inputs[count:]
+    if not grad_mode.enabled or not any(x.requires_grad for x in tensors):
+        return aliases(results)
+    return custom_node(_RebuiltContext(node, replacement), tensors, results)
 
 
 def _custom_reference(*arrays: np.ndarray, context: Any) -> tuple[np.ndarray, ...]:
@@ -100,7 +142,7 @@ custom = Op(
     _batch_custom,
     _custom_reference,  # type: ignore[arg-type]
     saves=(),
-    extras={"pullback": _custom_pullback},
+    extras={"pullback": _custom_pullback, "rebuild": _rebuild_custom},
 )
 
 

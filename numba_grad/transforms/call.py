@@ -9,9 +9,11 @@ so a call leaves nothing behind for its backward pass but its inputs.
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from numba_grad.graph.node import Node, Op, argument, grad_mode, record
+from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
 from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import item
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import cotangents, reached
@@ -26,7 +28,7 @@ class CallTarget:
         self.name = name
         self.arguments = tuple(arguments)
         self.outputs = tuple(outputs)
-        self._vjps: dict[tuple, tuple[CallTarget, tuple[int, ...]]] = {}
+        self._vjps: dict[tuple, CallVjp] = {}
         self._batched: dict[tuple, CallTarget] = {}
         self._lock = threading.RLock()
 
@@ -34,17 +36,14 @@ class CallTarget:
     def type(self) -> TupleType:
         return TupleType(tuple(node.type for node in self.outputs))
 
-    def vjp(self, given: tuple[bool, ...]) -> "tuple[CallTarget, tuple[int, ...]]":
-        """The function from the arguments and the given outputs' cotangents to cotangents of arguments, and of which.
-
-        `given` says for which outputs there is a cotangent.
-        """
+    def vjp(self, given: tuple[bool, ...]) -> "CallVjp":
+        """The derivative; `given` says for which outputs there is a cotangent."""
         with self._lock:
             if given not in self._vjps:
                 self._vjps[given] = self._make_vjp(given)
             return self._vjps[given]
 
-    def _make_vjp(self, given: tuple[bool, ...]) -> "tuple[CallTarget, tuple[int, ...]]":
+    def _make_vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         roots = [
             node for node, is_given in zip(self.outputs, given, strict=True)
             if is_given and node.requires_grad
@@ -61,15 +60,18 @@ class CallTarget:
         grad_mode.enabled = True
         try:
             found = cotangents(roots, seeds_of_roots, reached(roots, self.arguments))
+            numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
+            arguments = (*self.arguments, *seeds.values())
+            outputs = [found[self.arguments[k]] for k in numbers]
+            captured = _sources(outputs, arguments)
+            stand_ins = {node: argument(node.type, node.requires_grad) for node in captured}
+            if captured:
+                outputs = substitute(outputs, stand_ins)
         finally:
             grad_mode.enabled = enabled
-        numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
-        target = CallTarget(
-            f"vjp of {self.name}",
-            (*self.arguments, *seeds.values()),
-            [found[self.arguments[k]] for k in numbers],
-        )
-        return target, numbers
+        name = f"vjp of {self.name}"
+        target = CallTarget(name, (*arguments, *stand_ins.values()), outputs)
+        return CallVjp(target, numbers, captured)
 
     def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
         """The function with a batch axis in front of these arguments, and of every output."""
@@ -89,6 +91,26 @@ class CallTarget:
             return self._batched[key]
 
 
+@dataclass(frozen=True, slots=True)
+class CallVjp:
+    """A derivative: of the arguments, the given cotangents and `captured`."""
+
+    target: CallTarget
+    numbers: tuple[int, ...]  # which arguments its outputs are the cotangents of
+    captured: list[Node]  # constants of a user's `backward`, and what it closes over
+
+
+def _sources(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
+    """The values and foreign arguments that `outputs` are made of, apart from `arguments`."""
+    own = set(arguments)
+    order = toposort(outputs, stop=lambda node: node.value is not None)
+    return [
+        node
+        for node in order
+        if node not in own and (node.value is not None or node.op is ARGUMENT)
+    ]
+
+
 def _infer_call(*types: Type, target: CallTarget) -> TupleType:
     return target.type
 
@@ -96,10 +118,11 @@ def _infer_call(*types: Type, target: CallTarget) -> TupleType:
 def _pullback(
     cotangents: list[Node | None], out: Node, *inputs: Node, target: CallTarget
 ) -> list[Node | None]:
-    backward, numbers = target.vjp(tuple(g is not None for g in cotangents))
-    results = call(backward, [*inputs, *(g for g in cotangents if g is not None)])
+    backward = target.vjp(tuple(g is not None for g in cotangents))
+    given = [g for g in cotangents if g is not None]
+    results = call(backward.target, [*inputs, *given, *backward.captured])
     found: list[Node | None] = [None] * len(inputs)
-    for number, result in zip(numbers, results, strict=True):
+    for number, result in zip(backward.numbers, results, strict=True):
         found[number] = result
     return found
 
