@@ -62,7 +62,7 @@ class GradFn:
     def variable(self) -> Any:
         """The leaf, of AccumulateGrad."""
         if self._node.op.vjp is not None:
-            raise AttributeError(f"{self.name()} has no variable: it is not a leaf")
+            raise AttributeError("variable")  # reported by __getattr__
         return tensor_of(self._node)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

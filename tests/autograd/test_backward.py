@@ -1,0 +1,190 @@
+"""backward() and grad() where torch is no guide: programs, traces, engines, messages."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.autograd.graph import GradFn
+from numba_grad.compiler import evaluate as evaluation
+from numba_grad.errors import GradientError
+from numba_grad.graph.node import argument
+from numba_grad.graph.types import array_type
+
+
+def variable(*values):
+    return ng.tensor(list(values) or [1.0, 2.0, 3.0], requires_grad=True)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The targets of each program that a backward pass runs."""
+    # Not by attribute: that of the package, `backward`, is the function.
+    module = sys.modules["numba_grad.autograd.backward"]
+    runs = []
+
+    def counting(targets):
+        runs.append(list(targets))
+        evaluation.evaluate(targets)
+
+    monkeypatch.setattr(module, "evaluate", counting)
+    return runs
+
+
+def test_one_program_per_pass(programs):
+    x, w = variable(), variable()
+    y = np.exp(x * w)
+    z = (y * y).sum()
+    y.retain_grad()
+    z.backward()
+    assert len(programs) == 1
+    assert {x.grad.shape, w.grad.shape, y.grad.shape} == {(3,)}
+    ng.autograd.grad((x * w).sum(), [x, w])
+    assert len(programs) == 2
+
+
+def test_accumulating_is_part_of_the_program(programs):
+    x = variable()
+    for _ in range(3):
+        (x * x).sum().backward()
+    assert len(programs) == 3
+    np.testing.assert_array_equal(x.grad, [6.0, 12.0, 18.0])
+
+
+def test_targets_do_not_depend_on_addresses(programs):
+    for _ in range(5):
+        leaves = [variable() for _ in range(10)]
+        total = leaves[0] * 1
+        for x in leaves[1:]:
+            total = total + x * x
+        total.sum().backward()
+    orders = [[node.op.name for node in targets] for targets in programs]
+    assert all(order == orders[0] for order in orders)
+
+
+def test_nothing_is_computed_in_a_trace(programs):
+    x = ng.Tensor(argument(array_type((3,), np.dtype(float)), True))
+    y = x * x
+    y.sum().backward()
+    (g,) = ng.autograd.grad((x * x).sum(), x)
+    assert programs == []
+    assert x.grad._node.value is None
+    assert g._node.value is None
+    assert not g.requires_grad
+
+
+def test_gradients_inside_of_jit():
+    @ng.jit
+    def step(x):
+        x = ng.asarray(x).detach().requires_grad_()
+        for _ in range(3):
+            (x * x).sum().backward()
+            with ng.no_grad():
+                x -= 0.25 * x.grad
+            x.grad = None
+        return x
+
+    np.testing.assert_array_equal(step(np.array([8.0, 16.0])), [1.0, 2.0])
+
+
+@pytest.mark.usefixtures("native")
+def test_on_compiled_kernels():
+    x = variable()
+    y = np.sin(x) * x
+    y.retain_grad()
+    y.register_hook(lambda g: g * 2)
+    (y * y).sum().backward(create_graph=True)
+    s, c = np.sin([1.0, 2.0, 3.0]), np.cos([1.0, 2.0, 3.0])
+    v = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(y.grad.detach(), 4 * s * v, rtol=1e-14)
+    np.testing.assert_allclose(x.grad.detach(), 4 * s * v * (c * v + s), rtol=1e-14)
+    batched = ng.autograd.grad(x * x, x, ng.tensor(np.eye(3)), is_grads_batched=True)[0]
+    np.testing.assert_array_equal(batched, np.diag(2 * v))
+
+
+def test_gradients_keep_float32():
+    x = ng.tensor([1.0, 2.0], dtype="float32", requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.dtype == np.float32
+
+
+def test_reading_the_gradient_of_an_intermediate_result_warns():
+    y = variable() * 2
+    with pytest.warns(UserWarning, match="not a leaf"):
+        assert y.grad is None
+
+
+@pytest.mark.parametrize(
+    ("call", "texts"),
+    [
+        (
+            lambda x: (x * 2).backward(),
+            ["implicitly created only for scalar outputs", "float64[3]", "x.sum().backward()"],
+        ),
+        (
+            lambda x: (x * 2).backward(ng.tensor([1.0])),
+            ["Mismatch in shape", "grad_tensors[0]", "float64[1]", "float64[3]"],
+        ),
+        (
+            lambda x: ng.autograd.grad([x.sum(), ng.tensor(1.0)], x),
+            ["element 1 of tensors does not require grad", "outputs[1]", "no_grad"],
+        ),
+        (
+            lambda x: ng.autograd.grad(x.sum(), [x, ng.tensor([1.0], requires_grad=True)]),
+            ["index 1", "not have been used in the graph", "allow_unused=True"],
+        ),
+        (
+            lambda x: [ng.autograd.grad(y, x) for y in [(x * x).sum()] * 2],
+            ["Trying to backward through the graph a second time", "retain_graph=True"],
+        ),
+        (
+            lambda x: (x * 2).requires_grad_(False),
+            ["only change requires_grad flags of leaf variables", "detach()"],
+        ),
+        (lambda x: x.__iadd__(1), ["leaf that requires grad", "no_grad"]),
+    ],
+)
+def test_messages(call, texts):
+    with pytest.raises(GradientError) as caught:
+        call(variable())
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def test_arguments_that_are_no_tensors():
+    x = variable()
+    with pytest.raises(TypeError, match=r"outputs\[0\] : 1\.0 \(float\)"):
+        ng.autograd.grad([1.0], x)
+    with pytest.raises(TypeError, match=r"inputs\[0\]"):
+        ng.autograd.grad(x.sum(), ["x"])
+
+
+def test_function_names():
+    x = variable()
+    assert (x * 2).grad_fn.name() == "MultiplyBackward"
+    assert np.logical_not(x).grad_fn is None
+    assert repr((x @ x).grad_fn).startswith("<")
+    function = (x * 2).grad_fn
+    assert isinstance(function, GradFn)
+    leaf = function.next_functions[0][0]
+    assert leaf.name() == "AccumulateGrad"
+    with pytest.raises(AttributeError, match="no attribute 'variable'"):
+        function.variable  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        function.nothing  # noqa: B018
+
+
+def test_leaf_functions_follow_assignment():
+    x = variable()
+    function = (x * 2).grad_fn.next_functions[0][0]
+    with ng.no_grad():
+        x += 1
+    assert function.variable is x
+
+
+def test_materialized_zeros_are_tensors_of_their_own():
+    x, y, z = variable(), variable(), variable()
+    a, b = ng.autograd.grad((x * x).sum(), [y, z], materialize_grads=True)
+    assert a is not b
+    np.testing.assert_array_equal(a, np.zeros(3))
