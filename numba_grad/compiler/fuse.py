@@ -29,6 +29,9 @@ LONGEST_CONE = 200
 # These cut loops into pieces, each with a body of its own.
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
+ASSIGNMENTS = ("update_slice", "add_slice")
+# A concatenation of more parts along a loop is stored: readers would look for the part at every element.
+MOST_PARTS = 4
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
 
@@ -79,6 +82,12 @@ class _Fusion:
                     self.add_root(node.inputs[0])
             elif node.op.name == "reshape" and self.untangles_loops(node):
                 self.add_root(node.inputs[0])
+            elif node.op.name == "concatenate" and self.is_long(node):
+                self.add_root(node)
+            elif node.op.name in ASSIGNMENTS and node.inputs[0].op.name in ASSIGNMENTS:
+                # Otherwise reading an array looks through all that was ever assigned to it.
+                if self.loops[node]:
+                    self.add_root(node.inputs[0])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
@@ -116,6 +125,10 @@ class _Fusion:
             return False
         loops = self.loops[node.inputs[0]]
         return any(axis in loops for axis in reduction_axes(node))
+
+    def is_long(self, node: Node) -> bool:
+        """Whether finding the part of a concatenation takes a search at each element."""
+        return len(node.inputs) > MOST_PARTS and node.params["axis"] in self.loops[node]
 
     def untangles_loops(self, node: Node) -> bool:
         """Whether a reshape cuts a long axis into several: computing through it takes divisions."""

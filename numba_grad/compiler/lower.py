@@ -58,7 +58,7 @@ BLOCK_ELEMENTS = 16384
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lives: `source` names the memory, `offset` the first element."""
+    """Where a value lives: `source` names the memory, `offset` the first element (in a `Word`, the first byte)."""
 
     source: object
     offset: int = 0
@@ -294,17 +294,25 @@ class _Lowering:
             terms.append((word, ONE))
         return Index(tuple(terms), index.literal, 0)
 
+    def locate(self, place: Place, dtype: np.dtype, where: Index) -> tuple[Buffer, Index]:
+        """The buffer of a place, and the position in it.
+
+        A kernel without loops addresses a block of small values by one pointer and literal positions. A kernel with loops
+        takes a pointer to each, so that its text does not depend on how many small values there were before.
+        """
+        if not self.group.space:
+            return self.buffer(place.source, dtype), where.shifted(place.offset, literal=True)
+        start = Place(place.source, place.offset * dtype.itemsize)
+        return self.buffer(start, dtype), where
+
     def load(self, place: Place, dtype: np.dtype, where: Index) -> str:
-        where = where.shifted(place.offset, literal=True)
+        buffer, where = self.locate(place, dtype, where)
         if self.survey is not None:
             self.survey.accesses.append(where)
-        key = ("load", place.source, dtype, where)
+        key = ("load", buffer, where)
         if key in self.memo:
             return self.memo[key]
-        buffer = self.buffer(place.source, dtype)
-        return self.let(
-            Load(buffer, self.named(where, place.source)), self.index_level(where), key
-        )
+        return self.let(Load(buffer, self.named(where, buffer)), self.index_level(where), key)
 
     def apply(self, template: str, dtype: np.dtype, *, casts: bool = False, **operands: str) -> str:
         level = max((self.level_of_name(name) for name in operands.values()), default=0)
@@ -606,6 +614,9 @@ class _Lowering:
         condition, where = self.region(
             index, x.shape, v.shape, node.params["starts"], node.params["steps"]
         )
+        if condition is True and self.is_outside_of_pad(x, index):
+            # Reverse mode adds contributions to one cotangent; here the first one is absent rather than 0.
+            return (yield v, where)
         old = yield (x, index)
         if condition is False:
             return old
@@ -619,6 +630,13 @@ class _Lowering:
         # Not x + select(v, 0): that would turn -0.0 outside of the region into 0.0.
         assert isinstance(condition, str)
         return self.select(condition, new, old, node.dtype)
+
+    def is_outside_of_pad(self, x: Node, index: tuple[Index, ...]) -> bool:
+        """Whether `x` at `index` is known to be what a pad fills in."""
+        if x.op.name != "pad" or (x not in self.own and self.place_of(x) is not None):
+            return False
+        steps = tuple(interior + 1 for interior in x.params["interior"])
+        return self.region(index, x.shape, x.inputs[0].shape, x.params["low"], steps)[0] is False
 
     def gather_steps(self, node: Node, index: tuple[Index, ...]) -> Steps:
         x, *index_arrays = node.inputs
@@ -665,11 +683,10 @@ class _Lowering:
         for pattern in unrolled_indices(node.shape):
             index = self.filled(pattern)
             value = self.evaluate(node, index)
-            where = position(node.shape, index).shifted(place.offset, literal=True)
+            buffer, where = self.locate(place, node.dtype, position(node.shape, index))
             if self.survey is not None:
                 self.survey.accesses.append(where)
-            buffer = self.buffer(place.source, node.dtype)
-            self.body.stores.append(Store(buffer, self.named(where, place.source), value))
+            self.body.stores.append(Store(buffer, self.named(where, buffer), value))
 
     def reduce_all(self, node: Node) -> None:
         (x,) = node.inputs
@@ -716,13 +733,11 @@ class _Lowering:
             place = self.place_of(node)
             assert place is not None
             if is_result:
-                source, offset = place.source, place.offset
                 if self.blocks > 1:
-                    source, offset = ("partial", node), 0
+                    place = Place(("partial", node))
                 if self.in_blocks:
                     block_size = self.word(("block size", node), "m", node.type.size)
-                buffer = self.buffer(source, dtype)
-                where = where.shifted(offset, literal=True)
+                buffer, where = self.locate(place, dtype, where)
             if self.survey is not None:
                 self.survey.accesses.append(where)
             named = self.named(where, ("result", node))

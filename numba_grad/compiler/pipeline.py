@@ -234,13 +234,12 @@ class _Compiler:
     def lifetimes(self, instances: list[Instance]) -> Lifetimes:
         lifetimes = Lifetimes()
         number = 0
+        sizes: dict[object, int] = {}
         for instance in instances:
             instance.first_step = number
             program = instance.program
-            sizes: dict[object, int] = {
-                (id(instance), dtype): count * dtype.itemsize
-                for dtype, count in program.small.items()
-            }
+            for dtype, count in program.small.items():
+                sizes[id(instance), dtype] = count * dtype.itemsize
             for k, node in enumerate(instance.results):
                 sizes[id(instance), k] = node.type.nbytes
             for k, nbytes in enumerate(program.temporaries):

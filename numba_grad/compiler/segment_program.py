@@ -198,6 +198,9 @@ class _SegmentBuilder:
 
     def emit_group(self, group: Group, places: dict[Node, Place]) -> None:
         kernel = lower(group, places.get)
+        if emit_cpu.number_of_tasks(kernel) == 0:
+            # Never entered: what it loads before its loops, and tests, would not be there.
+            return
         partials: dict[object, Temporary] = {}
         if kernel.blocks > 1:
             for node in group.reduced:
@@ -231,11 +234,13 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
     for word in kernel.words:
         if word.source is None:
             words.append(word.value)
+            continue
+        place = word.source if isinstance(word.source, Place) else Place(word.source)
+        source = partials.get(place.source, place.source)
+        if isinstance(source, External | Output | Small | Temporary):
+            memory.append(source)
+            words.append(Pointer(source, place.offset))
         else:
-            source = partials.get(word.source, word.source)
-            if isinstance(source, External | Output | Small | Temporary):
-                memory.append(source)
-                source = Pointer(source, 0)
             words.append(source)
     points = math.prod(axis.extent for axis in kernel.axes)
     tasks = emit_cpu.number_of_tasks(kernel)

@@ -82,6 +82,16 @@ def movement_of_movement(node: Node) -> Node | None:
     return record(node.op, (x,), {"shape": node.shape})
 
 
+def assigned_again(node: Node) -> Node | None:
+    """What is assigned to a region that is assigned to once more is never seen."""
+    if node.op.name != "update_slice" or node.inputs[0].op.name != "update_slice":
+        return None
+    before, v = node.inputs
+    if before.params != node.params or before.inputs[1].shape != v.shape:
+        return None
+    return record(node.op, (before.inputs[0], v), node.params)
+
+
 def reshape_of_one_element(node: Node) -> Node | None:
     """reshape(broadcast(scalar)) -> broadcast(scalar): no loops to untangle."""
     if node.op.name != "reshape" or node.inputs[0].op.name != "broadcast_to":
@@ -110,6 +120,7 @@ RULES = (
     cast_to_itself,
     negative_of_negative,
     times_one,
+    assigned_again,
     reshape_of_one_element,
     movement_of_movement,
 )
