@@ -11,7 +11,7 @@
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Instance:
     """One occurrence of a segment in a plan."""
 
     program: SegmentProgram
-    externals: list[Node]  # nodes computed elsewhere, one for each distinct memory
+    externals: list[tuple[Node, int]]  # nodes computed elsewhere, and from which byte on: one for each pointer
     results: list[Node]
     first_step: int = 0
 
@@ -56,9 +56,8 @@ class CompiledProgram:
     """A plan, and how it came about."""
 
     plan: Plan
-    instances: list[Instance]
+    segments: list[SegmentProgram]  # in the order of the plan, repeated ones repeated
     kernels: dict[str, build.Kernel]  # by source
-    step_programs: list[tuple[SegmentProgram, int]] = field(default_factory=list)
 
 
 def compile_program(inputs: Sequence[Node], outputs: Sequence[Node]) -> CompiledProgram:
@@ -93,7 +92,9 @@ class _Compiler:
             step.source for instance in instances for step in instance.program.steps
         )
         kernels = dict(zip(sources, build.build_all(list(sources)), strict=True))
-        return CompiledProgram(self.plan(instances, kernels), instances, kernels)
+        plan = self.plan(instances, kernels)
+        # A program outlives the graph that it was made for, and must not keep it alive.
+        return CompiledProgram(plan, [instance.program for instance in instances], kernels)
 
     # Order and segments
 
@@ -219,7 +220,7 @@ class _Compiler:
         """The program-wide name of a segment's memory."""
         match source:
             case External(number):
-                return self.places[instance.externals[number]][0]
+                return self.places[instance.externals[number][0]][0]
             case Output(number):
                 node = instance.results[number]
                 if node in self.output_number:
@@ -263,6 +264,8 @@ class _Compiler:
         for row, source in template.memory:
             key = self.memory_key(instance, source)
             kind = key[0]  # type: ignore[index]
+            if isinstance(source, External):
+                relocations[row, 2] += instance.externals[source.number][1]
             if kind == "input":
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":
@@ -322,7 +325,7 @@ class _LocalGraph:
         self.inside = set(segment)
         self.number: dict[Node, int] = {}
         self.order: list[Node] = []  # local nodes and outside ones, as numbered
-        self.externals: list[Node] = []  # one node for each distinct outside memory
+        self.externals: list[tuple[Node, int]] = []
         self.external_number: dict[object, int] = {}
         self.outside_places: dict[Node, Place] = {}
         self.called: dict[Node, list[Node]] = {}
@@ -350,7 +353,12 @@ class _LocalGraph:
                 stack.pop()
                 continue
             if self.is_outside(current):
-                self.enter_outside(current, entries)
+                self.enter_outside(current, current, 0, entries)
+                stack.pop()
+                continue
+            view = contiguous_view(current) if current.op.name in VIEWS else None
+            if view is not None and self.is_array_outside(view[0]):
+                self.enter_outside(current, *view, entries)
                 stack.pop()
                 continue
             missing = [x for x in value_inputs(current) if x not in self.number]
@@ -377,12 +385,25 @@ class _LocalGraph:
         else:
             entries.append((node.op, inputs))
 
-    def enter_outside(self, node: Node, entries: list[object]) -> None:
-        memory, offset = self.compiler.places[node]
-        number = self.external_number.get(memory)
+    def is_array_outside(self, node: Node) -> bool:
+        """Whether it lies in memory of its own, outside of this segment: not in a block of small values."""
+        if not self.is_outside(node):
+            return False
+        memory, _ = self.compiler.places[node]
+        return not isinstance(memory[1], np.dtype)  # type: ignore[index]
+
+    def enter_outside(self, node: Node, base: Node, start: int, entries: list[object]) -> None:
+        """Number `node`, which lies in memory from element `start` of `base` on.
+
+        Where it starts is not part of the key: each row of an array of observations is a pointer of its own, so that the
+        steps that read them are one segment.
+        """
+        memory, offset = self.compiler.places[base]
+        pointer = (memory, start)
+        number = self.external_number.get(pointer)
         if number is None:
-            number = self.external_number[memory] = len(self.externals)
-            self.externals.append(node)
+            number = self.external_number[pointer] = len(self.externals)
+            self.externals.append((base, start * base.dtype.itemsize))
         self.outside_places[node] = Place(External(number), offset)
         self.number[node] = len(self.order)
         self.order.append(node)
@@ -435,6 +456,36 @@ def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
 
     given = dict(zip(target.arguments, inputs, strict=True))
     return substitute(target.outputs, given, without_item)
+
+
+VIEWS = ("slice", "reshape")
+
+
+def contiguous_view(node: Node) -> tuple[Node, int] | None:
+    """If `node` is made by slices and reshapes and is one run of elements of another array: that, and the first element."""
+    start = 0
+    sliced = False
+    while node.op.name in VIEWS:
+        (x,) = node.inputs
+        if node.op.name == "slice":
+            if not _is_one_run(node.shape, x.shape, node.params["steps"]):
+                return None
+            sliced = True
+            stride = 1
+            for first, n in zip(reversed(node.params["starts"]), reversed(x.shape), strict=True):
+                start += first * stride
+                stride *= n
+        node = x
+    return (node, start) if sliced else None
+
+
+def _is_one_run(part: tuple[int, ...], whole: tuple[int, ...], steps: tuple[int, ...]) -> bool:
+    """Whether a slice of this shape lies in one piece: single elements, then one range, then whole axes."""
+    if any(step != 1 and n > 1 for step, n in zip(steps, part, strict=True)):
+        return False
+    ranges = [axis for axis, n in enumerate(part) if n != 1]
+    first = ranges[0] if ranges else len(part)
+    return part[first + 1 :] == whole[first + 1 :]
 
 
 def value_inputs(node: Node) -> tuple[Node, ...]:

@@ -145,7 +145,7 @@ class Lowered:
         )
 
     def _steps(self) -> list[Any]:
-        return [step for instance in self._program.instances for step in instance.program.steps]
+        return [step for segment in self._program.segments for step in segment.steps]
 
     def __repr__(self) -> str:
         kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)
