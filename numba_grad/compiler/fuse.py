@@ -5,6 +5,7 @@ compute again than to store. Everything else is computed inside of the kernels t
 kernel, if none of them needs a finished result of another.
 """
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,6 +89,9 @@ class _Fusion:
                 # Otherwise reading an array looks through all that was ever assigned to it.
                 if self.loops[node]:
                     self.add_root(node.inputs[0])
+                    if self.is_small_assignment(node):
+                        # In memory before the old value is written over, if it was made from that.
+                        self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
@@ -125,6 +129,10 @@ class _Fusion:
             return False
         loops = self.loops[node.inputs[0]]
         return any(axis in loops for axis in reduction_axes(node))
+
+    def is_small_assignment(self, node: Node) -> bool:
+        """Whether it changes so little that writing over the old value pays."""
+        return 2 * node.inputs[1].type.size <= node.type.size
 
     def is_long(self, node: Node) -> bool:
         """Whether finding the part of a concatenation takes a search at each element."""
@@ -255,9 +263,9 @@ class _Fusion:
     # Groups
 
     def group_roots(self) -> list[Step]:
-        steps: list[Step] = []
-        step_of: dict[Node, int] = {}
+        needed_by: dict[Node, dict[Node, bool]] = {}
         reads: dict[Node, dict[Node, bool]] = {}
+        readers: dict[Node, list[Node]] = {}
         for node in self.order:
             if node in self.memory:
                 continue
@@ -265,14 +273,82 @@ class _Fusion:
             if node not in self.roots:
                 reads[node] = needed
                 continue
+            needed_by[node] = needed
+            for x in needed:
+                readers.setdefault(x, []).append(node)
+        steps: list[Step] = []
+        step_of: dict[Node, int] = {}
+        in_place: set[Node] = set()
+        for node in self.readers_first(needed_by, readers):
+            needed = needed_by[node]
+            if self.may_write_over(node, needed, readers, step_of):
+                in_place.add(node)
+                steps.append(Group(space_of(node.inputs[1].shape), (), [node], [], in_place=True))
+                step_of[node] = len(steps) - 1
+                continue
             earliest = 0
             for x, aligned in needed.items():
-                if x in step_of:
-                    joins = aligned and not self.is_loop_reduction(x) and not self.is_library(x)
-                    earliest = max(earliest, step_of[x] + (not joins))
-            number = self.place(node, steps, earliest, needed, step_of)
-            step_of[node] = number
+                joins = (
+                    aligned
+                    and x not in in_place
+                    and not self.is_loop_reduction(x)
+                    and not self.is_library(x)
+                )
+                earliest = max(earliest, step_of[x] + (not joins))
+            step_of[node] = self.place(node, steps, earliest)
         return steps
+
+    def readers_first(
+        self, needed_by: dict[Node, dict[Node, bool]], readers: dict[Node, list[Node]]
+    ) -> list[Node]:
+        """The roots in an order in which, where that is possible, assignments come after all other readers of the old value."""
+        roots = list(needed_by)
+        number = {node: k for k, node in enumerate(roots)}
+        below: dict[Node, int] = {}  # as a set of bits: the roots that a root is made from
+        for k, node in enumerate(roots):
+            below[node] = 1 << k
+            for x in needed_by[node]:
+                below[node] |= below[x]
+        before: dict[Node, set[Node]] = {node: set(needed_by[node]) for node in roots}
+        for node in roots:
+            if node.op.name in ASSIGNMENTS and node.inputs[0] in number:
+                bit = 1 << number[node]
+                others = (r for r in readers[node.inputs[0]] if not below[r] & bit)
+                before[node].update(others)
+        waiting = {node: len(earlier) for node, earlier in before.items()}
+        after: dict[Node, list[Node]] = {node: [] for node in roots}
+        for node, earlier in before.items():
+            for other in earlier:
+                after[other].append(node)
+        ready = [number[node] for node in roots if not waiting[node]]
+        heapq.heapify(ready)
+        result: list[Node] = []
+        while ready:
+            node = roots[heapq.heappop(ready)]
+            result.append(node)
+            for other in after[node]:
+                waiting[other] -= 1
+                if not waiting[other]:
+                    heapq.heappush(ready, number[other])
+        # Two assignments may each want to be after a reader of the other's value.
+        return result if len(result) == len(roots) else roots
+
+    def may_write_over(
+        self,
+        node: Node,
+        needed: dict[Node, bool],
+        readers: dict[Node, list[Node]],
+        step_of: dict[Node, int],
+    ) -> bool:
+        """Whether an assignment may go to the memory of the old value: nobody reads that later."""
+        if node.op.name not in ASSIGNMENTS or not self.is_small_assignment(node):
+            return False
+        x, v = node.inputs
+        if x not in self.roots or x in self.outputs or not self.loops[node]:
+            return False
+        if v not in self.roots and v not in self.memory and x in _cone(v, self.memory | self.roots):
+            return False
+        return all(reader is node or reader in step_of for reader in readers[x])
 
     def reads_of(self, node: Node, reads: dict[Node, dict[Node, bool]]) -> dict[Node, bool]:
         """The roots that `node` reads, and whether only at its own loop indices."""
@@ -284,14 +360,7 @@ class _Fusion:
                 result[root] = result.get(root, True) and root_aligned and aligned
         return result
 
-    def place(
-        self,
-        node: Node,
-        steps: list[Step],
-        earliest: int,
-        needed: dict[Node, bool],
-        step_of: dict[Node, int],
-    ) -> int:
+    def place(self, node: Node, steps: list[Step], earliest: int) -> int:
         if self.is_library(node):
             steps.append(LibraryStep(node))
             return len(steps) - 1
@@ -305,7 +374,7 @@ class _Fusion:
             reduced = tuple(k for k, axis in enumerate(loops) if axis in axes)
         for number in range(earliest, len(steps)):
             step = steps[number]
-            if isinstance(step, LibraryStep) or step.space != space:
+            if isinstance(step, LibraryStep) or step.in_place or step.space != space:
                 continue
             if space and len(step.roots) >= MOST_ROOTS:
                 continue
@@ -349,3 +418,16 @@ class _Fusion:
                 self.roots.add(node)
                 added = True
         return added
+
+
+def _cone(node: Node, stop: set[Node]) -> set[Node]:
+    """What `node` is computed from, down to what is in memory, which is included."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current not in seen:
+            seen.add(current)
+            if current not in stop:
+                stack += current.inputs
+    return seen

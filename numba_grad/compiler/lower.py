@@ -52,6 +52,8 @@ BOOL = np.dtype(bool)
 # A piece of a loop shorter than this runs through the general body, which tests its conditions.
 SHORTEST_PIECE = 16
 MOST_PIECES = 4
+# Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
+MOST_POINTERS = 12
 # Elements of a reduction that one task sums up: fixed, so that results do not depend on the number of threads.
 BLOCK_ELEMENTS = 16384
 
@@ -72,6 +74,8 @@ class Group:
     reduced_axes: tuple[int, ...]  # which of them are reduced
     stored: list[Node] = field(default_factory=list)
     reduced: list[Node] = field(default_factory=list)
+    # The one stored node is an assignment to a region of memory that holds the old value: the loops run over the region.
+    in_place: bool = False
 
     @property
     def roots(self) -> list[Node]:
@@ -94,6 +98,7 @@ class Survey:
     accesses: list[Index] = field(default_factory=list)
     conditions: list[Interval] = field(default_factory=list)
     irregular: set[str] = field(default_factory=set)  # variables used otherwise than in positions
+    places: set[Place] = field(default_factory=set)
 
 
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
@@ -116,9 +121,9 @@ def lower(group: Group, place_of: Callable[[Node], Place | None]) -> Kernel:
         indices[outer] = Index()
         order = tuple(name for name in order if name != outer)
     reduced = tuple(name for name in reduced if name in extents)
-    return _Lowering(group, place_of, extents, reduced, order, indices, None).kernel(
-        survey.conditions
-    )
+    lowering = _Lowering(group, place_of, extents, reduced, order, indices, None)
+    lowering.addresses_blocks = not names and len(survey.places) > MOST_POINTERS
+    return lowering.kernel(survey.conditions)
 
 
 def _loop_order(
@@ -192,6 +197,7 @@ class _Lowering:
         self.value_count = 0
         self.blocks = 1
         self.in_blocks = False
+        self.addresses_blocks = False
 
     # Arguments
 
@@ -297,10 +303,12 @@ class _Lowering:
     def locate(self, place: Place, dtype: np.dtype, where: Index) -> tuple[Buffer, Index]:
         """The buffer of a place, and the position in it.
 
-        A kernel without loops addresses a block of small values by one pointer and literal positions. A kernel with loops
-        takes a pointer to each, so that its text does not depend on how many small values there were before.
+        A pointer to each value keeps the text independent of how many small values there were before. A kernel without
+        loops that uses many of one block addresses them by one pointer and literal positions.
         """
-        if not self.group.space:
+        if self.survey is not None:
+            self.survey.places.add(place)
+        if self.addresses_blocks:
             return self.buffer(place.source, dtype), where.shifted(place.offset, literal=True)
         start = Place(place.source, place.offset * dtype.itemsize)
         return self.buffer(start, dtype), where
@@ -668,7 +676,10 @@ class _Lowering:
 
     def write_roots(self) -> None:
         for node in self.group.stored:
-            self.store_all(node)
+            if self.group.in_place:
+                self.assign_region(node)
+            else:
+                self.store_all(node)
         for node in self.group.reduced:
             self.reduce_all(node)
 
@@ -687,6 +698,30 @@ class _Lowering:
             if self.survey is not None:
                 self.survey.accesses.append(where)
             self.body.stores.append(Store(buffer, self.named(where, buffer), value))
+
+    def assign_region(self, node: Node) -> None:
+        """Write, or add, the assigned value where the old one stands."""
+        x, v = node.inputs
+        place = self.place_of(node)
+        assert place is not None
+        for pattern in unrolled_indices(v.shape):
+            index = self.filled(pattern)
+            value = self.evaluate(v, index)
+            where = tuple(
+                i.times(Factor(step, True)).shifted(start, not _is_loop(n))
+                for i, start, step, n in zip(
+                    index, node.params["starts"], node.params["steps"], x.shape, strict=True
+                )
+            )
+            buffer, target = self.locate(place, node.dtype, position(node.shape, where))
+            if self.survey is not None:
+                self.survey.accesses.append(target)
+            if node.op.name == "add_slice":
+                old = self.load(place, node.dtype, position(node.shape, where))
+                casts = node.dtype.kind in "iub"
+                value = self.apply("{x} + {y}", node.dtype, casts=casts, x=old, y=value)
+                self.operations += 1
+            self.body.stores.append(Store(buffer, self.named(target, buffer), value))
 
     def reduce_all(self, node: Node) -> None:
         (x,) = node.inputs

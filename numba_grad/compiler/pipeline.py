@@ -48,7 +48,6 @@ class Instance:
     program: SegmentProgram
     externals: list[tuple[Node, int]]  # nodes computed elsewhere, and from which byte on: one for each pointer
     results: list[Node]
-    first_step: int = 0
 
 
 @dataclass(slots=True)
@@ -237,7 +236,6 @@ class _Compiler:
         number = 0
         sizes: dict[object, int] = {}
         for instance in instances:
-            instance.first_step = number
             program = instance.program
             for dtype, count in program.small.items():
                 sizes[id(instance), dtype] = count * dtype.itemsize

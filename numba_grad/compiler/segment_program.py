@@ -112,9 +112,9 @@ def compile_segment(
     order = toposort(outputs)
     builder = _SegmentBuilder(outputs, places, has_own_memory)
     with unrolling_for(sum(node.op.family in ("elementwise", "reduction") for node in order)):
-        for step in fuse(order, outputs):
-            builder.place_step(step)
-        for step in builder.fused:
+        steps = fuse(order, outputs)
+        builder.place_steps(steps)
+        for step in steps:
             builder.emit_step(step)
         builder.copy_repeated_outputs()
     return SegmentProgram(
@@ -129,7 +129,6 @@ class _SegmentBuilder:
         self.outputs = outputs
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
-        self.fused: list[Group | LibraryStep] = []
         self.steps: list[ProgramStep] = []
         self.temporaries: list[int] = []
         self.small: dict[np.dtype, int] = {}
@@ -142,10 +141,24 @@ class _SegmentBuilder:
 
     # Memory
 
-    def place_step(self, step: Group | LibraryStep) -> None:
-        self.fused.append(step)
-        for node in [step.node] if isinstance(step, LibraryStep) else step.roots:
-            self.places[node] = self.new_place(node)
+    def place_steps(self, steps: list[Group | LibraryStep]) -> None:
+        """Memory for every root. An assignment in place shares that of the old value, all along a chain of them."""
+        written_over = {
+            node.inputs[0]: node
+            for step in steps
+            if isinstance(step, Group) and step.in_place
+            for node in step.stored
+        }
+        in_place = set(written_over.values())
+        for step in steps:
+            for node in [step.node] if isinstance(step, LibraryStep) else step.roots:
+                if node in in_place:
+                    self.places[node] = self.places[node.inputs[0]]
+                    continue
+                last = node
+                while last in written_over:
+                    last = written_over[last]
+                self.places[node] = self.new_place(last)
 
     def new_place(self, node: Node) -> Place:
         number = self.output_number.get(node)
