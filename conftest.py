@@ -11,6 +11,15 @@ import pytest
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Kernel sources, compared as text by tests/compiler/test_golden.py.
+collect_ignore_glob = ["tests/golden/*"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the kernels in tests/golden"
+    )
+
 
 @pytest.fixture(autouse=True)
 def _names_in_docstrings(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:

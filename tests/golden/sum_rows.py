@@ -1,0 +1,14 @@
+def kernel(args, lo, hi):
+    # sum: float64, 1-d
+    n0 = integer(args, 0)
+    n1 = integer(args, 1)
+    x0 = buffer(args, 2, float64)
+    s3 = integer(args, 3)
+    x1 = buffer(args, 4, float64)
+    for task in range(lo, hi):
+        i0 = task
+        a0 = float64(0.0)
+        for i1 in range(0, n1):
+            v0 = x0[i0 * s3 + i1]
+            a0 = reduce_add(a0, v0)
+        x1[i0] = a0

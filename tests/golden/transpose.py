@@ -1,0 +1,18 @@
+def kernel(args, lo, hi):
+    # multiply: float64, 2-d
+    n0 = integer(args, 0)
+    n1 = integer(args, 1)
+    x0 = buffer(args, 2, float64)
+    s3 = integer(args, 3)
+    x1 = buffer(args, 4, float64)
+    x2 = buffer(args, 5, float64)
+    s6 = integer(args, 6)
+    v1 = x1[0]
+    for row in range(lo // n1, (hi - 1) // n1 + 1):
+        i0 = row
+        first = max(lo - row * n1, 0)
+        last = min(hi - row * n1, n1)
+        for i1 in range(first, last):
+            v0 = x0[i1 * s3 + i0]
+            v2 = v0 * v1
+            x2[i0 * s6 + i1] = v2

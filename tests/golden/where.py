@@ -1,0 +1,13 @@
+def kernel(args, lo, hi):
+    # where: float64, 1-d
+    n0 = integer(args, 0)
+    x0 = buffer(args, 1, float64)
+    x1 = buffer(args, 2, float64)
+    x2 = buffer(args, 3, float64)
+    v1 = x1[0]
+    for i0 in range(lo, hi):
+        v0 = x0[i0]
+        v2 = bool_(v0 > v1)
+        v3 = -v0
+        v4 = select(v2, v0, v3)
+        x2[i0] = v4
