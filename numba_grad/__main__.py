@@ -10,6 +10,7 @@ import time
 import llvmlite.binding as llvm
 import numpy as np
 
+import numba_grad
 from numba_grad.compiler import cache
 from numba_grad.config import config
 from numba_grad.frontend.gradients import grad
@@ -58,6 +59,8 @@ def describe() -> int:
 
 
 def version(package: str) -> str:
+    if package == "numba_grad":
+        return numba_grad.__version__  # also in a source tree that is not installed
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

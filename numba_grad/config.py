@@ -68,9 +68,6 @@ class Config:
     unroll_extent: int = field(
         default_factory=lambda: _integer("NUMBA_GRAD_UNROLL_EXTENT", 8)
     )  # axes up to this long are unrolled, and are part of a kernel's identity
-    pending_limit: int = field(
-        default_factory=lambda: _integer("NUMBA_GRAD_PENDING_LIMIT", 4_000_000)
-    )  # recorded but not yet computed operations, before they are computed
 
 
 config = Config()

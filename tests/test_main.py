@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import numba_grad
 from numba_grad import __main__ as command
 from numba_grad.compiler import cache
 from numba_grad.config import configure
@@ -36,6 +37,7 @@ def test_a_fresh_process_describes_itself(tmp_path):
     )
     found = facts(result.stdout)
     assert f"numba {importlib.metadata.version('numba')}" in found["versions"]
+    assert f"numba_grad {numba_grad.__version__}," in found["versions"]
     assert str(tmp_path / "kernels") in found["cache"]
     assert found["gradient"].startswith("right")
     assert "threading layer" in found["threads"]

@@ -193,7 +193,7 @@ def _roots(operation: str, outputs: Sequence[Any], gradients: Any, is_batched: b
         label = f"{names[1]}[{number}]"
         seed = _seed(operation, label, node, gradient, is_batched)
         if is_batched and seed is not None:
-            placeholder = argument(node.type)
+            placeholder = argument(node.type, seed.requires_grad)
             result.batched[placeholder] = seed
             result.size = _batch_size(operation, result.size, seed)
             seed = placeholder

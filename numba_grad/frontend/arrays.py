@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError, explain
+from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
 from numba_grad.graph.types import DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
@@ -205,7 +205,7 @@ def canonical_dtype(dtype: np.dtype) -> np.dtype:
 
 def as_optional_dtype(dtype: object) -> np.dtype | None:
     """The `dtype=` argument of a public function."""
-    return None if dtype is None else canonical_dtype(as_dtype(dtype))
+    return None if dtype is None else as_dtype(dtype)
 
 
 def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = True) -> np.ndarray:
@@ -223,9 +223,6 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         )
     try:
         array = np.asarray(value)
-    except GradientError as error:
-        error.add_note("  or ng.stack(values), whose result has a gradient")
-        raise
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
@@ -289,6 +286,15 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_AS_NUMBER = "np.sin(x) in place of math.sin(x), and the like: x stays a tensor"
+_fixes_under_tracing = {
+    "float": _AS_NUMBER,
+    "int": _AS_NUMBER,
+    "complex": _AS_NUMBER,
+    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known",
+}
+
+
 def value_of(node: Node, operation: str = "index") -> np.ndarray:
     """The value of `node`, computed now if it is not known. Nobody may write to it.
 
@@ -306,8 +312,9 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
                     "needs the value of a tensor while a function is being traced: there is none",
                     got={"tensor": node.type},
                     expected="operations on tensors only, inside jit and vmap",
-                    fix="ng.where(condition, x, y) to choose element by element;"
-                    " ng.cond (to come) to run one of two branches",
+                    fix=_fixes_under_tracing.get(
+                        operation, "ng.where(condition, x, y) to choose element by element"
+                    ),
                 )
             )
         evaluate([node])

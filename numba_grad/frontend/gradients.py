@@ -170,6 +170,7 @@ def jvp(
     >>> ng.jvp(np.sin, (0.0,), (2.0,))
     (tensor(0.), tensor(2.))
     """
+    _check_sequences("jvp", primals, tangents)
     call, out, aux = _run("jvp", f, primals, {}, range(len(primals)), has_aux)
     directions = call.directions(tangents)
     outputs, structure = _output_nodes("jvp", out)
@@ -274,6 +275,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> ng.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
     (tensor([ 6., 12.]),)
     """
+    _check_sequences("hvp", primals, tangents)
     call, out, _ = _run("hvp", f, primals, {}, range(len(primals)), False)
     directions = call.directions(tangents)
     value = _scalar("hvp", out)
@@ -282,6 +284,21 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     with _recording(call.is_recorded([value], directions)):
         products = call.gradients(gradients, directions)
     return call.as_arguments(call.results(products))
+
+
+def _check_sequences(operation: str, primals: object, tangents: object) -> None:
+    """An array would be taken apart into one argument per element."""
+    given = {"primals": primals, "tangents": tangents}
+    for name, value in given.items():
+        if not isinstance(value, (tuple, list)):
+            raise TypeError(
+                explain(
+                    operation,
+                    f"{name} must be a tuple or list, with one item per argument of f",
+                    got={key: f"of type {type(x).__name__}" for key, x in given.items()},
+                    fix=f"ng.{operation}(f, (x,), (v,))",
+                )
+            )
 
 
 class _Running(threading.local):

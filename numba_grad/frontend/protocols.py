@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import explain
+from numba_grad.frontend.arrays import node_of
 from numba_grad.frontend.index_functions import cumsum
 from numba_grad.frontend.numpy_functions import of_function, of_reduce, of_ufunc
 
@@ -25,7 +26,7 @@ def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What NumPy calls when a ufunc meets a tensor."""
-    name = f"numpy.{ufunc.__name__}"
+    name = _name_of_ufunc(ufunc)
     if kwargs.pop("out", None) is not None:
         raise TypeError(
             explain(
@@ -48,7 +49,7 @@ def call_ufunc(
         name += "" if method == "__call__" else f".{method}"
         function = None
     if function is None:
-        raise _unsupported(name)
+        raise _unsupported(name, {f"x{k}": x for k, x in enumerate(inputs)})
     unknown = [key for key in kwargs if key not in _parameters(function)]
     if unknown:
         raise _unsupported_arguments(name, unknown)
@@ -60,7 +61,7 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     name = f"{function.__module__}.{function.__name__}"
     ours = of_function.get(function)
     if ours is None:
-        raise _unsupported(name)
+        raise _unsupported(name, inspect.signature(function).bind(*args, **kwargs).arguments)
     # The common case, without the 10 us of translating: np.sum(x, axis=1).
     is_plain = len(args) == 1 and kwargs.keys() <= _keywords(ours)
     if not is_plain and not _takes_any_number(ours):
@@ -68,13 +69,29 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     return ours(*args, **kwargs)
 
 
-def _unsupported(name: str) -> TypeError:
+@functools.cache
+def _name_of_ufunc(ufunc: np.ufunc) -> str:
+    """With its module, which a ufunc does not know: numpy.sin, scipy.special.gammaln."""
+    for module in ("numpy", "scipy.special"):
+        if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:
+            return f"{module}.{ufunc.__name__}"
+    return ufunc.__name__
+
+
+def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
+    """A message that shows the call on detached tensors."""
+    shown = [
+        f"{'x' if len(arguments) == 1 else key}.detach().numpy()" if node_of(value) else key
+        for key, value in arguments.items()
+    ]
+    if shown == list(arguments):
+        shown = ["..., x.detach().numpy(), ..."]  # they are within sequences or keywords
     return TypeError(
         explain(
             name,
             "not supported on tensors",
             expected="a function that numba_grad has under the same name",
-            fix=f"{name}(x.detach().numpy()), whose result has no gradient",
+            fix=f"{name}({', '.join(shown)}), whose result has no gradient",
         )
     )
 

@@ -4,6 +4,7 @@ A node's value never changes. Assigning into a tensor makes the handle point to 
 was recorded before keeps the old value. Methods are the functions of the same names.
 """
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -361,7 +362,7 @@ class Tensor:
         TracingError
             While a function is being traced.
         """
-        return _read_only(_value_without_gradient(self, "numpy"))
+        return _read_only(_value_without_gradient(self, "numpy", _DETACHED))
 
     def item(self, *index: int) -> Any:
         """The only element, or the one at `index`, as a Python number. Computes it now."""
@@ -417,7 +418,7 @@ class Tensor:
         return int(value_of(self._node, "index").item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        value = _value_without_gradient(self, "numpy.asarray")
+        value = _value_without_gradient(self, "numpy.asarray", f"{_DETACHED}{_STACKED}")
         if dtype is not None and np.dtype(dtype) != value.dtype:
             if copy is False:
                 raise ValueError(
@@ -755,7 +756,11 @@ def _one_or_many(arguments: tuple[Any, ...]) -> Any:
     return arguments
 
 
-def _value_without_gradient(tensor: Tensor, operation: str) -> np.ndarray:
+_DETACHED = "x.detach().numpy()"
+_STACKED = "; np.stack([x, y]) in place of np.array([x, y]) keeps the gradient"
+
+
+def _value_without_gradient(tensor: Tensor, operation: str, fix: str) -> np.ndarray:
     node = tensor._node
     if node.requires_grad:
         raise GradientError(
@@ -764,7 +769,7 @@ def _value_without_gradient(tensor: Tensor, operation: str) -> np.ndarray:
                 "cannot convert a Tensor that requires grad: what follows would have no gradient",
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
-                fix="x.detach().numpy()",
+                fix=fix,
             )
         )
     return value_of(node, operation)
@@ -786,7 +791,18 @@ def _only_element(tensor: Tensor, operation: str) -> Any:
                 fix="x.tolist()",
             )
         )
-    return value_of(tensor._node, operation).item()
+    node = tensor._node
+    value = value_of(node, operation).item()
+    if node.requires_grad:
+        # As torch does; NumPy converts this way in array[0] = x, and math.sin(x) does.
+        warnings.warn(
+            f"{operation}: converting a tensor with requires_grad=True to a scalar may lead to "
+            "unexpected behavior: what follows has no gradient; x.item() or x.detach() if that "
+            "is meant",
+            UserWarning,
+            stacklevel=3,
+        )
+    return value
 
 
 def _rebuilt(value: np.ndarray, requires_grad: bool) -> Tensor:

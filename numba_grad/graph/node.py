@@ -34,25 +34,29 @@ grad_mode = GradMode()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """Everything the library knows about one primitive. Made by the constructors in `ops/families.py`.
+    """All the library knows about one primitive. Made by the constructors in `ops/families.py`.
 
-    Calling it records a node. All fields but `name`, `family` and `infer` may be absent: an op without
-    `vjp` gives results that do not require grad.
+    Calling it records a node. All fields but `name`, `family` and `infer` may be absent: an op
+    without `vjp` gives results that do not require grad.
     """
 
     name: str  # as in messages, dumps and generated source
     family: str  # how the compiler lowers it: "elementwise", "reduction", "movement", ...
     input_names: tuple[str, ...]  # for messages; the last one repeats for variadic ops
-    infer: Callable[..., Type | TupleType]  # (*input types, **params) -> output type; raises ShapeError
+    infer: Callable[..., Type | TupleType]
+    # infer(*input types, **params) -> output type; raises ShapeError
     vjp: Callable[..., "Node | None"] | None = None
-    # vjp(k, g, out, *inputs, **params) -> the cotangent of input k, of exactly that input's type, or None
+    # vjp(k, g, out, *inputs, **params) -> the cotangent of input k, of exactly its type, or None
     batch: Callable[..., "Node"] | None = None
-    # batch(is_batched, *inputs, **params) -> result with its batch axis first; batched inputs have theirs first
-    reference: Callable[..., np.ndarray] | None = None  # (*arrays, **params) -> array: the same function in NumPy
+    # batch(is_batched, *inputs, **params) -> result with its batch axis first, as in batched inputs
+    reference: Callable[..., np.ndarray] | None = None
+    # reference(*arrays, **params) -> array: the same function in NumPy
     expression: str | Callable[..., str] | None = None
-    # elementwise: kernel source, inputs in braces; or a function of the params that gives it. Reductions: combine
+    # elementwise: kernel source, inputs in braces; or a function of the params that gives it.
+    # Reductions: combine
     cost: int = 1  # elementwise: roughly, in additions
-    saves: tuple[str, ...] = ("inputs",)  # what vjp reads: "inputs", "out"; () if neither (then never "freed")
+    saves: tuple[str, ...] = ("inputs",)
+    # what vjp reads: "inputs", "out"; () if neither (then never "freed")
     samples: tuple[tuple[float, float], ...] = ()  # tests: (low, high) of each input
     dtypes: str = "fdFD"  # tests: numpy type characters that inputs may have
     example: Callable[..., Any] | None = None  # tests: rng -> list of (input arrays, params)
@@ -77,8 +81,8 @@ OPS: dict[str, Op] = {}  # the registry; tests walk it
 class Node:
     """One operation of a computation. Made by `record`, `leaf` or `argument`, never directly.
 
-    `op`, `params` and `type` never change. `value` is set once, when computed. `inputs` are dropped once
-    neither the value nor a gradient needs them.
+    `op`, `params` and `type` never change. `value` is set once, when computed. `inputs` are dropped
+    once neither the value nor a gradient needs them.
     """
 
     # A plain slots class: a frozen dataclass costs four times as much to make, and 400,000 are made
@@ -104,7 +108,7 @@ class Node:
     value: Any  # np.ndarray once computed (C-contiguous, of exactly `type`); a tuple for TupleType
     requires_grad: bool
     released: bool  # a backward pass that did not retain the graph went through here
-    serial: int  # order of recording: inputs before users, and periodic in a loop, which the compiler exploits
+    serial: int  # order of recording: inputs before users; periodic in a loop: the compiler's cue
     autograd: Any  # grad, hooks, ...: a record of autograd/, made when first needed
     handle: weakref.ref | None  # the user's Tensor, while the user holds it
 
@@ -135,11 +139,6 @@ class Node:
     @property
     def dtype(self) -> np.dtype:
         return self.type.dtype
-
-    @property
-    def is_leaf(self) -> bool:
-        """Made by the user rather than by an operation that gradients flow through."""
-        return not self.requires_grad or self.op.vjp is None
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.type}>"
@@ -179,7 +178,7 @@ def argument(type: Type, requires_grad: bool = False) -> Node:
     return Node(ARGUMENT, (), NO_PARAMS, type, None, requires_grad)
 
 
-# Called with each node that `record` makes, while anomaly detection or a backward pass asks for it; else None.
+# Called with each node that `record` makes, while anomaly detection or a backward pass asks for it.
 observer: Callable[[Node], None] | None = None
 
 _inferred: dict[tuple, Type | TupleType] = {}
@@ -189,8 +188,8 @@ _INFERRED_LIMIT = 1 << 18
 def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS) -> Node:
     """The node `op(*inputs, **params)`. Raises on shapes or dtypes that do not fit.
 
-    It requires grad if gradients are recorded here, an input requires grad, the op has a derivative and the
-    result is floating or complex.
+    It requires grad if gradients are recorded here, an input requires grad, the op has a derivative
+    and the result is floating or complex.
     """
     # Shape rules cost 2-20 us; a cached answer 0.3 us.
     if params:

@@ -1,4 +1,4 @@
-"""What is known of a value before it is computed: shape and dtype; broadcasting and axis numbers."""
+"""What is known of a value before it is computed: shape and dtype. Broadcasting, axis numbers."""
 
 import functools
 import operator
@@ -15,18 +15,19 @@ DTYPES = tuple(
         "float16 float32 float64 complex64 complex128"
     ).split()
 )
-_KNOWN = frozenset(DTYPES)
+# Equal dtypes to one: NumPy has two for 64-bit integers, long and long long.
+_KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
 class Type:
-    """Shape and dtype of one array. Interned by `array_type`, so equal types are usually identical."""
+    """Shape and dtype of one array. `array_type` interns, so equal types are usually identical."""
 
     __slots__ = ("_hash", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape = shape
         self.dtype = dtype
-        self._hash = hash((shape, dtype.num))
+        self._hash = hash((shape, dtype))  # not dtype.num, which equal dtypes may differ in
 
     @property
     def rank(self) -> int:
@@ -77,7 +78,7 @@ class TupleType:
 @functools.lru_cache(maxsize=1 << 16)
 def array_type(shape: tuple[int, ...], dtype: np.dtype) -> Type:
     """The interned type of this shape and dtype."""
-    return Type(shape, dtype)
+    return Type(shape, _KNOWN.get(dtype, dtype))
 
 
 def as_dtype(dtype: object) -> np.dtype:
@@ -99,7 +100,8 @@ def as_dtype(dtype: object) -> np.dtype:
                 expected=", ".join(d.name for d in DTYPES),
             )
         ) from None
-    if result not in _KNOWN:
+    known = _KNOWN.get(result)
+    if known is None:
         raise DTypeError(
             explain(
                 "dtype",
@@ -109,7 +111,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 fix="convert with numpy first, for example array.astype(numpy.float64)",
             )
         )
-    return result
+    return known
 
 
 def is_inexact(dtype: np.dtype) -> bool:

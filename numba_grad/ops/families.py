@@ -128,12 +128,13 @@ def elementwise(
     dtypes : NumPy type characters that the loop accepts, for tests and for errors
     samples : (low, high) of each input, where the tests draw values; (False, True) for one that is
         always bool
-    input_names : by default, the names in braces
+    input_names : by default, the names in braces but "dtype"
     operand_dtypes : (*input dtypes) -> whether they fit together, where they need not be equal
     result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
     params_samples : what the tests give as params
     """
-    names = input_names or tuple(dict.fromkeys(re.findall(r"{(\w+)}", str(expression))))
+    in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
+    names = input_names or tuple([name for name in in_braces if name != "dtype"])
 
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)

@@ -9,6 +9,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import DeviceError, DTypeError, ShapeError
 from numba_grad.frontend import arrays
+from numba_grad.graph.types import Type, as_dtype
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -270,3 +271,13 @@ def test_python_integers_that_do_not_fit():
     assert (x < 10**30).tolist() == [True, True] and (x >= -(10**30)).tolist() == [True, True]
     with pytest.raises(OverflowError):
         x[0] = 256
+
+
+def test_both_64_bit_integers_of_numpy_are_one():
+    for name in ("longlong", "ulonglong"):
+        dtype = np.dtype(name)
+        canonical = as_dtype(dtype)
+        assert canonical.num in (np.dtype("int64").num, np.dtype("uint64").num)
+        assert Type((2,), dtype) == Type((2,), canonical)
+        assert hash(Type((2,), dtype)) == hash(Type((2,), canonical))
+        assert ng.zeros(2, dtype=dtype).dtype.num == canonical.num

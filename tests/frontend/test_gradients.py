@@ -684,3 +684,12 @@ def test_check_gradients_finds_a_wrong_second_derivative():
 def test_check_gradients_refuses_single_precision():
     with pytest.raises(TypeError, match="double precision"):
         check_gradients(np.sin, np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("product", [ng.jvp, ng.hvp])
+def test_primals_and_tangents_are_sequences(product):
+    x = np.ones(3)
+    for primals, tangents, name in [(x, x, "primals"), (x, (x,), "primals"), ((x,), x, "tangents")]:
+        with pytest.raises(TypeError, match=rf"(?s){name} must be a tuple or list.*\(x,\), \(v,\)"):
+            product(lambda x: (x**2).sum(), primals, tangents)
+    product(lambda x: (x**2).sum(), [x], [x])

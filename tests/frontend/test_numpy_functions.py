@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -610,6 +611,10 @@ def test_arguments_by_numpys_names_and_positions():
         (lambda x: np.fft.fft(x), r"numpy\.fft\.fft: not supported on tensors"),
         (lambda x: np.linalg.eigh(x), r"numpy\.linalg\.eigh: not supported on tensors"),
         (lambda x: np.median(x), r"numpy\.median: not supported on tensors"),
+        (lambda x: np.median(x), r"try: numpy\.median\(x\.detach\(\)\.numpy\(\)\),"),
+        (lambda x: scipy.special.gammaln(x), r"scipy\.special\.gammaln: not supported"),
+        (lambda x: np.save("file", x), r"try: numpy\.save\(file, arr\.detach\(\)\.numpy\(\)\)"),
+        (lambda x: np.select([x > 1], [x]), r"numpy\.select\(\.\.\., x\.detach"),
         (lambda x: np.add.at(x, 0, 1), r"numpy\.add\.at: not supported on tensors"),
         (lambda x: np.copyto(np.zeros(3), x), r"numpy\.copyto: not supported on tensors"),
         (lambda x: np.multiply.reduce(x, initial=2), r"numpy\.multiply\.reduce: initial= is not"),

@@ -17,7 +17,7 @@ from numba_grad.errors import DTypeError, ShapeError
 from numba_grad.graph.node import OPS, leaf
 from numba_grad.graph.types import DTYPES
 from numba_grad.graph.walk import toposort
-from numba_grad.ops.families import literal
+from numba_grad.ops.families import elementwise, literal
 from numba_grad.ops.samples import draw_operands
 from numba_grad.transforms.vjp import cotangents, reached
 
@@ -292,3 +292,14 @@ def test_literals_are_keyed_by_bytes(engine):
     evaluate(nodes)
     for value, node in zip(values, nodes, strict=True):
         assert node.value.tobytes() == np.float64(value).tobytes()
+
+
+def test_dtype_in_an_expression_is_no_input(engine):
+    op = elementwise("add_half_", expression="{x} + {dtype}(0.5)", reference=lambda x: x + 0.5)
+    try:
+        assert op.input_names == ("x",)
+        result = op(leaf(np.arange(3.0)))
+        evaluate([result])
+        np.testing.assert_array_equal(result.value, np.arange(3.0) + 0.5)
+    finally:
+        del OPS[op.name]
