@@ -1,4 +1,4 @@
-"""What the workload `start_up` times: a script that computes one gradient with the library named by its argument."""
+"""What `start_up` times: one gradient with the library that the argument names."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""How each library is asked for a value and gradients, and what a measured implementation hands over.
+"""How each library is asked for a value and gradients, and what an implementation hands over.
 
-Workloads write the loss as plain functions. Everything that has to be alike for all of them is here:
-that a run is finished when it returns, and that results come out as NumPy arrays.
+Workloads write the loss as plain functions. Everything that has to be alike for all of them is
+here: that a run is finished when it returns, and that results come out as NumPy arrays.
 Libraries are imported inside of functions: a process loads only the one that it measures.
 """
 
@@ -111,7 +111,9 @@ def by_drjit(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (0,)) 
     return Prepared(run, lambda out: [np.asarray(x) for x in (out[0], *out[1])])
 
 
-def by_hand(kernel: Callable[..., Any], *args: Any, results: Callable[[Any], Any] = arrays) -> Prepared:
+def by_hand(
+    kernel: Callable[..., Any], *args: Any, results: Callable[[Any], Any] = arrays
+) -> Prepared:
     """A kernel written for the problem: it returns the value and gradients, in kept buffers."""
     return Prepared(lambda: kernel(*args), results)
 

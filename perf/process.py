@@ -1,7 +1,7 @@
-"""One implementation of one workload in its own process: `python -m perf.process workload implementation file`.
+"""One implementation in its own process: `python -m perf.process WORKLOAD NAME FILE`.
 
-Prepares, warms up, saves values and gradients to `file`, and then does a turn of timed runs for each line
-that it reads. Answers are lines of JSON; what libraries print goes to standard error.
+Prepares, warms up, saves values and gradients to `file`, and then does a turn of timed runs for
+each line that it reads. Answers are lines of JSON; what libraries print goes to standard error.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""The tables of a report: for a terminal, and for `docs/performance.md`. Reads the JSON that `run.py` writes."""
+"""The tables of a report, for a terminal and for the documentation, from what `run.py` writes."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ def as_markdown(report: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     lines = [
         f"Measured on {report['date']}: {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['threads']} threads, Python {machine['python']}, {versions}.",
+        f"{machine['threads']} threads, Python {machine['python']}, {versions}; numba_grad at "
+        f"{machine['commit']}.",
         "",
         "| Goal | Measured | |",
         "|---|---|---|",
@@ -49,7 +50,15 @@ def write_section(document: Path, text: str) -> None:
     document.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
-_HEADER = ["", "median", "least", "most", "runs", "ratio", "first run (s), figures, or why there is none"]
+_HEADER = [
+    "",
+    "median",
+    "least",
+    "most",
+    "runs",
+    "ratio",
+    "first run (s), figures, or why there is none",
+]
 
 
 def _rows(workload: Workload) -> list[list[str]]:
@@ -77,7 +86,13 @@ def _number(x: float | None, scale: float) -> str:
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]) - 1)]
     return [
-        "  ".join([row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:-1], widths[1:], strict=True)), row[-1]])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(x.rjust(w) for x, w in zip(row[1:-1], widths[1:], strict=True)),
+                row[-1],
+            ]
+        )
         for row in rows
     ]
 
@@ -107,8 +122,12 @@ def _at_most(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
 
 def _times_faster(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
     rows = workload["rows"]
-    peers = {name: rows[name]["median"] for name in goal["peers"] if rows.get(name, {}).get("median")}
-    text = f"at least {goal['factor']:g} times the speed of the fastest of {', '.join(goal['peers'])}"
+    peers = {
+        name: rows[name]["median"] for name in goal["peers"] if rows.get(name, {}).get("median")
+    }
+    text = (
+        f"at least {goal['factor']:g} times the speed of the fastest of {', '.join(goal['peers'])}"
+    )
     ours = rows.get(goal["implementation"], {}).get("median")
     if ours is None or not peers:
         return text, _verdict("no figure", False)
@@ -124,4 +143,6 @@ def _same_figure(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
     }
     text = f"{goal['figure']} the same for {' and '.join(found)}"
     values = set(found.values())
-    return text, _verdict(" and ".join(f"{x}" for x in found.values()), len(values) == 1 and None not in values)
+    return text, _verdict(
+        " and ".join(f"{x}" for x in found.values()), len(values) == 1 and None not in values
+    )

@@ -1,12 +1,14 @@
-"""Times numba_grad and its peers: `python perf/run.py [names] [--json FILE] [--implementations ...] [--repeats N]`.
+"""Times numba_grad and its peers: `python perf/run.py [names] [--json FILE] [--repeats N]`.
 
-Each implementation of a workload runs in a process of its own, with two threads on two processors and a time
-limit. All of a workload are made ready first; their values and gradients are compared; then they are timed in
-turn, one run each at a time, so that a disturbance from outside hits all of them alike. A peer that fails, takes
-too long, or finds other values becomes a row with its reason.
+Each implementation of a workload runs in a process of its own, with two threads on two
+processors and a time limit. All of a workload are made ready first; their values and gradients
+are compared; then they are timed in turn, one run each at a time, so that a disturbance from
+outside hits all of them alike. A peer that fails, takes too long, or finds other values becomes
+a row with its reason.
 """
 
 import argparse
+import contextlib
 import datetime
 import importlib
 import importlib.metadata
@@ -15,13 +17,13 @@ import math
 import os
 import platform
 import select
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -41,7 +43,17 @@ LONGEST = 60.0  # seconds of timed runs for an implementation, if it had three o
 FEWEST = 3
 RTOL = 1e-6
 PAUSE = 0.01  # seconds between turns: OpenMP's threads spin for a while when their work is done
-PACKAGES = ("numba_grad", "numba", "llvmlite", "numpy", "scipy", "torch", "jax", "jaxlib", "autograd", "drjit")
+PACKAGES = (
+    "numba",
+    "llvmlite",
+    "numpy",
+    "scipy",
+    "torch",
+    "jax",
+    "jaxlib",
+    "autograd",
+    "drjit",
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,9 +75,19 @@ class Contestant:
 
     def stop(self, reason: str = "") -> None:
         self.reason = self.reason or reason
-        self.process.kill()
+        # With the processes that it started: its group is its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.errors.close()
+
+    def ask(self) -> None:
+        """A turn, please."""
+        assert self.process.stdin is not None
+        # A process that has died says so when its answer is read.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
 
     def answer(self, limit: float) -> dict[str, Any] | None:
         """The next line that the process says; None, with a reason noted, if there is none."""
@@ -86,8 +108,11 @@ def _last_line(file: IO[str]) -> str:
     """The message of an exception, from what a process wrote to standard error."""
     file.seek(0)
     lines = [line.rstrip() for line in file if line.strip()]
-    heads = [line for line in lines if line[0].isalpha() and ("Error" in line or "Exception" in line)]
-    return (heads or lines or ["no message"])[-1][:200]
+    heads = [
+        line for line in lines if line[0].isalpha() and ("Error" in line or "Exception" in line)
+    ]
+    message = (heads or lines or ["no message"])[-1][:200]
+    return message.replace(str(ROOT), "").replace(sys.prefix, "")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -111,17 +136,20 @@ def start(workload: str, implementation: str, folder: Path) -> Contestant:
     process = subprocess.Popen(
         [sys.executable, "-m", "perf.process", workload, implementation, str(results)],
         cwd=ROOT,
-        env=environment(folder),
+        env=environment(folder / results.stem),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
+        start_new_session=True,
     )
     return Contestant(implementation, process, results, errors)
 
 
-@contextmanager
-def prepared(name: str, module: ModuleType, wanted: list[str], folder: Path) -> Iterator[list[Contestant]]:
+@contextlib.contextmanager
+def prepared(
+    name: str, module: ModuleType, wanted: list[str], folder: Path
+) -> Iterator[list[Contestant]]:
     """All implementations, one after the other brought to where they can be timed."""
     contestants: list[Contestant] = []
     try:
@@ -134,7 +162,9 @@ def prepared(name: str, module: ModuleType, wanted: list[str], folder: Path) -> 
             answer = contestant.answer(getattr(module, "LIMIT", LIMIT))
             if answer is not None:
                 contestant.figures = answer["figures"]
-            note(f"{name}: {implementation}: {time.perf_counter() - began:.1f} s {contestant.reason}")
+            note(
+                f"{name}: {implementation}: {time.perf_counter() - began:.1f} s {contestant.reason}"
+            )
         yield contestants
     finally:
         for contestant in contestants:
@@ -143,7 +173,9 @@ def prepared(name: str, module: ModuleType, wanted: list[str], folder: Path) -> 
 
 def compare(contestants: list[Contestant]) -> None:
     """Stops those whose values and gradients differ from what most of the others find."""
-    found = {c: _arrays(c.results_file) for c in contestants if not c.reason and c.results_file.exists()}
+    found = {
+        c: _arrays(c.results_file) for c in contestants if not c.reason and c.results_file.exists()
+    }
     if len(found) < 2:
         return
     errors = {c: {d: _difference(x, y) for d, y in found.items()} for c, x in found.items()}
@@ -166,7 +198,9 @@ def _difference(xs: list[np.ndarray], ys: list[np.ndarray]) -> float:
         return math.inf
     largest = [np.max(np.abs(y.ravel()), initial=1e-300) for y in ys]
     pairs = zip(xs, ys, largest, strict=True)
-    return float(max(np.max(np.abs(x.ravel() - y.ravel()), initial=0.0) / size for x, y, size in pairs))
+    return float(
+        max(np.max(np.abs(x.ravel() - y.ravel()), initial=0.0) / size for x, y, size in pairs)
+    )
 
 
 def measure(contestants: list[Contestant], repeats: int, limit: float) -> None:
@@ -176,9 +210,7 @@ def measure(contestants: list[Contestant], repeats: int, limit: float) -> None:
             if contestant.is_done:
                 continue
             time.sleep(PAUSE)
-            assert contestant.process.stdin is not None
-            contestant.process.stdin.write("\n")
-            contestant.process.stdin.flush()
+            contestant.ask()
             answer = contestant.answer(limit)
             if answer is not None:
                 contestant.seconds.append(answer["seconds"])
@@ -236,7 +268,16 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "versions": versions,
+        "commit": _commit(),
     }
+
+
+def _commit() -> str:
+    """Of numba_grad, which need not be installed; with a plus if files were changed since."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True
+    )
+    return described.stdout.strip()
 
 
 def note(text: str) -> None:
@@ -244,14 +285,28 @@ def note(text: str) -> None:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"workloads, all by default: {', '.join(NAMES)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"workloads, all by default: {', '.join(NAMES)}"
+    )
     parser.add_argument("--implementations", nargs="+", default=[], help="only these")
-    parser.add_argument("--repeats", type=int, default=11, help="timed turns of each; 7 or more for figures")
-    parser.add_argument("--json", type=Path, help="where to write; by default perf/results/<date>.json")
-    parser.add_argument("--keep", action="store_true", help="keep what --json holds for other workloads")
-    parser.add_argument("--document", action="store_true", help="write the table into docs/performance.md")
-    parser.add_argument("--only-document", type=Path, help="measure nothing: write the table of this file")
+    parser.add_argument(
+        "--repeats", type=int, default=11, help="timed turns of each; 7 or more for figures"
+    )
+    parser.add_argument(
+        "--json", type=Path, help="where to write; by default perf/results/<date>.json"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what --json holds for other workloads"
+    )
+    parser.add_argument(
+        "--document", action="store_true", help="write the table into docs/performance.md"
+    )
+    parser.add_argument(
+        "--only-document", type=Path, help="measure nothing: write the table of this file"
+    )
     arguments = parser.parse_args()
     for name in arguments.names:
         if name not in NAMES:

@@ -1,4 +1,4 @@
-"""Prices of European call options, and their five derivatives: elementary functions over many elements."""
+"""European call options and their five derivatives: elementary functions over many elements."""
 
 import math
 from typing import Any

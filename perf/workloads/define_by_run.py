@@ -8,7 +8,9 @@ import numpy as np
 from perf.implementations import AtMost, Prepared, TimesFaster, arrays
 
 OPERATIONS = 1000
-TITLE = "Define by run: 1,000 operations on 8 numbers, recorded, run and differentiated, per operation"
+TITLE = (
+    "Define by run: 1,000 operations on 8 numbers, recorded, run and differentiated, per operation"
+)
 UNIT = "us"
 GOALS = [AtMost(10.0), TimesFaster(1.0, peers=("torch", "autograd"))]
 

@@ -1,4 +1,4 @@
-"""Heat equation in a plate of varying conductivity: gradients for the first state and the conductivity."""
+"""Heat in a plate of varying conductivity: gradients for the first state and the conductivity."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def inputs() -> list[np.ndarray]:
 
 
 def step(u: Any, across: Any, down: Any, pad: Any) -> Any:
-    """One explicit step. No heat leaves the plate: the fluxes through its rim are zeros, by `pad`."""
+    """One explicit step. No heat leaves the plate: fluxes through its rim are zeros, by `pad`."""
     right = pad(across * (u[:, 1:] - u[:, :-1]), 1)
     below = pad(down * (u[1:, :] - u[:-1, :]), 0)
     return u + right[:, 1:] - right[:, :-1] + below[1:, :] - below[:-1, :]

@@ -65,7 +65,7 @@ def hand_written() -> Prepared:
     def kernel(
         weights: np.ndarray, rows: np.ndarray, labels: np.ndarray, partial: np.ndarray
     ) -> tuple[float, np.ndarray]:
-        """One pass over the rows: each is read for the product and, while in cache, for the gradient."""
+        """One pass: a row is read for the product and, while in cache, for the gradient."""
         parts, columns = partial.shape
         partial[:] = 0.0
         total = 0.0

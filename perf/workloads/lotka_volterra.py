@@ -1,7 +1,7 @@
-"""Lotka-Volterra equations by Runge-Kutta 4 in a plain Python loop, fitted to data: tiny state, many steps.
+"""Lotka-Volterra by Runge-Kutta 4 in a plain Python loop, fitted to data: tiny state, many steps.
 
-The step is written once, for scalars of any library. A process that measures how a library compiles 5,000 steps
-is in `lotka_volterra_first.py`.
+The step is written once, for scalars of any library. A process that measures how a library
+compiles 5,000 steps is in `lotka_volterra_first.py`.
 """
 
 from typing import Any

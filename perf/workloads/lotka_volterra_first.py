@@ -1,7 +1,8 @@
 """The first gradient of the loop of `lotka_volterra.py`: tracing and compiling, with empty caches.
 
-An implementation here is a library and a number of steps. Its process imports and warms up the library on another
-function, so that only what depends on this loop is timed; it does so once, since a second time is not the first.
+An implementation here is a library and a number of steps. Its process imports and warms up the
+library on another function, so that only what depends on this loop is timed; it does so once,
+since a second time is not the first.
 """
 
 import time
@@ -10,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from perf.implementations import AtMost, Prepared, SameFigure, arrays, by_jax, by_numba_grad, by_torch
+from perf.implementations import (
+    AtMost,
+    Prepared,
+    SameFigure,
+    arrays,
+    by_jax,
+    by_numba_grad,
+    by_torch,
+)
 from perf.workloads.lotka_volterra import in_a_loop, inputs, step
 
 TITLE = "Lotka-Volterra, first gradient with empty caches, by number of steps"

@@ -1,4 +1,4 @@
-"""Peak memory of an all-pairs energy of 20,000 particles and its gradient: no array of all pairs may exist."""
+"""Peak memory of an all-pairs energy of 20,000 particles: no array of all pairs may exist."""
 
 import resource
 import time
@@ -10,7 +10,9 @@ from perf.implementations import AtMost, Prepared, arrays, by_jax, by_numba_grad
 from perf.workloads.lennard_jones import positions
 
 PARTICLES = 20_000
-TITLE = "All pairs of 20,000 particles, value and gradient: growth of the resident memory at its peak"
+TITLE = (
+    "All pairs of 20,000 particles, value and gradient: growth of the resident memory at its peak"
+)
 UNIT = "s"
 REPEATS = 1
 MEMORY = 8 << 30
@@ -44,7 +46,10 @@ def growth(by: Any, loss: Any) -> Prepared:
     value, gradient = arrays(out)
     assert abs(gradient.sum()) < 1e-6 * np.abs(gradient).sum() or not value
     return Prepared(
-        lambda: seconds, None, lambda: {"MB": after - before, "value": float(value)}, is_own_clock=True
+        lambda: seconds,
+        None,
+        lambda: {"MB": after - before, "value": float(value)},
+        is_own_clock=True,
     )
 
 

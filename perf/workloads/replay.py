@@ -1,4 +1,4 @@
-"""A plan of a thousand calls of one small kernel, each waiting for the one before: the price of a step of a replay."""
+"""A thousand calls of one small kernel, each waiting for the last: the price of a replay step."""
 
 from typing import Any
 

@@ -40,7 +40,9 @@ def drjit() -> Prepared:
         index = drjit.arange(UInt32, SIZE - 1)
         here = drjit.gather(Float64, x, index)
         there = drjit.gather(Float64, x, index + 1)
-        return drjit.sum(100.0 * drjit.square(there - drjit.square(here)) + drjit.square(1.0 - here))
+        return drjit.sum(
+            100.0 * drjit.square(there - drjit.square(here)) + drjit.square(1.0 - here)
+        )
 
     return by_drjit(gathered, inputs())
 

@@ -1,4 +1,4 @@
-"""One call of a compiled value and gradient of eight numbers, NumPy arrays in and out: the price of a call."""
+"""One call of a compiled value and gradient of eight numbers, NumPy in and out."""
 
 import math
 from typing import Any

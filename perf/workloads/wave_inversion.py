@@ -49,7 +49,7 @@ def in_a_loop(pad: Any) -> Any:
 
 
 def with_assignment() -> Prepared:
-    """As people write it who do not think of fusion: the new state is an array that is assigned to."""
+    """As people write it who do not think of fusion: the new state is assigned to."""
 
     def loss(courant: Any, wavelet: Any, place: Any, observed: Any) -> Any:
         import numba_grad as ng
@@ -135,7 +135,9 @@ def hand_written() -> Prepared:
                 scaled[i] = here[i] * courant[i]
             # now: direct part and bend; before: minus.
             for i in range(1, n - 1):
-                earlier[i] = later[i] + 2.0 * here[i] - 2.0 * scaled[i] + scaled[i - 1] + scaled[i + 1]
+                earlier[i] = (
+                    later[i] + 2.0 * here[i] - 2.0 * scaled[i] + scaled[i - 1] + scaled[i + 1]
+                )
             earlier[0] = later[0] + scaled[1]
             earlier[n - 1] = later[n - 1] + scaled[n - 2]
             for i in range(1, n - 1):
