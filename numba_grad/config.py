@@ -1,7 +1,7 @@
 """Every setting, and every environment variable that sets it, in one record.
 
-`config` is the record in force. Code reads it at the time of use; users change it with `configure(...)`,
-as a statement or as a context manager.
+`config` is the record in force. Code reads it at the time of use; users change it with
+`configure(...)`, as a statement or as a context manager.
 """
 
 import contextlib

@@ -10,10 +10,10 @@ from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
 
 DTYPES = tuple(
     np.dtype(name)
-    for name in (
-        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-        "float16 float32 float64 complex64 complex128"
-    ).split()
+    for name in [
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    ]
 )
 # Equal dtypes to one: NumPy has two for 64-bit integers, long and long long.
 _KNOWN = {dtype: dtype for dtype in DTYPES}

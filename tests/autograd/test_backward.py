@@ -188,3 +188,12 @@ def test_materialized_zeros_are_tensors_of_their_own():
     a, b = ng.autograd.grad((x * x).sum(), [y, z], materialize_grads=True)
     assert a is not b
     np.testing.assert_array_equal(a, np.zeros(3))
+
+
+def test_batched_gradients_that_require_grad_have_gradients():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    seeds = ng.tensor(np.eye(2), requires_grad=True)
+    (rows,) = ng.autograd.grad(x * 3.0, x, seeds, create_graph=True, is_grads_batched=True)
+    assert rows.requires_grad
+    rows.sum().backward()
+    np.testing.assert_array_equal(seeds.grad, np.full((2, 2), 3.0))
