@@ -1,0 +1,158 @@
+"""The whole way from a graph to values: kernels used again, memory, threads, messages."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import build
+from numba_grad.config import configure
+from numba_grad.errors import TracingError
+
+
+def all_pairs(x):
+    d = x[:, None] - x[None, :]
+    return ng.exp(-d * d).sum()
+
+
+def stencil(x):
+    p = ng.pad(x, 1)
+    return ((p[2:] + p[:-2] - 2 * x) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ng.sin(x) * x,
+        lambda x: (x * x).sum(),
+        all_pairs,
+        ng.grad(all_pairs),
+        stencil,
+        ng.grad(stencil),
+        ng.softmax,
+    ],
+    ids=["sin", "sum", "pairs", "pairs_gradient", "stencil", "stencil_gradient", "softmax"],
+)
+def test_another_size_compiles_nothing(f):
+    jitted = ng.jit(lambda x: f(x))
+    jitted(np.linspace(0, 1, 50))
+    before = build.statistics().compilations, build.statistics().loads
+    for n in (9, 51, 300):
+        x = np.linspace(0, 1, n)
+        with configure(engine="reference"):
+            expected = f(ng.tensor(x)).numpy()
+        np.testing.assert_allclose(jitted(x), expected, rtol=1e-10, atol=1e-12)
+    assert (build.statistics().compilations, build.statistics().loads) == before
+
+
+@pytest.mark.parametrize("f", [all_pairs, ng.grad(all_pairs)], ids=["value", "gradient"])
+def test_all_pairs_take_no_memory_for_pairs(f):
+    n = 2000
+    assert ng.jit(lambda x: f(x)).lower(np.ones(n)).peak_memory < 50 * n * 8
+
+
+def test_a_chain_of_100_000_nodes():
+    x = y = ng.tensor(np.ones(3))
+    for _ in range(50_000):
+        y = y * 0.5 + 1.0
+    np.testing.assert_allclose(y.numpy(), 2.0)
+    assert x.shape == y.shape
+
+
+def test_a_jitted_step_in_a_loop_is_compiled_once():
+    traced = []
+
+    @ng.jit
+    def step(x):
+        traced.append(x.shape)
+        return ng.tanh(x) * 1.01 + x[::-1] * 0.001
+
+    def loop(count):
+        def f(x):
+            for _ in range(count):
+                x = step(x)
+            return x
+
+        return ng.jit(f)
+
+    x = np.linspace(0, 1, 40)
+    few = {kernel.source for kernel in loop(5).lower(x).kernels}
+    before = build.statistics().compilations
+    many = {kernel.source for kernel in loop(100).lower(x).kernels}
+    assert many == few
+    assert len(traced) == 1
+    assert build.statistics().compilations == before
+    expected = x
+    for _ in range(100):
+        expected = np.tanh(expected) * 1.01 + expected[::-1] * 0.001
+    np.testing.assert_allclose(loop(100)(x), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ng.exp(x[:, None] - x).sum(axis=1),
+        lambda x: ng.softmax(x * 2.0) @ ng.cumsum(x),
+        ng.grad(stencil),
+        lambda x: ng.concatenate([x, x[::-1]])[np.array([1, 2, -1])],
+        lambda x: ng.linalg.solve(ng.eye(13) + ng.outer(x, x), x),
+        lambda x: ng.where(x > 0.3, x, 0.0).argmax(),
+    ],
+    ids=["pairs", "softmax", "stencil", "concatenate", "solve", "argmax"],
+)
+def test_every_pass_keeps_graphs_well_formed(f):
+    x = np.linspace(0, 1, 13)
+    with configure(check_passes=True):
+        # Another function each time: segments that are known already would skip the passes.
+        found = ng.jit(lambda x: f(x + 0.125) * 3)(x)
+    with configure(engine="reference"):
+        expected = ng.jit(lambda x: f(x + 0.125) * 3)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ng.sin(x) * ng.exp(-x),
+        lambda x: x.sum(),
+        lambda x: (x * x).sum(axis=0),
+        lambda x: (x * x).sum(axis=1),
+        lambda x: x.T @ x,
+    ],
+    ids=["elementwise", "sum", "columns", "rows", "matmul"],
+)
+def test_bits_do_not_depend_on_the_number_of_threads(f):
+    x = np.random.default_rng(3).normal(size=(611, 517))
+    jitted = ng.jit(f)
+    before = ng.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 4):
+            ng.set_num_threads(threads)
+            results.append(np.asarray(jitted(x)).tobytes())
+    finally:
+        ng.set_num_threads(before)
+    assert results[0] == results[1] == results[2]
+
+
+def test_a_fused_gather_names_the_index_that_is_out_of_bounds():
+    f = ng.jit(lambda x, i: ng.sin(x[i]) * 2)
+    with pytest.raises(IndexError, match=r"index 44 .* axis 0 .* size 30"):
+        f(np.ones(30), np.array([1, 44, 2] * 5))
+    with pytest.raises(IndexError, match=r"index -31 .* axis 0 .* size 30"):
+        f(np.ones(30), np.array([1, -31, 2] * 5))
+    np.testing.assert_allclose(f(np.ones(30), np.full(15, -30)), 2 * np.sin(1.0))
+
+
+def test_closed_over_tensors_are_read_at_the_time_of_the_call():
+    weight = ng.tensor([1.0, 2.0])
+    f = ng.jit(lambda x: x * weight)
+    x = np.array([1.0, 1.0])
+    np.testing.assert_array_equal(f(x), [1.0, 2.0])
+    weight[0] = 5.0
+    np.testing.assert_array_equal(f(x), [5.0, 2.0])
+
+
+def test_a_branch_on_a_value_names_what_to_use_instead():
+    f = ng.jit(lambda x: x * 2 if x.sum() > 0 else x)
+    with pytest.raises(TracingError, match=r"ng\.where"):
+        f(np.ones(3))

@@ -1,0 +1,122 @@
+"""Cutting long graphs: loops in Python need as many kernels for 5,000 steps as for 500."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import numba_grad as ng
+from numba_grad.compiler import build
+from numba_grad.compiler.segments import LONGEST, LONGEST_WHOLE, cut
+from numba_grad.config import configure
+
+START = np.array([10.0, 5.0])
+PARAMETERS = np.array([1.0, 0.1, 1.5, 0.075])
+
+
+def lotka_volterra(steps, h=0.001):
+    def rate(u, v, p):
+        return p[0] * u - p[1] * u * v, p[3] * u * v - p[2] * v
+
+    def f(start, p):
+        u, v = start[0], start[1]
+        for _ in range(steps):
+            a, b = rate(u, v, p)
+            c, d = rate(u + h / 2 * a, v + h / 2 * b, p)
+            e, f = rate(u + h / 2 * c, v + h / 2 * d, p)
+            k, m = rate(u + h * e, v + h * f, p)
+            u = u + h / 6 * (a + 2 * c + 2 * e + k)
+            v = v + h / 6 * (b + 2 * d + 2 * f + m)
+        return u + v
+
+    return f
+
+
+def kernels(f, *args):
+    return {kernel.source for kernel in ng.jit(f).lower(*args).kernels}
+
+
+def test_more_steps_need_no_more_kernels():
+    few = kernels(lotka_volterra(300), START, PARAMETERS)
+    before = build.statistics().compilations
+    assert kernels(lotka_volterra(1500), START, PARAMETERS) == few
+    assert build.statistics().compilations == before
+    assert len(few) <= 6
+
+
+@pytest.mark.slow
+def test_5_000_steps_need_the_kernels_of_500():
+    few = kernels(lotka_volterra(500), START, PARAMETERS)
+    before = build.statistics().compilations
+    assert len(kernels(lotka_volterra(5000), START, PARAMETERS)) == len(few)
+    assert build.statistics().compilations == before
+
+
+@pytest.mark.slow
+def test_more_steps_of_a_gradient_need_no_more_kernels():
+    def gradient(steps):
+        return lambda p: ng.grad(lambda p: lotka_volterra(steps)(START, p))(p)
+
+    few = kernels(gradient(300), PARAMETERS)
+    before = build.statistics().compilations
+    assert len(kernels(gradient(1500), PARAMETERS)) == len(few)
+    assert build.statistics().compilations == before
+
+
+def test_values_are_those_of_numpy():
+    f = ng.jit(lotka_volterra(60))
+    with configure(engine="reference"):
+        expected = ng.jit(lotka_volterra(60))(START, PARAMETERS)
+    np.testing.assert_allclose(f(START, PARAMETERS), expected, rtol=1e-12)
+
+
+def periodic(period, repeats, reach):
+    """Signatures and edges of a loop: each node reads its neighbour and one some way back."""
+    n = len(period) * repeats
+    edges = [(k - d, k) for k in range(n) for d in {1, reach} if k >= d]
+    return period * repeats, np.array(edges, np.int64).reshape(-1, 2)
+
+
+@st.composite
+def graphs(draw):
+    n = draw(st.integers(0, 4000))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    users = random.integers(1, max(n, 2), size=2 * n)
+    edges = np.stack([users - 1 - random.integers(0, 50, size=2 * n), users], axis=1)
+    edges = edges[(edges[:, 0] >= 0) & (edges[:, 1] < n)]
+    return random.integers(0, draw(st.integers(1, 1000)), size=n).tolist(), edges
+
+
+@settings(deadline=None, max_examples=40)
+@given(graphs())
+def test_cuts_are_a_partition_into_bounded_pieces(graph):
+    signatures, edges = graph
+    starts = cut(signatures, edges)
+    assert starts[0] == 0
+    assert starts[-1] == len(signatures)
+    if signatures:
+        lengths = np.diff(starts)
+        assert lengths.min() > 0
+        assert lengths.max() <= max(LONGEST, LONGEST_WHOLE)
+    assert cut(signatures, edges) == starts
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 2**60), min_size=60, max_size=200, unique=True), st.integers(2, 50))
+def test_cuts_of_a_loop_are_periodic(period, reach):
+    length = len(period)
+    starts = cut(*periodic(period, 60, reach))
+    middle = [k for k in starts if 15 * length <= k < 45 * length]
+    assert len(middle) >= 2
+    assert len({k % length for k in middle}) == 1
+    more = cut(*periodic(period, 90, reach))
+    assert {b - a for a, b in itertools.pairwise(more)} <= {
+        b - a for a, b in itertools.pairwise(starts)
+    }
+
+
+def test_a_short_graph_is_one_segment():
+    signatures, edges = periodic(list(range(LONGEST_WHOLE)), 1, 3)
+    assert cut(signatures, edges) == [0, LONGEST_WHOLE]

@@ -1,0 +1,59 @@
+"""The machine code of kernels that must not be scalar: it works on several elements at a time."""
+
+import platform
+import re
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+
+pytestmark = pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"),
+    reason="looks for the names of x86 instructions",
+)
+
+ARITHMETIC = r"\bv?(?:add|sub|mul|div|max|fn?m(?:add|sub)\d+)p"
+
+
+def packed(f, *args):
+    """How many packed instructions for double and for single precision the kernels of `f` have."""
+    asm = "\n".join(kernel.asm for kernel in ng.jit(f).lower(*args).kernels)
+    return tuple(len(re.findall(rf"{ARITHMETIC}{suffix}\b", asm)) for suffix in "ds")
+
+
+@pytest.mark.parametrize("f", [ng.exp, ng.sin], ids=["exp", "sin"])
+def test_elementary_functions(f):
+    double, _ = packed(lambda x: f(x), np.ones(100))
+    _, single = packed(lambda x: f(x), np.ones(100, np.float32))
+    assert double >= 5
+    assert single >= 5
+
+
+def test_a_sum():
+    assert packed(lambda x: (x * x).sum(), np.ones(100))[0] >= 2
+
+
+def test_sums_over_rows_and_columns():
+    x = np.ones((100, 90))
+    assert packed(lambda x: (x * x).sum(axis=1), x)[0] >= 2
+    assert packed(lambda x: (x * x).sum(axis=0), x)[0] >= 2
+
+
+def test_the_interior_of_a_stencil():
+    def laplacian(x):
+        return x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2] - 4 * x[1:-1, 1:-1]
+
+    assert packed(laplacian, np.ones((50, 60)))[0] >= 4
+
+
+def test_eleven_buffers():
+    """No run-time checks of which arrays overlap: there would be too many of them to vectorize."""
+
+    def total(*arrays):
+        result = arrays[0]
+        for x in arrays[1:]:
+            result = result * 0.5 + x
+        return result
+
+    assert packed(total, *[np.ones(100)] * 10)[0] >= 9
