@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import build
+from numba_grad.compiler.fuse import ASSIGNMENTS
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.lower import Place
 from numba_grad.compiler.memory import Lifetimes
@@ -164,6 +165,9 @@ class _Compiler:
         op = node.op
         if op.name == "item":
             return node.inputs[0].op.name == "call"
+        if op.name in ASSIGNMENTS:
+            # A chain of them would be computed again, from its start, in each segment that reads it.
+            return True
         return op.family not in FREE_FAMILIES and op.name not in ALIASES
 
     def is_computed_or_known(self, node: Node) -> bool:

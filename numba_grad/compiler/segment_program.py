@@ -111,7 +111,7 @@ def compile_segment(
             check(name, results, outputs)
     order = toposort(outputs)
     builder = _SegmentBuilder(outputs, places, has_own_memory)
-    with unrolling_for(sum(node.op.family in ("elementwise", "reduction") for node in order)):
+    with unrolling_for([node.shape for node in order if node.op.family in COMPUTING]):
         steps = fuse(order, outputs)
         builder.place_steps(steps)
         for step in steps:
@@ -120,6 +120,9 @@ def compile_segment(
     return SegmentProgram(
         builder.steps, builder.output_places, builder.temporaries, builder.small, outputs
     )
+
+
+COMPUTING = ("elementwise", "reduction")
 
 
 class _SegmentBuilder:

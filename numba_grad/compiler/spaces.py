@@ -7,7 +7,7 @@ small extents and on nothing else of the sizes.
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,15 +28,24 @@ _unrolling = _Unrolling()
 
 
 @contextmanager
-def unrolling_for(operations: int) -> Iterator[None]:
-    """Within, axes are unrolled as far as a graph of so many operations can afford."""
+def unrolling_for(shapes: Sequence[tuple[int, ...]]) -> Iterator[None]:
+    """Within, axes are unrolled as far as operations with results of these shapes can afford."""
     before = _unrolling.copies
-    affordable = UNROLLED_OPERATIONS // max(1, operations)
-    _unrolling.copies = max(FEWEST_COPIES, min(MOST_COPIES, affordable))
+    _unrolling.copies = MOST_COPIES
+    while _unrolling.copies > FEWEST_COPIES and _unrolled_operations(shapes) > UNROLLED_OPERATIONS:
+        _unrolling.copies //= 2
     try:
         yield
     finally:
         _unrolling.copies = before
+
+
+def _unrolled_operations(shapes: Sequence[tuple[int, ...]]) -> int:
+    total = 0
+    for shape in shapes:
+        loops = loop_axes(shape)
+        total += math.prod(n for axis, n in enumerate(shape) if axis not in loops)
+    return total
 
 
 def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
