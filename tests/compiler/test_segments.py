@@ -54,17 +54,6 @@ def test_5_000_steps_need_the_kernels_of_500():
     assert build.statistics().compilations == before
 
 
-@pytest.mark.slow
-def test_more_steps_of_a_gradient_need_no_more_kernels():
-    def gradient(steps):
-        return lambda p: ng.grad(lambda p: lotka_volterra(steps)(START, p))(p)
-
-    few = kernels(gradient(300), PARAMETERS)
-    before = build.statistics().compilations
-    assert len(kernels(gradient(1500), PARAMETERS)) == len(few)
-    assert build.statistics().compilations == before
-
-
 def test_values_are_those_of_numpy():
     f = ng.jit(lotka_volterra(60))
     with configure(engine="reference"):
