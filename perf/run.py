@@ -315,6 +315,8 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
+    # Ended from outside it still ends the processes that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parsed()
     document = ROOT / "docs" / "performance.md"
     if arguments.only_document:
