@@ -11,20 +11,25 @@ from numba_grad.graph.walk import toposort
 def as_text(inputs: Sequence[Node], outputs: Sequence[Node]) -> str:
     """A line for each node, inputs before users: `%3 = multiply(%1, %2)  float64[10]`."""
     names = {node: f"%{k}" for k, node in enumerate(_all_nodes(inputs, outputs))}
-    lines = [f"{name} = {_call(node, names)}  {node.type}" for node, name in names.items()]
+    given = set(inputs)
+    lines = [
+        f"{name} = {_call(node, names, given)}  {node.type}"
+        for node, name in names.items()
+    ]
     return "\n".join([*lines, f"return {', '.join(names[node] for node in outputs)}"])
 
 
 def as_dot(inputs: Sequence[Node], outputs: Sequence[Node]) -> str:
     """The graph in Graphviz's language."""
     names = {node: f"n{k}" for k, node in enumerate(_all_nodes(inputs, outputs))}
-    results = set(outputs)
+    results, given = set(outputs), set(inputs)
     lines = []
     for node, name in names.items():
         shape = "box" if node.op.family == "leaf" else "ellipse"
         style = ", style=bold" if node in results else ""
         lines.append(f'  {name} [label="{node.op.name}\\n{node.type}", shape={shape}{style}];')
-        lines += [f"  {names[x]} -> {name};" for x in node.inputs]
+        if node not in given:
+            lines += [f"  {names[x]} -> {name};" for x in node.inputs]
     return "\n".join(["digraph {", *lines, "}"])
 
 
@@ -33,9 +38,11 @@ def _all_nodes(inputs: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
     return list(dict.fromkeys([*inputs, *toposort(outputs, stop=known.__contains__)]))
 
 
-def _call(node: Node, names: dict[Node, str]) -> str:
+def _call(node: Node, names: dict[Node, str], given: set[Node]) -> str:
     if node.op.family == "leaf":
         return node.op.name
+    if node in given:
+        return "input"
     parts = [names[x] for x in node.inputs]
     parts += [f"{name}={_param(node, name)}" for name in node.params]
     return f"{node.op.name}({', '.join(parts)})"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, argument
+from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.show import as_dot, as_text
 from numba_grad.graph.types import array_type
 
@@ -37,3 +37,11 @@ def test_dot_has_a_node_and_an_edge_for_each():
     assert text.count("n1 -> n2;") == 1
     assert text.count("shape=box") == 1
     assert text.count("style=bold") == 1
+
+
+def test_an_input_with_history_is_shown_as_an_input() -> None:
+    x = leaf(np.ones(3))
+    y = OPS["negative"](x)
+    z = OPS["negative"](y)
+    assert as_text([y], [z]).splitlines()[0].startswith("%0 = input")
+    assert "->" in as_dot([y], [z])
