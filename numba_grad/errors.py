@@ -1,6 +1,7 @@
 """Exception classes, and the one layout that every message follows.
 
-Each class inherits from the builtin that NumPy or torch would raise, so existing handlers keep working.
+Each class inherits from the builtin that NumPy or torch would raise, so existing handlers keep
+working.
 """
 
 import numpy as np

@@ -3,7 +3,8 @@
 What a task is:
 
 - without reductions, one point of the loops' space, points counted in C order;
-- with a reduction in registers, one result and one block of what it sums: `task = result * blocks + block`;
+- with a reduction in registers, one result and one block of what it sums: `task = result * blocks +
+block`;
 - with a reduction in memory, one chunk of results along the innermost axis and one block:
   `task = (outer result * blocks + block) * chunks + chunk`.
 
@@ -30,7 +31,8 @@ from numba_grad.compiler.loops import (
 from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
 
-# Results per task of a reduction in memory: a row of partial results that stays in the first-level cache.
+# Results per task of a reduction in memory: a row of partial results that stays in the first-level
+# cache.
 CHUNK = 512
 
 
@@ -134,7 +136,7 @@ def _nest(
     axis = outer[0]
     with source.block(f"for {axis.variable} in range({start}, {stop}):"):
         _emit_level(source, kernel, axis)
-        _nest(source, kernel, outer[1:], inner, "0", (outer[1:] + [inner])[0].word)
+        _nest(source, kernel, outer[1:], inner, "0", ([*outer[1:], inner])[0].word)
 
 
 def _emit_level(source: Source, kernel: Kernel, axis: Axis) -> None:

@@ -69,7 +69,8 @@ def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
 
-# Programs by the structure of their graph: a training loop records the same one each time. Longer graphs are not
+# Programs by the structure of their graph: a training loop records the same one each time. Longer
+# graphs are not
 # kept: their segments are, and a key takes memory for every node.
 _programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
 _programs_lock = threading.Lock()
@@ -78,7 +79,8 @@ _LONGEST_KEPT = 50_000
 
 
 def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
-    """The nodes with values that `targets` are computed from, and the program for graphs like this."""
+    """The nodes with values that `targets` are computed from, and the program for graphs like
+    this."""
     order = _reached(targets)
     inputs = [node for node in order if node.value is not None]
     if len(order) > _LONGEST_KEPT:
@@ -130,14 +132,16 @@ def run(program: CompiledProgram, values: Sequence[np.ndarray]) -> list[np.ndarr
 
 
 def _without_reshapes(node: Node) -> Node:
-    """What has the same elements in the same order: values are never written to, so they can be shared."""
+    """What has the same elements in the same order: values are never written to, so they can be
+    shared."""
     while node.value is None and node.op.name in ("reshape", "detach", "identity"):
         node = node.inputs[0]
     return node
 
 
 def _reached(targets: Sequence[Node]) -> list[Node]:
-    """The nodes that `targets` are computed from, down to those with values, in the order of recording."""
+    """The nodes that `targets` are computed from, down to those with values, in the order of
+    recording."""
     seen: set[Node] = set()
     stack = list(targets)
     while stack:

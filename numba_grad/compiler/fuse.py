@@ -1,7 +1,9 @@
 """Which nodes share a kernel, what is stored in memory, and why fusion stops.
 
-A *root* is a value that gets memory: results, what library calls read, reductions over loops, and what costs more to
-compute again than to store. Everything else is computed inside of the kernels that use it. Roots over the same loops share a
+A *root* is a value that gets memory: results, what library calls read, reductions over loops, and
+what costs more to
+compute again than to store. Everything else is computed inside of the kernels that use it. Roots
+over the same loops share a
 kernel, if none of them needs a finished result of another.
 """
 
@@ -15,13 +17,16 @@ from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
 from numba_grad.graph.node import Node
 
-# Storing a value and loading it again, in additions, where one kernel would compute a value at several shifted places: a chain of stencils that are not stored grows
+# Storing a value and loading it again, in additions, where one kernel would compute a value at
+# several shifted places: a chain of stencils that are not stored grows
 # exponentially, in its time to compile too.
 STORE_COST_OF_SHIFTS = 16
-# The same where the value is much larger than all it is made of, so that storing it costs bandwidth (or does not fit).
+# The same where the value is much larger than all it is made of, so that storing it costs bandwidth
+# (or does not fit).
 STORE_COST_OF_EXPANSION = 400
 EXPANSION = 8
-# A node that several kernels over the same loops compute again rather than load costs at most this, in additions:
+# A node that several kernels over the same loops compute again rather than load costs at most this,
+# in additions:
 # storing and loading take some 2 ns, an addition 0.05 ns in vector code.
 CHEAP = 40
 MOST_ROOTS = 48
@@ -31,7 +36,8 @@ LONGEST_CONE = 200
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
 ASSIGNMENTS = ("update_slice", "add_slice")
-# A concatenation of more parts along a loop is stored: readers would look for the part at every element.
+# A concatenation of more parts along a loop is stored: readers would look for the part at every
+# element.
 MOST_PARTS = 4
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
@@ -85,20 +91,20 @@ class _Fusion:
                 self.add_root(node.inputs[0])
             elif node.op.name == "concatenate" and self.is_long(node):
                 self.add_root(node)
-            elif node.op.name in ASSIGNMENTS and node.inputs[0].op.name in ASSIGNMENTS:
+            elif self.is_repeated_assignment(node):
                 # Otherwise reading an array looks through all that was ever assigned to it.
-                if self.loops[node]:
-                    self.add_root(node.inputs[0])
-                    if self.is_small_assignment(node):
-                        # In memory before the old value is written over, if it was made from that.
-                        self.add_root(node.inputs[1])
+                self.add_root(node.inputs[0])
+                if self.is_small_assignment(node):
+                    # In memory before the old value is written over, if it was made from that.
+                    self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
         self.bound_kernels()
 
     def bound_kernels(self) -> None:
-        """Store values so that what is computed in one place stays short: a sum of a hundred terms is several kernels."""
+        """Store values so that what is computed in one place stays short: a sum of a hundred terms
+        is several kernels."""
         cone: dict[Node, int] = {}
         conditional = 0
         for number, node in enumerate(self.order):
@@ -129,6 +135,12 @@ class _Fusion:
             return False
         loops = self.loops[node.inputs[0]]
         return any(axis in loops for axis in reduction_axes(node))
+
+    def is_repeated_assignment(self, node: Node) -> bool:
+        """Whether it assigns to an array with loops that was assigned to before."""
+        if node.op.name not in ASSIGNMENTS or not self.loops[node]:
+            return False
+        return node.inputs[0].op.name in ASSIGNMENTS
 
     def is_small_assignment(self, node: Node) -> bool:
         """Whether it changes so little that writing over the old value pays."""
@@ -165,7 +177,8 @@ class _Fusion:
             evaluations[node] = 1.0 if node in self.roots else max(count, 1e-9)
 
     def inline_costs(self) -> tuple[dict[Node, float], dict[Node, int]]:
-        """What computing one element costs from memory, and the size of the largest value read for it.
+        """What computing one element costs from memory, and the size of the largest value read for
+        it.
 
         Shared parts count once: a set of nodes is an int with a bit for each.
         """
@@ -207,7 +220,8 @@ class _Fusion:
         return aligned + separate
 
     def is_aligned(self, user: Node, x: Node) -> bool:
-        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one point."""
+        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one
+        point."""
         if user.op.family == "elementwise":
             return self.shape_of_loops(user) == self.shape_of_loops(x)
         if user.op.family == "reduction":
@@ -301,7 +315,8 @@ class _Fusion:
     def readers_first(
         self, needed_by: dict[Node, dict[Node, bool]], readers: dict[Node, list[Node]]
     ) -> list[Node]:
-        """The roots in an order in which, where that is possible, assignments come after all other readers of the old value."""
+        """The roots in an order in which, where that is possible, assignments come after all other
+        readers of the old value."""
         roots = list(needed_by)
         number = {node: k for k, node in enumerate(roots)}
         below: dict[Node, int] = {}  # as a set of bits: the roots that a root is made from
@@ -392,7 +407,8 @@ class _Fusion:
         return len(steps) - 1
 
     def add_shared_roots(self, steps: list[Step]) -> bool:
-        """Store what several kernels would otherwise compute again, at the place where they part."""
+        """Store what several kernels would otherwise compute again, at the place where they
+        part."""
         cost, source_size = self.inline_costs()
         kernels_of: dict[Node, set[int]] = {}
         for number, step in enumerate(steps):

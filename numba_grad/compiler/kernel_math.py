@@ -131,7 +131,7 @@ def _family(numba_type: Any) -> str:
         case types.Boolean():
             return BOOLEAN
         case types.Integer():
-            return SIGNED if numba_type.signed else UNSIGNED
+            return SIGNED if numba_type in types.signed_domain else UNSIGNED
         case types.Float():
             return FLOATING
         case types.Complex():
@@ -145,7 +145,8 @@ def _kinds(numba_type: types.Type) -> tuple[str, ...]:
         case types.Boolean():
             return (BOOL,)
         case types.Integer():
-            return (f"i{numba_type.bitwidth}",)
+            bits: int = numba_type.bitwidth  # pyright: ignore[reportAttributeAccessIssue]
+            return (f"i{bits}",)
         case types.Complex():
             return (_COMPLEX_PARTS[numba_type],) * 2
     return (_LLVM_KIND[numba_type],)
@@ -197,7 +198,7 @@ def _widest_integer(typing_context: Any, arguments: tuple, formulas: dict[str, C
     """Powers of integers are computed in 64 bits, and cut off by whoever stores them."""
     common = _common_type(typing_context, arguments, formulas)
     if isinstance(common, types.Integer):
-        return types.int64 if common.signed else types.uint64
+        return types.int64 if common in types.signed_domain else types.uint64
     return common
 
 
@@ -303,7 +304,7 @@ _POWER = _floats(power.power, complex_plane.power) | _integers(
     basic.power_signed, basic.power_unsigned
 )
 
-NAMESPACE: dict[str, Callable] = {
+NAMESPACE: dict[str, Any] = {
     **{name: _intrinsic(name, 1, formulas, _common_type) for name, formulas in _UNARY.items()},
     **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
     "power": _intrinsic("power", 2, _POWER, _widest_integer),

@@ -1,4 +1,5 @@
-"""Operations with kernels of their own -> steps: matrix products, solves, scans, sorts, scatters."""
+"""Operations with kernels of their own -> steps: matrix products, solves, scans, sorts,
+scatters."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +33,8 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a library call reads instead of a node: the memory of `base`, seen as `shape`, maybe transposed."""
+    """What a library call reads instead of a node: the memory of `base`, seen as `shape`, maybe
+    transposed."""
 
     base: Node
     shape: tuple[int, ...]
@@ -86,7 +88,9 @@ def lower(
     inputs = [_pointer(places[x], x) for x in memory_operands(node)]
     output = _pointer(places[node], node)
     uses_scratch = any(
-        isinstance(word, Memory) and word.role == "scratch" for step in call.steps for word in step.words
+        isinstance(word, Memory) and word.role == "scratch"
+        for step in call.steps
+        for word in step.words
     )
     scratch = Pointer(temporary(call.scratch_bytes), 0) if uses_scratch else None
 
@@ -142,9 +146,7 @@ def _cumsum(node: Node) -> LibraryCall:
 
 def _argsort(node: Node) -> LibraryCall:
     (x,) = node.inputs
-    return argsort_call(
-        x.dtype, x.shape, node.params["axis"], descending=node.params["descending"]
-    )
+    return argsort_call(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
 
 
 def _scatter(node: Node) -> LibraryCall:

@@ -5,7 +5,8 @@
     Piece       a range of the innermost loop, a body
     Body        lets, updates of accumulators, stores
 
-Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k inside of the k-th.
+Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k
+inside of the k-th.
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +51,8 @@ class Apply:
     template: str
     operands: tuple[tuple[str, str], ...]
     dtype: np.dtype
-    casts: bool  # whether the result must be cast to `dtype`, since the target may compute in a wider one
+    # whether the result must be cast to `dtype`, since the target may compute in a wider one
+    casts: bool
 
 
 Expression = Load | Constant | IndexValue | Apply
@@ -82,7 +84,8 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """`name = expression`, once per innermost point: of an accumulator, or a local that others need."""
+    """`name = expression`, once per innermost point: of an accumulator, or a local that others
+    need."""
 
     name: str
     expression: Apply
@@ -148,7 +151,9 @@ class Kernel:
     variants: list[Variant]
     comment: list[str]
     blocks: int  # into how many parts the outermost reduced axis is cut
-    blocks_word: str  # the name of the argument that holds it, "" if there are no reductions in blocks
+    blocks_word: (
+        str  # the name of the argument that holds it, "" if there are no reductions in blocks
+    )
     operations: int  # scalar operations per innermost point, roughly
 
     @property

@@ -1,10 +1,13 @@
 """A fused group -> the kernel IR.
 
-Every value is evaluated at an *index*: movement ops only change the index, so they cost nothing and are never stored. Conditions of
-pads, concatenations and slice assignments are intervals of loop variables; the loop is cut at their bounds, so that the
+Every value is evaluated at an *index*: movement ops only change the index, so they cost nothing and
+are never stored. Conditions of
+pads, concatenations and slice assignments are intervals of loop variables; the loop is cut at their
+bounds, so that the
 interior runs without them.
 
-A group is lowered twice: a first pass over whole index ranges collects accesses and conditions; from them follow the order of
+A group is lowered twice: a first pass over whole index ranges collects accesses and conditions;
+from them follow the order of
 loops, which axes merge, and where ranges are cut; the second pass writes the code.
 """
 
@@ -54,13 +57,15 @@ SHORTEST_PIECE = 16
 MOST_PIECES = 4
 # Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
 MOST_POINTERS = 12
-# Elements of a reduction that one task sums up: fixed, so that results do not depend on the number of threads.
+# Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
+# of threads.
 BLOCK_ELEMENTS = 16384
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lives: `source` names the memory, `offset` the first element (in a `Word`, the first byte)."""
+    """Where a value lives: `source` names the memory, `offset` the first element (in a `Word`, the
+    first byte)."""
 
     source: object
     offset: int = 0
@@ -74,7 +79,8 @@ class Group:
     reduced_axes: tuple[int, ...]  # which of them are reduced
     stored: list[Node] = field(default_factory=list)
     reduced: list[Node] = field(default_factory=list)
-    # The one stored node is an assignment to a region of memory that holds the old value: the loops run over the region.
+    # The one stored node is an assignment to a region of memory that holds the old value: the loops
+    # run over the region.
     in_place: bool = False
 
     @property
@@ -105,9 +111,11 @@ Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
 
 
 def lower(group: Group, place_of: Callable[[Node], Place | None]) -> Kernel:
-    """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed here.
+    """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
+    here.
 
-    With `blocks > 1` each reduction writes one result per block, to the memory named `("partial", node)`.
+    With `blocks > 1` each reduction writes one result per block, to the memory named `("partial",
+    node)`.
     """
     names = tuple(f"i{k}" for k in range(len(group.space)))
     extents = dict(zip(names, group.space, strict=True))
@@ -168,7 +176,8 @@ def _mergeable(
 
 
 class _Lowering:
-    """One pass over a group. `indices` maps each loop axis of the group to the index that stands for it."""
+    """One pass over a group. `indices` maps each loop axis of the group to the index that stands
+    for it."""
 
     def __init__(
         self,
@@ -246,7 +255,8 @@ class _Lowering:
         self.body = Body()
         innermost = len(self.order)
         if innermost:
-            # Values of the innermost level belong to one piece; outer ones serve all of the variant.
+            # Values of the innermost level belong to one piece; outer ones serve all of the
+            # variant.
             self.levels[innermost] = self.body.lets
             self.memo = {
                 key: name
@@ -303,7 +313,8 @@ class _Lowering:
     def locate(self, place: Place, dtype: np.dtype, where: Index) -> tuple[Buffer, Index]:
         """The buffer of a place, and the position in it.
 
-        A pointer to each value keeps the text independent of how many small values there were before. A kernel without
+        A pointer to each value keeps the text independent of how many small values there were
+        before. A kernel without
         loops that uses many of one block addresses them by one pointer and literal positions.
         """
         if self.survey is not None:
@@ -386,7 +397,8 @@ class _Lowering:
         starts: tuple[int, ...],
         steps: tuple[int, ...],
     ) -> tuple[bool | str, tuple[Index, ...]]:
-        """Whether `index` of an array `outer` lies in the region `starts + steps * k`, and k, guarded."""
+        """Whether `index` of an array `outer` lies in the region `starts + steps * k`, and k,
+        guarded."""
         condition: bool | str = True
         result: list[Index] = []
         for i, outer_size, size, start, step in zip(
@@ -410,7 +422,8 @@ class _Lowering:
             condition = self.both(condition, here)
         return condition, tuple(result)
 
-    # Evaluation: `evaluate` drives one generator per value, which asks for operands and returns a name.
+    # Evaluation: `evaluate` drives one generator per value, which asks for operands and returns a
+    # name.
 
     def evaluate(self, node: Node, index: tuple[Index, ...]) -> str:
         """The name of the value of `node` at `index`. No recursion: a group may be deep."""
@@ -432,7 +445,8 @@ class _Lowering:
         return answer
 
     def steps(self, node: Node, index: tuple[Index, ...]) -> Steps:
-        """How to compute `node` at `index`: yields (node, index) of operands, receives their names."""
+        """How to compute `node` at `index`: yields (node, index) of operands, receives their
+        names."""
         if node not in self.own:
             place = self.place_of(node)
             if place is not None:
@@ -531,9 +545,7 @@ class _Lowering:
                 else:
                     value = self.index_value(flat)
                     extent = self.index_value(_constant_index(old[axis], not _is_loop(old[axis])))
-                    result[axis] = variable(
-                        self.apply("{k} % {n}", INT64, k=value, n=extent)
-                    )
+                    result[axis] = variable(self.apply("{k} % {n}", INT64, k=value, n=extent))
                     flat = variable(self.apply("{k} // {n}", INT64, k=value, n=extent))
         return tuple(result)
 
@@ -547,9 +559,7 @@ class _Lowering:
     def broadcast_to_steps(self, node: Node, index: tuple[Index, ...]) -> Steps:
         (x,) = node.inputs
         own = index[len(index) - len(x.shape) :]
-        return (
-            yield x, tuple(Index() if n == 1 else i for n, i in zip(x.shape, own, strict=True))
-        )
+        return (yield x, tuple(Index() if n == 1 else i for n, i in zip(x.shape, own, strict=True)))
 
     def slice_steps(self, node: Node, index: tuple[Index, ...]) -> Steps:
         (x,) = node.inputs
@@ -623,16 +633,15 @@ class _Lowering:
             index, x.shape, v.shape, node.params["starts"], node.params["steps"]
         )
         if condition is True and self.is_outside_of_pad(x, index):
-            # Reverse mode adds contributions to one cotangent; here the first one is absent rather than 0.
+            # Reverse mode adds contributions to one cotangent; here the first one is absent rather
+            # than 0.
             return (yield v, where)
         old = yield (x, index)
         if condition is False:
             return old
         value = yield (v, where)
         self.operations += 1
-        new = self.apply(
-            "{x} + {y}", node.dtype, casts=node.dtype.kind in "iub", x=old, y=value
-        )
+        new = self.apply("{x} + {y}", node.dtype, casts=node.dtype.kind in "iub", x=old, y=value)
         if condition is True:
             return new
         # Not x + select(v, 0): that would turn -0.0 outside of the region into 0.0.
@@ -791,7 +800,8 @@ class _Lowering:
 
     def kernel(self, conditions: list[Interval]) -> Kernel:
         self.blocks = self.number_of_blocks()
-        # A sum over everything has the same text for one block and for many: it grows with its input.
+        # A sum over everything has the same text for one block and for many: it grows with its
+        # input.
         self.in_blocks = self.blocks > 1 or len(self.reduced) == len(self.order) > 0
         axes = [
             Axis(name, self.extents[name], self.bound_of_axis(name), name in self.reduced)
@@ -806,7 +816,10 @@ class _Lowering:
             list(self.buffers.values()),
             list(self.accumulators.values()),
             variants,
-            [f"{node.op.name}: {node.dtype.name}, {len(node.shape)}-d" for node in self.group.roots],
+            [
+                f"{node.op.name}: {node.dtype.name}, {len(node.shape)}-d"
+                for node in self.group.roots
+            ],
             self.blocks,
             self.word("blocks", "blocks", self.blocks) if self.in_blocks else "",
             self.operations // len(variants),
@@ -838,7 +851,7 @@ class _Lowering:
         for name in self.order[:-1]:
             cuts = self.cuts(name, conditions)
             if len(cuts) > 2:
-                start, stop = max(zip(cuts, cuts[1:], strict=False), key=lambda p: p[1] - p[0])
+                start, stop = max(itertools.pairwise(cuts), key=lambda p: p[1] - p[0])
                 if stop - start >= SHORTEST_PIECE:
                     result[name] = (start, stop)
         return result
@@ -848,9 +861,7 @@ class _Lowering:
         inside = {p for c in conditions if c.variable == name for p in (c.low, c.high) if 0 < p < n}
         return [0, *sorted(inside), n]
 
-    def variant(
-        self, interior: dict[str, tuple[int, int]], conditions: list[Interval]
-    ) -> Variant:
+    def variant(self, interior: dict[str, tuple[int, int]], conditions: list[Interval]) -> Variant:
         self.start_variant()
         ranges = {name: (0, n) for name, n in self.extents.items()} | interior
         pieces: list[Piece] = []
@@ -879,14 +890,14 @@ class _Lowering:
         cuts = self.cuts(name, conditions)
         if len(cuts) - 1 > MOST_PIECES:
             n = self.extents[name]
-            start, stop = max(zip(cuts, cuts[1:], strict=False), key=lambda p: p[1] - p[0])
+            start, stop = max(itertools.pairwise(cuts), key=lambda p: p[1] - p[0])
             result = [(start, stop, (start, stop))]
             if start > 0:
                 result.insert(0, (0, start, (0, n)))
             if stop < n:
                 result.append((stop, n, (0, n)))
             return result
-        return [(a, b, (a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [(a, b, (a, b)) for a, b in itertools.pairwise(cuts)]
 
 
 ARG_REDUCTIONS = {
@@ -936,7 +947,8 @@ def _constant(value: object, dtype: np.dtype) -> Constant:
 
 
 def _is_loop(extent: int) -> bool:
-    """Whether an offset on an axis of this extent depends on sizes, so that the text must not show it."""
+    """Whether an offset on an axis of this extent depends on sizes, so that the text must not show
+    it."""
     return extent > config.unroll_extent or extent == 0
 
 

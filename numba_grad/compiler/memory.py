@@ -21,7 +21,8 @@ class Lifetimes:
         self._lives: dict[object, _Life] = {}
 
     def use(self, key: object, step: int, sizes: Mapping[object, int]) -> None:
-        """`key` is read or written by `step`; steps come in order. `sizes` is asked at the first use."""
+        """`key` is read or written by `step`; steps come in order. `sizes` is asked at the first
+        use."""
         life = self._lives.get(key)
         if life is None:
             nbytes = max(ALIGNMENT, -(-sizes[key] // ALIGNMENT) * ALIGNMENT)
@@ -32,7 +33,8 @@ class Lifetimes:
     def allocate(self) -> tuple[dict[object, int], int]:
         """An offset for each key, and the size of the arena.
 
-        Freed bytes serve values of the same size again: repeated steps need the same sizes, and this is
+        Freed bytes serve values of the same size again: repeated steps need the same sizes, and
+        this is
         linear in their number.
         """
         offsets: dict[object, int] = {}

@@ -1,13 +1,14 @@
 """Graph -> plan: the whole way, read from top to bottom in `compile_program`.
 
-    order     the nodes that compute something, as recorded
-    segments  short stretches of them (segments.py); a graph of a few hundred nodes is one
-    programs  each distinct segment compiled once (segment_program.py): simplify, fuse, lower, emit
-    memory    lifetimes of what segments leave for each other, in one arena (memory.py)
-    kernels   built from source, in parallel where many are missing (build.py)
-    plan      the table of steps that the native engine replays (runtime/plan.py)
+order     the nodes that compute something, as recorded
+segments  short stretches of them (segments.py); a graph of a few hundred nodes is one
+programs  each distinct segment compiled once (segment_program.py): simplify, fuse, lower, emit
+memory    lifetimes of what segments leave for each other, in one arena (memory.py)
+kernels   built from source, in parallel where many are missing (build.py)
+plan      the table of steps that the native engine replays (runtime/plan.py)
 """
 
+import itertools
 import threading
 import zlib
 from collections.abc import Sequence
@@ -47,7 +48,9 @@ class Instance:
     """One occurrence of a segment in a plan."""
 
     program: SegmentProgram
-    externals: list[tuple[Node, int]]  # nodes computed elsewhere, and from which byte on: one for each pointer
+    externals: list[
+        tuple[Node, int]
+    ]  # nodes computed elsewhere, and from which byte on: one for each pointer
     results: list[Node]
 
 
@@ -61,7 +64,8 @@ class CompiledProgram:
 
 
 def compile_program(inputs: Sequence[Node], outputs: Sequence[Node]) -> CompiledProgram:
-    """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of `inputs`."""
+    """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of
+    `inputs`."""
     return _Compiler(inputs, outputs).compile()
 
 
@@ -143,10 +147,11 @@ class _Compiler:
         ]
         table = np.array(edges, np.int64).reshape(-1, 2)
         starts = cut([_signature(node) for node in run], table)
-        return [run[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+        return [run[a:b] for a, b in itertools.pairwise(starts)]
 
     def sources(self, node: Node) -> tuple[Node, ...]:
-        """The computed nodes and inputs that `node` stands for: itself, or what a free node is made of."""
+        """The computed nodes and inputs that `node` stands for: itself, or what a free node is made
+        of."""
         found = self.sources_of.get(node)
         if found is not None:
             return found
@@ -166,7 +171,8 @@ class _Compiler:
         if op.name == "item":
             return node.inputs[0].op.name == "call"
         if op.name in ASSIGNMENTS:
-            # A chain of them would be computed again, from its start, in each segment that reads it.
+            # A chain of them would be computed again, from its start, in each segment that reads
+            # it.
             return True
         return op.family not in FREE_FAMILIES and op.name not in ALIASES
 
@@ -205,9 +211,7 @@ class _Compiler:
     # Memory and plan
 
     def plan(self, instances: list[Instance], kernels: dict[str, build.Kernel]) -> Plan:
-        builder = PlanBuilder(
-            len(self.inputs), [(node.shape, node.dtype) for node in self.outputs]
-        )
+        builder = PlanBuilder(len(self.inputs), [(node.shape, node.dtype) for node in self.outputs])
         lifetimes = self.lifetimes(instances)
         offsets, builder.arena_bytes = lifetimes.allocate()
         templates: dict[int, _Template] = {}
@@ -318,7 +322,8 @@ class _Template:
 
 
 class _LocalGraph:
-    """A segment seen from inside: its key, and if that is new, the graph with arguments for what comes from outside."""
+    """A segment seen from inside: its key, and if that is new, the graph with arguments for what
+    comes from outside."""
 
     def __init__(self, compiler: _Compiler, segment: list[Node], needed: list[Node]) -> None:
         self.compiler = compiler
@@ -388,7 +393,8 @@ class _LocalGraph:
             entries.append((node.op, inputs))
 
     def is_array_outside(self, node: Node) -> bool:
-        """Whether it lies in memory of its own, outside of this segment: not in a block of small values."""
+        """Whether it lies in memory of its own, outside of this segment: not in a block of small
+        values."""
         if not self.is_outside(node):
             return False
         memory, _ = self.compiler.places[node]
@@ -397,7 +403,8 @@ class _LocalGraph:
     def enter_outside(self, node: Node, base: Node, start: int, entries: list[object]) -> None:
         """Number `node`, which lies in memory from element `start` of `base` on.
 
-        Where it starts is not part of the key: each row of an array of observations is a pointer of its own, so that the
+        Where it starts is not part of the key: each row of an array of observations is a pointer of
+        its own, so that the
         steps that read them are one segment.
         """
         memory, offset = self.compiler.places[base]
@@ -442,7 +449,8 @@ class _LocalGraph:
 
 
 def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
-    """The outputs of the called function's graph over `inputs`, with the calls in it written out."""
+    """The outputs of the called function's graph over `inputs`, with the calls in it written
+    out."""
     called: dict[Node, list[Node]] = {}
 
     def without_item(node: Node) -> Node | None:
@@ -464,7 +472,8 @@ VIEWS = ("slice", "reshape")
 
 
 def contiguous_view(node: Node) -> tuple[Node, int] | None:
-    """If `node` is made by slices and reshapes and is one run of elements of another array: that, and the first element."""
+    """If `node` is made by slices and reshapes and is one run of elements of another array: that,
+    and the first element."""
     start = 0
     sliced = False
     while node.op.name in VIEWS:
@@ -482,7 +491,8 @@ def contiguous_view(node: Node) -> tuple[Node, int] | None:
 
 
 def _is_one_run(part: tuple[int, ...], whole: tuple[int, ...], steps: tuple[int, ...]) -> bool:
-    """Whether a slice of this shape lies in one piece: single elements, then one range, then whole axes."""
+    """Whether a slice of this shape lies in one piece: single elements, then one range, then whole
+    axes."""
     if any(step != 1 and n > 1 for step, n in zip(steps, part, strict=True)):
         return False
     ranges = [axis for axis, n in enumerate(part) if n != 1]

@@ -1,4 +1,5 @@
-"""The slow engine: every node by its NumPy reference. For debugging, and what the tests compare with."""
+"""The slow engine: every node by its NumPy reference. For debugging, and what the tests compare
+with."""
 
 from collections.abc import Sequence
 
@@ -10,7 +11,9 @@ from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import toposort
 
 
-def evaluate_with_numpy(targets: Sequence[Node], given: dict[Node, np.ndarray] | None = None) -> list:
+def evaluate_with_numpy(
+    targets: Sequence[Node], given: dict[Node, np.ndarray] | None = None
+) -> list:
     """The values of `targets`, where `given` holds those of argument nodes."""
     values: dict[Node, object] = dict(given or {})
     for node in toposort(targets, stop=lambda n: n.value is not None or n in values):
@@ -37,5 +40,7 @@ def _apply(node: Node, arrays: list) -> object:
     # asarray with order "C", not ascontiguousarray: the latter makes 0-d arrays 1-d.
     value = np.asarray(value, dtype=node.dtype, order="C")
     if value.shape != node.shape:
-        raise InternalError(f"reference of {node.op.name}: shape {value.shape}, recorded {node.type}")
+        raise InternalError(
+            f"reference of {node.op.name}: shape {value.shape}, recorded {node.type}"
+        )
     return value

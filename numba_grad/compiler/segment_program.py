@@ -1,4 +1,5 @@
-"""One segment: a small graph with its inputs as arguments -> kernel sources and what their words hold.
+"""One segment: a small graph with its inputs as arguments -> kernel sources and what their words
+hold.
 
 Made once for each distinct segment of a process; a plan contains it as often as the graph does.
 """
@@ -6,6 +7,7 @@ Made once for each distinct segment of a process; a plan contains it as often as
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,8 @@ from numba_grad.graph.walk import toposort
 
 # Work below this many nanoseconds, as estimated, is not worth waking another thread for.
 PARALLEL_NANOSECONDS = 30_000
-# Chunks are multiples of this, so that vectorized loops split at the same places for any number of threads.
+# Chunks are multiples of this, so that vectorized loops split at the same places for any number of
+# threads.
 TASK_MULTIPLE = 64
 
 
@@ -102,7 +105,8 @@ def compile_segment(
     Parameters
     ----------
     places : of the argument nodes
-    has_own_memory : for each result, whether it must be an array of its own rather than part of a block
+    has_own_memory : for each result, whether it must be an array of its own rather than part of a
+        block
     """
     outputs = list(results)
     for name, transform in PASSES:
@@ -137,7 +141,8 @@ class _SegmentBuilder:
         self.small: dict[np.dtype, int] = {}
         self.output_number: dict[Node, int] = {}
         for number, node in enumerate(outputs):
-            # Of equal outputs the first that is an array of its own gets computed, others are copies.
+            # Of equal outputs the first that is an array of its own gets computed, others are
+            # copies.
             first = self.output_number.get(node)
             if first is None or (has_own_memory[number] and not has_own_memory[first]):
                 self.output_number[node] = number
@@ -145,7 +150,8 @@ class _SegmentBuilder:
     # Memory
 
     def place_steps(self, steps: list[Group | LibraryStep]) -> None:
-        """Memory for every root. An assignment in place shares that of the old value, all along a chain of them."""
+        """Memory for every root. An assignment in place shares that of the old value, all along a
+        chain of them."""
         written_over = {
             node.inputs[0]: node
             for step in steps
@@ -190,7 +196,8 @@ class _SegmentBuilder:
         return result
 
     def copy_repeated_outputs(self) -> None:
-        """Outputs that turned out to be equal to another one, or to an argument, and yet need their own array."""
+        """Outputs that turned out to be equal to another one, or to an argument, and yet need their
+        own array."""
         for number, node in enumerate(self.outputs):
             place = self.places[node]
             if not self.has_own_memory[number] or place.source == Output(number):
@@ -232,7 +239,7 @@ class _SegmentBuilder:
 
 def library_program_step(node: Node, step: library_steps.LoweredStep) -> ProgramStep:
     """A library call's step, with its traffic and operations for profiles."""
-    memory = [word.source for word in step.words if isinstance(word, Pointer)]
+    memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
     flops = node.type.size
     if node.op.name == "matmul":

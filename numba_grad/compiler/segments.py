@@ -1,12 +1,17 @@
-"""Cut a long graph into short segments, so that a repeated part of the graph gives repeated segments.
+"""Cut a long graph into short segments, so that a repeated part of the graph gives repeated
+segments.
 
-The nodes stand in the order of recording, in which the steps of a Python loop are exactly periodic, forward and backward.
-Cuts are content-defined, as when a file is cut for deduplication: each position gets a score from its
+The nodes stand in the order of recording, in which the steps of a Python loop are exactly periodic,
+forward and backward.
+Cuts are content-defined, as when a file is cut for deduplication: each position gets a score from
+its
 neighbourhood alone, first the number of values that cross it, then a hash; a position is cut if no
-position within half a window has a lower score. A loop whose step fits in the window is then cut at the same place of every step, and
+position within half a window has a lower score. A loop whose step fits in the window is then cut at
+the same place of every step, and
 nothing far away moves a cut. So 5,000 steps compile the same few kernels as 500.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,7 +21,8 @@ import numpy as np
 LONGEST_WHOLE = 600
 WINDOW = 512
 LONGEST = 1024
-# Steps shorter than this are taken several to a segment: entering a kernel costs as much as some twenty operations.
+# Steps shorter than this are taken several to a segment: entering a kernel costs as much as some
+# twenty operations.
 SHORT = 48
 
 
@@ -25,7 +31,8 @@ def cut(signatures: Sequence[int], edges: np.ndarray) -> list[int]:
 
     Parameters
     ----------
-    signatures : for each node, in order, an integer that says what it does (op, params, type), the same in
+    signatures : for each node, in order, an integer that says what it does (op, params, type), the
+        same in
         every process
     edges : int64 (m, 2), pairs of positions (source, user)
     """
@@ -100,7 +107,7 @@ def _merge_short_runs(starts: np.ndarray, local: np.ndarray) -> list[int]:
     The first and the last of a run stay alone, and so does what remains, so that runs of any length
     need the same kernels.
     """
-    keys = [hash(local[a:b].tobytes()) for a, b in zip(starts, starts[1:], strict=False)]
+    keys = [hash(local[a:b].tobytes()) for a, b in itertools.pairwise(starts)]
     result: list[int] = []
     k = 0
     while k < len(keys):

@@ -1,7 +1,9 @@
 """Which axes are loops and which are unrolled, and index expressions over loop variables.
 
-An axis of at most `config.unroll_extent` elements is *unrolled*: its indices are literals in the kernel. Others are
-*loops*: their extents, and strides and offsets that depend on them, are run-time arguments. So a kernel depends on the
+An axis of at most `config.unroll_extent` elements is *unrolled*: its indices are literals in the
+kernel. Others are
+*loops*: their extents, and strides and offsets that depend on them, are run-time arguments. So a
+kernel depends on the
 small extents and on nothing else of the sizes.
 """
 
@@ -108,9 +110,11 @@ ONE = Factor(1, True)
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`literal + runtime + sum(factor * variable)`: an index of one axis, or a position in a buffer.
+    """`literal + runtime + sum(factor * variable)`: an index of one axis, or a position in a
+    buffer.
 
-    A variable is the name of a loop variable ("i0") or of an int64 value computed in the kernel ("v7").
+    A variable is the name of a loop variable ("i0") or of an int64 value computed in the kernel
+    ("v7").
     """
 
     terms: tuple[tuple[str, Factor], ...] = ()

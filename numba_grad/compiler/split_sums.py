@@ -1,6 +1,8 @@
-"""sum over (i, j) -> sum over i of the sum over j, where the graph sums another value of that shape over j.
+"""sum over (i, j) -> sum over i of the sum over j, where the graph sums another value of that shape
+over j.
 
-Then both share one kernel over (i, j): the energy of an all-pairs interaction comes with its forces.
+Then both share one kernel over (i, j): the energy of an all-pairs interaction comes with its
+forces.
 """
 
 from numba_grad.compiler.spaces import loop_axes
@@ -12,7 +14,9 @@ def split_sums(outputs: list[Node]) -> list[Node]:
     """`outputs` with such sums split."""
     sums = [node for node in toposort(outputs) if node.op.name == "sum"]
     inner = {
-        (node.inputs[0].shape, _loops_summed(node)) for node in sums if len(_loops_summed(node)) == 1
+        (node.inputs[0].shape, _loops_summed(node))
+        for node in sums
+        if len(_loops_summed(node)) == 1
     }
 
     def change(node: Node) -> Node | None:
@@ -24,7 +28,9 @@ def split_sums(outputs: list[Node]) -> list[Node]:
             return None
         last = loops[-1]
         rows = record(node.op, (x,), {"axes": (last,)})
-        rest = tuple(axis if axis < last else axis - 1 for axis in node.params["axes"] if axis != last)
+        rest = tuple(
+            axis if axis < last else axis - 1 for axis in node.params["axes"] if axis != last
+        )
         return record(node.op, (rows,), {"axes": rest})
 
     return substitute(outputs, {}, change)

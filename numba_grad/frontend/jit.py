@@ -3,7 +3,8 @@
     Jitted           the function a user calls; finds or makes the specialization for its arguments
     Specialization   one signature: the traced graph, what it closes over, its plan
 
-With values at hand and no gradients wanted, a call replays the plan at once. Where gradients flow through the call, or where the
+With values at hand and no gradients wanted, a call replays the plan at once. Where gradients flow
+through the call, or where the
 caller is being traced itself, the call becomes one operation of the caller's graph.
 """
 
@@ -50,27 +51,36 @@ def jit(
 
     Parameters
     ----------
-    f : function of arrays, tensors and numbers, possibly in nested tuples, lists, dicts and dataclasses
-    static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as they are, hashable.
+    f : function of arrays, tensors and numbers, possibly in nested tuples, lists, dicts and
+        dataclasses
+    static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as
+        they are, hashable.
         Whatever decides about shapes, loops and branches in Python must be static.
 
     Returns
     -------
-    Function of the same arguments, differentiable from outside. Called with tensors it returns tensors; called with
-    NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless the result has history, because `f`
+    Function of the same arguments, differentiable from outside. Called with tensors it returns
+    tensors; called with
+    NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless the result has
+    history, because `f`
     closes over a tensor that requires grad). `lower(*args)` returns what it compiles to.
 
     Raises
     ------
     TracingError
-        If `f` asks for a value (`bool(x)`, `float(x)`, `x.numpy()`), which is not there yet while tracing.
+        If `f` asks for a value (`bool(x)`, `float(x)`, `x.numpy()`), which is not there yet while
+        tracing.
 
     Notes
     -----
-    A signature is the structure of the arguments, the shape and dtype of each array in them, which of them require
-    grad, and the static arguments. A new signature runs `f` again in Python; its kernels, which do not depend on sizes,
-    are usually there already. Python side effects (printing, appending to a list) happen while tracing only. Tensors that `f` closes over are read at
-    each call. Arrays and numbers that it closes over are constants of the trace. Python numbers passed as arguments are traced as 0-d arrays of
+    A signature is the structure of the arguments, the shape and dtype of each array in them, which
+    of them require
+    grad, and the static arguments. A new signature runs `f` again in Python; its kernels, which do
+    not depend on sizes,
+    are usually there already. Python side effects (printing, appending to a list) happen while
+    tracing only. Tensors that `f` closes over are read at
+    each call. Arrays and numbers that it closes over are constants of the trace. Python numbers
+    passed as arguments are traced as 0-d arrays of
     float64, int64, bool or complex128.
 
     Examples
@@ -111,7 +121,8 @@ class Specialization:
         return [*self.arguments, *self.captured_nodes, *self.constants]
 
     def is_current(self) -> bool:
-        """Whether captured tensors still have the types, and need for gradients, of when this was traced."""
+        """Whether captured tensors still have the types, and need for gradients, of when this was
+        traced."""
         return all(
             tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
             for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
@@ -120,23 +131,16 @@ class Specialization:
     def compiled(self) -> CompiledProgram:
         if self.program is None:
             known = set(self.inputs)
-            self.computed = [
-                node for node in dict.fromkeys(self.outputs) if node not in known
-            ]
+            self.computed = [node for node in dict.fromkeys(self.outputs) if node not in known]
             self.program = compile_program(self.inputs, self.computed)
         return self.program
 
     def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """The outputs for values of the arguments."""
-        for tensor in self.captured:
-            if tensor._node.value is None:
-                evaluate([tensor._node])
-            values.append(tensor._node.value)
+        values += [_value(tensor) for tensor in self.captured]
         values += [node.value for node in self.constants]
         if config.engine == "reference":
-            return evaluate_with_numpy(
-                self.outputs, dict(zip(self.inputs, values, strict=True))
-            )
+            return evaluate_with_numpy(self.outputs, dict(zip(self.inputs, values, strict=True)))
         program = self.compiled()
         assert self.computed is not None
         if self.computed == self.outputs:
@@ -145,9 +149,7 @@ class Specialization:
         results.update(zip(self.computed, run(program, values), strict=True))
         # A result that is an argument must not share the caller's memory.
         known = set(self.inputs)
-        return [
-            results[node].copy() if node in known else results[node] for node in self.outputs
-        ]
+        return [results[node].copy() if node in known else results[node] for node in self.outputs]
 
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
@@ -178,6 +180,7 @@ class Jitted:
         static_argnames: str | Sequence[str],
     ) -> None:
         functools.update_wrapper(self, f)
+        self.__name__: str = getattr(f, "__name__", type(f).__name__)
         self._f = f
         self._static_argnums = frozenset(
             (static_argnums,) if isinstance(static_argnums, int) else static_argnums
@@ -207,7 +210,8 @@ class Jitted:
         return self._call(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing is computed."""
+        """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing
+        is computed."""
         dynamic, key = self._split(args, kwargs)
         specialization = self._specialization(dynamic, key, [False] * len(dynamic.leaves))
         return Lowered(
@@ -272,7 +276,9 @@ class Jitted:
 
     # Signatures
 
-    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "tuple[_Arguments, Hashable]":
+    def _split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "tuple[_Arguments, Hashable]":
         count = len(args)
         static_numbers = {n % count for n in self._static_argnums if -count <= n < count}
         static = tuple((k, args[k]) for k in sorted(static_numbers))
@@ -344,13 +350,13 @@ class Jitted:
                         f"jit of {self.__name__}",
                         "a result is neither an array nor a number",
                         got={"result": repr(x), "type": type(x).__name__},
-                        fix="return tensors, arrays and numbers, possibly in tuples, lists and dicts",
+                        fix="return tensors, arrays and numbers, in tuples, lists and dicts",
                     )
                 )
         outputs = [as_node(x) for x in leaves]
         captured, constants, count = _surroundings(outputs, set(arguments), first)
         return Specialization(
-            getattr(self, "__name__", "function"),
+            self.__name__,
             arguments,
             outputs,
             structure,
@@ -393,9 +399,7 @@ class _Arguments:
         """args and kwargs with the tensors in place of the leaves."""
         dynamic_args, kwargs = trees.unflatten(self.structure, tensors)
         rest = iter(dynamic_args)
-        args = tuple(
-            x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args)
-        )
+        args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
         return args, {**kwargs, **dict(self.static_named)}
 
 
@@ -410,9 +414,11 @@ def _type_of(x: Any) -> Type:
 
 def _value(x: Any) -> np.ndarray:
     if isinstance(x, Tensor):
-        if x._node.value is None:
-            evaluate([x._node])
-        return x._node.value
+        node: Node = x._node
+        if node.value is None:
+            evaluate([node])
+        value: Any = node.value
+        return value
     if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.isnative:
         return x
     return own_array(x)
@@ -423,9 +429,7 @@ def _fresh(node: Node) -> Node:
     return node if node.handle is None else OPS["identity"](node)
 
 
-def _rebuilt(
-    specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool
-) -> Any:
+def _rebuilt(specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool) -> Any:
     # value[()]: a 0-d array as NumPy's own functions return it, a scalar.
     leaves = [Tensor(leaf(x)) if as_tensors else x[()] for x in values]
     return trees.unflatten(specialization.structure, leaves)
@@ -449,7 +453,8 @@ def _depends_on_argument(node: Node) -> bool:
 def _surroundings(
     outputs: Sequence[Node], arguments: set[Node], first: int
 ) -> tuple[list[Node], list[Node], int]:
-    """Tensors from before the trace that `outputs` depend on, constants, and the number of operations."""
+    """Tensors from before the trace that `outputs` depend on, constants, and the number of
+    operations."""
     captured: list[Node] = []
     constants: list[Node] = []
     pending: list[Node] = []

@@ -117,7 +117,8 @@ class Lowered:
         return plan.arena_bytes + results
 
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Profile:
-        """Run each step on its own and measure: a table of time, GB/s and GFLOP/s for each kernel."""
+        """Run each step on its own and measure: a table of time, GB/s and GFLOP/s for each
+        kernel."""
         values = self._values(*args, **kwargs)
         engine = engine_build.native_engine()
         seconds = engine.profile(self._program.plan, values, repeats=repeats)
@@ -154,7 +155,9 @@ class Lowered:
 
 def _name(source: str) -> str:
     """What a kernel computes, from its first comment."""
-    comments = [line.strip("# ").strip() for line in source.splitlines() if line.lstrip().startswith("#")]
+    comments = [
+        line.strip("# ").strip() for line in source.splitlines() if line.lstrip().startswith("#")
+    ]
     if not comments:
         return "kernel"
     return comments[0] if len(comments) == 1 else f"{comments[0]} and {len(comments) - 1} more"

@@ -8,7 +8,8 @@ from numba_grad.graph.walk import toposort
 
 
 def check(name: str, before: Sequence[Node], after: Sequence[Node]) -> None:
-    """Raise InternalError, naming the pass, unless results kept their types and every node has the type its op infers."""
+    """Raise InternalError, naming the pass, unless results kept their types and every node has the
+    type its op infers."""
     if len(before) != len(after):
         raise InternalError(f"pass {name}: {len(before)} results became {len(after)}")
     for old, new in zip(before, after, strict=True):

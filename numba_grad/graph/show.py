@@ -12,10 +12,7 @@ def as_text(inputs: Sequence[Node], outputs: Sequence[Node]) -> str:
     """A line for each node, inputs before users: `%3 = multiply(%1, %2)  float64[10]`."""
     names = {node: f"%{k}" for k, node in enumerate(_all_nodes(inputs, outputs))}
     given = set(inputs)
-    lines = [
-        f"{name} = {_call(node, names, given)}  {node.type}"
-        for node, name in names.items()
-    ]
+    lines = [f"{name} = {_call(node, names, given)}  {node.type}" for node, name in names.items()]
     return "\n".join([*lines, f"return {', '.join(names[node] for node in outputs)}"])
 
 

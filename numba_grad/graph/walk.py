@@ -8,13 +8,15 @@ from numba_grad.graph.node import Node, grad_mode, record
 def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:
     """All nodes that `roots` depend on, inputs before users, each once.
 
-    A node for which `stop` holds is included, its inputs are not followed. The order depends on the graph alone:
+    A node for which `stop` holds is included, its inputs are not followed. The order depends on the
+    graph alone:
     depth first, inputs from left to right.
     """
     order: list[Node] = []
-    # A node is in `seen` from when its inputs are pushed; it is appended when popped the second time.
+    # A node is in `seen` from when its inputs are pushed; it is appended when popped the second
+    # time.
     seen: set[Node] = set()
-    stack: list[Node | None] = list(roots)[::-1]
+    stack: list[Node | None] = [*reversed(list(roots))]
     pending: list[Node] = []
     while stack:
         node = stack.pop()
@@ -30,9 +32,7 @@ def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) 
             continue
         pending.append(node)
         stack.append(None)
-        for x in reversed(inputs):
-            if x not in seen:
-                stack.append(x)
+        stack.extend(x for x in reversed(inputs) if x not in seen)
     return order
 
 

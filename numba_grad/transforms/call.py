@@ -1,9 +1,11 @@
-"""A function traced once and called many times inside of other graphs: compiled once, differentiated once.
+"""A function traced once and called many times inside of other graphs: compiled once,
+differentiated once.
 
     CallTarget   parameters and results of the function, as a graph of its own
     call         a node of the graph that calls it; its results are `item` nodes
 
-The derivative of a call is a call: of the function's VJP, which computes what it needs of the forward pass again,
+The derivative of a call is a call: of the function's VJP, which computes what it needs of the
+forward pass again,
 so a call leaves nothing behind for its backward pass but its inputs.
 """
 
@@ -20,7 +22,8 @@ from numba_grad.transforms.vjp import cotangents, reached
 
 
 class CallTarget:
-    """A graph from `arguments` to `outputs` that reaches no other node without inputs but literals."""
+    """A graph from `arguments` to `outputs` that reaches no other node without inputs but
+    literals."""
 
     __slots__ = ("_batched", "_lock", "_vjps", "arguments", "name", "outputs")
 
@@ -45,7 +48,8 @@ class CallTarget:
 
     def _make_vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         roots = [
-            node for node, is_given in zip(self.outputs, given, strict=True)
+            node
+            for node, is_given in zip(self.outputs, given, strict=True)
             if is_given and node.requires_grad
         ]
         seeds = {
@@ -53,9 +57,7 @@ class CallTarget:
             for k, (node, is_given) in enumerate(zip(self.outputs, given, strict=True))
             if is_given
         }
-        seeds_of_roots = [
-            seed for k, seed in seeds.items() if self.outputs[k].requires_grad
-        ]
+        seeds_of_roots = [seed for k, seed in seeds.items() if self.outputs[k].requires_grad]
         enabled = grad_mode.enabled
         grad_mode.enabled = True
         try:
@@ -79,9 +81,7 @@ class CallTarget:
         with self._lock:
             if key not in self._batched:
                 replaced = {
-                    node: argument(
-                        array_type((size, *node.shape), node.dtype), node.requires_grad
-                    )
+                    node: argument(array_type((size, *node.shape), node.dtype), node.requires_grad)
                     for node, has_axis in zip(self.arguments, is_batched, strict=True)
                     if has_axis
                 }

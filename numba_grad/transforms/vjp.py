@@ -118,7 +118,8 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
 
 
 def add_cotangents(a: Node, b: Node) -> Node:
-    """The sum of two contributions. One that is zero but for a region, the adjoint of a slice, costs what the slice costs."""
+    """The sum of two contributions. One that is zero but for a region, the adjoint of a slice,
+    costs what the slice costs."""
     if a.op.name == "pad" and b.op.name != "pad":
         a, b = b, a
     if b.op.name == "pad":
@@ -137,7 +138,9 @@ def _add(result: dict[Node, Cotangent], node: Node, g: Cotangent) -> None:
         for number, contribution in enumerate(g):
             if contribution is not None:
                 own = previous[number]
-                previous[number] = contribution if own is None else add_cotangents(own, contribution)
+                previous[number] = (
+                    contribution if own is None else add_cotangents(own, contribution)
+                )
     else:
         result[node] = add_cotangents(previous, g)
 
