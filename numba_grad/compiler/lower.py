@@ -124,12 +124,15 @@ def lower(group: Group, place_of: Callable[[Node], Place | None]) -> Kernel:
     survey = Survey()
     _Lowering(group, place_of, extents, reduced, names, indices, survey).survey_all()
     order = _loop_order(group, names, reduced, survey)
+    known = dict(extents)
     for outer, inner in _mergeable(order, reduced, extents, survey):
         extents[inner] *= extents.pop(outer)
         indices[outer] = Index()
         order = tuple(name for name in order if name != outer)
     reduced = tuple(name for name in reduced if name in extents)
     lowering = _Lowering(group, place_of, extents, reduced, order, indices, None)
+    # Merged axes have no conditions that change within the range they had: that one is to assume.
+    lowering.known = {name: (0, known[name]) for name in order}
     lowering.addresses_blocks = not names and len(survey.places) > MOST_POINTERS
     return lowering.kernel(survey.conditions)
 
@@ -207,6 +210,7 @@ class _Lowering:
         self.blocks = 1
         self.in_blocks = False
         self.addresses_blocks = False
+        self.known: dict[str, tuple[int, int]] = {name: (0, n) for name, n in extents.items()}
 
     # Arguments
 
@@ -350,6 +354,9 @@ class _Lowering:
         """Whether `low <= index < high`: known for the whole piece, or the name of a bool value."""
         if index.is_constant:
             return low <= index.constant < high
+        if self.survey is not None:
+            # Also where the answer is known: it would not be for the longer range of a merged loop.
+            self.survey.irregular.update(name for name, _ in index.terms)
         name, factor = index.terms[0]
         if len(index.terms) == 1 and name in self.ranges and abs(factor.value) == 1:
             # low <= f * v + c < high, solved for v.
@@ -404,6 +411,9 @@ class _Lowering:
         for i, outer_size, size, start, step in zip(
             index, outer, inner, starts, steps, strict=True
         ):
+            if start == 0 and step == 1 and size == outer_size:
+                result.append(i)
+                continue
             is_literal = not _is_loop(outer_size)
             k = i.shifted(-start, is_literal)
             if step == 1:
@@ -863,7 +873,7 @@ class _Lowering:
 
     def variant(self, interior: dict[str, tuple[int, int]], conditions: list[Interval]) -> Variant:
         self.start_variant()
-        ranges = {name: (0, n) for name, n in self.extents.items()} | interior
+        ranges = self.known | interior
         pieces: list[Piece] = []
         if not self.order:
             self.start_piece(ranges)
@@ -888,6 +898,8 @@ class _Lowering:
     ) -> list[tuple[int, int, tuple[int, int]]]:
         """(start, stop, range to assume) of the innermost loop."""
         cuts = self.cuts(name, conditions)
+        if len(cuts) == 2:
+            return [(0, self.extents[name], self.known[name])]
         if len(cuts) - 1 > MOST_PIECES:
             n = self.extents[name]
             start, stop = max(itertools.pairwise(cuts), key=lambda p: p[1] - p[0])
