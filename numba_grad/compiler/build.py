@@ -3,8 +3,10 @@
 Nothing here imports Numba until a kernel is missing from both.
 """
 
+import contextlib
+import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from numba_grad.compiler import cache, code_generation, parallel_build
@@ -125,8 +127,25 @@ def _symbol(key: str) -> str:
     return f"numba_grad_{key[:40]}"
 
 
+@contextlib.contextmanager
+def _interrupts_after() -> Iterator[None]:
+    """Within, Ctrl-C waits: an import of Numba that breaks off leaves a Numba that never imports."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if received:
+        raise KeyboardInterrupt
+
+
 def _optimized_module(request: Request):
-    from numba_grad.compiler import front_end
+    with _interrupts_after():
+        from numba_grad.compiler import front_end
 
     symbol = _symbol(request.key)
     module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
