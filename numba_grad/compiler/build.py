@@ -129,7 +129,7 @@ def _symbol(key: str) -> str:
 
 @contextlib.contextmanager
 def _interrupts_after() -> Iterator[None]:
-    """Within, Ctrl-C waits: an import of Numba that breaks off leaves a Numba that never imports."""
+    """Within, Ctrl-C waits: a broken-off import of Numba could never be finished."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
