@@ -129,7 +129,7 @@ def _symbol(key: str) -> str:
 
 @contextlib.contextmanager
 def _interrupts_after() -> Iterator[None]:
-    """Within, Ctrl-C waits: a broken-off import of Numba could never be finished."""
+    """Within, Ctrl-C waits: Numba, its import above all, does not survive being broken off."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -147,6 +147,6 @@ def _optimized_module(request: Request):
     with _interrupts_after():
         from numba_grad.compiler import front_end
 
-    symbol = _symbol(request.key)
-    module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
-    return code_generation.optimized(module, symbol)
+        symbol = _symbol(request.key)
+        module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
+        return code_generation.optimized(module, symbol)
