@@ -50,8 +50,6 @@ def first_run(prepared: Prepared, file: str) -> tuple[dict[str, Any], int]:
     if prepared.is_own_clock:
         return {"figures": figures}, 1
     figures = {"first": first, **figures}
-    if first > 1.0:
-        prepared.run()  # the first run was mostly compiling
     start = time.perf_counter()
     prepared.run()
     seconds = time.perf_counter() - start

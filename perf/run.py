@@ -117,6 +117,7 @@ def _last_line(file: IO[str]) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """Two threads for every library, and caches that are empty when the command begins."""
+    folder.mkdir(exist_ok=True)
     names = ("OMP", "MKL", "OPENBLAS", "NUMBA", "NUMBA_GRAD", "VECLIB")
     return {
         **os.environ,
@@ -127,6 +128,7 @@ def environment(folder: Path) -> dict[str, str]:
         "NUMBA_THREADING_LAYER": "workqueue",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(folder),
     }
 
 

@@ -1,7 +1,7 @@
 """From the start of a process to its first gradient, imports included. See `fresh_process.py`.
 
 "warm": what the library keeps on disk by default is there from a run before. "cold": the cache
-is empty.
+is empty. Python's bytecode is there in both, as after an installation.
 """
 
 import os
@@ -23,6 +23,8 @@ CACHES = ("NUMBA_GRAD_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 def process(library: str, is_cold: bool = False) -> Prepared:
     """A run is a process, timed until it prints its result."""
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": tempfile.mkdtemp()}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def seconds() -> float:
         with tempfile.TemporaryDirectory() as folder:
@@ -30,7 +32,7 @@ def process(library: str, is_cold: bool = False) -> Prepared:
             start = time.perf_counter()
             running = subprocess.Popen(
                 [sys.executable, str(SCRIPT), library],
-                env={**os.environ, **changes},
+                env={**environment, **changes},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
@@ -44,8 +46,7 @@ def process(library: str, is_cold: bool = False) -> Prepared:
                 raise RuntimeError(f"{library} printed {line}, expected {EXPECTED}")
         return duration
 
-    if not is_cold:
-        seconds()
+    seconds()
     return Prepared(seconds, is_own_clock=True)
 
 
