@@ -4,20 +4,16 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from operator import attrgetter
 
 import numpy as np
 
 from numba_grad.compiler import engine_build
-from numba_grad.compiler.pipeline import CompiledProgram, compile_program, value_inputs
+from numba_grad.compiler.flat_graph import flatten
+from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
-from numba_grad.errors import InternalError
-from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
-from numba_grad.ops.control import custom, item, pack
-
-by_serial = attrgetter("serial")
 
 
 def evaluate(targets: Sequence[Node]) -> None:
@@ -70,8 +66,7 @@ def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
 
 
 # Programs by the structure of their graph: a training loop records the same one each time. Longer
-# graphs are not
-# kept: their segments are, and a key takes memory for every node.
+# graphs are not kept: their segments are, and a key takes memory for every node.
 _programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
 _programs_lock = threading.Lock()
 _MOST_PROGRAMS = 256
@@ -81,49 +76,22 @@ _LONGEST_KEPT = 50_000
 def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
     """The nodes with values that `targets` are computed from, and the program for graphs like
     this."""
-    order = _reached(targets)
-    inputs = [node for node in order if node.value is not None]
-    if len(order) > _LONGEST_KEPT:
-        return inputs, compile_program(inputs, targets)
-    key, types = _structure(order, targets)
+    graph = flatten(targets)
+    inputs = [graph.nodes[k] for k in graph.inputs]
+    if len(graph.nodes) > _LONGEST_KEPT:
+        return inputs, compile_flat(graph)
+    key = (graph.key, config.unroll_extent)
     with _programs_lock:
         found = _programs.get(key)
         if found is not None:
             _programs.move_to_end(key)
             return inputs, found[0]
-    program = compile_program(inputs, targets)
+    program = compile_flat(graph)
     with _programs_lock:
-        _programs[key] = (program, types)
+        _programs[key] = (program, graph.types)
         while len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
     return inputs, program
-
-
-def _structure(order: list[Node], targets: list[Node]) -> tuple[tuple, list[Type]]:
-    """What makes two graphs have the same program, and the types that it names.
-
-    Types count by identity, which is fast to hash: that is safe as long as they are kept alive.
-    """
-    number = {node: k for k, node in enumerate(order)}
-    flat: list[object] = []
-    types: list[Type] = []
-    for node in order:
-        if node.value is not None:
-            types.append(node.type)
-            flat.append(id(node.type))
-            continue
-        flat.append(node.op)
-        if node.params:
-            flat.append(tuple(node.params.items()))
-        if node.op is item and node.inputs[0].op not in (custom, pack):
-            # Of which operation it is a result: `value_inputs` looks through that.
-            flat += [node.inputs[0].op, tuple(node.inputs[0].params.items())]
-        for x in value_inputs(node):
-            flat.append(number[x])
-    flat.append(None)
-    flat += [number[node] for node in targets]
-    flat += [config.unroll_extent]
-    return tuple(flat), types
 
 
 def run(program: CompiledProgram, values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -137,22 +105,3 @@ def _without_reshapes(node: Node) -> Node:
     while node.value is None and node.op.name in ("reshape", "detach", "identity"):
         node = node.inputs[0]
     return node
-
-
-def _reached(targets: Sequence[Node]) -> list[Node]:
-    """The nodes that `targets` are computed from, down to those with values, in the order of
-    recording."""
-    seen: set[Node] = set()
-    stack = list(targets)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.value is None:
-            if node.op is ARGUMENT:
-                raise InternalError(
-                    f"evaluate: {node} has no value; it is the parameter of a traced function"
-                )
-            stack += value_inputs(node)
-    return sorted(seen, key=by_serial)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numba_grad.compiler.flat_graph import ASSIGNMENTS
 from numba_grad.compiler.library_steps import memory_operands
 from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
@@ -35,7 +36,6 @@ LONGEST_CONE = 200
 # These cut loops into pieces, each with a body of its own.
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
-ASSIGNMENTS = ("update_slice", "add_slice")
 # A concatenation of more parts along a loop is stored: readers would look for the part at every
 # element.
 MOST_PARTS = 4

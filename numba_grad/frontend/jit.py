@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.evaluate import evaluate, run
-from numba_grad.compiler.pipeline import CompiledProgram, compile_program, value_inputs
+from numba_grad.compiler.flat_graph import value_inputs
+from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config

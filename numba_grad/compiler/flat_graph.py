@@ -1,0 +1,194 @@
+"""A graph as arrays of integers: what the passes over a whole graph work on.
+
+A long loop in Python is a million nodes. A pass that looks at each of them through dictionaries of
+nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is walked once, by
+`flatten`, and from then on a node is its position in the order of recording.
+"""
+
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.types import Type
+from numba_grad.ops.control import item
+
+# Never a step of their own: each segment that uses them computes them at the place of use.
+FREE_FAMILIES = ("movement", "literal", "iota")
+# The value of one of their inputs. A call is computed as its items, all by one segment.
+ALIASES = ("detach", "identity", "checkpoint", "item", "custom", "pack", "call")
+# Of the family of movements, but a chain of them would be computed again, from its start, in each
+# segment that reads it.
+ASSIGNMENTS = ("update_slice", "add_slice")
+# Movements that may leave the elements of an array where they are.
+VIEWS = ("slice", "reshape")
+
+by_serial = attrgetter("serial")
+
+
+class Role(IntEnum):
+    """How the value of a node comes about."""
+
+    INPUT = 0  # from outside
+    FREE = 1  # at each use
+    VIEW = 2  # at each use, or as a pointer into another array
+    COMPUTED = 3  # by a step, in memory of its own
+    CALL_ITEM = 4  # computed, by the steps of a called function
+
+
+@dataclass(slots=True, eq=False)
+class FlatGraph:
+    """A graph in the order of recording, inputs before users.
+
+    What the node at position k reads is at the positions `edges[starts[k]:starts[k + 1]]`.
+    """
+
+    nodes: list[Node]
+    signatures: np.ndarray  # int32: what each node does; equal numbers mean the same
+    starts: np.ndarray  # int32, one more than nodes
+    edges: np.ndarray  # int32
+    inputs: list[int]  # the positions of the graph's inputs, in their order
+    outputs: list[int]
+    table: "Signatures"  # the meaning of `signatures`
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for graphs that have the same program, as long as the types in `types` live."""
+        return (
+            self.table,
+            self.signatures.tobytes(),
+            self.starts.tobytes(),
+            self.edges.tobytes(),
+            tuple([id(type) for type in self.types]),
+            tuple(self.inputs),
+            tuple(self.outputs),
+        )
+
+    @property
+    def types(self) -> list[Type]:
+        """The types of the inputs. In the key they count by identity, which is fast to hash."""
+        return [self.nodes[k].type for k in self.inputs]
+
+
+def flatten(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> FlatGraph:
+    """The graph between `inputs` and `outputs`; by default, down to the nodes that have values."""
+    known = set() if inputs is None else set(inputs)
+    seen = set(known)
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if inputs is None and node.value is not None:
+            known.add(node)
+        else:
+            stack += value_inputs(node)
+    nodes = sorted(seen, key=by_serial)
+    table = signature_table()
+    number = {node: k for k, node in enumerate(nodes)}
+    signatures: list[int] = []
+    starts: list[int] = [0]
+    edges: list[int] = []
+    # Once per recorded operation, so what is common is written out: 1 us matters here.
+    known_numbers = table.numbers
+    for node in nodes:
+        if node in known:
+            signatures.append(0)
+        else:
+            params = node.params
+            key = (node.op, *params.items()) if params else node.op
+            found = known_numbers.get(key)
+            signatures.append(table.number(node) if found is None else found)
+            for x in value_inputs(node):
+                edges.append(number[x])
+        starts.append(len(edges))
+    ordered = sorted(known, key=by_serial) if inputs is None else inputs
+    return FlatGraph(
+        nodes,
+        np.array(signatures, np.int32),
+        np.array(starts, np.int32),
+        np.array(edges, np.int32),
+        [number[node] for node in ordered],
+        [number[node] for node in outputs],
+        table,
+    )
+
+
+def value_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs that the value of `node` depends on."""
+    if node.op is item:
+        parent = node.inputs[0]
+        if parent.op.name in ("custom", "pack"):
+            # Their last inputs are the results.
+            first = len(parent.inputs) - len(parent.type.items)
+            return (parent.inputs[first + node.params["number"]],)
+        return parent.inputs
+    return node.inputs
+
+
+class Signatures:
+    """Numbers for what nodes do: the op and its params. Types follow from those of the inputs."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[object, int] = {}  # by op or (op, *params)
+        self.hashes = [0]  # for each number, one that is the same in every process
+        self.roles = [Role.INPUT]
+        self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
+        self._lock = threading.Lock()
+
+    def number(self, node: Node) -> int:
+        """The number of a node that `numbers` does not have: a new one, or an item."""
+        own: object = (node.op, *node.params.items()) if node.params else node.op
+        if is_item_of_call(node):
+            target = node.inputs[0].params["target"]
+            key: object = (target, node.params["number"])
+            role, text = Role.CALL_ITEM, f"{target.name} {node.params['number']}"
+        elif node.op.name in ALIASES:
+            key, role, text = "alias", Role.FREE, "alias"
+        else:
+            key, role, text = own, _role(node), f"{node.op.name} {node.params}"
+        with self._lock:
+            found = self.numbers.get(key)
+            if found is None:
+                found = self.numbers[key] = len(self.hashes)
+                self.hashes.append(zlib.crc32(text.encode()))
+                self.roles.append(role)
+            if node.op is not item:  # one that looks the same may be of another call
+                self.numbers[own] = found
+            return found
+
+
+def is_item_of_call(node: Node) -> bool:
+    """Whether this is a result of a call of a traced function."""
+    return node.op is item and node.inputs[0].op.name == "call"
+
+
+def _role(node: Node) -> Role:
+    if node.op is ARGUMENT:
+        raise InternalError(f"flatten: {node} has no value; it is the parameter of a trace")
+    if node.op.name in VIEWS:
+        return Role.VIEW
+    if node.op.family in FREE_FAMILIES and node.op.name not in ASSIGNMENTS:
+        return Role.FREE
+    return Role.COMPUTED
+
+
+_MOST_SIGNATURES = 1 << 16
+_table = Signatures()
+
+
+def signature_table() -> Signatures:
+    """The table in force. One that has grown too large, by ever new params, is left to those who
+    hold it."""
+    global _table
+    if len(_table.hashes) > _MOST_SIGNATURES:
+        _table = Signatures()
+    return _table
