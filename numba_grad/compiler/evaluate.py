@@ -12,6 +12,7 @@ from numba_grad.compiler.flat_graph import flatten
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
+from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 
@@ -76,7 +77,8 @@ _LONGEST_KEPT = 50_000
 def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
     """The nodes with values that `targets` are computed from, and the program for graphs like
     this."""
-    graph = flatten(targets)
+    with CollectionPaused():
+        graph = flatten(targets)
     inputs = [graph.nodes[k] for k in graph.inputs]
     if len(graph.nodes) > _LONGEST_KEPT:
         return inputs, compile_flat(graph)

@@ -90,7 +90,7 @@ def flatten(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Fl
         if inputs is None and node.value is not None:
             known.add(node)
         else:
-            stack += value_inputs(node)
+            stack += node.inputs if node.op is not item else value_inputs(node)
     nodes = sorted(seen, key=by_serial)
     table = signature_table()
     number = {node: k for k, node in enumerate(nodes)}
@@ -107,8 +107,8 @@ def flatten(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Fl
             key = (node.op, *params.items()) if params else node.op
             found = known_numbers.get(key)
             signatures.append(table.number(node) if found is None else found)
-            for x in value_inputs(node):
-                edges.append(number[x])
+            inputs_of_value = node.inputs if node.op is not item else value_inputs(node)
+            edges.extend([number[x] for x in inputs_of_value])
         starts.append(len(edges))
     ordered = sorted(known, key=by_serial) if inputs is None else inputs
     return FlatGraph(

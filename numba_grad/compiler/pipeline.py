@@ -37,6 +37,7 @@ from numba_grad.compiler.segment_program import (
 )
 from numba_grad.config import config
 from numba_grad.errors import InternalError
+from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute
@@ -70,7 +71,8 @@ def compile_program(inputs: Sequence[Node], outputs: Sequence[Node]) -> Compiled
 
 def compile_flat(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of `graph`, which are distinct and no inputs."""
-    return _Compiler(graph).compile()
+    with CollectionPaused():
+        return _Compiler(graph).compile()
 
 
 _segment_lock = threading.RLock()

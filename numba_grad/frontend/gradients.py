@@ -437,6 +437,8 @@ class _Call:
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
     points: list[Node] = field(default_factory=list)  # of `pushed_forward`: variables, too
     first_serial: int = 0  # nodes with a smaller one are the caller's
+    # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
+    history: tuple[set[Node], list[Node]] | None = None
     closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
 
     def add_argument(self, name: str, tree: Any) -> Any:
@@ -495,7 +497,10 @@ class _Call:
         """
         ends = {*self.variables, *self.points}
         seen = {node for node in outputs if node.requires_grad}
-        order = list(seen)
+        if self.history is not None and self.history[0] == seen:
+            return self.history[1]
+        self.history = None
+        roots, order = set(seen), list(seen)
         for node in order:  # grows while it is walked
             if node.serial < self.first_serial or node in ends:
                 continue
@@ -504,6 +509,7 @@ class _Call:
                     seen.add(x)
                     order.append(x)
         order.sort(key=by_serial)
+        self.history = (roots, order)
         return order
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
@@ -608,6 +614,7 @@ class _Call:
             if node not in callers:
                 self.closed.append((node, node.inputs))
                 node.requires_grad = False
+        self.history = None
         return callers if self.records else set()
 
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:

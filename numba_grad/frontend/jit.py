@@ -27,9 +27,11 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
 from numba_grad.frontend.lowered import Lowered
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type, is_inexact
 from numba_grad.graph.walk import substitute
+from numba_grad.ops.control import item
 from numba_grad.transforms.call import CallTarget, call
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
@@ -321,7 +323,8 @@ class Jitted:
         with self._lock:
             found = self._specializations.get(full_key)
             if found is None or not found.is_current():
-                found = self._trace(dynamic, wants_grad)
+                with CollectionPaused():
+                    found = self._trace(dynamic, wants_grad)
                 if not any(_depends_on_argument(t._node) for t in found.captured):
                     self._specializations[full_key] = found
             return found
@@ -459,20 +462,23 @@ def _surroundings(
     captured: list[Node] = []
     constants: list[Node] = []
     pending: list[Node] = []
-    seen: set[Node] = set()
+    seen = set(arguments)
     stack = list(outputs)
     count = 0
     while stack:
         node = stack.pop()
-        if node in seen or node in arguments:
+        if node in seen:
             continue
         seen.add(node)
         is_older = node.serial < first
-        if is_older and node.handle is not None and node.handle() is not None:
+        if not is_older and node.value is None:
+            count += 1
+            stack += node.inputs if node.op is not item else value_inputs(node)
+        elif node.handle is not None and is_older and node.handle() is not None:
             captured.append(node)
         elif node.value is not None:
             constants.append(node)
-        elif is_older and not _depends_on_argument(node):
+        elif not _depends_on_argument(node):
             pending.append(node)
         else:
             count += 1

@@ -20,14 +20,19 @@ _KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
 class Type:
-    """Shape and dtype of one array. `array_type` interns, so equal types are usually identical."""
+    """Shape and dtype of one array. Made by `array_type` only: equal types are identical.
 
-    __slots__ = ("_hash", "dtype", "shape")
+    So comparing and hashing cost nothing, which recording a node does several times.
+    """
+
+    __slots__ = ("dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape = shape
         self.dtype = dtype
-        self._hash = hash((shape, dtype))  # not dtype.num, which equal dtypes may differ in
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (array_type, (self.shape, self.dtype))
 
     @property
     def rank(self) -> int:
@@ -44,14 +49,6 @@ class Type:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, Type) and self.shape == other.shape and self.dtype == other.dtype
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
@@ -75,10 +72,15 @@ class TupleType:
         return f"({', '.join(map(repr, self.items))})"
 
 
-@functools.lru_cache(maxsize=1 << 16)
+_types: dict[tuple[tuple[int, ...], np.dtype], Type] = {}
+
+
+@functools.lru_cache(maxsize=1 << 14)
 def array_type(shape: tuple[int, ...], dtype: np.dtype) -> Type:
-    """The interned type of this shape and dtype."""
-    return Type(shape, _KNOWN.get(dtype, dtype))
+    """The one type of this shape and dtype."""
+    dtype = _KNOWN.get(dtype, dtype)
+    # Atomic: two threads that make the same type both get the first one.
+    return _types.setdefault((shape, dtype), Type(shape, dtype))
 
 
 def as_dtype(dtype: object) -> np.dtype:

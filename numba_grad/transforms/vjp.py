@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
+from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.ops.control import item, pullback_of, several_results
 
@@ -39,10 +40,22 @@ def cotangents(
     differentiate : takes the place of `contributions` for the nodes with a record in `.autograd`,
         called once for each that is reached, after its cotangent is complete: hooks
     """
+    with CollectionPaused():
+        return _cotangents(
+            roots, seeds, order, set(order) if inside is None else inside, differentiate
+        )
+
+
+def _cotangents(
+    roots: Sequence[Node],
+    seeds: Sequence[Node],
+    order: Sequence[Node],
+    inside: Container[Node],
+    differentiate: Differentiate | None,
+) -> dict[Node, Cotangent]:
     result: dict[Node, Cotangent] = {}
     for root, seed in zip(roots, seeds, strict=True):
         _add(result, root, seed)
-    inside = set(order) if inside is None else inside
     # The loop runs once per recorded operation, so the common case is written out: 1 us matters
     # here.
     for node in reversed(order):
