@@ -85,7 +85,7 @@ class _Segmentation:
         nodes = self.graph.nodes
         views = np.flatnonzero(self.roles == Role.VIEW)
         inputs = self.edges[self.graph.starts[views]]
-        # (array, first element, whether it is sliced at all) of what is in one piece
+        # (array, first element, whether it is a part of the array) of what is in one piece
         pieces: dict[int, tuple[int, int, bool]] = {}
         firsts: dict[tuple[int, tuple[int, ...]], int | None] = {}
         for k, x, signature in zip(
@@ -105,7 +105,8 @@ class _Segmentation:
                 further = firsts[key]
                 if further is None:
                     continue
-                first, is_sliced = first + further, True
+                first += further
+                is_sliced = is_sliced or node.shape != node.inputs[0].shape
             pieces[k] = (array, first, is_sliced)
             if is_sliced and self.is_array(array):
                 base[k], start[k] = array, first

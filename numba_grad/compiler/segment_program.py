@@ -16,6 +16,7 @@ from numba_grad.compiler.fuse import LibraryStep, fuse
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import Group, Place, lower
+from numba_grad.compiler.mirrored_sums import mirrored_sums
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.spaces import space_of, unrolling_for
 from numba_grad.compiler.split_sums import split_sums
@@ -93,7 +94,8 @@ Pass = Callable[[list[Node]], list[Node]]
 # The order of compiling: these passes over the graph, then fuse, lower, emit.
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
-    ("split sums", split_sums),  # after simplify: which sums are equal shows there
+    ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
+    ("split sums", split_sums),
 )
 
 

@@ -62,6 +62,13 @@ def times_one(node: Node) -> Node | None:
     return None
 
 
+def whole_slice(node: Node) -> Node | None:
+    """x[:] -> x."""
+    if node.op.name == "slice" and node.type is node.inputs[0].type:
+        return node.inputs[0]
+    return None
+
+
 def movement_of_movement(node: Node) -> Node | None:
     """Two reshapes, transposes or broadcasts are one, and one that changes nothing is none."""
     name = node.op.name
@@ -123,6 +130,7 @@ RULES = (
     times_one,
     assigned_again,
     reshape_of_one_element,
+    whole_slice,
     movement_of_movement,
 )
 

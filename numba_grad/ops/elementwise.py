@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import LEAF, Node
 from numba_grad.ops.families import (
     ALL,
     COMPLEX,
@@ -83,19 +83,38 @@ multiply = elementwise(
     "multiply",
     expression="{x} * {y}",
     reference=np.multiply,
-    vjp=(lambda g, out, x, y: g * conjugated(y), lambda g, out, x, y: g * conjugated(x)),
+    vjp=(
+        lambda g, out, x, y: (g + g if x is y else g) * conjugated(y),
+        # Of x * x the first rule is all: 2 g is the same for every component of x.
+        lambda g, out, x, y: None if x is y else g * conjugated(x),
+    ),
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
 )
 
-# d(x/y)/dy = -(x/y)/y: reuses `out`, and does not overflow where y*y would.
+
+def _divide_vjp_of_y(g: Node, out: Node, x: Node, y: Node) -> Node:
+    """d(x/y)/dy = -(x/y)/y: reuses `out`, and does not overflow where y*y would. For 1/y it is
+    -(1/y)**2, which saves a division."""
+    if is_constant_one(x):
+        return -(g * conjugated(square(out)))
+    return -(g * conjugated(out / y))
+
+
+def is_constant_one(x: Node) -> bool:
+    """Whether `x` is the number 1 as written in a program: no tensor, whose value may be another in
+    the next call of a traced function."""
+    is_number = x.op is LEAF and x.shape == () and (x.handle is None or x.handle() is None)
+    return is_number and x.value == 1
+
+
 divide = elementwise(
     "divide",
     expression="{x} / {y}",
     reference=np.divide,
     vjp=(
         lambda g, out, x, y: g / conjugated(y),
-        lambda g, out, x, y: -(g * conjugated(out / y)),
+        _divide_vjp_of_y,
     ),
     dtypes=INEXACT,
     samples=((-3, 3), (0.5, 3)),

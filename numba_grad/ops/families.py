@@ -17,7 +17,7 @@ from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
 
-Rule = Callable[..., Node] | None
+Rule = Callable[..., Node | None] | None
 
 # NumPy type characters, as in `Op.dtypes`. Some name the same dtype: l and q, or l and i.
 INTEGER = "bhilqBHILQ"
@@ -154,7 +154,8 @@ def elementwise(
         rule = vjp[k]  # type: ignore[index]
         if rule is None:
             return None
-        return cotangent_like(rule(g, out, *inputs, **params), inputs[k])
+        contribution = rule(g, out, *inputs, **params)
+        return None if contribution is None else cotangent_like(contribution, inputs[k])
 
     return Op(
         name,
