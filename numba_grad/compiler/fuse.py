@@ -9,8 +9,9 @@ kernel, if none of them needs a finished result of another.
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from numba_grad.compiler.flat_graph import ASSIGNMENTS
 from numba_grad.compiler.library_steps import memory_operands
@@ -39,6 +40,9 @@ CONDITIONAL_LENGTH = 12
 # A concatenation of more parts along a loop is stored: readers would look for the part at every
 # element.
 MOST_PARTS = 4
+# Of several assignments on top of each other, to most of an array, so many are read through: the
+# adjoints of the shifted slices of a stencil.
+MOST_ASSIGNMENTS = 2
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
 
@@ -137,10 +141,20 @@ class _Fusion:
         return any(axis in loops for axis in reduction_axes(node))
 
     def is_repeated_assignment(self, node: Node) -> bool:
-        """Whether it assigns to an array with loops that was assigned to before."""
+        """Whether it assigns to an array with loops that was assigned to before, too often or too
+        little at a time to be read through."""
         if node.op.name not in ASSIGNMENTS or not self.loops[node]:
             return False
-        return node.inputs[0].op.name in ASSIGNMENTS
+        before = node.inputs[0]
+        if before.op.name not in ASSIGNMENTS:
+            return False
+        if self.is_small_assignment(node):
+            return True
+        chain = 1
+        while before.op.name in ASSIGNMENTS and before not in self.roots:
+            chain += 1
+            before = before.inputs[0]
+        return chain > MOST_ASSIGNMENTS
 
     def is_small_assignment(self, node: Node) -> bool:
         """Whether it changes so little that writing over the old value pays."""
@@ -164,41 +178,63 @@ class _Fusion:
     def add_expensive_roots(self) -> None:
         cost, source_size = self.inline_costs()
         evaluations: dict[Node, float] = {}
+        counts: dict[Node, float] = {}  # of the values that are stored for what they cost
         for node in reversed(self.order):
             if node in self.memory:
                 continue
             count = self.count_evaluations(node, evaluations)
             is_computed = node.op.family in ("elementwise", "reduction")
-            if node not in self.roots and is_computed and count > 1.3 and cost[node] >= 4:
-                expands = node.type.size >= EXPANSION * source_size[node]
-                limit = STORE_COST_OF_EXPANSION if expands else STORE_COST_OF_SHIFTS
-                if cost[node] * (count - 1) > limit and self.loops[node]:
-                    self.roots.add(node)
+            may_be = node not in self.roots and is_computed and count > 1.3 and cost[node] >= 4
+            if may_be and self.is_worth_storing(node, cost[node], count, source_size[node]):
+                self.roots.add(node)
+                counts[node] = count
             evaluations[node] = 1.0 if node in self.roots else max(count, 1e-9)
+        # What was expensive from the inputs may be cheap now, from what is stored: the negative of
+        # a stored value.
+        self.inline_costs(counts)
 
-    def inline_costs(self) -> tuple[dict[Node, float], dict[Node, int]]:
+    def is_worth_storing(self, node: Node, cost: float, count: float, source_size: int) -> bool:
+        expands = node.type.size >= EXPANSION * source_size
+        limit = STORE_COST_OF_EXPANSION if expands else STORE_COST_OF_SHIFTS
+        return cost * (count - 1) > limit and bool(self.loops[node])
+
+    def inline_costs(
+        self, counts: Mapping[Node, float] = MappingProxyType({})
+    ) -> tuple[dict[Node, float], dict[Node, int]]:
         """What computing one element costs from memory, and the size of the largest value read for
         it.
 
-        Shared parts count once: a set of nodes is an int with a bit for each.
+        Shared parts count once: a set of nodes is an int with a bit for each. Those of `counts`,
+        roots with how often each would be computed, are roots no more if they turn out cheap.
         """
         cone: dict[Node, int] = {}
         cost: dict[Node, float] = {}
         source_size: dict[Node, int] = {}
         bits_of_weight: dict[float, int] = {}
-        for number, node in enumerate(self.order):
-            is_stored = node in self.memory or node in self.roots
-            bit = 1 << number
-            weight = 1.0 if is_stored else self.own_cost(node)
-            bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
+
+        def enter(node: Node, bit: int, inputs: Sequence[Node], weight: float, size: int) -> None:
             cone[node] = bit
-            source_size[node] = node.type.size if is_stored else 1
-            for x in () if is_stored else node.inputs:
+            source_size[node] = max([size, *[source_size[x] for x in inputs]])
+            for x in inputs:
                 cone[node] |= cone[x]
-                source_size[node] = max(source_size[node], source_size[x])
-            cost[node] = sum(
-                weight * (cone[node] & bits).bit_count() for weight, bits in bits_of_weight.items()
+            cost[node] = weight + sum(
+                w * (cone[node] & bits).bit_count() for w, bits in bits_of_weight.items()
             )
+
+        for number, node in enumerate(self.order):
+            bit, weight = 1 << number, self.own_cost(node)
+            is_stored = node in self.memory or node in self.roots
+            if not is_stored or node in counts:
+                enter(node, bit, node.inputs, weight, 1)
+            if node in counts and not self.is_worth_storing(
+                node, cost[node], counts[node], source_size[node]
+            ):
+                self.roots.discard(node)
+                is_stored = False
+            if is_stored:
+                weight = 1.0
+                enter(node, bit, (), weight, node.type.size)
+            bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
         return cost, source_size
 
     def own_cost(self, node: Node) -> float:

@@ -126,108 +126,146 @@ def kernel(args, lo, hi):
     # add_slice: float64, 2-d
     n0 = integer(args, 0)
     n1 = integer(args, 1)
-    x0 = buffer(args, 2, float64)
-    s3 = integer(args, 3)
+    b2 = integer(args, 2)
+    b3 = integer(args, 3)
     c4 = integer(args, 4)
-    x1 = buffer(args, 5, float64)
-    s6 = integer(args, 6)
+    b5 = integer(args, 5)
+    c6 = integer(args, 6)
     b7 = integer(args, 7)
-    c8 = integer(args, 8)
-    b9 = integer(args, 9)
-    b10 = integer(args, 10)
-    b11 = integer(args, 11)
-    c12 = integer(args, 12)
+    x0 = buffer(args, 8, float64)
+    s9 = integer(args, 9)
+    c10 = integer(args, 10)
+    c11 = integer(args, 11)
+    x1 = buffer(args, 12, float64)
     s13 = integer(args, 13)
     c14 = integer(args, 14)
-    v7 = int64(0)
+    c15 = integer(args, 15)
+    c16 = integer(args, 16)
+    c17 = integer(args, 17)
+    c18 = integer(args, 18)
+    b19 = integer(args, 19)
+    b20 = integer(args, 20)
+    b21 = integer(args, 21)
+    c22 = integer(args, 22)
+    s23 = integer(args, 23)
+    s24 = integer(args, 24)
+    c25 = integer(args, 25)
+    c26 = integer(args, 26)
+    v2 = int64(0)
     v11 = float64(0.0)
+    v43 = int64(0)
+    v61 = float64(0.0)
     for row in range(lo // n1, (hi - 1) // n1 + 1):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
-        if b10 <= i0 < b11:
-            for i1 in range(first, min(last, b7)):
-                v0 = x0[i0 * s3 + i1 + c4]
-                x1[i0 * s6 + i1] = v0
-            for i1 in range(max(first, b7), min(last, b9)):
-                v1 = x0[i0 * s3 + i1 + c4]
-                v2 = x0[i0 * s3 + i1 + c8]
-                v3 = v1 + v2
-                x1[i0 * s6 + i1] = v3
-            for i1 in range(max(first, b9), last):
-                v4 = x0[i0 * s3 + i1 + c8]
-                x1[i0 * s6 + i1] = v4
-        else:
-            v5 = int64(i0)
-            v6 = (b10 <= v5) & (v5 < b11)
-            v8 = int64(i0 + c12)
-            v9 = select(v6, v8, v7)
-            for i1 in range(first, min(last, b7)):
-                v10 = x0[v9 * s13 + i1]
-                v12 = select(v6, v10, v11)
-                x1[i0 * s6 + i1] = v12
-            for i1 in range(max(first, b7), min(last, b9)):
-                v13 = x0[v9 * s13 + i1]
-                v14 = select(v6, v13, v11)
-                v15 = x0[v9 * s13 + i1 + c14]
-                v16 = v14 + v15
-                v17 = select(v6, v16, v14)
-                x1[i0 * s6 + i1] = v17
-            for i1 in range(max(first, b9), last):
-                v18 = x0[v9 * s13 + i1 + c14]
-                v19 = v11 + v18
-                v20 = select(v6, v19, v11)
-                x1[i0 * s6 + i1] = v20
-
-
-def kernel(args, lo, hi):
-    # add_slice: float64, 2-d
-    n0 = integer(args, 0)
-    n1 = integer(args, 1)
-    x0 = buffer(args, 2, float64)
-    s3 = integer(args, 3)
-    x1 = buffer(args, 4, float64)
-    b5 = integer(args, 5)
-    x2 = buffer(args, 6, float64)
-    s7 = integer(args, 7)
-    c8 = integer(args, 8)
-    b9 = integer(args, 9)
-    b10 = integer(args, 10)
-    s11 = integer(args, 11)
-    c12 = integer(args, 12)
-    v7 = int64(0)
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
-        i0 = row
-        first = max(lo - row * n1, 0)
-        last = min(hi - row * n1, n1)
-        if 0 <= i0 < b10:
+        if b19 <= i0 < b20:
             for i1 in range(first, min(last, b5)):
-                v0 = x0[i0 * s3 + i1]
-                x1[i0 * s3 + i1] = v0
-            for i1 in range(max(first, b5), min(last, b9)):
-                v1 = x0[i0 * s3 + i1]
-                v2 = x2[i0 * s7 + i1 + c8]
-                v3 = v1 + v2
-                x1[i0 * s3 + i1] = v3
-            for i1 in range(max(first, b9), last):
-                v4 = x0[i0 * s3 + i1]
-                x1[i0 * s3 + i1] = v4
+                v0 = int64(i1)
+                v1 = (b2 <= v0) & (v0 < b3)
+                v3 = int64(i1 + c4)
+                v4 = select(v1, v3, v2)
+                v5 = (b5 <= v0) & (v0 < n1)
+                v6 = int64(i1 + c6)
+                v7 = select(v5, v6, v2)
+                v8 = (0 <= v0) & (v0 < b7)
+                v9 = select(v8, v0, v2)
+                v10 = x0[i0 * s9 + v9 + c10]
+                v12 = select(v8, v10, v11)
+                v13 = x0[i0 * s9 + v7 + c11]
+                v14 = v12 + v13
+                v15 = select(v5, v14, v12)
+                v16 = x0[i0 * s9 + v4]
+                v17 = v15 + v16
+                v18 = select(v1, v17, v15)
+                x1[i0 * s13 + i1] = v18
+            for i1 in range(max(first, b5), min(last, b7)):
+                v19 = x0[i0 * s9 + i1 + c14]
+                v20 = x0[i0 * s9 + i1 + c15]
+                v21 = v19 + v20
+                v22 = x0[i0 * s9 + i1 + c16]
+                v23 = v21 + v22
+                x1[i0 * s13 + i1] = v23
+            for i1 in range(max(first, b7), last):
+                v24 = int64(i1)
+                v25 = (b2 <= v24) & (v24 < b3)
+                v26 = int64(i1 + c4)
+                v27 = select(v25, v26, v2)
+                v28 = (b5 <= v24) & (v24 < n1)
+                v29 = int64(i1 + c6)
+                v30 = select(v28, v29, v2)
+                v31 = (0 <= v24) & (v24 < b7)
+                v32 = select(v31, v24, v2)
+                v33 = x0[i0 * s9 + v32 + c17]
+                v34 = select(v31, v33, v11)
+                v35 = x0[i0 * s9 + v30 + c18]
+                v36 = v34 + v35
+                v37 = select(v28, v36, v34)
+                v38 = x0[i0 * s9 + v27]
+                v39 = v37 + v38
+                v40 = select(v25, v39, v37)
+                x1[i0 * s13 + i1] = v40
         else:
-            v5 = int64(i0)
-            v6 = (0 <= v5) & (v5 < b10)
-            v8 = select(v6, v5, v7)
+            v41 = int64(i0)
+            v42 = (0 <= v41) & (v41 < b20)
+            v44 = select(v42, v41, v43)
+            v50 = (b19 <= v41) & (v41 < b21)
+            v51 = int64(i0 + c22)
+            v52 = select(v50, v51, v43)
             for i1 in range(first, min(last, b5)):
-                v9 = x0[i0 * s3 + i1]
-                x1[i0 * s3 + i1] = v9
-            for i1 in range(max(first, b5), min(last, b9)):
-                v10 = x0[i0 * s3 + i1]
-                v11 = x2[v8 * s11 + i1 + c12]
-                v12 = v10 + v11
-                v13 = select(v6, v12, v10)
-                x1[i0 * s3 + i1] = v13
-            for i1 in range(max(first, b9), last):
-                v14 = x0[i0 * s3 + i1]
-                x1[i0 * s3 + i1] = v14
+                v45 = int64(i1)
+                v46 = (b2 <= v45) & (v45 < b3)
+                v47 = int64(i1 + c4)
+                v48 = select(v46, v47, v43)
+                v49 = v42 & v46
+                v53 = (b5 <= v45) & (v45 < n1)
+                v54 = int64(i1 + c6)
+                v55 = select(v53, v54, v43)
+                v56 = v50 & v53
+                v57 = (0 <= v45) & (v45 < b7)
+                v58 = select(v57, v45, v43)
+                v59 = v50 & v57
+                v60 = x0[v52 * s23 + v58]
+                v62 = select(v59, v60, v61)
+                v63 = x0[v52 * s23 + v55]
+                v64 = v62 + v63
+                v65 = select(v56, v64, v62)
+                v66 = x0[v44 * s24 + v48]
+                v67 = v65 + v66
+                v68 = select(v49, v67, v65)
+                x1[i0 * s13 + i1] = v68
+            for i1 in range(max(first, b5), min(last, b7)):
+                v69 = x0[v52 * s23 + i1]
+                v70 = select(v50, v69, v61)
+                v71 = x0[v52 * s23 + i1 + c25]
+                v72 = v70 + v71
+                v73 = select(v50, v72, v70)
+                v74 = x0[v44 * s24 + i1 + c26]
+                v75 = v73 + v74
+                v76 = select(v42, v75, v73)
+                x1[i0 * s13 + i1] = v76
+            for i1 in range(max(first, b7), last):
+                v77 = int64(i1)
+                v78 = (b2 <= v77) & (v77 < b3)
+                v79 = int64(i1 + c4)
+                v80 = select(v78, v79, v43)
+                v81 = v42 & v78
+                v82 = (b5 <= v77) & (v77 < n1)
+                v83 = int64(i1 + c6)
+                v84 = select(v82, v83, v43)
+                v85 = v50 & v82
+                v86 = (0 <= v77) & (v77 < b7)
+                v87 = select(v86, v77, v43)
+                v88 = v50 & v86
+                v89 = x0[v52 * s23 + v87]
+                v90 = select(v88, v89, v61)
+                v91 = x0[v52 * s23 + v84]
+                v92 = v90 + v91
+                v93 = select(v85, v92, v90)
+                v94 = x0[v44 * s24 + v80]
+                v95 = v93 + v94
+                v96 = select(v81, v95, v93)
+                x1[i0 * s13 + i1] = v96
 
 
 def kernel(args, lo, hi):
