@@ -117,7 +117,8 @@ def compile_segment(
             check(name, results, outputs)
     order = toposort(outputs)
     builder = _SegmentBuilder(outputs, places, has_own_memory)
-    with unrolling_for([node.shape for node in order if node.op.family in COMPUTING]):
+    computing = [node for node in order if node.op.family in COMPUTING]
+    with unrolling_for([(node.shape, node.op.cost) for node in computing]):
         steps = fuse(order, outputs)
         builder.place_steps(steps)
         for step in steps:

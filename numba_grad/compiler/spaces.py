@@ -18,7 +18,8 @@ from numba_grad.config import config
 # Scalar copies of an expression that are written out, at most: for short graphs, and for any.
 MOST_COPIES = 32
 FEWEST_COPIES = 4
-# Operations, times copies, that one segment may come to: LLVM takes a second for a thousand.
+# Additions, or what costs as much to compute and to compile, times copies, that one segment may come
+# to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
 
 
@@ -30,11 +31,12 @@ _unrolling = _Unrolling()
 
 
 @contextmanager
-def unrolling_for(shapes: Sequence[tuple[int, ...]]) -> Iterator[None]:
-    """Within, axes are unrolled as far as operations with results of these shapes can afford."""
+def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator[None]:
+    """Within, axes are unrolled as far as operations with results of these shapes, and costs, can
+    afford."""
     before = _unrolling.copies
     _unrolling.copies = MOST_COPIES
-    while _unrolling.copies > FEWEST_COPIES and _unrolled_operations(shapes) > UNROLLED_OPERATIONS:
+    while _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS:
         _unrolling.copies //= 2
     try:
         yield
@@ -42,11 +44,11 @@ def unrolling_for(shapes: Sequence[tuple[int, ...]]) -> Iterator[None]:
         _unrolling.copies = before
 
 
-def _unrolled_operations(shapes: Sequence[tuple[int, ...]]) -> int:
+def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> int:
     total = 0
-    for shape in shapes:
+    for shape, cost in operations:
         loops = loop_axes(shape)
-        total += math.prod(n for axis, n in enumerate(shape) if axis not in loops)
+        total += cost * math.prod(n for axis, n in enumerate(shape) if axis not in loops)
     return total
 
 

@@ -26,6 +26,11 @@ def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What NumPy calls when a ufunc meets a tensor."""
+    if not kwargs and method == "__call__":
+        # The common case, without 1 us of what follows.
+        function = of_ufunc.get(ufunc)
+        if function is not None:
+            return function(*inputs)
     name = _name_of_ufunc(ufunc)
     if kwargs.pop("out", None) is not None:
         raise TypeError(

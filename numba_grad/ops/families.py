@@ -155,7 +155,10 @@ def elementwise(
         if rule is None:
             return None
         contribution = rule(g, out, *inputs, **params)
-        return None if contribution is None else cotangent_like(contribution, inputs[k])
+        x = inputs[k]
+        if contribution is None or contribution.type is x.type:
+            return contribution
+        return cotangent_like(contribution, x)
 
     return Op(
         name,
