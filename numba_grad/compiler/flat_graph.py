@@ -141,6 +141,7 @@ class Signatures:
         self.numbers: dict[object, int] = {}  # by op or (op, *params)
         self.hashes = [0]  # for each number, one that is the same in every process
         self.roles = [Role.INPUT]
+        self.costs = [0]  # of an element, in additions; 0 where that is not all there is to it
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
         self._lock = threading.Lock()
 
@@ -161,6 +162,7 @@ class Signatures:
                 found = self.numbers[key] = len(self.hashes)
                 self.hashes.append(zlib.crc32(text.encode()))
                 self.roles.append(role)
+                self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found
             return found

@@ -16,6 +16,8 @@ from numba_grad.graph.node import Node
 # A view of an array with more elements is a pointer into it; of a smaller one, which may lie in a
 # block of small values, it is a position in that.
 SMALL = 8
+# Additions that each segment rather does again than read from memory.
+CHEAP = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +64,7 @@ class _Segmentation:
         self.roles = np.array(graph.table.roles, np.int8)[graph.signatures]
         outputs = np.array(graph.outputs, np.int64)
         self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
+        self.roles[self.cheap()] = Role.FREE
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
         self.computed = np.flatnonzero(
             (self.roles == Role.COMPUTED) | (self.roles == Role.CALL_ITEM)
@@ -76,6 +79,55 @@ class _Segmentation:
         )
 
     # What free nodes stand for
+
+    def cheap(self) -> list[int]:
+        """Values that every segment may compute for itself: a few additions from one array.
+
+        Then that array is what stays in memory from one segment to another, most often the same one
+        for many such values: a state instead of all differences of its neighbours, which the
+        backward pass wants to have.
+        """
+        nodes, starts = self.graph.nodes, self.graph.starts
+        sizes = np.fromiter((node.type.size for node in nodes), np.int64, self.count)
+        costs = np.array(self.graph.table.costs)[self.graph.signatures]
+        is_candidate = (self.roles == Role.COMPUTED) & (costs > 0) & (costs <= CHEAP)
+        is_candidate[self.graph.outputs] = False
+        root = self.roots((self.roles == Role.FREE) | (self.roles == Role.VIEW))
+        # For each cheap node the array that it is made of, if that is computed, and its cost.
+        made_of: dict[int, tuple[int | None, int]] = {}
+        for k in np.flatnonzero(is_candidate & (sizes > SMALL)).tolist():
+            sources: set[int | None] = set()
+            cost = int(costs[k])
+            for x in root[self.edges[starts[k] : starts[k + 1]]].tolist():
+                if sizes[x] > 1 and self.roles[x] != Role.INPUT:
+                    source, own_cost = made_of.get(x, (x, 0))
+                    sources.add(source)
+                    cost += own_cost
+            sources.discard(None)
+            if cost > CHEAP or len(sources) > 1:
+                continue
+            source = sources.pop() if sources else None
+            if source is None or self.is_as_small(source, k):
+                made_of[k] = (source, cost)
+        return list(made_of)
+
+    def is_as_small(self, source: int, k: int) -> bool:
+        """Whether `source` takes no more memory than node `k`, and can be read at any place."""
+        if self.roles[source] != Role.COMPUTED:
+            return False
+        nodes = self.graph.nodes
+        return nodes[source].type.nbytes <= 1.25 * nodes[k].type.nbytes
+
+    def roots(self, is_free: np.ndarray) -> np.ndarray:
+        """For each node what it is the same as: through free nodes with one input."""
+        root = np.arange(self.count)
+        is_link = is_free & (self.degrees == 1)
+        root[is_link] = self.edges[self.graph.starts[:-1][is_link]]
+        while True:
+            further = root[root]
+            if np.array_equal(further, root):
+                return root
+            root = further
 
     def views(self) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that are one run of elements of an array in memory: that array, and the first
@@ -119,14 +171,7 @@ class _Segmentation:
     def dependencies(self) -> np.ndarray:
         """Pairs (computed node or input, computed node that reads it, maybe through free nodes), in
         the order of the readers."""
-        root = np.arange(self.count)
-        is_link = self.is_free & (self.degrees == 1)
-        root[is_link] = self.edges[self.graph.starts[:-1][is_link]]
-        while True:
-            further = root[root]
-            if np.array_equal(further, root):
-                break
-            root = further
+        root = self.roots(self.is_free)
         is_read = ~self.is_free[self.users]
         sources, users = root[self.edges[is_read]], self.users[is_read]
         # What is left of free nodes has several inputs, or none.

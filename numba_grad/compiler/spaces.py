@@ -18,7 +18,7 @@ from numba_grad.config import config
 # Scalar copies of an expression that are written out, at most: for short graphs, and for any.
 MOST_COPIES = 32
 FEWEST_COPIES = 4
-# Additions, or what costs as much to compute and to compile, times copies, that one segment may come
+# Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
 
@@ -36,7 +36,9 @@ def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator
     afford."""
     before = _unrolling.copies
     _unrolling.copies = MOST_COPIES
-    while _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS:
+    while (
+        _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS
+    ):
         _unrolling.copies //= 2
     try:
         yield

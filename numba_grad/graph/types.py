@@ -1,6 +1,7 @@
 """What is known of a value before it is computed: shape and dtype. Broadcasting, axis numbers."""
 
 import functools
+import math
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -25,11 +26,12 @@ class Type:
     So comparing and hashing cost nothing, which recording a node does several times.
     """
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ("dtype", "shape", "size")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.size = math.prod(shape)  # number of elements
 
     def __reduce__(self) -> tuple[object, ...]:
         return (array_type, (self.shape, self.dtype))
@@ -37,14 +39,6 @@ class Type:
     @property
     def rank(self) -> int:
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        result = 1
-        for extent in self.shape:
-            result *= extent
-        return result
 
     @property
     def nbytes(self) -> int:
