@@ -18,6 +18,7 @@ import numpy as np
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
 from numba_grad.graph.types import Type
+from numba_grad.graph.walk import toposort
 from numba_grad.ops.control import item
 
 # Never a step of their own: each segment that uses them computes them at the place of use.
@@ -27,6 +28,8 @@ ALIASES = ("detach", "identity", "checkpoint", "item", "custom", "pack", "call")
 # Of the family of movements, but a chain of them would be computed again, from its start, in each
 # segment that reads it.
 ASSIGNMENTS = ("update_slice", "add_slice")
+# What changes a part of an array.
+WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
 # Movements that may leave the elements of an array where they are.
 VIEWS = ("slice", "reshape")
 
@@ -141,6 +144,7 @@ class Signatures:
         self.numbers: dict[object, int] = {}  # by op or (op, *params)
         self.hashes = [0]  # for each number, one that is the same in every process
         self.roles = [Role.INPUT]
+        self.writes = [False]  # whether it changes a part of its first input
         self.costs = [0]  # of an element, in additions; 0 where that is not all there is to it
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
         self._lock = threading.Lock()
@@ -152,16 +156,19 @@ class Signatures:
             target = node.inputs[0].params["target"]
             key: object = (target, node.params["number"])
             role, text = Role.CALL_ITEM, f"{target.name} {node.params['number']}"
+            writes = any(x.op.name in WRITES for x in toposort(target.outputs))
         elif node.op.name in ALIASES:
-            key, role, text = "alias", Role.FREE, "alias"
+            key, role, text, writes = "alias", Role.FREE, "alias", False
         else:
             key, role, text = own, _role(node), f"{node.op.name} {node.params}"
+            writes = node.op.name in WRITES
         with self._lock:
             found = self.numbers.get(key)
             if found is None:
                 found = self.numbers[key] = len(self.hashes)
                 self.hashes.append(zlib.crc32(text.encode()))
                 self.roles.append(role)
+                self.writes.append(writes)
                 self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found

@@ -9,11 +9,11 @@ kernel, if none of them needs a finished result of another.
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from numba_grad.compiler.flat_graph import ASSIGNMENTS
+from numba_grad.compiler.flat_graph import ASSIGNMENTS, WRITES
 from numba_grad.compiler.library_steps import memory_operands
 from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
@@ -51,14 +51,27 @@ class LibraryStep:
     """An operation with a kernel of its own: a library call, a scan, a sort, a scatter."""
 
     node: Node
+    in_place: bool = False  # a scatter that goes to the memory of its first input
 
 
 Step = Group | LibraryStep
 
 
-def fuse(order: Sequence[Node], outputs: Sequence[Node]) -> list[Step]:
-    """The steps that compute `outputs`, in order. `order`: all nodes, inputs before users."""
-    fusion = _Fusion(order, outputs)
+def fuse(
+    order: Sequence[Node],
+    outputs: Sequence[Node],
+    writable: Collection[Node] = (),
+    protected: Collection[Node] = (),
+) -> list[Step]:
+    """The steps that compute `outputs`, in order.
+
+    Parameters
+    ----------
+    order : all nodes, inputs before users
+    writable : arguments that nobody needs afterwards
+    protected : outputs that must not lie in the memory of an argument
+    """
+    fusion = _Fusion(order, outputs, set(writable), set(protected))
     fusion.find_roots()
     steps = fusion.group_roots()
     if fusion.add_shared_roots(steps):
@@ -67,9 +80,17 @@ def fuse(order: Sequence[Node], outputs: Sequence[Node]) -> list[Step]:
 
 
 class _Fusion:
-    def __init__(self, order: Sequence[Node], outputs: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        order: Sequence[Node],
+        outputs: Sequence[Node],
+        writable: set[Node],
+        protected: set[Node],
+    ) -> None:
         self.order = order
         self.outputs = outputs
+        self.writable = writable
+        self.protected = protected
         self.memory = {node for node in order if node.op.family == "leaf"}
         self.roots: set[Node] = set()
         self.users: dict[Node, list[Node]] = {node: [] for node in order}
@@ -101,6 +122,11 @@ class _Fusion:
                 if self.is_small_assignment(node):
                     # In memory before the old value is written over, if it was made from that.
                     self.add_root(node.inputs[1])
+            elif self.is_part_of_old_value(node):
+                self.add_root(node)
+            elif node.op.name in ASSIGNMENTS and node.inputs[0] in self.writable:
+                self.add_root(node)
+                self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
@@ -155,6 +181,17 @@ class _Fusion:
             chain += 1
             before = before.inputs[0]
         return chain > MOST_ASSIGNMENTS
+
+    def is_part_of_old_value(self, node: Node) -> bool:
+        """Whether it is a small part of an array that is assigned to: stored, it is all that has to
+        be kept of the old value."""
+        if node.op.name != "slice":
+            return False
+        (x,) = node.inputs
+        is_small = bool(self.loops[x]) and 2 * node.type.size <= x.type.size
+        return is_small and any(
+            user.op.name in WRITES and user.inputs[0] is x for user in self.users[x]
+        )
 
     def is_small_assignment(self, node: Node) -> bool:
         """Whether it changes so little that writing over the old value pays."""
@@ -328,16 +365,22 @@ class _Fusion:
                 readers.setdefault(x, []).append(node)
         steps: list[Step] = []
         step_of: dict[Node, int] = {}
-        in_place: set[Node] = set()
+        in_place: dict[Node, Node] = {}  # and in whose memory
         for node in self.readers_first(needed_by, readers):
             needed = needed_by[node]
-            if self.may_write_over(node, needed, readers, step_of):
-                in_place.add(node)
-                steps.append(Group(space_of(node.inputs[1].shape), (), [node], [], in_place=True))
+            if self.may_write_over(node, readers, step_of, in_place):
+                in_place[node] = in_place.get(node.inputs[0], node.inputs[0])
+                if self.is_library(node):
+                    steps.append(LibraryStep(node, in_place=True))
+                else:
+                    space = space_of(node.inputs[1].shape)
+                    steps.append(Group(space, (), [node], [], in_place=True))
                 step_of[node] = len(steps) - 1
                 continue
             earliest = 0
             for x, aligned in needed.items():
+                if x in self.writable:
+                    continue
                 joins = (
                     aligned
                     and x not in in_place
@@ -359,10 +402,10 @@ class _Fusion:
         for k, node in enumerate(roots):
             below[node] = 1 << k
             for x in needed_by[node]:
-                below[node] |= below[x]
-        before: dict[Node, set[Node]] = {node: set(needed_by[node]) for node in roots}
+                below[node] |= below.get(x, 0)
+        before = {node: {x for x in needed_by[node] if x in number} for node in roots}
         for node in roots:
-            if node.op.name in ASSIGNMENTS and node.inputs[0] in number:
+            if node.op.name in WRITES and node.inputs[0] in readers:
                 bit = 1 << number[node]
                 others = (r for r in readers[node.inputs[0]] if not below[r] & bit)
                 before[node].update(others)
@@ -387,26 +430,36 @@ class _Fusion:
     def may_write_over(
         self,
         node: Node,
-        needed: dict[Node, bool],
         readers: dict[Node, list[Node]],
         step_of: dict[Node, int],
+        in_place: dict[Node, Node],
     ) -> bool:
         """Whether an assignment may go to the memory of the old value: nobody reads that later."""
-        if node.op.name not in ASSIGNMENTS or not self.is_small_assignment(node):
+        if node.op.name not in WRITES or not self.loops[node]:
             return False
-        x, v = node.inputs
-        if x not in self.roots or x in self.outputs or not self.loops[node]:
+        x, v = node.inputs[:2]
+        if (x not in self.roots and x not in self.writable) or x in self.outputs:
             return False
-        if v not in self.roots and v not in self.memory and x in _cone(v, self.memory | self.roots):
+        if in_place.get(x, x) in self.writable and node in self.protected:
             return False
-        return all(reader is node or reader in step_of for reader in readers[x])
+        if self.is_library(node):
+            reads_itself = x in node.inputs[1:]
+        elif self.is_small_assignment(node):
+            stored = self.memory | self.roots
+            reads_itself = v not in stored and x in _cone(v, stored)
+        else:
+            return False
+        return not reads_itself and all(
+            reader is node or reader in step_of for reader in readers[x]
+        )
 
     def reads_of(self, node: Node, reads: dict[Node, dict[Node, bool]]) -> dict[Node, bool]:
         """The roots that `node` reads, and whether only at its own loop indices."""
         result: dict[Node, bool] = {}
         for x in memory_operands(node) if self.is_library(node) else node.inputs:
             aligned = self.is_aligned(node, x)
-            found = {x: True} if x in self.roots else reads.get(x, {})
+            is_stored = x in self.roots or x in self.writable
+            found = {x: True} if is_stored else reads.get(x, {})
             for root, root_aligned in found.items():
                 result[root] = result.get(root, True) and root_aligned and aligned
         return result

@@ -85,6 +85,8 @@ def lower(
     if make_call is None:
         raise InternalError(f"no kernel for {node}")
     call = make_call(node)
+    if node.op.name in SCATTERS:
+        call = _scatter(node, in_place=places[node] == places[node.inputs[0]])
     inputs = [_pointer(places[x], x) for x in memory_operands(node)]
     output = _pointer(places[node], node)
     uses_scratch = any(
@@ -149,7 +151,7 @@ def _argsort(node: Node) -> LibraryCall:
     return argsort_call(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
 
 
-def _scatter(node: Node) -> LibraryCall:
+def _scatter(node: Node, *, in_place: bool = False) -> LibraryCall:
     x, _, *indices = node.inputs
     count = len(indices)
     named = node.params.get("named_axes") or range(count)
@@ -160,10 +162,12 @@ def _scatter(node: Node) -> LibraryCall:
         indices[0].type.size,
         math.prod(x.shape[count:]),
         adds=node.op.name == "scatter_add",
+        in_place=in_place,
         sites=[ErrorSite("index", node.op.name, axis) for axis in named],
     )
 
 
+SCATTERS = ("scatter_add", "scatter_set")
 CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
     "solve": _solve,

@@ -88,6 +88,8 @@ class _Compiler:
         self.places: dict[int, tuple[object, int]] = {
             k: (("input", number), 0) for number, k in enumerate(graph.inputs)
         }
+        # The last segment that reads anything in an array of the plan's own.
+        self.busy_until: dict[object, int] = {}
 
     def compile(self) -> CompiledProgram:
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
@@ -104,6 +106,7 @@ class _Compiler:
     def instance(self, segment: SegmentGraph) -> Instance:
         externals: dict[tuple[object, int], int] = {}
         places: list[tuple[int, int, Type]] = []  # of what comes from outside
+        memories: list[object] = []
         for k, array, first in zip(
             segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
         ):
@@ -114,26 +117,51 @@ class _Compiler:
             pointer = (memory, first * type.dtype.itemsize)
             number = externals.setdefault(pointer, len(externals))
             places.append((number, offset, type))
+            memories.append(memory)
+        writable = self.writable(segment, memories)
         has_own_memory = tuple([k in self.output_number for k in segment.needed])
-        key = (segment.key, tuple(places), has_own_memory, config.unroll_extent)
+        key = (segment.key, tuple(places), has_own_memory, writable, config.unroll_extent)
         programs = self.graph.table.programs
         with _segment_lock:
             program = programs.get(key)
             if program is None:
                 if len(programs) >= _MOST_SEGMENT_PROGRAMS:
                     programs.clear()
-                program = self.compile_segment(segment, places, has_own_memory)
+                program = self.compile_segment(segment, places, has_own_memory, writable)
                 programs[key] = program
         instance = Instance(program, list(externals), segment.needed)
-        for k, place in zip(segment.needed, program.outputs, strict=True):
-            self.places[k] = (self.memory_key(instance, place.source), place.offset)
+        for k, place, until in zip(
+            segment.needed, program.outputs, segment.needed_until, strict=True
+        ):
+            memory = self.memory_key(instance, place.source)
+            self.places[k] = (memory, place.offset)
+            if isinstance(place.source, Output) or memory in self.busy_until:
+                self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
+
+    def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
+        """Which arrays from outside the segment may write over: nothing in their memory is needed
+        afterwards, and the segment has no other name for it."""
+        if not segment.changes_arrays:
+            return ()
+        return tuple(
+            [
+                number
+                for number, (k, array) in enumerate(
+                    zip(segment.outside.tolist(), segment.arrays, strict=True)
+                )
+                if k == array
+                and self.busy_until.get(memories[number]) == segment.number
+                and memories.count(memories[number]) == 1
+            ]
+        )
 
     def compile_segment(
         self,
         segment: SegmentGraph,
         places: Sequence[tuple[int, int, Type]],
         has_own_memory: Sequence[bool],
+        writable: Sequence[int],
     ) -> SegmentProgram:
         """The program of a segment, as a graph with arguments for what comes from outside."""
         local = [argument(type) for _, _, type in places]
@@ -141,6 +169,7 @@ class _Compiler:
             node: Place(External(number), offset)
             for node, (number, offset, _) in zip(local, places, strict=True)
         }
+        may_be_written = [local[number] for number in writable]
         called: dict[Node, list[Node]] = {}
         reads = iter(segment.reads.tolist())
         for k, degree in zip(segment.own.tolist(), segment.degrees.tolist(), strict=True):
@@ -156,7 +185,7 @@ class _Compiler:
             else:
                 local.append(record(node.op, inputs, node.params))
         results = [local[number] for number in segment.needed_numbers.tolist()]
-        return compile_segment(results, argument_places, has_own_memory)
+        return compile_segment(results, argument_places, has_own_memory, may_be_written)
 
     # Memory and plan
 

@@ -27,6 +27,7 @@ class SegmentGraph:
     Positions are those of the whole graph.
     """
 
+    number: int
     outside: np.ndarray  # positions of what it reads, as it reads it: maybe views
     arrays: list[int]  # for each: the array that it is in, a computed node or an input
     firsts: list[int]  # and from which element on
@@ -36,6 +37,8 @@ class SegmentGraph:
     reads: np.ndarray  # local numbers of the inputs of own nodes, one after the other
     needed: list[int]  # positions of own nodes that others read, or that are outputs
     needed_numbers: np.ndarray  # their local numbers
+    needed_until: list[int]  # the segment that reads them last; of outputs, the number of segments
+    changes_arrays: bool  # whether it assigns to parts of arrays
 
     @property
     def key(self) -> tuple[bytes, ...]:
@@ -64,6 +67,7 @@ class _Segmentation:
         self.roles = np.array(graph.table.roles, np.int8)[graph.signatures]
         outputs = np.array(graph.outputs, np.int64)
         self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
+        self.roles[self.parts_of_old_values()] = Role.COMPUTED
         self.roles[self.cheap()] = Role.FREE
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
         self.computed = np.flatnonzero(
@@ -79,6 +83,22 @@ class _Segmentation:
         )
 
     # What free nodes stand for
+
+    def parts_of_old_values(self) -> np.ndarray:
+        """Slices of arrays that are assigned to. In memory they are all that has to be kept of the
+        old value, which can then be written over."""
+        changes = np.flatnonzero(np.array(self.graph.table.writes)[self.graph.signatures])
+        changes = changes[self.degrees[changes] > 0]
+        is_changed = np.zeros(self.count, bool)
+        is_changed[self.edges[self.graph.starts[changes]]] = True
+        is_changed &= (self.roles == Role.COMPUTED) | (self.roles == Role.CALL_ITEM)
+        views = np.flatnonzero(self.roles == Role.VIEW)
+        views = views[is_changed[self.edges[self.graph.starts[views]]]]
+        nodes = self.graph.nodes
+        return np.array(
+            [k for k in views.tolist() if 2 * nodes[k].type.size <= nodes[k].inputs[0].type.size],
+            np.int64,
+        )
 
     def cheap(self) -> list[int]:
         """Values that every segment may compute for itself: a few additions from one array.
@@ -267,6 +287,9 @@ class _Segmentation:
         arrays = np.where(is_view, base, outside_position).tolist()
         firsts = np.where(is_view, self.view_start[outside_position], 0).tolist()
         signatures = self.graph.signatures[own_position]
+        changes = np.zeros(len(self.bounds), bool)
+        changes[own_segment[np.array(self.graph.table.writes)[signatures]]] = True
+        needed_until = self.last_use()[needed]
         degrees = self.degrees[own_position].astype(np.int32)
         ends = np.concatenate([[0], np.cumsum(degrees)])[own_bounds].tolist()
         own_ends, outside_ends = own_bounds.tolist(), outside_bounds.tolist()
@@ -276,6 +299,7 @@ class _Segmentation:
             around = slice(outside_ends[s], outside_ends[s + 1])
             result.append(
                 SegmentGraph(
+                    s,
                     outside_position[around],
                     arrays[around],
                     firsts[around],
@@ -285,6 +309,8 @@ class _Segmentation:
                     local_reads[ends[s] : ends[s + 1]],
                     needed[needed_bounds[s] : needed_bounds[s + 1]].tolist(),
                     needed_number[needed_bounds[s] : needed_bounds[s + 1]],
+                    needed_until[needed_bounds[s] : needed_bounds[s + 1]].tolist(),
+                    bool(changes[s]),
                 )
             )
         return result
@@ -315,6 +341,13 @@ class _Segmentation:
         pairs = read_pairs[self.is_outside(*np.divmod(read_pairs, self.count))]
         pairs, first = np.unique(pairs, return_index=True)
         return pairs[np.argsort(first)]
+
+    def last_use(self) -> np.ndarray:
+        """For each computed node the segment that reads it last."""
+        result = np.full(self.count, -1)
+        np.maximum.at(result, self.flow[:, 0], self.segment_of[self.flow[:, 1]])
+        result[self.graph.outputs] = len(self.bounds) - 1
+        return result
 
     def needed(self) -> np.ndarray:
         """The computed nodes that another segment reads, or that are outputs, in order."""

@@ -5,7 +5,7 @@ Made once for each distinct segment of a process; a plan contains it as often as
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,7 +100,10 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 
 
 def compile_segment(
-    results: Sequence[Node], places: dict[Node, Place], has_own_memory: Sequence[bool]
+    results: Sequence[Node],
+    places: dict[Node, Place],
+    has_own_memory: Sequence[bool],
+    writable: Collection[Node] = (),
 ) -> SegmentProgram:
     """Compile the graph of `results`.
 
@@ -108,7 +111,8 @@ def compile_segment(
     ----------
     places : of the argument nodes
     has_own_memory : for each result, whether it must be an array of its own rather than part of a
-        block
+        block, or in the memory of an argument
+    writable : the argument nodes whose memory may be written over
     """
     outputs = list(results)
     for name, transform in PASSES:
@@ -119,7 +123,8 @@ def compile_segment(
     builder = _SegmentBuilder(outputs, places, has_own_memory)
     computing = [node for node in order if node.op.family in COMPUTING]
     with unrolling_for([(node.shape, node.op.cost) for node in computing]):
-        steps = fuse(order, outputs)
+        protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
+        steps = fuse(order, outputs, writable, protected)
         builder.place_steps(steps)
         for step in steps:
             builder.emit_step(step)
@@ -155,15 +160,13 @@ class _SegmentBuilder:
     def place_steps(self, steps: list[Group | LibraryStep]) -> None:
         """Memory for every root. An assignment in place shares that of the old value, all along a
         chain of them."""
-        written_over = {
-            node.inputs[0]: node
-            for step in steps
-            if isinstance(step, Group) and step.in_place
-            for node in step.stored
+        roots_of = [[s.node] if isinstance(s, LibraryStep) else s.roots for s in steps]
+        in_place = {
+            node for s, roots in zip(steps, roots_of, strict=True) if s.in_place for node in roots
         }
-        in_place = set(written_over.values())
-        for step in steps:
-            for node in [step.node] if isinstance(step, LibraryStep) else step.roots:
+        written_over = {node.inputs[0]: node for node in in_place}
+        for roots in roots_of:
+            for node in roots:
                 if node in in_place:
                     self.places[node] = self.places[node.inputs[0]]
                     continue
@@ -216,7 +219,7 @@ class _SegmentBuilder:
     def emit_step(self, step: Group | LibraryStep) -> None:
         if isinstance(step, LibraryStep):
             self.steps += [
-                library_program_step(step.node, lowered)
+                library_program_step(step.node, lowered, in_place=step.in_place)
                 for lowered in library_steps.lower(step.node, self.places, self.temporary)
             ]
             return
@@ -240,11 +243,17 @@ class _SegmentBuilder:
             self.steps.append(program_step(lower(reduced, inner.get), {}))
 
 
-def library_program_step(node: Node, step: library_steps.LoweredStep) -> ProgramStep:
+def library_program_step(
+    node: Node, step: library_steps.LoweredStep, *, in_place: bool
+) -> ProgramStep:
     """A library call's step, with its traffic and operations for profiles."""
     memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
     flops = node.type.size
+    if in_place:
+        x, v = node.inputs[:2]
+        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
+        flops = v.type.size
     if node.op.name == "matmul":
         flops *= 2 * node.inputs[0].shape[-1]
     elif node.op.name == "solve":

@@ -23,14 +23,6 @@ def kernel(args, lo, hi):
 
 # scatter_add: float64
 def kernel(args, lo, hi):
-    x = buffer(args, 0, uint64)
-    out = buffer(args, 1, uint64)
-    for i in range(lo, hi):
-        out[i] = x[i]
-
-
-# scatter_add: float64
-def kernel(args, lo, hi):
     out = buffer(args, 0, float64)
     v = buffer(args, 1, float64)
     rest = integer(args, 3)
