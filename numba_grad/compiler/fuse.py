@@ -125,8 +125,9 @@ class _Fusion:
             elif self.is_part_of_old_value(node):
                 self.add_root(node)
             elif node.op.name in ASSIGNMENTS and node.inputs[0] in self.writable:
-                self.add_root(node)
-                self.add_root(node.inputs[1])
+                if self.is_small_assignment(node):
+                    self.add_root(node)
+                    self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
