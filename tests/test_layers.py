@@ -7,9 +7,10 @@ from pathlib import Path
 import numba_grad
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config"}
+BASE = {"errors", "config", "locks"}
 MAY_IMPORT = {
     "errors": set(),
+    "locks": set(),
     "config": {"errors"},
     "graph": BASE,
     "ops": BASE | {"graph"},

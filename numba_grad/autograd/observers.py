@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 from numba_grad.graph import node as node_module
 from numba_grad.graph.node import Node
+from numba_grad.locks import Lock
 
-_lock = threading.Lock()
+_lock = Lock()
 
 
 class _Registered:

@@ -4,7 +4,6 @@ needed.
 Functions here are the bodies of Tensor's methods, with torch's conditions.
 """
 
-import threading
 import warnings
 import weakref
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node
+from numba_grad.locks import Lock
 
 # Guards every `.grad` that a backward pass adds to: two threads may share leaves.
-accumulation_lock = threading.Lock()
-_creation_lock = threading.Lock()
+accumulation_lock = Lock()
+_creation_lock = Lock()
 
 
 class GradientState:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from numba_grad.compiler import cache, code_generation, parallel_build
+from numba_grad.locks import Lock
 from numba_grad.runtime import loader
 
 KERNEL_SIGNATURE = "void(int64, int64, int64)"
@@ -60,7 +61,7 @@ class Request:
         return cache.key_of(self.source, self.entry_name, self.signature)
 
 
-_lock = threading.RLock()
+_lock = Lock()
 _kernels: dict[Request, Kernel] = {}
 _statistics = Statistics()
 

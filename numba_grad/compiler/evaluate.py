@@ -1,7 +1,5 @@
 """Give values to recorded nodes, on the engine in force."""
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -15,6 +13,7 @@ from numba_grad.config import config
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
+from numba_grad.locks import Lock
 
 
 def evaluate(targets: Sequence[Node]) -> None:
@@ -42,16 +41,7 @@ def evaluate(targets: Sequence[Node]) -> None:
 
 # Held while a graph is read or changed here, not while kernels run: two threads may want values
 # of graphs that have nodes in common.
-_graph_lock = threading.RLock()
-
-
-def _forget_other_threads() -> None:
-    global _graph_lock
-    _graph_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
+_graph_lock = Lock()
 
 
 def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
@@ -69,7 +59,7 @@ def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
 # Programs by the structure of their graph: a training loop records the same one each time. Longer
 # graphs are not kept: their segments are, and a key takes memory for every node.
 _programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
-_programs_lock = threading.Lock()
+_programs_lock = Lock()
 _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
 

@@ -5,11 +5,9 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 `flatten`, and from then on a node is its position in the order of recording.
 """
 
-import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +17,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
+from numba_grad.locks import Lock
 from numba_grad.ops.control import item
 
 # Never a step of their own: each segment that uses them computes them at the place of use.
@@ -36,8 +35,8 @@ VIEWS = ("slice", "reshape")
 by_serial = attrgetter("serial")
 
 
-class Role(IntEnum):
-    """How the value of a node comes about."""
+class Role:
+    """How the value of a node comes about. Plain numbers: members of an Enum cost 1 us to name."""
 
     INPUT = 0  # from outside
     FREE = 1  # at each use
@@ -147,32 +146,37 @@ class Signatures:
         self.writes = [False]  # whether it changes a part of its first input
         self.costs = [0]  # of an element, in additions; 0 where that is not all there is to it
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
-        self._lock = threading.Lock()
 
     def number(self, node: Node) -> int:
         """The number of a node that `numbers` does not have: a new one, or an item."""
         own: object = (node.op, *node.params.items()) if node.params else node.op
+        key = own
         if is_item_of_call(node):
-            target = node.inputs[0].params["target"]
-            key: object = (target, node.params["number"])
-            role, text = Role.CALL_ITEM, f"{target.name} {node.params['number']}"
-            writes = any(x.op.name in WRITES for x in toposort(target.outputs))
+            key = (node.inputs[0].params["target"], node.params["number"])
         elif node.op.name in ALIASES:
-            key, role, text, writes = "alias", Role.FREE, "alias", False
-        else:
-            key, role, text = own, _role(node), f"{node.op.name} {node.params}"
-            writes = node.op.name in WRITES
-        with self._lock:
+            key = "alias"
+        with _numbers_lock:
             found = self.numbers.get(key)
             if found is None:
-                found = self.numbers[key] = len(self.hashes)
-                self.hashes.append(zlib.crc32(text.encode()))
-                self.roles.append(role)
-                self.writes.append(writes)
-                self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
+                self._describe(node)
+                found = self.numbers[key] = len(self.hashes) - 1
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found
             return found
+
+    def _describe(self, node: Node) -> None:
+        name, role = f"{node.op.name} {node.params}", _role(node)
+        changing = [node]
+        if role == Role.CALL_ITEM:
+            target = node.inputs[0].params["target"]
+            name = f"{target.name} {node.params['number']}"
+            changing = toposort(target.outputs)
+        elif node.op.name in ALIASES:
+            name = "alias"
+        self.hashes.append(zlib.crc32(name.encode()))
+        self.roles.append(role)
+        self.writes.append(any(x.op.name in WRITES for x in changing))
+        self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
 
 
 def is_item_of_call(node: Node) -> bool:
@@ -180,14 +184,21 @@ def is_item_of_call(node: Node) -> bool:
     return node.op is item and node.inputs[0].op.name == "call"
 
 
-def _role(node: Node) -> Role:
+def _role(node: Node) -> int:
     if node.op is ARGUMENT:
         raise InternalError(f"flatten: {node} has no value; it is the parameter of a trace")
+    if is_item_of_call(node):
+        return Role.CALL_ITEM
     if node.op.name in VIEWS:
         return Role.VIEW
+    if node.op.name in ALIASES:
+        return Role.FREE
     if node.op.family in FREE_FAMILIES and node.op.name not in ASSIGNMENTS:
         return Role.FREE
     return Role.COMPUTED
+
+
+_numbers_lock = Lock()
 
 
 _MOST_SIGNATURES = 1 << 16

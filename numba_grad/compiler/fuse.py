@@ -124,10 +124,9 @@ class _Fusion:
                     self.add_root(node.inputs[1])
             elif self.is_part_of_old_value(node):
                 self.add_root(node)
-            elif node.op.name in ASSIGNMENTS and node.inputs[0] in self.writable:
-                if self.is_small_assignment(node):
-                    self.add_root(node)
-                    self.add_root(node.inputs[1])
+            elif self.is_assigned_to_argument(node):
+                self.add_root(node)
+                self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
         self.add_expensive_roots()
@@ -182,6 +181,12 @@ class _Fusion:
             chain += 1
             before = before.inputs[0]
         return chain > MOST_ASSIGNMENTS
+
+    def is_assigned_to_argument(self, node: Node) -> bool:
+        """Whether it may be written over an argument."""
+        if node.op.name not in ASSIGNMENTS or node.inputs[0] not in self.writable:
+            return False
+        return self.is_small_assignment(node)
 
     def is_part_of_old_value(self, node: Node) -> bool:
         """Whether it is a small part of an array that is assigned to: stored, it is all that has to

@@ -8,7 +8,6 @@ kernels   built from source, in parallel where many are missing (build.py)
 plan      the table of steps that the native engine replays (runtime/plan.py)
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +40,7 @@ from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute
+from numba_grad.locks import Lock
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
@@ -75,7 +75,7 @@ def compile_flat(graph: FlatGraph) -> CompiledProgram:
         return _Compiler(graph).compile()
 
 
-_segment_lock = threading.RLock()
+_segment_lock = Lock()
 _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 

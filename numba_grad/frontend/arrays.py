@@ -313,7 +313,9 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
                     got={"tensor": node.type},
                     expected="operations on tensors only, inside jit and vmap",
                     fix=_fixes_under_tracing.get(
-                        operation, "ng.where(condition, x, y) to choose element by element"
+                        operation,
+                        "ng.where(condition, x, y) to choose element by element; ng.cond, for "
+                        "whole computations, is to come",
                     ),
                 )
             )
@@ -329,3 +331,31 @@ def is_traced(node: Node) -> bool:
         return False
     order = toposort([node], stop=lambda n: n.value is not None)
     return any(n.op is ARGUMENT and n.value is None for n in order)
+
+
+# Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a
+# loop it is not always the same operation, maybe one that nobody holds.
+FLUSH_EVERY = 65_521
+
+
+def flush(node: Node) -> None:
+    """Compute `node`, and what users hold of its past, if it has no history to keep anyway.
+
+    Else a simulation without gradients would record until memory is full. Only where nothing is
+    being traced.
+    """
+    if node.requires_grad or node.value is not None:
+        return
+    pending = toposort([node], stop=lambda n: n.value is not None)
+    if any(n.op is ARGUMENT and n.value is None for n in pending):
+        return
+    evaluate(
+        [
+            n
+            for n in pending
+            if n.value is None
+            and not n.requires_grad
+            and n.handle is not None
+            and n.handle() is not None
+        ]
+    )

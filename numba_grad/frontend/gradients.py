@@ -25,6 +25,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
+from numba_grad.locks import Lock
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import (
@@ -132,7 +133,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     values, aux = call.results_and_aux(outputs, aux)
     history = call.closed
-    lock = threading.RLock()
+    lock = Lock()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = _matching("vjp", "cotangent", cotangent, structure, outputs)

@@ -31,6 +31,7 @@ from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type, is_inexact
 from numba_grad.graph.walk import substitute
+from numba_grad.locks import Lock
 from numba_grad.ops.control import item
 from numba_grad.transforms.call import CallTarget, call
 
@@ -193,7 +194,7 @@ class Jitted:
         )
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

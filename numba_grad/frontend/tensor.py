@@ -23,9 +23,11 @@ from numba_grad.frontend import (
     shape_functions,
 )
 from numba_grad.frontend.arrays import (
+    FLUSH_EVERY,
     ArrayLike,
     as_node,
     dtypes_uncast_by_scalar,
+    flush,
     is_scalar,
     is_traced,
     operands,
@@ -174,6 +176,8 @@ class Tensor:
             )
         self._node = node
         node.handle = weakref.ref(self)
+        if not node.serial % FLUSH_EVERY:
+            flush(node)
 
     # What is known without computing
 

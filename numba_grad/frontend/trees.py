@@ -6,20 +6,20 @@ be hashable.
 """
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import optree
 
 from numba_grad.errors import explain
+from numba_grad.locks import Lock
 
 NAMESPACE = "numba_grad"
 
 Structure = optree.PyTreeSpec  # hashable: two equal structures have the same containers and keys
 
 _NONE = object()
-_registering = threading.Lock()
+_registering = Lock()
 _registered: set[type] = set()
 
 

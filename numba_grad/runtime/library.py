@@ -8,10 +8,10 @@ library's threads off: only so do results not depend on the number of threads.
 import ctypes
 import functools
 import importlib
-import threading
 from collections.abc import Sequence
 
 from numba_grad.errors import KernelError
+from numba_grad.locks import Lock
 from numba_grad.runtime.threads import SharedWord, Threads
 
 # How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels
@@ -27,7 +27,7 @@ _DECORATIONS = (
 )
 _THREAD_DECORATIONS = ("scipy_{}64_", "scipy_{}", "{}64_", "{}")
 
-_lock = threading.Lock()
+_lock = Lock()
 
 
 @functools.cache

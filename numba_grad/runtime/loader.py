@@ -2,15 +2,15 @@
 
 import functools
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from numba_grad.errors import KernelError
+from numba_grad.locks import Lock
 
-_lock = threading.Lock()
+_lock = Lock()
 _library_numbers = itertools.count()
 _libraries: list[Any] = []  # code stays loaded for the life of the process: plans hold addresses
 

@@ -9,13 +9,13 @@ forward pass again,
 so a call leaves nothing behind for its backward pass but its inputs.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.locks import Lock
 from numba_grad.ops.control import item
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import cotangents, reached
@@ -33,7 +33,7 @@ class CallTarget:
         self.outputs = tuple(outputs)
         self._vjps: dict[tuple, CallVjp] = {}
         self._batched: dict[tuple, CallTarget] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     @property
     def type(self) -> TupleType:

@@ -1,0 +1,191 @@
+"""What of a graph is computed into memory, and what everything else stands for.
+
+Free nodes, most of all movements, have no memory: whoever reads one computes it, from the *sources*
+below it. Which nodes are free decides what has to be kept from one segment to another.
+"""
+
+import numpy as np
+
+from numba_grad.compiler.flat_graph import FlatGraph, Role
+from numba_grad.graph.node import Node
+
+# A view of an array with more elements is a pointer into it; of a smaller one, which may lie in a
+# block of small values, it is a position in that.
+SMALL = 8
+# Additions that each segment rather does again than read from memory.
+CHEAP = 8
+
+
+class Sources:
+    """The roles of a graph's nodes, and how values flow between those in memory."""
+
+    def __init__(self, graph: FlatGraph) -> None:
+        self.graph = graph
+        self.count = len(graph.nodes)
+        self.degrees = np.diff(graph.starts)
+        self.edges = graph.edges.astype(np.int64)
+        self.roles = np.array(graph.table.roles, np.int8)[graph.signatures]
+        outputs = np.array(graph.outputs, np.int64)
+        self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
+        self.roles[self.parts_of_old_values()] = Role.COMPUTED
+        self.roles[self.cheap()] = Role.FREE
+        self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
+        self.computed = np.flatnonzero(
+            (self.roles == Role.COMPUTED) | (self.roles == Role.CALL_ITEM)
+        )
+        self.view_base, self.view_start = self.views()
+        self.flow = self.dependencies()
+
+    def reads_of(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs of these nodes, one after the other, and for each the index of its reader in
+        `positions`."""
+        degrees = self.degrees[positions]
+        owner = np.repeat(np.arange(len(positions)), degrees)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+        return self.edges[self.graph.starts[positions][owner] + within], owner
+
+    def parts_of_old_values(self) -> np.ndarray:
+        """Slices of arrays that are assigned to. In memory they are all that has to be kept of the
+        old value, which can then be written over."""
+        changes = np.flatnonzero(np.array(self.graph.table.writes)[self.graph.signatures])
+        changes = changes[self.degrees[changes] > 0]
+        is_changed = np.zeros(self.count, bool)
+        is_changed[self.edges[self.graph.starts[changes]]] = True
+        is_changed &= (self.roles == Role.COMPUTED) | (self.roles == Role.CALL_ITEM)
+        views = np.flatnonzero(self.roles == Role.VIEW)
+        views = views[is_changed[self.edges[self.graph.starts[views]]]]
+        nodes = self.graph.nodes
+        return np.array(
+            [k for k in views.tolist() if 2 * nodes[k].type.size <= nodes[k].inputs[0].type.size],
+            np.int64,
+        )
+
+    def cheap(self) -> list[int]:
+        """Values that every segment may compute for itself: a few additions from one array.
+
+        Then that array is what stays in memory from one segment to another, most often the same one
+        for many such values: a state instead of all differences of its neighbours, which the
+        backward pass wants to have.
+        """
+        nodes = self.graph.nodes
+        sizes = np.fromiter((node.type.size for node in nodes), np.int64, self.count)
+        costs = np.array(self.graph.table.costs)[self.graph.signatures]
+        is_candidate = (self.roles == Role.COMPUTED) & (costs > 0) & (costs <= CHEAP)
+        is_candidate[self.graph.outputs] = False
+        root = self.roots((self.roles == Role.FREE) | (self.roles == Role.VIEW))
+        candidates = np.flatnonzero(is_candidate & (sizes > SMALL))
+        reads, reader = self.reads_of(candidates)
+        # Single numbers are cheap to keep, and inputs of the graph stay anyway.
+        matters = ((sizes[root] > 1) & (self.roles[root] != Role.INPUT))[reads]
+        arrays: list[list[int]] = [[] for _ in candidates]
+        for x, number in zip(root[reads[matters]].tolist(), reader[matters].tolist(), strict=True):
+            arrays[number].append(x)
+        may_be_kept = (self.roles == Role.COMPUTED).tolist()
+        # For each cheap node the array that it is made of, if that is computed, and its cost.
+        made_of: dict[int, tuple[int | None, int]] = {}
+        for k, inputs, cost in zip(
+            candidates.tolist(), arrays, costs[candidates].tolist(), strict=True
+        ):
+            sources: set[int | None] = set()
+            for x in inputs:
+                source, own_cost = made_of.get(x, (x, 0))
+                sources.add(source)
+                cost += own_cost
+            sources.discard(None)
+            if cost > CHEAP or len(sources) > 1:
+                continue
+            source = sources.pop() if sources else None
+            if source is None or (
+                may_be_kept[source] and nodes[source].type.nbytes <= 1.25 * nodes[k].type.nbytes
+            ):
+                made_of[k] = (source, cost)
+        return list(made_of)
+
+    def roots(self, is_free: np.ndarray) -> np.ndarray:
+        """For each node what it is the same as: through free nodes with one input."""
+        root = np.arange(self.count)
+        is_link = is_free & (self.degrees == 1)
+        root[is_link] = self.edges[self.graph.starts[:-1][is_link]]
+        while True:
+            further = root[root]
+            if np.array_equal(further, root):
+                return root
+            root = further
+
+    def views(self) -> tuple[np.ndarray, np.ndarray]:
+        """For nodes that are one run of elements of an array in memory: that array, and the first
+        element."""
+        base = np.full(self.count, -1)
+        start = np.zeros(self.count, np.int64)
+        nodes = self.graph.nodes
+        views = np.flatnonzero(self.roles == Role.VIEW)
+        inputs = self.edges[self.graph.starts[views]]
+        # (array, first element, whether it is a part of the array) of what is in one piece
+        pieces: dict[int, tuple[int, int, bool]] = {}
+        firsts: dict[tuple[int, tuple[int, ...]], int | None] = {}
+        for k, x, signature in zip(
+            views.tolist(),
+            inputs.tolist(),
+            self.graph.signatures[views].tolist(),
+            strict=True,
+        ):
+            array, first, is_sliced = pieces.get(x, (x, 0, False))
+            if array == x and self.is_free[x]:
+                continue
+            node = nodes[k]
+            if node.op.name == "slice":
+                key = (signature, node.inputs[0].shape)
+                if key not in firsts:
+                    firsts[key] = first_of_run(node)
+                further = firsts[key]
+                if further is None:
+                    continue
+                first += further
+                is_sliced = is_sliced or node.shape != node.inputs[0].shape
+            pieces[k] = (array, first, is_sliced)
+            if is_sliced and self.is_array(array):
+                base[k], start[k] = array, first
+        return base, start
+
+    def is_array(self, position: int) -> bool:
+        """Whether this node is in memory of its own, rather than in a block of small values."""
+        return self.roles[position] == Role.INPUT or self.graph.nodes[position].type.size > SMALL
+
+    def dependencies(self) -> np.ndarray:
+        """Pairs (computed node or input, computed node that reads it, maybe through free nodes), in
+        the order of the readers."""
+        root = self.roots(self.is_free)
+        readers = np.repeat(np.arange(self.count), self.degrees)
+        is_read = ~self.is_free[readers]
+        sources, users = root[self.edges[is_read]], readers[is_read]
+        # What is left of free nodes has several inputs, or none.
+        parts: list[np.ndarray] = [np.stack([sources, users], axis=1)]
+        while True:
+            pairs = parts[-1]
+            is_made_of_several = self.is_free[pairs[:, 0]]
+            parts[-1] = pairs[~is_made_of_several]
+            open_pairs = pairs[is_made_of_several]
+            if not len(open_pairs):
+                break
+            reads, owner = self.reads_of(open_pairs[:, 0])
+            further_pairs = np.stack([root[reads], open_pairs[owner, 1]], axis=1)
+            parts.append(np.unique(further_pairs, axis=0))
+        pairs = np.concatenate(parts)
+        return pairs[np.argsort(pairs[:, 1], kind="stable")]
+
+
+def first_of_run(node: Node) -> int | None:
+    """Where a slice starts, in elements, if it lies in one piece: single elements, then one range,
+    then whole axes."""
+    part, whole = node.shape, node.inputs[0].shape
+    if any(step != 1 and n > 1 for step, n in zip(node.params["steps"], part, strict=True)):
+        return None
+    ranges = [axis for axis, n in enumerate(part) if n != 1]
+    first = ranges[0] if ranges else len(part)
+    if part[first + 1 :] != whole[first + 1 :]:
+        return None
+    start, stride = 0, 1
+    for offset, n in zip(reversed(node.params["starts"]), reversed(whole), strict=True):
+        start += offset * stride
+        stride *= n
+    return start

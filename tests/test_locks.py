@@ -1,0 +1,69 @@
+"""Locks that forked children find open."""
+
+import multiprocessing
+import os
+import threading
+
+import pytest
+
+from numba_grad.locks import Lock
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+def in_a_child(target):
+    child = multiprocessing.get_context("fork").Process(target=target)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_a_child_may_take_what_another_thread_held():
+    lock = Lock()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            done.wait(60)
+
+    def take():
+        with lock:
+            pass
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    try:
+        in_a_child(take)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_of_the_thread_that_holds_it_leaves_it_in_peace():
+    lock = Lock()
+
+    def take_again():
+        with lock:
+            pass
+
+    with lock, lock:
+        in_a_child(take_again)
+
+
+def test_threads_exclude_each_other():
+    lock, total = Lock(), [0]
+
+    def count():
+        for _ in range(2000):
+            with lock:
+                seen = total[0]
+                total[0] = seen + 1
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert total[0] == 8000
