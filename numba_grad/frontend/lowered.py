@@ -93,8 +93,8 @@ class Lowered:
             total[1] += step.nbytes
             total[2] += step.flops
         return [
-            LoweredKernel(_name(source), self._program.kernels[source], *total)
-            for source, total in totals.items()
+            LoweredKernel(name, self._program.kernels[source], *totals[source])
+            for source, name in self._names().items()
         ]
 
     @property
@@ -122,6 +122,7 @@ class Lowered:
         values = self._values(*args, **kwargs)
         engine = engine_build.native_engine()
         seconds = engine.profile(self._program.plan, values, repeats=repeats)
+        names = self._names()
         rows: dict[str, list[float]] = {}
         for step, duration in zip(self._steps(), seconds, strict=True):
             row = rows.setdefault(step.source, [0, 0.0, 0, 0])
@@ -133,7 +134,7 @@ class Lowered:
             sorted(
                 (
                     ProfileRow(
-                        _name(source),
+                        names[source],
                         int(count),
                         time,
                         nbytes / max(time, 1e-12) / 1e9,
@@ -144,6 +145,11 @@ class Lowered:
                 key=lambda row: -row.seconds,
             )
         )
+
+    def _names(self) -> dict[str, str]:
+        """For each distinct source a number, in the order of first steps, and what it computes."""
+        sources = dict.fromkeys(step.source for step in self._steps())
+        return {source: f"k{n} {_name(source)}" for n, source in enumerate(sources)}
 
     def _steps(self) -> list[Any]:
         return [step for segment in self._program.segments for step in segment.steps]

@@ -46,6 +46,14 @@ def test_more_steps_need_no_more_kernels():
     assert len(few) <= 6
 
 
+def test_neither_do_their_gradients():
+    few = kernels(ng.grad(lotka_volterra(250)), START, PARAMETERS)
+    before = build.statistics().compilations
+    assert kernels(ng.grad(lotka_volterra(750)), START, PARAMETERS) == few
+    assert build.statistics().compilations == before
+    assert len(few) <= 30
+
+
 @pytest.mark.slow
 def test_5_000_steps_need_the_kernels_of_500():
     few = kernels(lotka_volterra(500), START, PARAMETERS)
