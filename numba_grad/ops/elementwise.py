@@ -94,11 +94,11 @@ multiply = elementwise(
 
 
 def _divide_vjp_of_y(g: Node, out: Node, x: Node, y: Node) -> Node:
-    """d(x/y)/dy = -(x/y)/y: reuses `out`, and does not overflow where y*y would. For 1/y it is
-    -(1/y)**2, which saves a division."""
+    """d(x/y)/dy = -(1/y) (x/y): shares a division with the derivative by x, and does not overflow
+    where y*y would. For 1/y it is -(1/y)**2, without a division."""
     if is_constant_one(x):
         return -(g * conjugated(square(out)))
-    return -(g * conjugated(out / y))
+    return -(g / conjugated(y) * conjugated(out))
 
 
 def is_constant_one(x: Node) -> bool:
