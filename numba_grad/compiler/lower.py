@@ -60,6 +60,8 @@ MOST_POINTERS = 12
 # Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
 # of threads.
 BLOCK_ELEMENTS = 16384
+# Fewer than these would be combined without a loop: by a kernel for each number of them.
+FEWEST_BLOCKS = 9  # more than `unroll_extent`
 
 
 @dataclass(frozen=True, slots=True)
@@ -849,11 +851,11 @@ class _Lowering:
             else:
                 kept *= n
         outermost = self.extents[next(name for name in self.order if name in self.reduced)]
-        if kept * BLOCK_ELEMENTS // 64 >= summed or kept * summed < 4 * BLOCK_ELEMENTS:
+        if kept * BLOCK_ELEMENTS // 64 >= summed or kept * summed < 2 * BLOCK_ELEMENTS:
             return 1
-        blocks = min(64, kept * summed // BLOCK_ELEMENTS, outermost)
-        # So few that combining them would be unrolled is one kernel more, and no gain.
-        return blocks if blocks > config.unroll_extent else 1
+        fewest = max(FEWEST_BLOCKS, config.unroll_extent + 1)
+        blocks = min(64, max(kept * summed // BLOCK_ELEMENTS, fewest), outermost)
+        return blocks if blocks >= fewest else 1
 
     def main_ranges(self, conditions: list[Interval]) -> dict[str, tuple[int, int]]:
         """For outer variables under conditions, the longest range in which none of them changes."""

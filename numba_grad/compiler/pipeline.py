@@ -93,9 +93,9 @@ class _Compiler:
 
     def compile(self) -> CompiledProgram:
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
-        sources = dict.fromkeys(
-            step.source for instance in instances for step in instance.program.steps
-        )
+        programs = {id(instance.program): instance.program for instance in instances}.values()
+        sources = dict.fromkeys(step.source for program in programs for step in program.steps)
+        sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
         kernels = dict(zip(sources, build.build_all(list(sources)), strict=True))
         plan = self.plan(instances, kernels)
         # A program outlives the graph that it was made for, and must not keep it alive.

@@ -15,7 +15,7 @@ from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.fuse import LibraryStep, fuse
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.lower import Group, Place, lower
+from numba_grad.compiler.lower import ARG_REDUCTIONS, FEWEST_BLOCKS, Group, Place, lower
 from numba_grad.compiler.mirrored_sums import mirrored_sums
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.spaces import space_of, unrolling_for
@@ -86,6 +86,7 @@ class SegmentProgram:
     outputs: list[Place]  # of each result: an Output, or a Small and its first element
     temporaries: list[int]  # bytes
     small: dict[np.dtype, int]  # elements
+    spare_sources: list[str]  # kernels that the same graph of larger arrays has in addition
     graph: list[Node] = field(default_factory=list)  # the simplified results, for showing
 
 
@@ -130,7 +131,12 @@ def compile_segment(
             builder.emit_step(step)
         builder.copy_repeated_outputs()
     return SegmentProgram(
-        builder.steps, builder.output_places, builder.temporaries, builder.small, outputs
+        builder.steps,
+        builder.output_places,
+        builder.temporaries,
+        builder.small,
+        builder.spare_sources,
+        outputs,
     )
 
 
@@ -145,6 +151,7 @@ class _SegmentBuilder:
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
         self.steps: list[ProgramStep] = []
+        self.spare_sources: list[str] = []
         self.temporaries: list[int] = []
         self.small: dict[np.dtype, int] = {}
         self.output_number: dict[Node, int] = {}
@@ -235,12 +242,32 @@ class _SegmentBuilder:
             for node in group.reduced:
                 partials["partial", node] = self.temporary(kernel.blocks * node.type.nbytes)
         self.steps.append(program_step(kernel, partials))
-        for node in group.reduced if kernel.blocks > 1 else ():
-            stand_in = argument(array_type((kernel.blocks, *node.shape), node.dtype))
+        if kernel.blocks_word:
+            self.combine_blocks(group, kernel.blocks, partials, places)
+
+    def combine_blocks(
+        self,
+        group: Group,
+        blocks: int,
+        partials: dict[object, Temporary],
+        places: dict[Node, Place],
+    ) -> None:
+        """The second kernel of reductions in blocks. With one block it is not run, but built, so
+        that a larger array needs no new kernel."""
+        if any(node.op.name in ARG_REDUCTIONS for node in group.reduced):
+            return  # always one block
+        for node in group.reduced:
+            extent = blocks if blocks > 1 else FEWEST_BLOCKS
+            stand_in = argument(array_type((extent, *node.shape), node.dtype))
             combined = record(node.op, (stand_in,), {"axes": (0,)})
-            inner = {stand_in: Place(partials["partial", node]), combined: places[node]}
+            partial: object = partials["partial", node] if blocks > 1 else "not run"
+            inner = {stand_in: Place(partial), combined: places[node]}
             reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
-            self.steps.append(program_step(lower(reduced, inner.get), {}))
+            step = program_step(lower(reduced, inner.get), {})
+            if blocks > 1:
+                self.steps.append(step)
+            else:
+                self.spare_sources.append(step.source)
 
 
 def library_program_step(
