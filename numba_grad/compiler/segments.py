@@ -26,7 +26,7 @@ LONGEST = 1024
 SHORT = 48
 
 
-def cut(signatures: Sequence[int], edges: np.ndarray) -> list[int]:
+def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
     Parameters

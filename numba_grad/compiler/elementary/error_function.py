@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from numba_grad.compiler.elementary.exponential import clamp, exp, exp_of_sum
+from numba_grad.compiler.elementary.exponential import clamp, exp_of_sum, exp_within_range
 from numba_grad.compiler.elementary.logarithm import log
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
@@ -14,7 +14,8 @@ from numba_grad.compiler.elementary.scalar import (
     absolute,
     copy_sign,
     fma,
-    polynomial,
+    polynomial_in_one_chain,
+    polynomial_of_either,
     product,
     select,
     square_root,
@@ -227,33 +228,37 @@ def erf(x: Value) -> Value:
     # Each side is computed from an argument in its own range, so that neither is NaN or infinite.
     is_small = size < 1.0
     near = select(is_small, x, 0.0)
-    small = fma(near, polynomial(near * near, form.erf_small), near)
     far = select(size > form.erf_limit, form.erf_limit, size)
-    large = copy_sign(1.0 - exp(-polynomial(far, form.erf_large)), x)
-    return select(x == 0, x, select(is_small, small, large))
+    # One polynomial for both, with coefficients of either: choosing one costs less than a
+    # multiplication and an addition.
+    value = polynomial_of_either(
+        is_small, select(is_small, near * near, far), form.erf_small, form.erf_large
+    )
+    large = copy_sign(1.0 - exp_within_range(-value), x)
+    return select(x == 0, x, select(is_small, fma(near, value, near), large))
 
 
 def erfc(x: Value) -> Value:
     form = _FORMATS[x.kind]
     is_small = absolute(x) < 0.5
     near = select(is_small, x, 0.0)
-    small = 1.0 - fma(near, polynomial(near * near, form.erf_small), near)
+    small = 1.0 - fma(near, polynomial_in_one_chain(near * near, form.erf_small), near)
     size = absolute(x)
     size = select(size > form.erfc_limit, form.erfc_limit, size)
     t = (size - 4.0) / (size + 4.0)
     square, square_low = product(size, size)
     scaled = exp_of_sum(-square, -square_low)
-    result = scaled * (polynomial(t, form.erfc) / fma(size, 2.0, 1.0))
+    result = scaled * (polynomial_in_one_chain(t, form.erfc) / fma(size, 2.0, 1.0))
     return select(is_small, small, select(x < 0, 2.0 - result, result))
 
 
 def erfinv(x: Value) -> Value:
     form = _FORMATS[x.kind]
     w = -log((1.0 - x) * (1.0 + x))
-    near = polynomial(clamp(w, 0.0, 5.0) - 2.5, form.erfinv_near)
+    near = polynomial_in_one_chain(clamp(w, 0.0, 5.0) - 2.5, form.erfinv_near)
     # The upper end is that of the last number below 1.
     v = square_root(clamp(w, 5.0, 37.0))
     t = (v - form.erfinv_centre) / (v + form.erfinv_centre)
-    result = x * select(w < 5.0, near, polynomial(t, form.erfinv_far))
+    result = x * select(w < 5.0, near, polynomial_in_one_chain(t, form.erfinv_far))
     size = absolute(x)
     return select(size < 1.0, result, select(size == 1.0, x * math.inf, math.nan))

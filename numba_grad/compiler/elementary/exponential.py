@@ -156,6 +156,14 @@ def exp(x: Value) -> Value:
     return scale_by_power_of_two(exp_minus_one(r) + 1.0, integer)
 
 
+def exp_within_range(x: Value) -> Value:
+    """exp where it neither overflows nor becomes subnormal."""
+    form = FORMATS[x.kind]
+    k, integer = round_to_integer(x, 1 / math.log(2))
+    r = fma(k, -form.log2_low, fma(k, -form.log2_high, x))
+    return (exp_minus_one(r) + 1.0) * power_of_two(integer)
+
+
 def exp2(x: Value) -> Value:
     form = FORMATS[x.kind]
     x = clamp(x, form.exp_underflow / math.log(2), form.exp_overflow / math.log(2))
