@@ -14,8 +14,8 @@ from numba_grad.compiler.elementary.scalar import (
     absolute,
     copy_sign,
     fma,
+    polynomial,
     polynomial_in_one_chain,
-    polynomial_of_either,
     product,
     select,
     square_root,
@@ -229,13 +229,9 @@ def erf(x: Value) -> Value:
     is_small = size < 1.0
     near = select(is_small, x, 0.0)
     far = select(size > form.erf_limit, form.erf_limit, size)
-    # One polynomial for both, with coefficients of either: choosing one costs less than a
-    # multiplication and an addition.
-    value = polynomial_of_either(
-        is_small, select(is_small, near * near, far), form.erf_small, form.erf_large
-    )
-    large = copy_sign(1.0 - exp_within_range(-value), x)
-    return select(x == 0, x, select(is_small, fma(near, value, near), large))
+    small = fma(near, polynomial(near * near, form.erf_small), near)
+    large = copy_sign(1.0 - exp_within_range(-polynomial(far, form.erf_large)), x)
+    return select(x == 0, x, select(is_small, small, large))
 
 
 def erfc(x: Value) -> Value:

@@ -7,7 +7,6 @@ error-free transformations depend on every rounding.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -255,34 +254,19 @@ def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
 
 
 def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """A polynomial, constant term first."""
-    return _polynomial(x, [x.like(c) for c in coefficients])
+    """A polynomial, constant term first: by Horner's rule, for long ones twice."""
+    if len(coefficients) < LONG_POLYNOMIAL:
+        return polynomial_in_one_chain(x, coefficients)
+    square = x * x
+    even = polynomial_in_one_chain(square, coefficients[::2])
+    odd = polynomial_in_one_chain(square, coefficients[1::2])
+    return fma(odd, x, even)
 
 
 def polynomial_in_one_chain(x: Value, coefficients: Sequence[float]) -> Value:
     """By Horner's rule alone: more accurate where terms cancel."""
-    return _horner(x, [x.like(c) for c in coefficients])
-
-
-def polynomial_of_either(
-    condition: Value, x: Value, if_true: Sequence[float], if_false: Sequence[float]
-) -> Value:
-    """One of two polynomials: the coefficients are chosen, which costs less than computing both."""
-    pairs = itertools.zip_longest(if_true, if_false, fillvalue=0.0)
-    return _polynomial(x, [select(condition, x.like(a), x.like(b)) for a, b in pairs])
-
-
-def _polynomial(x: Value, coefficients: list[Value]) -> Value:
-    """Horner's rule, for long ones twice."""
-    if len(coefficients) < LONG_POLYNOMIAL:
-        return _horner(x, coefficients)
-    square = x * x
-    return fma(_horner(square, coefficients[1::2]), x, _horner(square, coefficients[::2]))
-
-
-def _horner(x: Value, coefficients: list[Value]) -> Value:
-    result = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
+    result = x.like(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
         result = fma(result, x, coefficient)
     return result
 
