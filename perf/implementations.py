@@ -125,6 +125,7 @@ class AtMost:
     limit: float
     figure: str = "median"
     implementation: str = "numba_grad"
+    if_missed: str = ""  # the reason found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class TimesFaster:
     factor: float
     peers: tuple[str, ...] = ("torch", "torch.compile", "jax", "drjit")
     implementation: str = "numba_grad"
+    if_missed: str = ""  # the reason found
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,10 @@ def as_markdown(report: dict[str, Any]) -> str:
         "|---|---|---|",
     ]
     for workload in report["workloads"].values():
-        for text, verdict in judged(workload):
+        for goal, (text, verdict) in zip(workload["goals"], judged(workload), strict=True):
             measured, _, word = verdict.rpartition(", ")
+            if word == "not reached" and goal.get("if_missed"):
+                word += f": {goal['if_missed']}"
             lines.append(f"| {workload['title']}: {text} | {measured} | {word} |")
     for workload in report["workloads"].values():
         lines += ["", f"**{workload['title']}** ({workload['unit']})", ""]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from perf.implementations import (
-    AGAINST_BEST,
     AGAINST_HAND,
     Prepared,
+    TimesFaster,
     by_autograd,
     by_drjit,
     by_hand,
@@ -21,7 +21,13 @@ from perf.implementations import (
 OPTIONS = 1_000_000
 TITLE = "Black-Scholes, gradient for 5 inputs, 1e6 options"
 UNIT = "ms"
-GOALS = [AGAINST_BEST, AGAINST_HAND]
+GOALS = [
+    TimesFaster(
+        1.5,
+        if_missed="1.4 to 1.6 from run to run; bound by latency, 480 instructions an iteration",
+    ),
+    AGAINST_HAND,
+]
 ALL = (0, 1, 2, 3, 4)
 ROOT_HALF = math.sqrt(0.5)
 

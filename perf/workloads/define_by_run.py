@@ -12,7 +12,14 @@ TITLE = (
     "Define by run: 1,000 operations on 8 numbers, recorded, run and differentiated, per operation"
 )
 UNIT = "us"
-GOALS = [AtMost(10.0), TimesFaster(1.0, peers=("torch", "autograd"))]
+GOALS = [
+    AtMost(10.0),
+    TimesFaster(
+        1.0,
+        peers=("torch", "autograd"),
+        if_missed="Python builds the graph of derivatives and looks its program up: 5 us of 7.9",
+    ),
+]
 
 
 def inputs() -> np.ndarray:

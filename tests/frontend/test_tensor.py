@@ -168,7 +168,7 @@ def put(x):
     [
         (math.sin, r"np\.sin\(x\) in place of math\.sin\(x\)"),
         (int, r"np\.sin\(x\) in place of math\.sin\(x\)"),
-        (bool, r"ng\.where\(condition, x, y\)"),
+        (bool, r"ng\.where\(condition, x, y\) .*ng\.cond"),
         (lambda x: ng.ones(3)[np.stack([x, x, x]) > 0], r"ng\.where\(mask, x, 0\)"),
     ],
 )
