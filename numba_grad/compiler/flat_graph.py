@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import InternalError
-from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.node import ARGUMENT, Node, SharedParams
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
 from numba_grad.locks import Lock
@@ -106,7 +106,13 @@ def flatten(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Fl
             signatures.append(0)
         else:
             params = node.params
-            key = (node.op, *params.items()) if params else node.op
+            key: object
+            if not params:
+                key = node.op
+            elif params.__class__ is SharedParams:
+                key = (node.op, params)
+            else:
+                key = (node.op, *params.items())
             found = known_numbers.get(key)
             signatures.append(table.number(node) if found is None else found)
             inputs_of_value = node.inputs if node.op is not item else value_inputs(node)
@@ -162,6 +168,8 @@ class Signatures:
                 found = self.numbers[key] = len(self.hashes) - 1
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found
+                if node.params.__class__ is SharedParams:
+                    self.numbers[node.op, node.params] = found
             return found
 
     def _describe(self, node: Node) -> None:
@@ -209,6 +217,6 @@ def signature_table() -> Signatures:
     """The table in force. One that has grown too large, by ever new params, is left to those who
     hold it."""
     global _table
-    if len(_table.hashes) > _MOST_SIGNATURES:
+    if len(_table.numbers) > _MOST_SIGNATURES:
         _table = Signatures()
     return _table

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError, explain
-from numba_grad.graph.node import OPS, Node, Op, leaf
+from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import cast, reshape
 from numba_grad.ops.indexing import (
@@ -53,6 +53,8 @@ class BasicIndex(NamedTuple):
     steps: Shape
     flips: Shape  # axes of x that negative steps walk backwards
     shape: Shape  # of the result: without the axes of integers, with an axis of size 1 per None
+    slice_params: SharedParams  # of the slice and of the reshape that take the region
+    reshape_params: SharedParams
 
 
 class AdvancedIndex(NamedTuple):
@@ -278,12 +280,16 @@ class _Walk:
         return len(self._kept) - len(self.axes)
 
     def basic(self) -> BasicIndex:
+        starts, sizes, steps = tuple(self._starts), tuple(self._sizes), tuple(self._steps)
+        shape = tuple(self._kept)
         return BasicIndex(
-            tuple(self._starts),
-            tuple(self._sizes),
-            tuple(self._steps),
+            starts,
+            sizes,
+            steps,
             tuple(self._flips),
-            tuple(self._kept),
+            shape,
+            SharedParams(starts=starts, sizes=sizes, steps=steps),
+            SharedParams(shape=shape),
         )
 
     def step(self, entry: Any, missing: int) -> None:
@@ -416,10 +422,12 @@ def take(x: Node, expression: IndexExpression) -> Node:
 
 
 def _take_region(x: Node, basic: BasicIndex) -> Node:
-    taken = slice_(x, starts=basic.starts, sizes=basic.sizes, steps=basic.steps)
+    taken = record(slice_, (x,), basic.slice_params)
     if basic.flips:
         taken = flip(taken, axes=basic.flips)
-    return reshape(taken, basic.shape)
+    if taken.shape == basic.shape:
+        return taken
+    return record(OPS["reshape"], (taken,), basic.reshape_params)
 
 
 def _is_whole(x: Node, basic: BasicIndex) -> bool:

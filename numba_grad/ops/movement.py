@@ -4,6 +4,7 @@ Params are already normalized: axes count from the first and are sorted, starts 
 steps are at least 1. Negative steps are `flip` of `slice`; the frontend takes arguments apart.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import ALL, broadcast_to, structural, sum_to, zeros_like
 
@@ -196,11 +197,17 @@ def _infer_slice(x: Type, *, starts: Shape, sizes: Shape, steps: Shape) -> Type:
 
 
 def _slice_vjp(g: Node, out: Node, x: Node, *, starts: Shape, sizes: Shape, steps: Shape) -> Node:
+    return record(pad, (g,), _pad_params(x.shape, starts, sizes, steps))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _pad_params(shape: Shape, starts: Shape, sizes: Shape, steps: Shape) -> SharedParams:
+    """Of the pad that puts a slice back to its place."""
     high = tuple(
         n - start - _extent(size, step)
-        for n, start, size, step in zip(x.shape, starts, sizes, steps, strict=True)
+        for n, start, size, step in zip(shape, starts, sizes, steps, strict=True)
     )
-    return pad(g, low=starts, high=high, interior=tuple(step - 1 for step in steps))
+    return SharedParams(low=starts, high=high, interior=tuple(step - 1 for step in steps))
 
 
 def _batch_slice(

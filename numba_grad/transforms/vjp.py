@@ -5,13 +5,14 @@ Rules of ops are written graph to graph, so the result can be differentiated aga
 compiled together with the forward computation.
 """
 
+import functools
 from collections.abc import Callable, Container, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph.collection import CollectionPaused
-from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.ops.control import item, pullback_of, several_results
 
 # The cotangent of a node; of one with several results, a list with None where nothing arrived.
@@ -136,10 +137,15 @@ def add_cotangents(a: Node, b: Node) -> Node:
     if a.op.name == "pad" and b.op.name != "pad":
         a, b = b, a
     if b.op.name == "pad":
-        steps = tuple(interior + 1 for interior in b.params["interior"])
-        params = {"starts": b.params["low"], "steps": steps}
+        params = _region_params(b.params["low"], b.params["interior"])
         return record(OPS["add_slice"], (a, b.inputs[0]), params)
     return record(OPS["add"], (a, b))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _region_params(low: tuple[int, ...], interior: tuple[int, ...]) -> SharedParams:
+    """Where an addition to a slice goes, from the params of a pad."""
+    return SharedParams(starts=low, steps=tuple(step + 1 for step in interior))
 
 
 def _add(result: dict[Node, Cotangent], node: Node, g: Cotangent) -> None:
