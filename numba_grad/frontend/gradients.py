@@ -440,6 +440,7 @@ class _Call:
     first_serial: int = 0  # nodes with a smaller one are the caller's
     # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
     history: tuple[set[Node], list[Node]] | None = None
+    meets_callers: bool = True  # whether that history has ends that are not this call's own
     closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
 
     def add_argument(self, name: str, tree: Any) -> Any:
@@ -502,13 +503,21 @@ class _Call:
             return self.history[1]
         self.history = None
         roots, order = set(seen), list(seen)
+        self.meets_callers = False
         for node in order:  # grows while it is walked
-            if node.serial < self.first_serial or node in ends:
+            if node in ends:
                 continue
+            if node.serial < self.first_serial:
+                self.meets_callers = True
+                continue
+            is_end = True
             for x in node.inputs:
-                if x.requires_grad and x not in seen:
-                    seen.add(x)
-                    order.append(x)
+                if x.requires_grad:
+                    is_end = False
+                    if x not in seen:
+                        seen.add(x)
+                        order.append(x)
+            self.meets_callers = self.meets_callers or is_end
         order.sort(key=by_serial)
         self.history = (roots, order)
         return order
@@ -524,6 +533,8 @@ class _Call:
             for x, original in zip(self.variables, self.originals, strict=True)
             if original.requires_grad
         }
+        if not found and not self.meets_callers:
+            return found
         own = {*self.variables, *self.points}
         for node in history:
             if node in own:
