@@ -1,0 +1,36 @@
+"""Steps that are not generated from loops: BLAS, LAPACK, sorting, scans, scattering.
+
+Each function returns a `LibraryCall`: kernel sources with the words of their steps, where memory
+is still by role (`Memory`). How work is cut into tasks depends on sizes and dtypes alone, so
+results do not depend on the number of threads.
+"""
+
+from numba_grad.compiler.library_kernels.calls import (
+    Errors,
+    LibraryCall,
+    LibraryStep,
+    Memory,
+    Symbol,
+    append_call,
+)
+from numba_grad.compiler.library_kernels.linear_systems import solve_call
+from numba_grad.compiler.library_kernels.matrix_products import MatrixOperand, matmul_call
+from numba_grad.compiler.library_kernels.scans import cumsum_call
+from numba_grad.compiler.library_kernels.scatters import scatter_call
+from numba_grad.compiler.library_kernels.sorts import argsort_call, sort_call
+
+__all__ = [
+    "Errors",
+    "LibraryCall",
+    "LibraryStep",
+    "MatrixOperand",
+    "Memory",
+    "Symbol",
+    "append_call",
+    "argsort_call",
+    "cumsum_call",
+    "matmul_call",
+    "scatter_call",
+    "solve_call",
+    "sort_call",
+]

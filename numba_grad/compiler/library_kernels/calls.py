@@ -1,0 +1,104 @@
+"""What a library operation compiles to: kernel sources, and the words of their steps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
+
+Shape = tuple[int, ...]
+BLAS_LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a word points: byte `offset` into an operand's memory.
+
+    `role` is "input", "output" or "scratch"; `number` counts the inputs and outputs.
+    """
+
+    role: str
+    number: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A word that holds the address of a library function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """A word that holds the address of the error record."""
+
+
+LibraryWord = int | Memory | Symbol | Errors | ErrorSite
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStep:
+    """One step: a kernel's source, its words, and how it may be cut."""
+
+    source: str
+    words: tuple[LibraryWord, ...]
+    tasks: int
+    grain: int = SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """The steps of one operation, in order, and the memory that they need for themselves."""
+
+    steps: tuple[LibraryStep, ...]
+    scratch_bytes: int = 0
+
+
+def append_call(
+    builder: PlanBuilder,
+    call: LibraryCall,
+    kernel_number: Callable[[str], int],
+    *,
+    inputs: Sequence[tuple[int, int]],
+    outputs: Sequence[tuple[int, int]],
+    scratch: tuple[int, int] = (0, 0),
+) -> None:
+    """Append the steps to a plan; operands are (base, byte offset), kernels are found by source."""
+    places = {"input": inputs, "output": outputs, "scratch": [scratch]}
+
+    def value(word: LibraryWord) -> WordValue:
+        match word:
+            case Memory(role, number, offset):
+                base, start = places[role][number]
+                return base, start + offset
+            case Symbol(name):
+                return builder.symbol(name), 0
+            case Errors():
+                return builder.errors, 0
+            case ErrorSite():
+                return builder.site(word)
+            case _:
+                return int(word)
+
+    for step in call.steps:
+        words = [value(word) for word in step.words]
+        builder.step(kernel_number(step.source), words, step.tasks, step.grain)
+
+
+def kernel_dtype(dtype: np.dtype) -> str:
+    return "bool_" if dtype == np.bool_ else dtype.name
+
+
+def value_dtype(dtype: np.dtype) -> str:
+    """What an element is once it is loaded."""
+    return "float32" if dtype == np.float16 else kernel_dtype(dtype)
+
+
+def grain_for(work_of_task: int, work_of_chunk: int) -> int:
+    return max(1, work_of_chunk // max(1, work_of_task))
+
+
+def sum_text(dtype: np.dtype, a: str, b: str) -> str:
+    return f"{a} | {b}" if dtype == np.bool_ else f"{a} + {b}"

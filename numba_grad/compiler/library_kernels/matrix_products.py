@@ -1,0 +1,276 @@
+"""Matrix products: BLAS in tiles, plain loops for small ones."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import (
+    BLAS_LETTERS,
+    LibraryCall,
+    LibraryStep,
+    Memory,
+    Shape,
+    Symbol,
+    grain_for,
+    kernel_dtype,
+    value_dtype,
+)
+from numba_grad.compiler.library_kernels.matrix_stacks import walk_stack, words_of_stack
+
+_TILE_ROWS = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
+_TILE_COLUMNS = 256
+_TILE_PRODUCTS = 1 << 18  # multiplications that are worth a task of their own
+_PART_LENGTH = 2048  # of a long summed axis
+_CHUNK_PRODUCTS = 1 << 18  # 10 us: what a launch over the threads should be worth
+_LOOP_PRODUCTS = 64  # up to here a plain loop is faster than a call of BLAS, which takes 40 ns
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixOperand:
+    """A C-contiguous stack of matrices, as stored, and how a product is to read them."""
+
+    stack: Shape
+    is_transposed: bool = False  # stored with the last two axes exchanged
+    is_conjugated: bool = False  # only together with `is_transposed`
+
+
+def matmul_call(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+) -> LibraryCall:
+    """out[..., m, n] = x[..., m, k] @ y[..., k, n], stacks broadcast. Any dtype.
+
+    Inputs: x, y. One output.
+    """
+    stack = np.broadcast_shapes(x.stack, y.stack)
+    count = math.prod(stack)
+    stack_words = words_of_stack(stack, x.stack, y.stack, m * k, k * n)
+    is_conjugated = x.is_conjugated or y.is_conjugated
+    if dtype.name in BLAS_LETTERS and (is_conjugated or m * n * k > _LOOP_PRODUCTS):
+        return _blas_matmul(dtype, m, n, k, x, y, count, stack_words)
+    return LibraryCall((_loop_matmul(dtype, m, n, k, x, y, count, stack_words),))
+
+
+def _tiles(extent: int, longest: int, count_limit: int) -> tuple[int, int]:
+    """Length and number of tiles of an axis: an even number if several, multiples of 8 long."""
+    count = max(1, min(-(-extent // longest), count_limit))
+    if count > 1:
+        count += count % 2
+    length = max(8, -(-extent // (8 * count)) * 8)
+    return length, -(-extent // length)
+
+
+def _blas_matmul(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    count: int,
+    stack_words: list[int],
+) -> LibraryCall:
+    if m == 1 and n == 1 and not y.is_transposed:
+        # The same memory as a row, for which BLAS is four times as fast.
+        y = MatrixOperand(y.stack, is_transposed=True)
+    limit = max(1, m * n * k // _TILE_PRODUCTS)
+    tile_m, tiles_m = _tiles(m, _TILE_ROWS, limit)
+    tile_n, tiles_n = _tiles(n, _TILE_COLUMNS, max(1, limit // max(tiles_m, 1)))
+    if tiles_m * tiles_n * count > 2 or k <= 2 * _PART_LENGTH:
+        tile_k, parts = max(k, 1), 1
+    else:
+        # A small result of long sums: its parts are summed by separate tasks, then added in order.
+        parts = min(-(-k // _PART_LENGTH), 16)
+        tile_k = -(-k // parts)
+        parts = -(-k // tile_k)
+    result = Memory("output") if parts == 1 else Memory("scratch")
+    tasks = parts * count * tiles_m * tiles_n
+    gemm = LibraryStep(
+        _gemm_source(dtype),
+        (
+            Memory("input", 0),
+            Memory("input", 1),
+            result,
+            Symbol(f"blas.{BLAS_LETTERS[dtype.name]}gemm"),
+            *(m, n, k, tile_m, tiles_m, tile_n, tiles_n, tile_k, count),
+            *(_transposition(x), _transposition(y)),
+            m if x.is_transposed else k,
+            k if y.is_transposed else n,
+            *stack_words,
+        ),
+        tasks,
+        grain_for(min(tile_m, m) * min(tile_n, n) * tile_k, _CHUNK_PRODUCTS),
+    )
+    if parts == 1:
+        return LibraryCall((gemm,))
+    size = count * m * n
+    words = (Memory("scratch"), Memory("output"), parts, size)
+    adding = LibraryStep(_sum_of_parts_source(dtype), words, size, 1 << 14)
+    return LibraryCall((gemm, adding), parts * size * dtype.itemsize)
+
+
+def _transposition(operand: MatrixOperand) -> int:
+    return (2 if operand.is_conjugated else 1) if operand.is_transposed else 0
+
+
+def _gemm_source(dtype: np.dtype) -> str:
+    """Tiles by BLAS, which counts columns first: it is asked for y^T @ x^T, the transposed result.
+
+    Words: x, y, out, function, m, n, k, rows of a tile, tiles of rows, columns of a tile, tiles of
+    columns, length of a part of the sum, matrices in the stack, transposition of x, of y (0 none,
+    1 transposed, 2 and conjugated), row stride of x, of y, then the stack.
+    Task: (part of the sum, matrix, tile of rows, tile of columns), the last running fastest.
+    """
+    part = np.finfo(dtype).dtype  # of a complex number, its parts
+    first_scalar = 64 // part.itemsize
+    return f"""\
+def kernel(args, lo, hi):
+    words = pointer(args, int64)
+    m = words[4]
+    n = words[5]
+    k = words[6]
+    place = stack_words(16)
+    numbers = pointer(place, int64)
+    letters = pointer(place, uint8)
+    scalars = pointer(place, {part.name})
+    for number in range(16):
+        numbers[number] = 0
+    letters[0] = 78 + 6 * (words[13] == 1) - 11 * (words[13] == 2)  # N, T or C
+    letters[8] = 78 + 6 * (words[14] == 1) - 11 * (words[14] == 2)
+    numbers[5] = max(words[15], 1)
+    numbers[6] = max(words[16], 1)
+    numbers[7] = max(n, 1)
+    scalars[{first_scalar}] = 1.0
+    for task in range(lo, hi):
+        column = task % words[10] * words[9]
+        row = task // words[10] % words[8] * words[7]
+        number = task // words[10] // words[8]
+        first = number // words[12] * words[11]
+{walk_stack(17, "number % words[12]")}\
+        if words[13] == 0:
+            x_start += row * words[15] + first
+        else:
+            x_start += first * words[15] + row
+        if words[14] == 0:
+            y_start += first * words[16] + column
+        else:
+            y_start += column * words[16] + first
+        numbers[2] = min(words[7], m - row)
+        numbers[3] = min(words[9], n - column)
+        numbers[4] = min(words[11], k - first)
+        call(
+            words[3], place + 8, place, place + 24, place + 16, place + 32, place + 64,
+            words[1] + y_start * {dtype.itemsize}, place + 48,
+            words[0] + x_start * {dtype.itemsize}, place + 40, place + 80,
+            words[2] + ((number * m + row) * n + column) * {dtype.itemsize}, place + 56, 1, 1,
+        )
+"""
+
+
+def _sum_of_parts_source(dtype: np.dtype) -> str:
+    """Words: parts, out, number of parts, size of out. Task: element."""
+    return f"""\
+def kernel(args, lo, hi):
+    parts = buffer(args, 0, {dtype.name})
+    out = buffer(args, 1, {dtype.name})
+    size = integer(args, 3)
+    for i in range(lo, hi):
+        out[i] = parts[i]
+    for part in range(1, integer(args, 2)):
+        for i in range(lo, hi):
+            out[i] = out[i] + parts[part * size + i]
+"""
+
+
+def _loop_matmul(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    count: int,
+    stack_words: list[int],
+) -> LibraryStep:
+    # Half precision is summed in single precision, so not in the result itself.
+    by_columns = not y.is_transposed and dtype != np.float16
+    words = (
+        Memory("input", 0),
+        Memory("input", 1),
+        Memory("output"),
+        *(m, n, k),
+        *((1, m) if x.is_transposed else (k, 1)),
+        *((1, k) if y.is_transposed else (n, 1)),
+        *stack_words,
+    )
+    source = (_columns_source if by_columns else _elements_source)(dtype)
+    return LibraryStep(source, words, count * m, grain_for(n * k, _CHUNK_PRODUCTS // 16))
+
+
+def _sum_of_products(dtype: np.dtype, total: str, x: str, y: str) -> str:
+    if dtype == np.bool_:
+        return f"{total} | ({x} & {y})"
+    return f"{total} + {x} * {y}"
+
+
+_LOOP_HEAD = """\
+def kernel(args, lo, hi):
+    words = pointer(args, int64)
+    x = buffer(args, 0, {dtype})
+    y = buffer(args, 1, {dtype})
+    out = buffer(args, 2, {dtype})
+    m = integer(args, 3)
+    n = integer(args, 4)
+    k = integer(args, 5)
+    x_step = integer(args, 7)
+    y_step = integer(args, 8)
+    for task in range(lo, hi):
+"""
+
+
+def _columns_source(dtype: np.dtype) -> str:
+    """A row of the result at a time, as a sum of rows of y; y is not transposed.
+
+    Words: x, y, out, m, n, k, strides of x along m and k, of y along k and n, then the stack.
+    Task: row of the result.
+    """
+    name = kernel_dtype(dtype)
+    return (
+        _LOOP_HEAD.format(dtype=name)
+        + walk_stack(10, "task // m")
+        + f"""\
+        x_start += task % m * integer(args, 6)
+        start = task * n
+        for j in range(n):
+            out[start + j] = {name}(0)
+        for p in range(k):
+            factor = x[x_start + p * x_step]
+            row = y_start + p * y_step
+            for j in range(n):
+                out[start + j] = {_sum_of_products(dtype, "out[start + j]", "factor", "y[row + j]")}
+"""
+    )
+
+
+def _elements_source(dtype: np.dtype) -> str:
+    """An element of the result at a time. Words and tasks as in `_columns_source`."""
+    value = _sum_of_products(dtype, "total", "x[x_start + p * x_step]", "y[column + p * y_step]")
+    name = value_dtype(dtype)
+    return (
+        _LOOP_HEAD.format(dtype=kernel_dtype(dtype))
+        + walk_stack(10, "task // m")
+        + f"""\
+        x_start += task % m * integer(args, 6)
+        for j in range(n):
+            column = y_start + j * integer(args, 9)
+            total = {name}(0)
+            for p in range(k):
+                total = {name}({value})
+            out[task * n + j] = total
+"""
+    )

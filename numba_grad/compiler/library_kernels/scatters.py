@@ -1,0 +1,107 @@
+"""Scattering: x with values put at, or added to, places that index arrays name."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import (
+    Errors,
+    LibraryCall,
+    LibraryStep,
+    LibraryWord,
+    Memory,
+    grain_for,
+    kernel_dtype,
+    sum_text,
+)
+from numba_grad.runtime.plan import ErrorSite
+
+_SCATTER_COLUMNS = 512
+
+
+def scatter_call(
+    dtype: np.dtype,
+    index_dtypes: Sequence[np.dtype],
+    sizes: Sequence[int],
+    positions: int,
+    rest: int,
+    *,
+    adds: bool,
+    sites: Sequence[ErrorSite],
+    in_place: bool = False,
+) -> LibraryCall:
+    """x with v put at, or added to, the places that index arrays name on its first axes.
+
+    In the order of the positions: duplicates add up, and of those that are put the last one wins.
+    `sizes` are the lengths of the indexed axes, `rest` the elements of one place; each index array
+    has a site. Inputs: x, v, then the index arrays. One output; in place it is the memory of x.
+    """
+    tiles = -(-rest // _SCATTER_COLUMNS)
+    words: list[LibraryWord] = [Memory("output"), Memory("input", 1)]
+    words += [positions, rest, _SCATTER_COLUMNS, Errors()]
+    for number, (size, site) in enumerate(zip(sizes, sites, strict=True)):
+        words += [Memory("input", 2 + number), size, site]
+    scatter = LibraryStep(
+        _scatter_source(dtype, index_dtypes, adds),
+        tuple(words),
+        tiles if positions else 0,
+        grain_for(positions * min(rest, _SCATTER_COLUMNS), 1 << 14),
+    )
+    if in_place:
+        return LibraryCall((scatter,))
+    size = math.prod(sizes) * rest
+    copy = LibraryStep(_copy_source(dtype), (Memory("input"), Memory("output")), size, 1 << 15)
+    return LibraryCall((copy, scatter))
+
+
+def _copy_source(dtype: np.dtype) -> str:
+    """Words: x, out. Task: element."""
+    # As integers, so that NaN payloads are kept and half precision is not converted.
+    words = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
+    name = words[dtype.itemsize]
+    return f"""\
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {name})
+    out = buffer(args, 1, {name})
+    for i in range(lo, hi):
+        out[i] = x[i]
+"""
+
+
+def _scatter_source(dtype: np.dtype, index_dtypes: Sequence[np.dtype], adds: bool) -> str:
+    """Words: out, v, positions, elements of a place, columns of a tile, error record, then for each
+    index array: the array, the size of its axis, its site. Task: tile of columns.
+    """
+    lines = [
+        "def kernel(args, lo, hi):",
+        f"    out = buffer(args, 0, {kernel_dtype(dtype)})",
+        f"    v = buffer(args, 1, {kernel_dtype(dtype)})",
+        "    rest = integer(args, 3)",
+        "    errors = integer(args, 5)",
+    ]
+    for number, index_dtype in enumerate(index_dtypes):
+        word = 6 + 3 * number
+        lines += [
+            f"    index{number} = buffer(args, {word}, {index_dtype.name})",
+            f"    size{number} = integer(args, {word + 1})",
+            f"    site{number} = integer(args, {word + 2})",
+        ]
+    lines += [
+        "    for task in range(lo, hi):",
+        "        first = task * integer(args, 4)",
+        "        end = min(first + integer(args, 4), rest)",
+        "        for position in range(integer(args, 2)):",
+        "            place = 0",
+    ]
+    for number in range(len(index_dtypes)):
+        checked = f"check_index(int64(index{number}[position]), size{number}, errors, site{number})"
+        lines.append(f"            place = place * size{number} + {checked}")
+    new = "v[position * rest + column]"
+    if adds:
+        new = sum_text(dtype, "out[place * rest + column]", new)
+    lines += [
+        "            for column in range(first, end):",
+        f"                out[place * rest + column] = {new}",
+    ]
+    return "\n".join(lines) + "\n"

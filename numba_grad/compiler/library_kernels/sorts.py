@@ -1,0 +1,154 @@
+"""Sorting. Stable; NaN last, and -0.0 equal to 0.0, as in NumPy."""
+
+import math
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import (
+    LibraryCall,
+    LibraryStep,
+    Memory,
+    Shape,
+    grain_for,
+    kernel_dtype,
+    value_dtype,
+)
+
+
+def argsort_call(
+    dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False
+) -> LibraryCall:
+    """The int64 positions along an axis that would sort it. Input: x. One output."""
+    return _sorting_call(dtype, shape, axis, _argsort_result, descending)
+
+
+def sort_call(dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False) -> LibraryCall:
+    """The elements along an axis in order. Input: x. One output."""
+    return _sorting_call(dtype, shape, axis, _sort_result, descending)
+
+
+_argsort_result = "order[source + i]"
+_sort_result = "x[start + order[source + i] * inner]"
+
+
+def _sorting_call(
+    dtype: np.dtype, shape: Shape, axis: int, result: str, descending: bool
+) -> LibraryCall:
+    n = shape[axis]
+    inner = math.prod(shape[axis + 1 :])
+    tasks = math.prod(shape[:axis]) * inner
+    key_bytes = -(-2 * tasks * n * np.dtype(_value_numpy(dtype)).itemsize // 64) * 64
+    words = (
+        Memory("input", 0),
+        Memory("output"),
+        Memory("scratch"),
+        Memory("scratch", 0, key_bytes),
+        n,
+        inner,
+    )
+    step = LibraryStep(
+        _sorting_source(dtype, result, descending),
+        words,
+        tasks if n else 0,
+        grain_for(n * max(1, n.bit_length()), 1 << 11),
+    )
+    return LibraryCall((step,), key_bytes + 2 * tasks * n * 8)
+
+
+def _value_numpy(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _comes_before(dtype: np.dtype, a: str, b: str) -> str:
+    """NumPy's order as an expression; complex numbers by real, then by imaginary part."""
+    if dtype.kind == "f":
+        return f"({a} < {b}) | (({b} != {b}) & ({a} == {a}))"
+    if dtype.kind != "c":
+        return f"{a} < {b}"
+    parts = [(f"{a}.{part}", f"{b}.{part}") for part in ("real", "imag")]
+    (ar, br), (ai, bi) = parts
+    is_a_good, is_b_bad = f"({ai} == {ai})", f"({bi} != {bi})"
+    are_equal = f"(({ar} == {br}) | (({ar} != {ar}) & ({br} != {br})))"
+    return (
+        f"(({ar} < {br}) & ({is_a_good} | {is_b_bad}))"
+        f" | (({ar} > {br}) & {is_b_bad} & {is_a_good})"
+        f" | ({are_equal} & (({ai} < {bi}) | ({is_b_bad} & {is_a_good})))"
+        f" | (({br} != {br}) & ({ar} == {ar}))"
+    )
+
+
+def _sorting_source(dtype: np.dtype, result: str, descending: bool) -> str:
+    """Insertion sort in runs of 16, then runs are merged, between two halves of the scratch.
+
+    Words: x, out, keys, order, length of the axis, elements after one step along it.
+    Task: line along the axis. Descending: the keys are turned round, so NaN stays last.
+    """
+    key = "x[start + i * inner]"
+    if descending:
+        key = f"-{key}" if dtype.kind in "fc" else f"not {key}" if dtype.kind == "b" else f"~{key}"
+    return f"""\
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {kernel_dtype(dtype)})
+    out = buffer(args, 1, {"int64" if result is _argsort_result else kernel_dtype(dtype)})
+    keys = buffer(args, 2, {value_dtype(dtype)})
+    order = buffer(args, 3, int64)
+    n = integer(args, 4)
+    inner = integer(args, 5)
+    for task in range(lo, hi):
+        start = task // inner * n * inner + task % inner
+        source = 2 * n * task
+        target = source + n
+        for i in range(n):
+            keys[source + i] = {key}
+            order[source + i] = i
+        for first in range(0, n, 16):
+            for i in range(first + 1, min(first + 16, n)):
+                key = keys[source + i]
+                number = order[source + i]
+                j = i - 1
+                while j >= first:
+                    other = keys[source + j]
+                    if not ({_comes_before(dtype, "key", "other")}):
+                        break
+                    keys[source + j + 1] = other
+                    order[source + j + 1] = order[source + j]
+                    j -= 1
+                keys[source + j + 1] = key
+                order[source + j + 1] = number
+        width = 16
+        while width < n:
+            for first in range(0, n, 2 * width):
+                left = first
+                left_end = min(first + width, n)
+                right = left_end
+                right_end = min(first + 2 * width, n)
+                place = first
+                while left < left_end and right < right_end:
+                    key = keys[source + right]
+                    other = keys[source + left]
+                    if {_comes_before(dtype, "key", "other")}:
+                        keys[target + place] = key
+                        order[target + place] = order[source + right]
+                        right += 1
+                    else:
+                        keys[target + place] = other
+                        order[target + place] = order[source + left]
+                        left += 1
+                    place += 1
+                while left < left_end:
+                    keys[target + place] = keys[source + left]
+                    order[target + place] = order[source + left]
+                    left += 1
+                    place += 1
+                while right < right_end:
+                    keys[target + place] = keys[source + right]
+                    order[target + place] = order[source + right]
+                    right += 1
+                    place += 1
+            swapped = source
+            source = target
+            target = swapped
+            width *= 2
+        for i in range(n):
+            out[start + i * inner] = {result}
+"""
