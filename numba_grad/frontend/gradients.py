@@ -1,42 +1,23 @@
-"""Derivatives of functions: grad, value_and_grad, vjp, jvp, jacobian, hessian, hvp.
+"""Derivatives of functions: grad, value_and_grad, vjp, jvp, jacobian, hessian, hvp."""
 
-Each call of a transformed function runs it once, on fresh variables that stand for the
-differentiated arguments. Variables of two calls are never the same node, so derivatives nest to any
-order without being confused, and what the caller has recorded stays as it is: results have history
-exactly where they depend on it.
-"""
-
-import contextlib
-import functools
-import itertools
-import operator
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from numba_grad.autograd.hooks import through_tensor_hooks
-from numba_grad.compiler.evaluate import evaluate
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.tensor import Tensor
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.types import Type
-from numba_grad.locks import Lock
-from numba_grad.ops.families import cast, full, reshape
-from numba_grad.transforms.batch import batch
-from numba_grad.transforms.vjp import (
-    Cotangent,
-    by_serial,
-    contributions,
-    cotangents,
-    leading_to,
+from numba_grad.frontend.differentiation import (
+    Argnums,
+    gradient_of_call,
+    like,
+    matching,
+    output_nodes,
+    recording,
+    reopened,
+    run_on_variables,
+    scalar,
 )
-
-Argnums = int | Sequence[int]
+from numba_grad.locks import Lock
+from numba_grad.ops.families import full
 
 
 def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -76,9 +57,9 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     {'a': tensor(9.), 'b': tensor(12.)}
     """
 
-    @_like(f)
+    @like(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        gradients, _, aux = _gradient("grad", f, argnums, has_aux, args, kwargs, False)
+        gradients, _, aux = gradient_of_call("grad", f, argnums, has_aux, args, kwargs, False)
         return (gradients, aux) if has_aux else gradients
 
     return gradient
@@ -98,9 +79,9 @@ def value_and_grad(
     (tensor(9.), tensor(6.))
     """
 
-    @_like(f)
+    @like(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        gradients, (value,), aux = _gradient(
+        gradients, (value,), aux = gradient_of_call(
             "value_and_grad", f, argnums, has_aux, args, kwargs, True
         )
         return ((value, aux), gradients) if has_aux else (value, gradients)
@@ -128,17 +109,17 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(1.0)
     (tensor(5.), tensor(2.))
     """
-    call, out, aux = _run("vjp", f, primals, {}, range(len(primals)), has_aux)
-    outputs, structure = _output_nodes("vjp", out)
+    call, out, aux = run_on_variables("vjp", f, primals, {}, range(len(primals)), has_aux)
+    outputs, structure = output_nodes("vjp", out)
 
     values, aux = call.results_and_aux(outputs, aux)
     history = call.closed
     lock = Lock()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        seeds = _matching("vjp", "cotangent", cotangent, structure, outputs)
-        with lock, _reopened(history):
-            with _recording(call.is_recorded(outputs, seeds)):
+        seeds = matching("vjp", "cotangent", cotangent, structure, outputs)
+        with lock, reopened(history):
+            with recording(call.is_recorded(outputs, seeds)):
                 pulled = call.gradients(outputs, seeds)
             callers = call.close(pulled)
         return call.as_arguments(call.computed(pulled, callers))
@@ -172,9 +153,9 @@ def jvp(
     (tensor(0.), tensor(2.))
     """
     _check_sequences("jvp", primals, tangents)
-    call, out, aux = _run("jvp", f, primals, {}, range(len(primals)), has_aux)
+    call, out, aux = run_on_variables("jvp", f, primals, {}, range(len(primals)), has_aux)
     directions = call.directions(tangents)
-    outputs, structure = _output_nodes("jvp", out)
+    outputs, structure = output_nodes("jvp", out)
     tangent_nodes = call.pushed_forward(outputs, directions)
     results, aux = call.results_and_aux([*outputs, *tangent_nodes], aux)
     value = trees.unflatten(structure, results[: len(outputs)])
@@ -213,11 +194,11 @@ def jacobian(
             [0., 4.]])
     """
 
-    @_like(f)
+    @like(f)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        call, out, aux = _run("jacobian", f, args, kwargs, argnums, has_aux)
-        outputs, structure = _output_nodes("jacobian", out, is_inexact=True)
-        with _recording(call.is_recorded(outputs)):
+        call, out, aux = run_on_variables("jacobian", f, args, kwargs, argnums, has_aux)
+        outputs, structure = output_nodes("jacobian", out, is_inexact=True)
+        with recording(call.is_recorded(outputs)):
             blocks = [block for output in outputs for block in call.jacobian_blocks(output)]
         blocks, aux = call.results_and_aux(blocks, aux)
         width = len(call.variables)
@@ -277,12 +258,12 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     (tensor([ 6., 12.]),)
     """
     _check_sequences("hvp", primals, tangents)
-    call, out, _ = _run("hvp", f, primals, {}, range(len(primals)), False)
+    call, out, _ = run_on_variables("hvp", f, primals, {}, range(len(primals)), False)
     directions = call.directions(tangents)
-    value = _scalar("hvp", out)
-    with _recording(True):
+    value = scalar("hvp", out)
+    with recording(True):
         gradients = call.gradients([value], [full(1, (), value.dtype)])
-    with _recording(call.is_recorded([value], directions)):
+    with recording(call.is_recorded([value], directions)):
         products = call.gradients(gradients, directions)
     return call.as_arguments(call.results(products))
 
@@ -300,484 +281,3 @@ def _check_sequences(operation: str, primals: object, tangents: object) -> None:
                     fix=f"ng.{operation}(f, (x,), (v,))",
                 )
             )
-
-
-class _Running(threading.local):
-    """How many differentiated functions are running in this thread."""
-
-    depth = 0
-
-
-_running = _Running()
-
-
-@contextlib.contextmanager
-def _recording(enabled: bool) -> Iterator[None]:
-    previous = grad_mode.enabled
-    grad_mode.enabled = enabled
-    try:
-        yield
-    finally:
-        grad_mode.enabled = previous
-
-
-def _like(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Name and signature of `f`, for whoever inspects the new function."""
-    if not callable(f):
-        raise TypeError(
-            explain("transform", "needs a function", got={"f": repr(f)}, fix="ng.grad(f)(x)")
-        )
-    return functools.wraps(f)
-
-
-def _run(
-    operation: str,
-    f: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    argnums: Argnums,
-    has_aux: bool,
-) -> tuple["_Call", Any, Any]:
-    """Call `f` on variables in place of the arguments `argnums`; its result, and aux or None."""
-    args = list(args)
-    call = _Call(operation, grad_mode.enabled)
-    with _recording(True):
-        for number in _positions(operation, argnums, len(args)):
-            args[number] = call.add_argument(f"argument {number}", args[number])
-        _running.depth += 1
-        try:
-            out = f(*args, **kwargs)
-        finally:
-            _running.depth -= 1
-    if not has_aux:
-        return call, out, None
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise TypeError(
-            explain(
-                operation,
-                "with has_aux the function must return two things",
-                got={"result": _described(out)},
-                expected="(value, anything else)",
-            )
-        )
-    return call, *out
-
-
-def _gradient(
-    operation: str,
-    f: Callable[..., Any],
-    argnums: Argnums,
-    has_aux: bool,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    with_value: bool,
-) -> tuple[Any, list[Tensor], Any]:
-    """The gradient of `f`, its value if asked for, and aux or None."""
-    call, out, aux = _run(operation, f, args, kwargs, argnums, has_aux)
-    value = _scalar(operation, out)
-    with _recording(call.is_recorded([value])):
-        pulled = call.gradients([value], [full(1, (), value.dtype)])
-    wanted = [value] if with_value else []
-    results, aux = call.results_and_aux([*pulled, *wanted], aux)
-    return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux
-
-
-def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
-    """`argnums` as a list of distinct non-negative positions."""
-    try:
-        numbers = [operator.index(argnums)]  # type: ignore[arg-type]
-    except TypeError:
-        numbers = [operator.index(n) for n in argnums]  # type: ignore[union-attr]
-    for number in numbers:
-        if not -count <= number < count:
-            raise TypeError(
-                explain(
-                    operation,
-                    "argnums names an argument that was not passed",
-                    got={"argnums": argnums, "positional arguments": count},
-                    fix="pass what is differentiated by position, not by keyword",
-                )
-            )
-    positions = [number % count for number in numbers]
-    if len(set(positions)) != len(positions):
-        raise ValueError(
-            explain(operation, "argnums names an argument twice", got={"argnums": argnums})
-        )
-    return positions
-
-
-def _variable(node: Node) -> Node:
-    """A node of the same value that gradients stop at. No leaf, so functions may write to it."""
-    variable = OPS["identity"](node)
-    variable.requires_grad = True
-    variable.value = node.value
-    return variable
-
-
-@contextlib.contextmanager
-def _reopened(closed: Sequence[tuple[Node, tuple[Node, ...]]]) -> Iterator[None]:
-    """Make nodes require grad again, to differentiate through them once more."""
-    for node, inputs in closed:
-        node.inputs = inputs  # what has a value and no history may have dropped them
-        node.requires_grad = True
-    try:
-        yield
-    finally:
-        for node, _ in closed:
-            node.requires_grad = False
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """What one call of a transformed function differentiates by, and how it gives results."""
-
-    operation: str
-    records: bool  # whether the caller records history
-    originals: list[Node] = field(default_factory=list)  # what the caller passed, leaf by leaf
-    variables: list[Node] = field(default_factory=list)  # what the function got instead
-    structures: list[trees.Structure] = field(default_factory=list)  # of each argument
-    points: list[Node] = field(default_factory=list)  # of `pushed_forward`: variables, too
-    first_serial: int = 0  # nodes with a smaller one are the caller's
-    # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
-    history: tuple[set[Node], list[Node]] | None = None
-    meets_callers: bool = True  # whether that history has ends that are not this call's own
-    closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
-
-    def add_argument(self, name: str, tree: Any) -> Any:
-        """Make variables of the leaves of one argument; returns what to pass instead."""
-        leaves, structure = trees.flatten(tree)
-        nodes = []
-        for number, value in enumerate(leaves):
-            try:
-                nodes.append(_inexact(self.operation, as_node(value)))
-            except (TypeError, ValueError) as error:
-                error.add_note(f"at {trees.leaf_names(structure, name)[number]}")
-                raise
-        variables = [_variable(node) for node in nodes]
-        if not self.variables and variables:
-            self.first_serial = variables[0].serial
-        self.originals += nodes
-        self.variables += variables
-        self.structures.append(structure)
-        return trees.unflatten(structure, [wrap(x) for x in variables])
-
-    def gradients(
-        self, outputs: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node] | None = None
-    ) -> list[Node]:
-        """Cotangents of `targets`, by default the variables; 0 where no output depends on one."""
-        targets = self.variables if targets is None else targets
-        flowing = [
-            (output, seed)
-            for output, seed in zip(outputs, seeds, strict=True)
-            if output.requires_grad
-        ]
-        roots = [output for output, _ in flowing]
-        order = self._reached(roots, targets)
-        inside = set(order)
-        hooked: dict[Node, Node] = {}
-
-        def differentiate(node: Node, g: Cotangent) -> list[Cotangent]:
-            """With the hooks that the function registered on its tensors."""
-            if node.autograd.hooks and g.__class__ is not list:
-                g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
-            return contributions(node, g, inside)
-
-        found = cotangents(roots, [seed for _, seed in flowing], order, inside, differentiate)
-        found.update(hooked)
-        return [found[x] if x in found else full(0, x.shape, x.dtype) for x in targets]
-
-    def _reached(self, outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
-        """The nodes on the ways from `targets` to `outputs`, inputs before users."""
-        order = self._own_history(outputs)
-        leads = leading_to(order, set(targets))
-        return [node for node in order if node in leads]
-
-    def _own_history(self, outputs: Sequence[Node]) -> list[Node]:
-        """What this call recorded of the history of `outputs`, and the caller's nodes just below.
-
-        Inputs come before users.
-        """
-        ends = {*self.variables, *self.points}
-        seen = {node for node in outputs if node.requires_grad}
-        if self.history is not None and self.history[0] == seen:
-            return self.history[1]
-        self.history = None
-        roots, order = set(seen), list(seen)
-        self.meets_callers = False
-        for node in order:  # grows while it is walked
-            if node in ends:
-                continue
-            if node.serial < self.first_serial:
-                self.meets_callers = True
-                continue
-            is_end = True
-            for x in node.inputs:
-                if x.requires_grad:
-                    is_end = False
-                    if x not in seen:
-                        seen.add(x)
-                        order.append(x)
-            self.meets_callers = self.meets_callers or is_end
-        order.sort(key=by_serial)
-        self.history = (roots, order)
-        return order
-
-    def _callers(self, history: Sequence[Node]) -> set[Node]:
-        """Those of `history` that depend on something of the caller's that requires grad.
-
-        That is an older node, or one that no gradient flows from: a leaf, the variable of another
-        call. (Those of calls that are over do not require grad any more, see `close`.)
-        """
-        found = {
-            x
-            for x, original in zip(self.variables, self.originals, strict=True)
-            if original.requires_grad
-        }
-        if not found and not self.meets_callers:
-            return found
-        own = {*self.variables, *self.points}
-        for node in history:
-            if node in own:
-                continue
-            sources = [x for x in node.inputs if x.requires_grad]
-            is_end = node.serial < self.first_serial or not sources
-            if is_end or any(x in found for x in sources):
-                found.add(node)
-        return found
-
-    def is_recorded(self, outputs: Sequence[Node], seeds: Sequence[Node] = ()) -> bool:
-        """Whether derivatives of `outputs` become part of the caller's history."""
-        if not self.records:
-            return False
-        if any(x.requires_grad for x in seeds):
-            return True
-        return not self._callers(self._own_history(outputs)).isdisjoint(outputs)
-
-    def directions(self, tangents: Sequence[Any]) -> list[Node]:
-        """`tangents`, one for each argument, as nodes, one for each variable."""
-        if len(tangents) != len(self.structures):
-            raise ValueError(
-                explain(
-                    self.operation,
-                    "each primal needs one tangent",
-                    got={"primals": len(self.structures), "tangents": len(tangents)},
-                )
-            )
-        variables = self._by_argument(self.variables)
-        return [
-            node
-            for number, tree in enumerate(tangents)
-            for node in _matching(
-                self.operation,
-                f"tangents[{number}]",
-                tree,
-                self.structures[number],
-                variables[number],
-            )
-        ]
-
-    def pushed_forward(self, outputs: Sequence[Node], directions: Sequence[Node]) -> list[Node]:
-        """The derivatives of `outputs` in `directions`, one for each variable."""
-        with _recording(True):
-            # Where the pullback is differentiated: it is linear, so 0 is as good as any cotangent.
-            self.points = [_variable(full(0, x.shape, x.dtype)) for x in outputs]
-            pulled = self.gradients(outputs, self.points)
-        with _recording(self.is_recorded(outputs, directions)):
-            return self.gradients(pulled, directions, self.points)
-
-    def jacobian_blocks(self, output: Node) -> list[Node]:
-        """The derivatives of all elements of `output` by each variable."""
-        seed = argument(output.type)
-        pulled = self.gradients([output], [seed])
-
-        def blocks(unit: complex) -> list[Node]:
-            seeds = {seed: _unit_vectors(output.type, unit)}
-            rows = batch(pulled, seeds, output.type.size)
-            return [
-                reshape(r, output.shape + x.shape)
-                for r, x in zip(rows, self.variables, strict=True)
-            ]
-
-        if output.dtype.kind != "c":
-            return blocks(1)
-        # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A
-        # real one: the pullback of 1 is the derivative of the real part, that of 1j the derivative
-        # of the imaginary part.
-        of_real, of_imaginary = blocks(1), blocks(1j)
-        return [
-            OPS["conjugate"](re) if x.dtype.kind == "c" else OPS["make_complex"](re, im)
-            for x, re, im in zip(self.variables, of_real, of_imaginary, strict=True)
-        ]
-
-    def results(self, nodes: Sequence[Node]) -> list[Tensor]:
-        """`nodes` as the caller gets them: computed, unless this is part of a larger graph."""
-        return self.computed(nodes, self.close(nodes))
-
-    def close(self, nodes: Sequence[Node]) -> set[Node]:
-        """End the time of the variables; those of the nodes behind `nodes` that are the caller's.
-
-        What depends on variables alone does not require grad from now on: nobody can differentiate
-        by them any more.
-        """
-        history = self._own_history(nodes)
-        callers = self._callers(history)
-        self.closed = []
-        for node in history:
-            if node not in callers:
-                self.closed.append((node, node.inputs))
-                node.requires_grad = False
-        self.history = None
-        return callers if self.records else set()
-
-    def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
-        """`nodes` as tensors, with history where they are the caller's."""
-        if _running.depth == 0 and not _is_traced(nodes):
-            evaluate(nodes)
-        return [_result(node, node in callers) for node in nodes]
-
-    def results_and_aux(self, nodes: Sequence[Node], aux: Any) -> tuple[list[Tensor], Any]:
-        """`results`, of the tensors in `aux` as well."""
-        leaves, structure = trees.flatten(aux)
-        positions = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
-        tensors = self.results([*nodes, *(leaves[k]._node for k in positions)])
-        for k, tensor in zip(positions, tensors[len(nodes) :], strict=True):
-            leaves[k] = tensor
-        return tensors[: len(nodes)], trees.unflatten(structure, leaves)
-
-    def as_arguments(self, leaves: Sequence[Any], argnums: Argnums | None = None) -> Any:
-        """`leaves`, one for each variable, as one argument for a single argnum, else as a tuple."""
-        arguments = tuple(
-            trees.unflatten(structure, own)
-            for structure, own in zip(self.structures, self._by_argument(leaves), strict=True)
-        )
-        return arguments[0] if isinstance(argnums, int | np.integer) else arguments
-
-    def _by_argument(self, leaves: Sequence[Any]) -> list[Sequence[Any]]:
-        ends = list(itertools.accumulate(s.num_leaves for s in self.structures))
-        return [leaves[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-
-
-def _result(node: Node, is_callers: bool) -> Tensor:
-    if is_callers:
-        return wrap(node)
-    if node.value is not None:
-        return wrap(leaf(node.value))
-    return wrap(OPS["detach"](node) if node.requires_grad else node)
-
-
-def _is_traced(nodes: Sequence[Node]) -> bool:
-    """Whether any value depends on a parameter of a trace, so that it cannot be computed yet."""
-    seen = set(nodes)
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node.op is ARGUMENT and node.value is None:
-            return True
-        if node.value is None:
-            for x in node.inputs:
-                if x not in seen:
-                    seen.add(x)
-                    stack.append(x)
-    return False
-
-
-def _unit_vectors(type: Type, unit: complex) -> Node:
-    """The unit vectors of the space of this type, in a batch axis that comes first."""
-    index = OPS["iota"](size=type.size, dtype=np.dtype(np.int64))
-    is_one = OPS["equal"](reshape(index, (type.size, 1)), index)
-    one, zero = full(unit, (), type.dtype), full(0, (), type.dtype)
-    return reshape(OPS["where"](is_one, one, zero), (type.size, *type.shape))
-
-
-def _inexact(operation: str, node: Node) -> Node:
-    if node.dtype.kind not in "fc":
-        raise DTypeError(
-            explain(
-                operation,
-                "only floating and complex values have derivatives",
-                got={"value": node.type},
-                fix="x.astype(numpy.float64), or 2.0 instead of 2, or other argnums",
-            )
-        )
-    return node
-
-
-def _output_nodes(
-    operation: str, out: Any, is_inexact: bool = False
-) -> tuple[list[Node], trees.Structure]:
-    """The leaves of a result, and its structure."""
-    leaves, structure = trees.flatten(out)
-    if out is None:
-        raise TypeError(explain(operation, "the function returned None", fix="return a value"))
-    nodes = [as_node(x) for x in leaves]
-    if is_inexact:
-        for node in nodes:
-            _inexact(operation, node)
-    return nodes, structure
-
-
-def _scalar(operation: str, out: Any) -> Node:
-    """The one real number that a function must return to have a gradient."""
-    leaves, structure = trees.flatten(out)
-    if len(leaves) != 1 or not structure.is_leaf():
-        raise TypeError(
-            explain(
-                operation,
-                "the function must return one number",
-                got={"result": _described(out)},
-                fix="has_aux=True to return (value, anything else), or ng.jacobian(f)",
-            )
-        )
-    node = as_node(leaves[0])
-    if node.shape != ():
-        raise ShapeError(
-            explain(
-                operation,
-                "the function must return one number, a 0-d result",
-                got={"result": node.type},
-                expected="shape ()",
-                fix=f"ng.{operation}(lambda x: f(x).sum()), or ng.jacobian(f)",
-            )
-        )
-    if node.dtype.kind != "f":
-        raise DTypeError(
-            explain(
-                operation,
-                "the function must return a real, floating number",
-                got={"result": node.type},
-                fix="return result.real, or ng.jacobian(f)" if node.dtype.kind == "c" else "",
-            )
-        )
-    return node
-
-
-def _matching(
-    operation: str, name: str, tree: Any, structure: trees.Structure, nodes: Sequence[Node]
-) -> list[Node]:
-    """The leaves of `tree`, of the structure and shapes of `nodes`, in the dtypes of these."""
-    if structure.is_leaf():
-        leaves = [tree]
-    else:
-        leaves, own = trees.flatten(tree)
-        if own != structure:
-            raise ValueError(trees.structure_mismatch(operation, name, own, structure))
-    result = []
-    for number, (value, node) in enumerate(zip(leaves, nodes, strict=True)):
-        x = as_node(value)
-        if x.shape != node.shape or (x.dtype.kind == "c" and node.dtype.kind == "f"):
-            raise (DTypeError if x.shape == node.shape else ShapeError)(
-                explain(
-                    operation,
-                    "a tangent or cotangent must have the type of its value",
-                    got={trees.leaf_names(structure, name)[number]: x.type},
-                    expected=repr(node.type),
-                )
-            )
-        result.append(cast(x, node.dtype))
-    return result
-
-
-def _described(out: Any) -> str:
-    if isinstance(out, tuple | list):
-        return f"{type(out).__name__} of length {len(out)}"
-    return type(out).__name__
