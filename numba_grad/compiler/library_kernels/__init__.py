@@ -8,7 +8,6 @@ results do not depend on the number of threads.
 from numba_grad.compiler.library_kernels.calls import (
     Errors,
     LibraryCall,
-    LibraryStep,
     Memory,
     Symbol,
     append_call,
@@ -22,7 +21,6 @@ from numba_grad.compiler.library_kernels.sorts import argsort_call, sort_call
 __all__ = [
     "Errors",
     "LibraryCall",
-    "LibraryStep",
     "MatrixOperand",
     "Memory",
     "Symbol",
