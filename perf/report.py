@@ -1,48 +1,251 @@
 """The tables of a report, for a terminal and for the documentation, from what `run.py` writes."""
 
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-SCALES = {"us": 1e6, "ms": 1e3, "s": 1.0, "MB": 1e-6, "ns": 1e9}
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+from perf.goals import HAND, PEERS, Rows, Verdict, best_of, figure_of
 
-Workload = dict[str, Any]
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+OURS = "numba_grad"
+COLUMNS = {  # of the table of times: the fastest of these implementations
+    "by hand": HAND,
+    "torch": ("torch", "torch nn.LSTM"),
+    "torch.compile": ("torch.compile",),
+    "JAX": ("jax", "jax scan"),
+    "Dr.Jit": ("drjit",),
+    "PyTensor": ("pytensor",),
+    "HIPS autograd": ("autograd",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A workload in one size, as measured."""
+
+    name: str
+    size: str
+    module: ModuleType
+    rows: Rows
+    load: float
+
+    @property
+    def title(self) -> str:
+        return self.module.TITLE
+
+    @property
+    def extent(self) -> str:
+        """Its size in numbers."""
+        fields = self.module.SIZES[self.size]._asdict()
+        return ", ".join(f"{name.replace('_', ' ')} {x:,}" for name, x in fields.items())
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        goals = self.module.GOALS
+        return [goal.judge(self.rows) for goal in goals if self.size in (goal.sizes or [self.size])]
+
+    def figure(self, name: str, implementation: str = OURS) -> float | None:
+        return figure_of(self.rows, implementation, name)
+
+    def ratio(self, names: Sequence[str], figure: str = "median") -> float | None:
+        """How many times the best of these takes what we take."""
+        ours, theirs = self.figure(figure), best_of(self.rows, tuple(names), figure)
+        return theirs[1] / ours if ours and theirs else None
+
+
+def entries(report: dict[str, Any]) -> Iterator[Entry]:
+    for name, sizes in report["workloads"].items():
+        module = importlib.import_module(f"perf.workloads.{name}")
+        for size, measured in sizes.items():
+            yield Entry(name, size, module, measured["rows"], measured["load"])
 
 
 def as_table(report: dict[str, Any]) -> str:
-    """Plain text."""
+    """Plain text: every implementation with all its figures."""
     lines = []
-    for workload in report["workloads"].values():
-        unit = workload["unit"]
-        lines += ["", f"{workload['title']} ({unit}; load {workload['load']:.1f})"]
-        lines += ["  " + line for line in _aligned([_HEADER, *_rows(workload)])]
-        lines += [f"  goal: {text}: {verdict}" for text, verdict in judged(workload)]
+    for entry in entries(report):
+        lines += ["", f"{entry.title} ({entry.size}: {entry.extent}; load {entry.load:.1f})"]
+        header = ["", "median", "least", "most", "runs", "ratio", "figures, or why there is none"]
+        lines += ["  " + line for line in _aligned([header, *_rows(entry)])]
+        lines += [
+            f"  goal: {v.goal}: {v.measured}: {'reached' if v.is_reached else 'NOT REACHED'}"
+            for v in entry.verdicts
+        ]
     return "\n".join(lines)
+
+
+def _rows(entry: Entry) -> list[list[str]]:
+    ours = entry.figure("median")
+    rows = []
+    for name, row in entry.rows.items():
+        if "reason" in row:
+            rows.append([name, "", "", "", "", "", row["reason"].replace("|", "/")])
+            continue
+        times = [duration(row[key]) for key in ("median", "least", "most")]
+        ratio = f"{row['median'] / ours:.2f}" if ours and row["median"] else ""
+        text = ", ".join(f"{key} {number(x)}" for key, x in row["figures"].items())
+        rows.append([name, *times, str(row["runs"]), ratio, text])
+    return rows
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """One table of times for each workload, one of goals."""
+    """What `docs/performance.md` shows."""
     machine = report["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
-    lines = [
-        f"Measured on {report['date']}: {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['threads']} threads, Python {machine['python']}, {versions}; numba_grad at "
-        f"{machine['commit']}.",
-        "",
-        "| Goal | Measured | |",
-        "|---|---|---|",
-    ]
-    for workload in report["workloads"].values():
-        for goal, (text, verdict) in zip(workload["goals"], judged(workload), strict=True):
-            measured, _, word = verdict.rpartition(", ")
-            if word == "not reached" and goal.get("if_missed"):
-                word += f": {goal['if_missed']}"
-            lines.append(f"| {workload['title']}: {text} | {measured} | {word} |")
-    for workload in report["workloads"].values():
-        lines += ["", f"**{workload['title']}** ({workload['unit']})", ""]
-        lines += ["| " + " | ".join(_HEADER) + " |", "|---" + "|---:" * 5 + "|---|"]
-        lines += ["| " + " | ".join(row) + " |" for row in _rows(workload)]
-    return "\n".join(lines)
+    all_entries = list(entries(report))
+    return "\n".join(
+        [
+            f"Measured on {report['date']}: {machine['processor']}, {machine['cores']} cores, "
+            f"{machine['threads']} threads, triad {machine['triad (GB/s)']:.1f} GB/s, Python "
+            f"{machine['python']}, {versions}; numba_grad at {machine['commit']}.",
+            "",
+            *_summary(all_entries),
+            "",
+            "### Times of one value and gradient, warm",
+            "",
+            *_times(all_entries),
+            "",
+            "### First gradient and memory",
+            "",
+            *_first(all_entries),
+            "",
+            "### Share of the machine",
+            "",
+            *_share(all_entries, machine["triad (GB/s)"]),
+            "",
+            "### Figures without peers",
+            "",
+            *_others(all_entries),
+            "",
+            "### Goals",
+            "",
+            *_goals(all_entries),
+        ]
+    )
+
+
+def _summary(all_entries: list[Entry]) -> list[str]:
+    """Means over every workload of a value and gradients."""
+    lines = []
+    for text, names in [
+        ("the best peer", PEERS),
+        ("torch eager", ("torch",)),
+        ("JAX", ("jax", "jax scan")),
+        ("the loop by hand", HAND),
+    ]:
+        ratios = [r for e in all_entries if is_gradient(e) and (r := e.ratio(names))]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            lines.append(
+                f"- {mean:.2f} times as fast as {text} in the geometric mean of {len(ratios)} "
+                f"workloads and sizes, {min(ratios):.2f} in the worst of them."
+            )
+    return lines
+
+
+def is_gradient(entry: Entry) -> bool:
+    """A workload of a value and gradients, rather than of one cost of the library."""
+    return entry.figure("start (s)") is not None
+
+
+def _times(all_entries: list[Entry]) -> list[str]:
+    lines = ["| | size | numba_grad | " + " | ".join(COLUMNS) + " | best peer / ours |"]
+    lines.append("|---|---" + "|---:" * (len(COLUMNS) + 2) + "|")
+    for entry in filter(is_gradient, all_entries):
+        others = []
+        for names in COLUMNS.values():
+            found = best_of(entry.rows, names)
+            others.append(duration(found[1]) if found else "")
+        ratio = entry.ratio(PEERS)
+        cells = [
+            entry.title,
+            entry.extent,
+            duration(entry.figure("median")),
+            *others,
+            f"**{ratio:.2f}**" if ratio else "",
+        ]
+        lines.append(_row(cells))
+        for variant in entry.rows:
+            if variant.startswith(f"{OURS},"):
+                time = duration(entry.figure("median", variant))
+                lines.append(_row([variant, "", time, *[""] * len(COLUMNS), ""]))
+    return lines
+
+
+def _first(all_entries: list[Entry]) -> list[str]:
+    header = ["", "size", "process to gradient, cold", "warm", "compiling", "JAX", "torch.compile"]
+    header += ["peak of memory (MB)", "torch", "JAX", "at the first run (MB)"]
+    lines = [_row(header), "|---|---" + "|---:" * (len(header) - 2) + "|"]
+    for entry in filter(is_gradient, all_entries):
+        cold, median = entry.figure("first run (s)"), entry.figure("median")
+        jax_start = best_of(entry.rows, ("jax", "jax scan"), "start (s)")
+        jax_peak = best_of(entry.rows, ("jax", "jax scan"), "peak (MB)")
+        cells = [
+            entry.title,
+            entry.extent,
+            duration(entry.figure("start (s)")),
+            duration(entry.figure("warm start (s)")),
+            duration(cold - median) if cold and median else "",
+            duration(jax_start[1]) if jax_start else "",
+            duration(entry.figure("start (s)", "torch.compile")),
+            number(entry.figure("peak (MB)")),
+            number(entry.figure("peak (MB)", "torch")),
+            number(jax_peak[1]) if jax_peak else "",
+            number(entry.figure("first peak (MB)")),
+        ]
+        lines.append(_row(cells))
+    return lines
+
+
+def _share(all_entries: list[Entry], triad: float) -> list[str]:
+    header = ["", "size", "least bytes (MB)", "GB/s by these", "share of the triad"]
+    header += ["bytes of our kernels (MB)", "GB/s by these", "GFLOP/s"]
+    lines = [_row(header), "|---|---" + "|---:" * (len(header) - 2) + "|"]
+    for entry in filter(is_gradient, all_entries):
+        seconds, moved, flops = (entry.figure(name) for name in ("median", "bytes", "flops"))
+        if not seconds or not moved:
+            continue
+        cells = [entry.title, entry.extent]
+        minimal = getattr(entry.module, "minimal_bytes", None)
+        if minimal is None:
+            cells += ["", "", ""]
+        else:
+            least = minimal(entry.module.SIZES[entry.size])
+            speed = least / seconds * 1e-9
+            cells += [number(least * 1e-6), number(speed), f"{100 * speed / triad:.0f} %"]
+        cells += [number(moved * 1e-6), number(moved / seconds * 1e-9)]
+        cells.append(number((flops or 0.0) / seconds * 1e-9))
+        lines.append(_row(cells))
+    return lines
+
+
+def _others(all_entries: list[Entry]) -> list[str]:
+    lines = ["| | size | | time | |", "|---|---|---|---:|---|"]
+    for entry in all_entries:
+        if is_gradient(entry):
+            continue
+        for name, row in entry.rows.items():
+            figures = {key: x for key, x in row["figures"].items() if key != "error"}
+            text = ", ".join(f"{key} {number(x)}" for key, x in figures.items())
+            time = duration(row.get("median"))
+            text = row.get("reason", text).replace("|", "/")
+            lines.append(_row([entry.title, entry.extent, name, time, text]))
+    return lines
+
+
+def _goals(all_entries: list[Entry]) -> list[str]:
+    lines = ["| | size | goal | measured | |", "|---|---|---|---|---|"]
+    for entry in all_entries:
+        for verdict in entry.verdicts:
+            word = "reached" if verdict.is_reached else "**not reached**"
+            if not verdict.is_reached and verdict.if_missed:
+                word += f": {verdict.if_missed}"
+            lines.append(_row([entry.title, entry.extent, verdict.goal, verdict.measured, word]))
+    return lines
 
 
 def write_section(document: Path, text: str) -> None:
@@ -52,37 +255,24 @@ def write_section(document: Path, text: str) -> None:
     document.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
-_HEADER = [
-    "",
-    "median",
-    "least",
-    "most",
-    "runs",
-    "ratio",
-    "first run (s), figures, or why there is none",
-]
+def duration(seconds: float | None) -> str:
+    """Three digits, in the unit that suits."""
+    if seconds is None:
+        return ""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 0.9995:
+            return f"{number(seconds * scale)} {unit}"
+    return f"{number(seconds * 1e9)} ns"
 
 
-def _rows(workload: Workload) -> list[list[str]]:
-    ours = workload["rows"].get("numba_grad", {}).get("median")
-    rows = []
-    for name, row in workload["rows"].items():
-        if "reason" in row:
-            rows.append([name, "", "", "", "", "", row["reason"].replace("|", "/")])
-            continue
-        scale = SCALES[workload["unit"]]
-        times = [_number(row[key], scale) for key in ("median", "least", "most")]
-        ratio = f"{row['median'] / ours:.2f}" if ours and row["median"] else ""
-        figures = {key: x for key, x in row["figures"].items() if key != "error"}
-        text = ", ".join(f"{key} {_number(x, 1.0)}" for key, x in figures.items())
-        rows.append([name, *times, str(row["runs"]), ratio, text])
-    return rows
-
-
-def _number(x: float | None, scale: float) -> str:
+def number(x: float | None) -> str:
     if x is None:
         return ""
-    return f"{x * scale:.3g}" if abs(x * scale) < 1000 else f"{x * scale:.0f}"
+    return f"{x:.3g}" if abs(x) < 1000 else f"{x:,.0f}"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
@@ -97,54 +287,3 @@ def _aligned(rows: list[list[str]]) -> list[str]:
         )
         for row in rows
     ]
-
-
-def judged(workload: Workload) -> list[tuple[str, str]]:
-    """Each goal in words, and what was measured with 'reached' or 'not reached'."""
-    judges = {"AtMost": _at_most, "TimesFaster": _times_faster, "SameFigure": _same_figure}
-    return [judges[goal["kind"]](workload, goal) for goal in workload["goals"]]
-
-
-def _verdict(measured: str, is_reached: bool) -> str:
-    return f"{measured}, {'reached' if is_reached else 'not reached'}"
-
-
-def _at_most(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
-    is_time = goal["figure"] == "median"
-    unit = f" {workload['unit']}" if is_time else ""
-    what = goal["implementation"] if is_time else f"{goal['implementation']}, {goal['figure']}"
-    text = f"{what}: at most {goal['limit']:g}{unit}"
-    row = workload["rows"].get(goal["implementation"], {})
-    value = row.get("median") if is_time else row.get("figures", {}).get(goal["figure"])
-    if value is None:
-        return text, _verdict("no figure", False)
-    scale = SCALES[workload["unit"]] if is_time else 1.0
-    return text, _verdict(f"{_number(value, scale)}{unit}", value * scale <= goal["limit"])
-
-
-def _times_faster(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
-    rows = workload["rows"]
-    peers = {
-        name: rows[name]["median"] for name in goal["peers"] if rows.get(name, {}).get("median")
-    }
-    text = (
-        f"at least {goal['factor']:g} times the speed of the fastest of {', '.join(goal['peers'])}"
-    )
-    ours = rows.get(goal["implementation"], {}).get("median")
-    if ours is None or not peers:
-        return text, _verdict("no figure", False)
-    best = min(peers, key=lambda name: peers[name])
-    ratio = peers[best] / ours
-    return text, _verdict(f"{ratio:.2f} times {best}", ratio >= goal["factor"])
-
-
-def _same_figure(workload: Workload, goal: dict[str, Any]) -> tuple[str, str]:
-    found = {
-        name: workload["rows"].get(name, {}).get("figures", {}).get(goal["figure"])
-        for name in goal["implementations"]
-    }
-    text = f"{goal['figure']} the same for {' and '.join(found)}"
-    values = set(found.values())
-    return text, _verdict(
-        " and ".join(f"{x}" for x in found.values()), len(values) == 1 and None not in values
-    )

@@ -26,6 +26,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.transforms.batch import batch
+from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import (
     Cotangent,
     by_serial,
@@ -254,6 +255,8 @@ class Differentiation:
                         order.append(x)
             self.meets_callers = self.meets_callers or is_end
         order.sort(key=by_serial)
+        if not self.meets_callers:
+            order = without_repeated_views(order, roots)
         self.history = (roots, order)
         return order
 

@@ -1,28 +1,48 @@
 """The workloads, a module each. Where to start reading: `rosenbrock.py`.
 
 A module has
-    TITLE, UNIT        how it is reported; UNIT is one of "us", "ms", "s", "MB"
-    IMPLEMENTATIONS    name -> function without arguments that returns a `Prepared`
+    TITLE              what is measured
+    SIZES              "small", "medium", "large" -> the numbers that make it so, a named tuple
+    IMPLEMENTATIONS    name -> function of such numbers that returns a `Prepared`
     GOALS              what numba_grad is to reach
 and, where the defaults do not fit,
+    TOLERANCE          of values and gradients among each other, relative to the largest
     LIMIT              seconds that an implementation may take until it is ready to be timed
     MEMORY             bytes of data that an implementation may take
     REPEATS            timed runs at most
+    minimal_bytes      function of a size: inputs and results, each moved once; where memory is the limit
+A name after a comma is a variant: "numba_grad, jitted step".
 """
 
-NAMES = (
+GRADIENTS = (
     "black_scholes",
     "rosenbrock",
     "lennard_jones",
     "logistic_regression",
+    "gaussian_mixture",
+    "mlp",
+    "mlp_float32",
+    "softmax_rows",
+    "layer_normalization",
+    "lstm",
     "lotka_volterra",
-    "lotka_volterra_first",
     "wave_inversion",
     "heat_adjoint",
+    "jacobi",
+    "bundle_adjustment",
+)
+COSTS = (
+    "lotka_volterra_first",
+    "primal",
     "define_by_run",
+    "recording",
     "small_call",
     "replay",
     "start_up",
     "compile_kernel",
     "pairs_memory",
+    "leak",
+    "elementwise_sizes",
+    "two_threads",
 )
+NAMES = GRADIENTS + COSTS

@@ -3,28 +3,35 @@
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.implementations import AtMost, Prepared
-
-TITLE = "First call of a new small function (a chain of 5 operations on 8 numbers)"
-UNIT = "ms"
-GOALS = [AtMost(150.0), AtMost(1.0, figure="kernels")]
+from perf.goals import AtMost
+from perf.implementations import Prepared
 
 
-def inputs() -> np.ndarray:
-    return np.linspace(0.1, 0.8, 8)
+class Size(NamedTuple):
+    operations: int
+    numbers: int
+
+
+TITLE = "First call of a new small function"
+SIZES = {"small": Size(operations=5, numbers=8)}
+GOALS = [AtMost(0.15), AtMost(1.0, figure="kernels")]
+
+
+def inputs(size: Size) -> np.ndarray:
+    return np.linspace(0.1, 0.8, size.numbers)
 
 
 def first_call(
-    jit: Callable[[Any], Any], np: Any, finish: Callable[[Any], Any] = lambda out: out
+    size: Size, jit: Callable[[Any], Any], np: Any, finish: Callable[[Any], Any] = lambda out: out
 ) -> Prepared:
     """Each run compiles a function that no run before had."""
     unary = [np.sin, np.cos, np.exp, np.tanh, np.sqrt, np.arctan]
     chains = itertools.product(unary, repeat=3)
-    values = inputs()
+    values = inputs(size)
     last: list[Any] = []
 
     def seconds() -> float:
@@ -46,20 +53,20 @@ def first_call(
     return Prepared(seconds, None, figures, is_own_clock=True)
 
 
-def numba_grad() -> Prepared:
+def numba_grad(size: Size) -> Prepared:
     import numba_grad as ng
 
-    return first_call(ng.jit, np)
+    return first_call(size, ng.jit, np)
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    return first_call(jax.jit, jax.numpy, jax.block_until_ready)
+    return first_call(size, jax.jit, jax.numpy, jax.block_until_ready)
 
 
-def torch_compile() -> Prepared:
+def torch_compile(size: Size) -> Prepared:
     import torch
 
     torch._dynamo.config.recompile_limit = 1000
@@ -69,10 +76,10 @@ def torch_compile() -> Prepared:
         compiled = torch.compile(f)
         return lambda x: compiled(torch.from_numpy(x))
 
-    return first_call(jit, torch)
+    return first_call(size, jit, torch)
 
 
-def by_hand() -> Prepared:
+def by_hand(size: Size) -> Prepared:
     """Numba's own compilation of the same chain as a loop."""
     import math
 
@@ -95,7 +102,7 @@ def by_hand() -> Prepared:
 
         return loop
 
-    return first_call(jit, Functions)
+    return first_call(size, jit, Functions)
 
 
 IMPLEMENTATIONS = {

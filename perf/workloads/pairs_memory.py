@@ -1,19 +1,22 @@
-"""Peak memory of an all-pairs energy of 20,000 particles: no array of all pairs may exist."""
+"""Peak memory of an all-pairs energy: no array of all pairs may exist."""
 
-import resource
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.implementations import AtMost, Prepared, arrays, by_jax, by_numba_grad, by_torch
+from perf.goals import AtMost
+from perf.implementations import Prepared, arrays, by_jax, by_numba_grad, by_torch
+from perf.process import peak_megabytes
 from perf.workloads.lennard_jones import positions
 
-PARTICLES = 20_000
-TITLE = (
-    "All pairs of 20,000 particles, value and gradient: growth of the resident memory at its peak"
-)
-UNIT = "s"
+
+class Size(NamedTuple):
+    particles: int
+
+
+TITLE = "All pairs, value and gradient: growth of the resident memory at its peak"
+SIZES = {"large": Size(particles=20_000)}
 REPEATS = 1
 MEMORY = 8 << 30
 GOALS = [AtMost(200.0, figure="MB")]
@@ -30,19 +33,15 @@ def energy(np: Any) -> Any:
     return of_positions
 
 
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def growth(by: Any, loss: Any) -> Prepared:
+def growth(size: Size, by: Any, loss: Any) -> Prepared:
     """Against the peak after the same on ten particles: imports and compilers are not counted."""
     by(loss, [positions(10)]).run()
-    before = peak()
-    prepared = by(loss, [positions(PARTICLES)])
+    before = peak_megabytes()
+    prepared = by(loss, [positions(size.particles)])
     start = time.perf_counter()
     out = prepared.run()
     seconds = time.perf_counter() - start
-    after = peak()
+    after = peak_megabytes()
     value, gradient = arrays(out)
     assert abs(gradient.sum()) < 1e-6 * np.abs(gradient).sum() or not value
     return Prepared(
@@ -53,20 +52,20 @@ def growth(by: Any, loss: Any) -> Prepared:
     )
 
 
-def numba_grad() -> Prepared:
-    return growth(by_numba_grad, energy(np))
+def numba_grad(size: Size) -> Prepared:
+    return growth(size, by_numba_grad, energy(np))
 
 
-def torch() -> Prepared:
+def torch(size: Size) -> Prepared:
     import torch
 
-    return growth(by_torch, energy(torch))
+    return growth(size, by_torch, energy(torch))
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax.numpy as jnp
 
-    return growth(by_jax, energy(jnp))
+    return growth(size, by_jax, energy(jnp))
 
 
 IMPLEMENTATIONS = {"numba_grad": numba_grad, "torch": torch, "jax": jax}

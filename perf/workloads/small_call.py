@@ -1,12 +1,12 @@
 """One call of a compiled value and gradient of eight numbers, NumPy in and out."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import AtMost
 from perf.implementations import (
-    AtMost,
     Prepared,
     arrays,
     by_autograd,
@@ -16,17 +16,22 @@ from perf.implementations import (
     by_torch_compile,
 )
 
-TITLE = "Call of a compiled value and gradient of 8 numbers, NumPy in and out"
-UNIT = "us"
-GOALS = [AtMost(6.0)]
+
+class Size(NamedTuple):
+    numbers: int
 
 
-def inputs() -> np.ndarray:
-    return np.linspace(0.1, 0.8, 8)
+TITLE = "Call of a compiled value and gradient, NumPy in and out"
+SIZES = {"small": Size(numbers=8)}
+GOALS = [AtMost(6e-6)]
 
 
-def numba_grad() -> Prepared:
-    prepared = by_numba_grad(lambda x: (np.sin(x) * x).sum(), [inputs()])
+def inputs(size: Size) -> np.ndarray:
+    return np.linspace(0.1, 0.8, size.numbers)
+
+
+def numba_grad(size: Size) -> Prepared:
+    prepared = by_numba_grad(lambda x: (np.sin(x) * x).sum(), [inputs(size)])
     call = prepared.run
 
     def run() -> Any:
@@ -37,11 +42,11 @@ def numba_grad() -> Prepared:
     return prepared
 
 
-def torch_in_and_out(by: Any) -> Prepared:
+def torch_in_and_out(size: Size, by: Any) -> Prepared:
     """Tensors are made from arrays, and made into arrays, in each run."""
     import torch
 
-    values = inputs()
+    values = inputs(size)
     compiled = by is by_torch_compile
 
     def loss(x: Any) -> Any:
@@ -58,13 +63,13 @@ def torch_in_and_out(by: Any) -> Prepared:
     return Prepared(run, arrays)
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
     f = jax.jit(jax.value_and_grad(lambda x: (jnp.sin(x) * x).sum()))
-    values = inputs()
+    values = inputs(size)
 
     def run() -> Any:
         value, gradient = f(values)
@@ -73,23 +78,23 @@ def jax() -> Prepared:
     return Prepared(run, arrays)
 
 
-def jax_on_device() -> Prepared:
+def jax_on_device(size: Size) -> Prepared:
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
     f = jax.jit(jax.value_and_grad(lambda x: (jnp.sin(x) * x).sum()))
-    values = jax.device_put(inputs())
+    values = jax.device_put(inputs(size))
     return Prepared(lambda: jax.block_until_ready(f(values)), arrays)
 
 
-def autograd() -> Prepared:
+def autograd(size: Size) -> Prepared:
     import autograd.numpy as anp
 
-    return by_autograd(lambda x: anp.sum(anp.sin(x) * x), [inputs()])
+    return by_autograd(lambda x: anp.sum(anp.sin(x) * x), [inputs(size)])
 
 
-def hand_written() -> Prepared:
+def hand_written(size: Size) -> Prepared:
     import numba
 
     @numba.njit
@@ -102,14 +107,14 @@ def hand_written() -> Prepared:
             gradient[i] = math.cos(x[i]) * x[i] + sine
         return total, gradient
 
-    return by_hand(kernel, inputs())
+    return by_hand(kernel, inputs(size))
 
 
 IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
     "by hand": hand_written,
-    "torch": lambda: torch_in_and_out(by_torch),
-    "torch.compile": lambda: torch_in_and_out(by_torch_compile),
+    "torch": lambda size: torch_in_and_out(size, by_torch),
+    "torch.compile": lambda size: torch_in_and_out(size, by_torch_compile),
     "jax": jax,
     "jax, arrays on its device": jax_on_device,
     "autograd": autograd,

@@ -10,13 +10,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-from perf.implementations import AtMost, Prepared, TimesFaster
+from perf.goals import AtMost, Times
+from perf.implementations import Prepared
 
-TITLE = "Start of a process to the first gradient (Rosenbrock's function of 10 variables)"
-UNIT = "s"
+
+class Size(NamedTuple):
+    variables: int
+
+
+TITLE = "Start of a process to the first gradient of Rosenbrock's function"
+SIZES = {"small": Size(variables=10)}
 REPEATS = 7
-GOALS = [AtMost(0.35), TimesFaster(1.0, peers=("torch", "jax"))]
+GOALS = [AtMost(0.35), Times(1.0, peers=("torch", "jax"))]
 SCRIPT = Path(__file__).parents[1] / "fresh_process.py"
 CACHES = ("NUMBA_GRAD_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
@@ -53,13 +60,13 @@ def process(library: str, is_cold: bool = False) -> Prepared:
 EXPECTED = -1975.5555555555557
 
 IMPLEMENTATIONS = {
-    "numba_grad": lambda: process("numba_grad"),
-    "numba_grad, cold": lambda: process("numba_grad", is_cold=True),
-    "NumPy by hand": lambda: process("numpy"),
-    "torch": lambda: process("torch"),
-    "torch.compile": lambda: process("torch.compile"),
-    "torch.compile, cold": lambda: process("torch.compile", is_cold=True),
-    "jax": lambda: process("jax"),
-    "drjit": lambda: process("drjit"),
-    "autograd": lambda: process("autograd"),
+    "numba_grad": lambda _: process("numba_grad"),
+    "numba_grad, cold": lambda _: process("numba_grad", is_cold=True),
+    "NumPy by hand": lambda _: process("numpy"),
+    "torch": lambda _: process("torch"),
+    "torch.compile": lambda _: process("torch.compile"),
+    "torch.compile, cold": lambda _: process("torch.compile", is_cold=True),
+    "jax": lambda _: process("jax"),
+    "drjit": lambda _: process("drjit"),
+    "autograd": lambda _: process("autograd"),
 }

@@ -1,0 +1,41 @@
+"""Equal slices of one array, recorded again and again in a loop, become one.
+
+`p[0]` in each stage of each step is half of the operations of a Runge-Kutta loop, and as many more
+in its derivative. Recording keeps them apart, since each may get hooks or be asked for its own
+gradient; where nobody holds them any more, one is as good as all.
+"""
+
+from collections.abc import Container, Sequence
+
+from numba_grad.graph.node import Node, SharedParams
+
+
+def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
+    """`order`, inputs before users, less the views that equal an earlier one of it.
+
+    `roots` stay. The users of the others get the earlier one as input instead. What a view is made of is not computed here
+    and does not change: values and derivatives stay the same.
+    """
+    first: dict[tuple[object, ...], Node] = {}
+    instead: dict[Node, Node] = {}
+    kept = []
+    for node in order:
+        if instead:
+            inputs = node.inputs
+            for x in inputs:
+                if x in instead:
+                    node.inputs = tuple([instead.get(x, x) for x in inputs])
+                    break
+        # Only indexing shares its params, and only it is repeated in this way.
+        if (
+            node.params.__class__ is SharedParams
+            and len(node.inputs) == 1
+            and node.autograd is None
+            and (node.handle is None or node.handle() is None)
+        ):
+            earlier = first.setdefault((node.op, node.params, node.inputs[0]), node)
+            if earlier is not node and node not in roots:
+                instead[node] = earlier
+                continue
+        kept.append(node)
+    return kept
