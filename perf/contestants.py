@@ -135,9 +135,7 @@ def start(workload: str, size: str, implementation: str, folder: Path) -> Contes
     return Contestant(implementation, process, results, errors)
 
 
-def ready(
-    workload: str, size: str, implementation: str, folder: Path, limit: float
-) -> Contestant:
+def ready(workload: str, size: str, implementation: str, folder: Path, limit: float) -> Contestant:
     """Started, and run once; twice, if the library keeps on disk what it compiles.
 
     "start (s)" and "first run (s)" are those with empty caches, "warm start (s)" and

@@ -6,7 +6,7 @@ Libraries are imported inside of functions: a process loads only the one that it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,42 +111,20 @@ def by_drjit(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (0,)) 
     return Prepared(run, lambda out: [np.asarray(x) for x in (out[0], *out[1])])
 
 
+def by_pytensor(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (0,)) -> Prepared:
+    """Compiled with Numba, for the shapes of the arguments: JAX and numba_grad know them too."""
+    import pytensor
+    import pytensor.tensor as pt
+
+    given = [pt.tensor(dtype=x.dtype, shape=x.shape) for x in args]
+    value = loss(*given)
+    gradients = pytensor.grad(value, [given[k] for k in wrt])
+    f = pytensor.function(given, [value, *gradients], mode="NUMBA", trust_input=True)
+    return Prepared(lambda: f(*args), arrays)
+
+
 def by_hand(
     kernel: Callable[..., Any], *args: Any, results: Callable[[Any], Any] = arrays
 ) -> Prepared:
     """A kernel written for the problem: it returns the value and gradients, in kept buffers."""
     return Prepared(lambda: kernel(*args), results)
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """A limit for a time, in the workload's unit, or for a figure."""
-
-    limit: float
-    figure: str = "median"
-    implementation: str = "numba_grad"
-    if_missed: str = ""  # the reason found
-
-
-@dataclass(frozen=True, slots=True)
-class TimesFaster:
-    """A factor to the fastest of some implementations: those that ran are compared."""
-
-    factor: float
-    peers: tuple[str, ...] = ("torch", "torch.compile", "jax", "drjit")
-    implementation: str = "numba_grad"
-    if_missed: str = ""  # the reason found
-
-
-@dataclass(frozen=True, slots=True)
-class SameFigure:
-    """A figure that is the same for all of some implementations."""
-
-    figure: str
-    implementations: tuple[str, ...] = field(default=())
-
-
-Goal = AtMost | TimesFaster | SameFigure
-
-AGAINST_BEST = TimesFaster(1.5)
-AGAINST_HAND = TimesFaster(0.8, peers=("by hand",))

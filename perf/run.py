@@ -96,9 +96,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep what --json holds for other workloads"
     )
-    parser.add_argument(
-        "--document", action="store_true", help="write tables and plots into docs/"
-    )
+    parser.add_argument("--document", action="store_true", help="write tables and plots into docs/")
     parser.add_argument(
         "--only-document", type=Path, help="measure nothing: write those of this file"
     )

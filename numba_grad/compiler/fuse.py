@@ -401,8 +401,11 @@ class _Fusion:
         self, needed_by: dict[Node, dict[Node, bool]], readers: dict[Node, list[Node]]
     ) -> list[Node]:
         """The roots in an order in which, where that is possible, assignments come after all other
-        readers of the old value."""
-        roots = list(needed_by)
+        readers of the old value.
+
+        What no other root reads comes last: by then there are more loops that it can share.
+        """
+        roots = sorted(needed_by, key=lambda node: node not in readers)  # stable: inputs first
         number = {node: k for k, node in enumerate(roots)}
         below: dict[Node, int] = {}  # as a set of bits: the roots that a root is made from
         for k, node in enumerate(roots):

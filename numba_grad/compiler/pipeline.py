@@ -25,15 +25,9 @@ from numba_grad.compiler.flat_graph import (
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.lower import Place
 from numba_grad.compiler.memory import Lifetimes
+from numba_grad.compiler.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
-from numba_grad.compiler.segment_program import (
-    External,
-    Output,
-    SegmentProgram,
-    Small,
-    Temporary,
-    compile_segment,
-)
+from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.collection import CollectionPaused
@@ -94,7 +88,9 @@ class _Compiler:
     def compile(self) -> CompiledProgram:
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
         programs = {id(instance.program): instance.program for instance in instances}.values()
-        sources = dict.fromkeys(step.source for program in programs for step in program.steps)
+        sources = dict.fromkeys(
+            source for program in programs for step in program.steps for source in step.sources
+        )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
         kernels = dict(zip(sources, build.build_all(list(sources)), strict=True))
         plan = self.plan(instances, kernels)
@@ -274,7 +270,8 @@ class _Template:
         self.memory: list[tuple[int, object]] = []
         for step in program.steps:
             kernel = builder.kernel(kernels[step.source])
-            steps.append((kernel, len(words), step.tasks, step.grain))
+            start = len(words)
+            steps.append((kernel, start, step.tasks, step.grain))
             for word in step.words:
                 match word:
                     case int():
@@ -288,6 +285,12 @@ class _Template:
                     case ErrorSite():
                         words.append(builder.site(word))
                         continue
+                    case ("kernel", source):
+                        place = 8 * builder.kernel(kernels[source])
+                        relocations.append((len(words), builder.functions, place))
+                    case ("words", number):
+                        # From the start of the block, which `PlanBuilder.block` adds.
+                        relocations.append((len(words), builder.words, 8 * (start + number)))
                     case ("symbol", name):
                         relocations.append((len(words), builder.symbol(name), 0))
                     case Pointer(source, offset):

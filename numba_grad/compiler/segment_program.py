@@ -4,19 +4,25 @@ hold.
 Made once for each distinct segment of a process; a plan contains it as often as the graph does.
 """
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.fuse import LibraryStep, fuse
-from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import ARG_REDUCTIONS, FEWEST_BLOCKS, Group, Place, lower
 from numba_grad.compiler.mirrored_sums import mirrored_sums
+from numba_grad.compiler.program_steps import (
+    Output,
+    ProgramStep,
+    Small,
+    Source,
+    Temporary,
+    library_program_step,
+    program_step,
+)
+from numba_grad.compiler.row_chains import Candidate, candidate, with_row_chains
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.spaces import space_of, unrolling_for
 from numba_grad.compiler.split_sums import split_sums
@@ -25,57 +31,6 @@ from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import toposort
-
-# Work below this many nanoseconds, as estimated, is not worth waking another thread for.
-PARALLEL_NANOSECONDS = 30_000
-# Chunks are multiples of this, so that vectorized loops split at the same places for any number of
-# threads.
-TASK_MULTIPLE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class External:
-    """Memory from outside of the segment: number `number` in order of first use."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The array of a result that has memory of its own."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Small:
-    """The block that holds all small results of one dtype of this segment."""
-
-    dtype: np.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Temporary:
-    """Memory needed within the segment only."""
-
-    number: int
-
-
-Source = External | Output | Small | Temporary
-Word = object  # an int, a Pointer, "errors", ("site", operation, axis), ErrorSite, ("symbol", name)
-
-
-@dataclass(slots=True)
-class ProgramStep:
-    """A kernel and its arguments."""
-
-    source: str
-    words: list[Word]
-    tasks: int
-    grain: int
-    memory: list[Source]  # what it reads or writes
-    nbytes: int
-    flops: int
 
 
 @dataclass(slots=True)
@@ -131,7 +86,7 @@ def compile_segment(
             builder.emit_step(step)
         builder.copy_repeated_outputs()
     return SegmentProgram(
-        builder.steps,
+        with_row_chains(builder.steps, builder.nbytes_of),
         builder.output_places,
         builder.temporaries,
         builder.small,
@@ -150,7 +105,7 @@ class _SegmentBuilder:
         self.outputs = outputs
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
-        self.steps: list[ProgramStep] = []
+        self.steps: list[Candidate] = []
         self.spare_sources: list[str] = []
         self.temporaries: list[int] = []
         self.small: dict[np.dtype, int] = {}
@@ -198,6 +153,15 @@ class _SegmentBuilder:
         self.temporaries.append(nbytes)
         return Temporary(len(self.temporaries) - 1)
 
+    def nbytes_of(self, source: Source) -> int | None:
+        """Of memory that holds one array of this segment's own."""
+        match source:
+            case Temporary(number):
+                return self.temporaries[number]
+            case Output(number):
+                return self.outputs[number].type.nbytes
+        return None
+
     @property
     def output_places(self) -> list[Place]:
         result = []
@@ -226,7 +190,7 @@ class _SegmentBuilder:
     def emit_step(self, step: Group | LibraryStep) -> None:
         if isinstance(step, LibraryStep):
             self.steps += [
-                library_program_step(step.node, lowered, in_place=step.in_place)
+                candidate(library_program_step(step.node, lowered, in_place=step.in_place), None)
                 for lowered in library_steps.lower(step.node, self.places, self.temporary)
             ]
             return
@@ -241,7 +205,7 @@ class _SegmentBuilder:
         if kernel.blocks > 1:
             for node in group.reduced:
                 partials["partial", node] = self.temporary(kernel.blocks * node.type.nbytes)
-        self.steps.append(program_step(kernel, partials))
+        self.steps.append(candidate(program_step(kernel, partials), kernel))
         if kernel.blocks_word:
             self.combine_blocks(group, kernel.blocks, partials, places)
 
@@ -263,68 +227,9 @@ class _SegmentBuilder:
             partial: object = partials["partial", node] if blocks > 1 else "not run"
             inner = {stand_in: Place(partial), combined: places[node]}
             reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
-            step = program_step(lower(reduced, inner.get), {})
+            kernel = lower(reduced, inner.get)
+            step = program_step(kernel, {})
             if blocks > 1:
-                self.steps.append(step)
+                self.steps.append(candidate(step, kernel))
             else:
                 self.spare_sources.append(step.source)
-
-
-def library_program_step(
-    node: Node, step: library_steps.LoweredStep, *, in_place: bool
-) -> ProgramStep:
-    """A library call's step, with its traffic and operations for profiles."""
-    memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
-    nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
-    flops = node.type.size
-    if in_place:
-        x, v = node.inputs[:2]
-        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
-        flops = v.type.size
-    if node.op.name == "matmul":
-        flops *= 2 * node.inputs[0].shape[-1]
-    elif node.op.name == "solve":
-        flops *= 2 * node.inputs[0].shape[-1] ** 2
-    source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
-    return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
-
-
-def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
-    """A kernel's text, its words, and how its tasks may be cut."""
-    words: list[Word] = []
-    memory: list[Source] = []
-    for word in kernel.words:
-        if word.source is None:
-            words.append(word.value)
-            continue
-        place = word.source if isinstance(word.source, Place) else Place(word.source)
-        source = partials.get(place.source, place.source)
-        if isinstance(source, External | Output | Small | Temporary):
-            memory.append(source)
-            words.append(Pointer(source, place.offset))
-        else:
-            words.append(source)
-    points = math.prod(axis.extent for axis in kernel.axes)
-    tasks = emit_cpu.number_of_tasks(kernel)
-    itemsizes = sum(buffer.dtype.itemsize for buffer in kernel.buffers)
-    # About four operations a nanosecond in vector code, and 10 bytes of memory traffic.
-    nanoseconds = points * (0.25 * kernel.operations + 0.1 * itemsizes)
-    return ProgramStep(
-        emit_cpu.emit(kernel),
-        words,
-        tasks,
-        grain_of(tasks, nanoseconds),
-        memory,
-        itemsizes * points,
-        kernel.operations * points,
-    )
-
-
-def grain_of(tasks: int, nanoseconds: float) -> int:
-    """The least number of tasks that is worth a thread of its own."""
-    if nanoseconds < 2 * PARALLEL_NANOSECONDS or tasks < 2:
-        return max(tasks, 1)
-    grain = max(1, math.ceil(PARALLEL_NANOSECONDS / (nanoseconds / tasks)))
-    if grain > TASK_MULTIPLE:
-        grain = -(-grain // TASK_MULTIPLE) * TASK_MULTIPLE
-    return grain

@@ -87,7 +87,7 @@ class Lowered:
     def kernels(self) -> list[LoweredKernel]:
         """The distinct kernels, in the order of their first step."""
         totals: dict[str, list[int]] = {}
-        for step in self._steps():
+        for step in self._kernel_steps():
             total = totals.setdefault(step.source, [0, 0, 0])
             total[0] += 1
             total[1] += step.nbytes
@@ -125,7 +125,8 @@ class Lowered:
         names = self._names()
         rows: dict[str, list[float]] = {}
         for step, duration in zip(self._steps(), seconds, strict=True):
-            row = rows.setdefault(step.source, [0, 0.0, 0, 0])
+            name = " ".join(names[part.source].partition(" ")[0] for part in step.parts)
+            row = rows.setdefault(f"rows of {name}" if name else names[step.source], [0, 0.0, 0, 0])
             row[0] += 1
             row[1] += float(duration)
             row[2] += step.nbytes
@@ -134,13 +135,13 @@ class Lowered:
             sorted(
                 (
                     ProfileRow(
-                        names[source],
+                        name,
                         int(count),
                         time,
                         nbytes / max(time, 1e-12) / 1e9,
                         flops / max(time, 1e-12) / 1e9,
                     )
-                    for source, (count, time, nbytes, flops) in rows.items()
+                    for name, (count, time, nbytes, flops) in rows.items()
                 ),
                 key=lambda row: -row.seconds,
             )
@@ -148,8 +149,12 @@ class Lowered:
 
     def _names(self) -> dict[str, str]:
         """For each distinct source a number, in the order of first steps, and what it computes."""
-        sources = dict.fromkeys(step.source for step in self._steps())
+        sources = dict.fromkeys(step.source for step in self._kernel_steps())
         return {source: f"k{n} {_name(source)}" for n, source in enumerate(sources)}
+
+    def _kernel_steps(self) -> list[Any]:
+        """The steps, with the members of chains in the place of those."""
+        return [part for step in self._steps() for part in step.parts or [step]]
 
     def _steps(self) -> list[Any]:
         return [step for segment in self._program.segments for step in segment.steps]

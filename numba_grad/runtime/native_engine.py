@@ -230,7 +230,9 @@ class Activation:
             self.keep = allocate((plan.arena_bytes,), np.dtype(np.uint8))
             self.bases[first] = self.keep.ctypes.data
         self.bases[first + 1] = self.error_record.ctypes.data
-        self.bases[first + 2 :] = program.symbol_addresses
+        self.bases[first + 2] = program.functions.ctypes.data
+        self.bases[first + 3] = self.words.ctypes.data
+        self.bases[first + 4 :] = program.symbol_addresses
         self.status = self.record.data
         self.entry = program.engine.entry(self.record)
 

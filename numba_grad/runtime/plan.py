@@ -4,7 +4,9 @@
     step  = kernel index, position of its words, number of tasks, grain
     word  = an int64: a size, an offset, or an address that a relocation fills in before a run
 
-Bases are numbered: the inputs, the outputs, the arena, the error record, the symbols.
+Bases are numbered: the inputs, the outputs, the arena, the error record, the addresses of the
+kernels, the words themselves, the symbols. By the kernels' addresses and the words, a kernel that
+calls others finds them.
 """
 
 from array import array
@@ -59,7 +61,7 @@ class Plan:
 
     @property
     def base_count(self) -> int:
-        return self.input_count + len(self.outputs) + 2 + len(self.symbols)
+        return self.input_count + len(self.outputs) + 4 + len(self.symbols)
 
 
 class PlanBuilder:
@@ -95,9 +97,19 @@ class PlanBuilder:
         """The error record, whose address `check_index` takes."""
         return self.arena + 1
 
+    @property
+    def functions(self) -> int:
+        """The table of kernels' addresses: that of kernel k stands 8 * k bytes further."""
+        return self.arena + 2
+
+    @property
+    def words(self) -> int:
+        """The words of all steps, in a run."""
+        return self.arena + 3
+
     def symbol(self, name: str) -> int:
         """The base of a library entry point, such as "blas.dgemm"; its word is the address."""
-        return self.errors + 1 + self._symbols.setdefault(name, len(self._symbols))
+        return self.words + 1 + self._symbols.setdefault(name, len(self._symbols))
 
     # Numbers that words and steps refer to.
 
@@ -132,7 +144,8 @@ class PlanBuilder:
     def block(self, steps: np.ndarray, words: np.ndarray, relocations: np.ndarray) -> None:
         """Append several steps at once, whose word positions count from the start of the block.
 
-        Shapes: steps (n, 4), words (m,), relocations (r, 3), in the layout of `Plan`.
+        So do relocations to the words. Shapes: steps (n, 4), words (m,), relocations (r, 3), in
+        the layout of `Plan`.
         """
         self.repeated_block(1, steps, words, relocations)
 
@@ -160,6 +173,7 @@ class PlanBuilder:
         all_relocations[:] = relocations
         all_relocations[:, :, 0] += starts
         all_relocations[:, :, 2] += copies * np.asarray(offset_strides, np.int64)
+        all_relocations[:, :, 2] += 8 * starts * (all_relocations[:, :, 1] == self.words)
         all_words = np.asarray(words, np.int64) + copies * np.asarray(word_strides, np.int64)
         self._steps.frombytes(all_steps.tobytes())
         self._words.frombytes(np.ascontiguousarray(all_words).tobytes())

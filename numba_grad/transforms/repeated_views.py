@@ -13,8 +13,8 @@ from numba_grad.graph.node import Node, SharedParams
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
     """`order`, inputs before users, less the views that equal an earlier one of it.
 
-    `roots` stay. The users of the others get the earlier one as input instead. What a view is made of is not computed here
-    and does not change: values and derivatives stay the same.
+    `roots` stay. The users of the others get the earlier one as input instead. What a view is made
+    of is not computed here and does not change: values and derivatives stay the same.
     """
     first: dict[tuple[object, ...], Node] = {}
     instead: dict[Node, Node] = {}

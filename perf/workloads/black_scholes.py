@@ -1,46 +1,53 @@
 """European call options and their five derivatives: elementary functions over many elements."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perf.implementations import (
-    AGAINST_HAND,
     Prepared,
-    TimesFaster,
     by_autograd,
     by_drjit,
     by_hand,
     by_jax,
     by_numba_grad,
+    by_pytensor,
     by_torch,
     by_torch_compile,
 )
 
-OPTIONS = 1_000_000
-TITLE = "Black-Scholes, gradient for 5 inputs, 1e6 options"
-UNIT = "ms"
-GOALS = [
-    TimesFaster(
-        1.5,
-        if_missed="1.4 to 1.6 from run to run; bound by latency, 480 instructions an iteration",
-    ),
-    AGAINST_HAND,
-]
+
+class Size(NamedTuple):
+    options: int
+
+
+TITLE = "Black-Scholes, gradient for 5 inputs"
+SIZES = {
+    "small": Size(options=10_000),
+    "medium": Size(options=1_000_000),
+    "large": Size(options=10_000_000),
+}
+GOALS = []
 ALL = (0, 1, 2, 3, 4)
 ROOT_HALF = math.sqrt(0.5)
 
 
-def inputs() -> list[np.ndarray]:
+def minimal_bytes(size: Size) -> int:
+    """Five inputs and their gradients."""
+    return 10 * 8 * size.options
+
+
+def inputs(size: Size) -> list[np.ndarray]:
     """Spot price, strike, time to maturity in years, interest rate and volatility."""
+    n = size.options
     draw = np.random.default_rng(0).uniform
     return [
-        draw(10.0, 50.0, OPTIONS),
-        draw(10.0, 50.0, OPTIONS),
-        draw(0.5, 2.0, OPTIONS),
-        draw(0.01, 0.05, OPTIONS),
-        draw(0.1, 0.5, OPTIONS),
+        draw(10.0, 50.0, n),
+        draw(10.0, 50.0, n),
+        draw(0.5, 2.0, n),
+        draw(0.01, 0.05, n),
+        draw(0.1, 0.5, n),
     ]
 
 
@@ -59,10 +66,10 @@ def total_price(log: Any, sqrt: Any, exp: Any, erf: Any, total: Any) -> Any:
     return loss
 
 
-def numba_grad() -> Prepared:
+def numba_grad(size: Size) -> Prepared:
     import numba_grad as ng
 
-    return by_numba_grad(total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum), inputs(), ALL)
+    return by_numba_grad(total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum), inputs(size), ALL)
 
 
 def torch_loss() -> Any:
@@ -71,27 +78,33 @@ def torch_loss() -> Any:
     return total_price(torch.log, torch.sqrt, torch.exp, torch.erf, torch.sum)
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax.numpy as jnp
     from jax.scipy.special import erf
 
-    return by_jax(total_price(jnp.log, jnp.sqrt, jnp.exp, erf, jnp.sum), inputs(), ALL)
+    return by_jax(total_price(jnp.log, jnp.sqrt, jnp.exp, erf, jnp.sum), inputs(size), ALL)
 
 
-def autograd() -> Prepared:
+def autograd(size: Size) -> Prepared:
     import autograd.numpy as anp
     from autograd.scipy.special import erf
 
-    return by_autograd(total_price(anp.log, anp.sqrt, anp.exp, erf, anp.sum), inputs(), ALL)
+    return by_autograd(total_price(anp.log, anp.sqrt, anp.exp, erf, anp.sum), inputs(size), ALL)
 
 
-def drjit() -> Prepared:
+def drjit(size: Size) -> Prepared:
     import drjit as dr
 
-    return by_drjit(total_price(dr.log, dr.sqrt, dr.exp, dr.erf, dr.sum), inputs(), ALL)
+    return by_drjit(total_price(dr.log, dr.sqrt, dr.exp, dr.erf, dr.sum), inputs(size), ALL)
 
 
-def hand_written() -> Prepared:
+def pytensor(size: Size) -> Prepared:
+    import pytensor.tensor as pt
+
+    return by_pytensor(total_price(pt.log, pt.sqrt, pt.exp, pt.erf, pt.sum), inputs(size), ALL)
+
+
+def hand_written(size: Size) -> Prepared:
     import numba
 
     @numba.njit(parallel=True, fastmath=True)
@@ -124,16 +137,20 @@ def hand_written() -> Prepared:
         return total, gradients
 
     return by_hand(
-        kernel, *inputs(), np.zeros((5, OPTIONS)), results=lambda out: [np.asarray(out[0]), *out[1]]
+        kernel,
+        *inputs(size),
+        np.zeros((5, size.options)),
+        results=lambda out: [np.asarray(out[0]), *out[1]],
     )
 
 
 IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
     "by hand": hand_written,
-    "torch": lambda: by_torch(torch_loss(), inputs(), ALL),
-    "torch.compile": lambda: by_torch_compile(torch_loss(), inputs(), ALL),
+    "torch": lambda size: by_torch(torch_loss(), inputs(size), ALL),
+    "torch.compile": lambda size: by_torch_compile(torch_loss(), inputs(size), ALL),
     "jax": jax,
     "drjit": drjit,
+    "pytensor": pytensor,
     "autograd": autograd,
 }

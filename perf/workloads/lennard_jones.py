@@ -1,29 +1,36 @@
 """Energy and forces of particles that all attract and repel each other: an all-pairs sum."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perf.implementations import (
-    AGAINST_BEST,
-    AGAINST_HAND,
     Prepared,
     by_autograd,
     by_drjit,
     by_hand,
     by_jax,
     by_numba_grad,
+    by_pytensor,
     by_torch,
     by_torch_compile,
 )
 
-PARTICLES = 1000
-TITLE = "Lennard-Jones, forces on 1,000 particles, all pairs"
-UNIT = "ms"
-GOALS = [AGAINST_BEST, AGAINST_HAND]
+
+class Size(NamedTuple):
+    particles: int
 
 
-def positions(count: int = PARTICLES) -> np.ndarray:
+TITLE = "Lennard-Jones, forces on particles, all pairs"
+SIZES = {
+    "small": Size(particles=100),
+    "medium": Size(particles=1_000),
+    "large": Size(particles=4_000),
+}
+GOALS = []
+
+
+def positions(count: int) -> np.ndarray:
     """A cubic lattice, shaken."""
     side = int(np.ceil(count ** (1 / 3)))
     lattice = np.stack(np.meshgrid(*3 * [np.arange(side)], indexing="ij"), axis=-1)
@@ -31,11 +38,11 @@ def positions(count: int = PARTICLES) -> np.ndarray:
     return 1.2 * lattice.reshape(-1, 3)[:count] + shake
 
 
-def numba_grad() -> Prepared:
+def numba_grad(size: Size) -> Prepared:
     import numba_grad as ng
 
     def energy(x: Any) -> Any:
-        number = ng.arange(PARTICLES)
+        number = ng.arange(size.particles)
         difference = x[:, None, :] - x[None, :, :]
         square = (difference * difference).sum(axis=-1)
         is_self = number[:, None] == number[None, :]
@@ -43,14 +50,14 @@ def numba_grad() -> Prepared:
         sixth = inverse * inverse * inverse
         return 2.0 * (sixth * sixth - sixth).sum()
 
-    return by_numba_grad(energy, [positions()])
+    return by_numba_grad(energy, [positions(size.particles)])
 
 
-def torch_energy() -> Any:
+def torch_energy(size: Size) -> Any:
     import torch
 
     def energy(x: Any) -> Any:
-        is_self = torch.eye(PARTICLES, dtype=torch.bool)
+        is_self = torch.eye(size.particles, dtype=torch.bool)
         difference = x[:, None, :] - x[None, :, :]
         square = (difference * difference).sum(dim=-1)
         inverse = torch.where(is_self, 0.0, 1.0 / torch.where(is_self, 1.0, square))
@@ -60,11 +67,11 @@ def torch_energy() -> Any:
     return energy
 
 
-def of_numpy(np: Any) -> Any:
+def of_numpy(size: Size, np: Any) -> Any:
     """The energy in a library with NumPy's functions."""
 
     def energy(x: Any) -> Any:
-        is_self = np.eye(PARTICLES, dtype=bool)
+        is_self = np.eye(size.particles, dtype=bool)
         difference = x[:, None, :] - x[None, :, :]
         square = (difference * difference).sum(axis=-1)
         inverse = np.where(is_self, 0.0, 1.0 / np.where(is_self, 1.0, square))
@@ -74,35 +81,36 @@ def of_numpy(np: Any) -> Any:
     return energy
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax.numpy as jnp
 
-    return by_jax(of_numpy(jnp), [positions()])
+    return by_jax(of_numpy(size, jnp), [positions(size.particles)])
 
 
-def autograd() -> Prepared:
+def autograd(size: Size) -> Prepared:
     import autograd.numpy as anp
 
     def energy(x: Any) -> Any:
-        is_self = anp.eye(PARTICLES, dtype=bool)
+        is_self = anp.eye(size.particles, dtype=bool)
         difference = x[:, None, :] - x[None, :, :]
         square = anp.sum(difference * difference, axis=-1)
         inverse = anp.where(is_self, 0.0, 1.0 / anp.where(is_self, 1.0, square))
         sixth = inverse * inverse * inverse
         return 2.0 * anp.sum(sixth * sixth - sixth)
 
-    return by_autograd(energy, [positions()])
+    return by_autograd(energy, [positions(size.particles)])
 
 
-def drjit() -> Prepared:
+def drjit(size: Size) -> Prepared:
     """A lane for each pair: Dr.Jit has no all-pairs expression."""
     import drjit as dr
     from drjit.llvm import UInt32
     from drjit.llvm.ad import Float64
 
     def energy(*x: Any) -> Any:
-        lane = dr.arange(UInt32, PARTICLES * PARTICLES)
-        i, j = lane // PARTICLES, lane % PARTICLES
+        n = size.particles
+        lane = dr.arange(UInt32, n * n)
+        i, j = lane // n, lane % n
         square = Float64(0.0)
         for axis in x:
             square += dr.square(dr.gather(Float64, axis, i) - dr.gather(Float64, axis, j))
@@ -111,7 +119,7 @@ def drjit() -> Prepared:
         sixth = inverse * inverse * inverse
         return 2.0 * dr.sum(sixth * sixth - sixth)
 
-    columns = [np.ascontiguousarray(column) for column in positions().T]
+    columns = [np.ascontiguousarray(column) for column in positions(size.particles).T]
     prepared = by_drjit(energy, columns, (0, 1, 2))
     split = prepared.results
     assert split is not None
@@ -124,10 +132,16 @@ def drjit() -> Prepared:
     return prepared
 
 
-def hand_written() -> Prepared:
+def pytensor(size: Size) -> Prepared:
+    import pytensor.tensor as pt
+
+    return by_pytensor(of_numpy(size, pt), [positions(size.particles)])
+
+
+def hand_written(size: Size) -> Prepared:
     import numba
 
-    @numba.njit(parallel=True, fastmath=True)
+    @numba.njit(parallel=size.particles > 500, fastmath=True)
     def kernel(x: np.ndarray, gradient: np.ndarray) -> tuple[float, np.ndarray]:
         n = x.shape[1]
         energy = 0.0
@@ -151,15 +165,16 @@ def hand_written() -> Prepared:
     def of_positions(x: np.ndarray, gradient: np.ndarray) -> tuple[float, np.ndarray]:
         return kernel(np.ascontiguousarray(x.T), gradient)
 
-    return by_hand(of_positions, positions(), np.zeros((PARTICLES, 3)))
+    return by_hand(of_positions, positions(size.particles), np.zeros((size.particles, 3)))
 
 
 IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
     "by hand": hand_written,
-    "torch": lambda: by_torch(torch_energy(), [positions()]),
-    "torch.compile": lambda: by_torch_compile(torch_energy(), [positions()]),
+    "torch": lambda size: by_torch(torch_energy(size), [positions(size.particles)]),
+    "torch.compile": lambda size: by_torch_compile(torch_energy(size), [positions(size.particles)]),
     "jax": jax,
     "drjit": drjit,
+    "pytensor": pytensor,
     "autograd": autograd,
 }

@@ -1,33 +1,46 @@
 """Logistic regression: a product with a tall matrix and one with its transpose, bound by memory."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perf.implementations import (
-    AGAINST_HAND,
     Prepared,
-    TimesFaster,
     by_autograd,
     by_hand,
     by_jax,
     by_numba_grad,
+    by_pytensor,
     by_torch,
     by_torch_compile,
 )
 
-ROWS, COLUMNS = 100_000, 50
-TITLE = "Logistic regression, 1e5 rows, 50 columns"
-UNIT = "ms"
-GOALS = [TimesFaster(1.0), AGAINST_HAND]
+
+class Size(NamedTuple):
+    rows: int
+    columns: int
 
 
-def inputs() -> list[np.ndarray]:
+TITLE = "Logistic regression, gradient for the weights"
+SIZES = {
+    "small": Size(rows=1_000, columns=50),
+    "medium": Size(rows=100_000, columns=50),
+    "large": Size(rows=1_000_000, columns=50),
+}
+GOALS = []
+
+
+def minimal_bytes(size: Size) -> int:
+    """The rows and labels; weights and gradient are short."""
+    return 8 * (size.rows * size.columns + size.rows + 2 * size.columns)
+
+
+def inputs(size: Size) -> list[np.ndarray]:
     """Weights, rows, and labels of -1 and 1."""
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(ROWS, COLUMNS))
-    labels = np.where(rng.random(ROWS) < 0.5, 1.0, -1.0)
-    return [0.1 * rng.normal(size=COLUMNS), rows, labels]
+    rows = rng.normal(size=(size.rows, size.columns))
+    labels = np.where(rng.random(size.rows) < 0.5, 1.0, -1.0)
+    return [0.1 * rng.normal(size=size.columns), rows, labels]
 
 
 def loss(weights: Any, rows: Any, labels: Any) -> Any:
@@ -40,28 +53,37 @@ def torch_loss(weights: Any, rows: Any, labels: Any) -> Any:
     return torch.nn.functional.softplus(-labels * (rows @ weights)).mean()
 
 
-def jax() -> Prepared:
+def jax(size: Size) -> Prepared:
     import jax.numpy as jnp
 
     def loss(weights: Any, rows: Any, labels: Any) -> Any:
         return jnp.mean(jnp.logaddexp(0.0, -labels * (rows @ weights)))
 
-    return by_jax(loss, inputs())
+    return by_jax(loss, inputs(size))
 
 
-def autograd() -> Prepared:
+def autograd(size: Size) -> Prepared:
     import autograd.numpy as anp
 
     def loss(weights: Any, rows: Any, labels: Any) -> Any:
         return anp.mean(anp.logaddexp(0.0, -labels * anp.dot(rows, weights)))
 
-    return by_autograd(loss, inputs())
+    return by_autograd(loss, inputs(size))
 
 
-def hand_written() -> Prepared:
+def pytensor(size: Size) -> Prepared:
+    import pytensor.tensor as pt
+
+    def loss(weights: Any, rows: Any, labels: Any) -> Any:
+        return pt.mean(pt.softplus(-labels * (rows @ weights)))
+
+    return by_pytensor(loss, inputs(size))
+
+
+def hand_written(size: Size) -> Prepared:
     import numba
 
-    @numba.njit(parallel=True, fastmath=True)
+    @numba.njit(parallel=size.rows > 10_000, fastmath=True)
     def kernel(
         weights: np.ndarray, rows: np.ndarray, labels: np.ndarray, partial: np.ndarray
     ) -> tuple[float, np.ndarray]:
@@ -83,14 +105,15 @@ def hand_written() -> Prepared:
                     gradient[k] -= weight * labels[i] * rows[i, k]
         return total / rows.shape[0], partial.sum(axis=0) / rows.shape[0]
 
-    return by_hand(kernel, *inputs(), np.zeros((2, COLUMNS)))
+    return by_hand(kernel, *inputs(size), np.zeros((2, size.columns)))
 
 
 IMPLEMENTATIONS = {
-    "numba_grad": lambda: by_numba_grad(loss, inputs()),
+    "numba_grad": lambda size: by_numba_grad(loss, inputs(size)),
     "by hand": hand_written,
-    "torch": lambda: by_torch(torch_loss, inputs()),
-    "torch.compile": lambda: by_torch_compile(torch_loss, inputs()),
+    "torch": lambda size: by_torch(torch_loss, inputs(size)),
+    "torch.compile": lambda size: by_torch_compile(torch_loss, inputs(size)),
     "jax": jax,
+    "pytensor": pytensor,
     "autograd": autograd,
 }

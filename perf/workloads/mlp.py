@@ -105,9 +105,7 @@ def hand_written(size: Size) -> Prepared:
     *parameters, images, labels = inputs(size)
     w1, b1, w2, b2, w3, b3 = parameters
     gradients = [np.empty_like(x) for x in parameters]
-    first, second, last = (
-        np.empty((size.batch, width), images.dtype) for width in WIDTHS[1:]
-    )
+    first, second, last = (np.empty((size.batch, width), images.dtype) for width in WIDTHS[1:])
 
     @numba.njit(fastmath=True)
     def activate(x: np.ndarray, bias: np.ndarray) -> None:

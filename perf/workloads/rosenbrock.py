@@ -1,56 +1,68 @@
 """Rosenbrock's function of many variables: one pass over memory, reads of neighbours."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perf.implementations import (
-    AGAINST_BEST,
-    AGAINST_HAND,
     Prepared,
     by_autograd,
     by_drjit,
     by_hand,
     by_jax,
     by_numba_grad,
+    by_pytensor,
     by_torch,
     by_torch_compile,
 )
 
-SIZE = 1_000_000
-TITLE = "Rosenbrock, gradient for 1e6 variables"
-UNIT = "ms"
-GOALS = [AGAINST_BEST, AGAINST_HAND]
+
+class Size(NamedTuple):
+    variables: int
 
 
-def inputs() -> list[np.ndarray]:
-    return [np.random.default_rng(0).normal(size=SIZE)]
+TITLE = "Rosenbrock, gradient for all variables"
+SIZES = {
+    "small": Size(variables=10),
+    "medium": Size(variables=10_000),
+    "large": Size(variables=1_000_000),
+}
+GOALS = []
+
+
+def minimal_bytes(size: Size) -> int:
+    """The variables and the gradient."""
+    return 2 * 8 * size.variables
+
+
+def inputs(size: Size) -> list[np.ndarray]:
+    return [np.random.default_rng(0).normal(size=size.variables)]
 
 
 def loss(x: Any) -> Any:
     return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
 
 
-def drjit() -> Prepared:
+def drjit(size: Size) -> Prepared:
     import drjit
     from drjit.llvm import UInt32
     from drjit.llvm.ad import Float64
 
     def gathered(x: Any) -> Any:
-        index = drjit.arange(UInt32, SIZE - 1)
+        index = drjit.arange(UInt32, size.variables - 1)
         here = drjit.gather(Float64, x, index)
         there = drjit.gather(Float64, x, index + 1)
         return drjit.sum(
             100.0 * drjit.square(there - drjit.square(here)) + drjit.square(1.0 - here)
         )
 
-    return by_drjit(gathered, inputs())
+    return by_drjit(gathered, inputs(size))
 
 
-def hand_written() -> Prepared:
+def hand_written(size: Size) -> Prepared:
     import numba
 
-    @numba.njit(parallel=True, fastmath=True)
+    @numba.njit(parallel=size.variables > 100_000, fastmath=True)
     def kernel(x: np.ndarray, gradient: np.ndarray) -> tuple[float, np.ndarray]:
         n = x.size
         total = 0.0
@@ -67,16 +79,17 @@ def hand_written() -> Prepared:
         gradient[n - 1] = 200.0 * (x[n - 1] - x[n - 2] * x[n - 2])
         return total, gradient
 
-    (x,) = inputs()
+    (x,) = inputs(size)
     return by_hand(kernel, x, np.zeros_like(x))
 
 
 IMPLEMENTATIONS = {
-    "numba_grad": lambda: by_numba_grad(loss, inputs()),
+    "numba_grad": lambda size: by_numba_grad(loss, inputs(size)),
     "by hand": hand_written,
-    "torch": lambda: by_torch(loss, inputs()),
-    "torch.compile": lambda: by_torch_compile(loss, inputs()),
-    "jax": lambda: by_jax(loss, inputs()),
+    "torch": lambda size: by_torch(loss, inputs(size)),
+    "torch.compile": lambda size: by_torch_compile(loss, inputs(size)),
+    "jax": lambda size: by_jax(loss, inputs(size)),
     "drjit": drjit,
-    "autograd": lambda: by_autograd(loss, inputs()),
+    "pytensor": lambda size: by_pytensor(loss, inputs(size)),
+    "autograd": lambda size: by_autograd(loss, inputs(size)),
 }

@@ -1,0 +1,136 @@
+"""Steps of a segment: a kernel's text, and what its words will hold."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler import emit_cpu, library_steps
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.loops import Kernel as LoopKernel
+from numba_grad.compiler.lower import Place
+from numba_grad.graph.node import Node
+
+# Work below this many nanoseconds, as estimated, is not worth waking another thread for.
+PARALLEL_NANOSECONDS = 30_000
+# Chunks are multiples of this, so that vectorized loops split at the same places for any number of
+# threads.
+TASK_MULTIPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Memory from outside of the segment: number `number` in order of first use."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The array of a result that has memory of its own."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """The block that holds all small results of one dtype of this segment."""
+
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """Memory needed within the segment only."""
+
+    number: int
+
+
+Source = External | Output | Small | Temporary
+# An int, a Pointer, "errors", ("site", operation, axis), ErrorSite, ("symbol", name),
+# ("kernel", source): where the address of that kernel stands, ("words", n): the own word n.
+Word = object
+
+
+@dataclass(slots=True)
+class ProgramStep:
+    """A kernel and its arguments."""
+
+    source: str
+    words: list[Word]
+    tasks: int
+    grain: int
+    memory: list[Source]  # what it reads or writes
+    nbytes: int
+    flops: int
+    parts: "list[ProgramStep]" = field(default_factory=list)  # of a chain: its members
+
+    @property
+    def sources(self) -> list[str]:
+        """All kernels that it runs."""
+        return [self.source, *[part.source for part in self.parts]]
+
+
+def library_program_step(
+    node: Node, step: library_steps.LoweredStep, *, in_place: bool
+) -> ProgramStep:
+    """A library call's step, with its traffic and operations for profiles."""
+    memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
+    nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
+    flops = node.type.size
+    if in_place:
+        x, v = node.inputs[:2]
+        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
+        flops = v.type.size
+    if node.op.name == "matmul":
+        flops *= 2 * node.inputs[0].shape[-1]
+    elif node.op.name == "solve":
+        flops *= 2 * node.inputs[0].shape[-1] ** 2
+    source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
+    return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
+
+
+def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
+    """A kernel's text, its words, and how its tasks may be cut."""
+    words: list[Word] = []
+    memory: list[Source] = []
+    for word in kernel.words:
+        if word.source is None:
+            words.append(word.value)
+            continue
+        place = word.source if isinstance(word.source, Place) else Place(word.source)
+        source = partials.get(place.source, place.source)
+        if isinstance(source, External | Output | Small | Temporary):
+            memory.append(source)
+            words.append(Pointer(source, place.offset))
+        else:
+            words.append(source)
+    points = math.prod(axis.extent for axis in kernel.axes)
+    tasks = emit_cpu.number_of_tasks(kernel)
+    nbytes = points * sum(buffer.dtype.itemsize for buffer in kernel.buffers)
+    flops = points * kernel.operations
+    return ProgramStep(
+        emit_cpu.emit(kernel),
+        words,
+        tasks,
+        grain_of(tasks, nanoseconds(nbytes, flops)),
+        memory,
+        nbytes,
+        flops,
+    )
+
+
+def nanoseconds(nbytes: int, flops: int) -> float:
+    """Roughly: four operations of vector code, and 10 bytes of memory traffic, in each."""
+    return 0.25 * flops + 0.1 * nbytes
+
+
+def grain_of(tasks: int, time: float) -> int:
+    """The least number of tasks that is worth a thread of its own; `time` in nanoseconds."""
+    if time < 2 * PARALLEL_NANOSECONDS or tasks < 2:
+        return max(tasks, 1)
+    grain = max(1, math.ceil(PARALLEL_NANOSECONDS / (time / tasks)))
+    if grain > TASK_MULTIPLE:
+        grain = -(-grain // TASK_MULTIPLE) * TASK_MULTIPLE
+    return grain
