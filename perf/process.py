@@ -81,7 +81,7 @@ def turn(prepared: Prepared, runs: int) -> float:
 
 
 def resident_megabytes() -> float:
-    """Of this process now. (Linux; elsewhere the peak so far, which the system tells everywhere.)"""
+    """Of this process now; where there is no /proc, the peak so far."""
     return _status("VmRSS:")
 
 

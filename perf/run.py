@@ -1,4 +1,4 @@
-"""Times numba_grad and its peers: `python perf/run.py [names] [--sizes small,medium] [--json FILE]`.
+"""Times numba_grad and its peers: `python perf/run.py [names] [--sizes S,S] [--json FILE]`.
 
 Each implementation of a workload runs in a process of its own, with two threads on two
 processors and a time limit. All of a workload are made ready first; their values and gradients

@@ -33,9 +33,28 @@ def test_every_workload_has_what_the_command_reads():
     for name in workloads.NAMES:
         module = importlib.import_module(f"perf.workloads.{name}")
         assert module.TITLE
-        assert module.UNIT in importlib.import_module("perf.report").SCALES
-        assert "numba_grad" in module.IMPLEMENTATIONS
         assert module.GOALS
+        assert any(key.split(",")[0] == "numba_grad" for key in module.IMPLEMENTATIONS)
+        for size in module.SIZES.values():
+            assert all(isinstance(number, int) for number in size)
+        if name in workloads.GRADIENTS:
+            assert list(module.SIZES) == ["small", "medium", "large"]
+
+
+# Those that compile in a second or so; `perf/run.py` compares all of them with their peers.
+QUICK = ("rosenbrock", "black_scholes", "softmax_rows", "layer_normalization", "mlp_float32")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_small_workloads_agree_with_those_written_by_hand(name):
+    module = importlib.import_module(f"perf.workloads.{name}")
+    results = []
+    for implementation in ("numba_grad", "by hand"):
+        prepared = module.IMPLEMENTATIONS[implementation](module.SIZES["small"])
+        results.append(prepared.results(prepared.run()))
+    tolerance = getattr(module, "TOLERANCE", 1e-9)
+    for ours, theirs in zip(*results, strict=True):
+        assert np.max(np.abs(ours.ravel() - theirs.ravel())) <= tolerance * np.max(np.abs(theirs))
 
 
 @pytest.mark.parametrize("name", ["lotka_volterra", "rosenbrock"])
@@ -54,15 +73,10 @@ def test_losses_run_on_arrays_and_agree_with_finite_differences(name):
 
 
 def _report(seconds):
-    rows = {name: {"median": s, "least": s, "most": s, "runs": 7, "figures": {"kernels": 3}}
+    rows = {name: {"median": s, "least": s, "most": s, "runs": 7,
+                   "figures": {"kernels": 3, "start (s)": 1.0, "bytes": 1e6, "flops": 1e6}}
             for name, s in seconds.items()}  # fmt: skip
     rows["broken"] = {"reason": "ImportError: no | such", "figures": {}}
-    goals = [
-        {"kind": "AtMost", "limit": 2.0, "figure": "median", "implementation": "numba_grad"},
-        {"kind": "TimesFaster", "factor": 1.5, "peers": ["torch"], "implementation": "numba_grad"},
-        {"kind": "SameFigure", "figure": "kernels", "implementations": ["numba_grad", "torch"]},
-    ]
-    workload = {"title": "A title", "unit": "ms", "load": 0.0, "rows": rows, "goals": goals}
     machine = {
         "processor": "a",
         "cores": 2,
@@ -70,43 +84,69 @@ def _report(seconds):
         "python": "3",
         "versions": {},
         "commit": "a",
+        "triad (GB/s)": 10.0,
     }
-    return {"date": "2026-01-01", "machine": machine, "workloads": {"a": workload}}
+    measured = {"small": {"load": 0.0, "rows": rows}}
+    return {"date": "2026-01-01", "machine": machine, "workloads": {"rosenbrock": measured}}
 
 
-def test_goals_are_judged_against_the_fastest_peer():
-    report = importlib.import_module("perf.report")
-    workload = _report({"numba_grad": 0.001, "torch": 0.003})["workloads"]["a"]
-    assert [verdict.rpartition(", ")[2] for _, verdict in report.judged(workload)] == 3 * [
-        "reached"
+def test_goals_are_judged_against_the_best_peer():
+    goals = importlib.import_module("perf.goals")
+    asked = [
+        goals.AtMost(0.002),
+        goals.Times(1.5, peers=("torch",)),
+        goals.SameFigure("kernels", ("numba_grad", "torch")),
+        goals.Times(1.5),
     ]
-    workload = _report({"numba_grad": 0.003, "torch": 0.003})["workloads"]["a"]
-    verdicts = [verdict.rpartition(", ")[2] for _, verdict in report.judged(workload)]
-    assert verdicts == ["not reached", "not reached", "reached"]
+    rows = _report({"numba_grad": 0.001, "torch": 0.003})["workloads"]["rosenbrock"]["small"][
+        "rows"
+    ]
+    assert [goal.judge(rows).is_reached for goal in asked] == [True, True, True, True]
+    rows["numba_grad"]["median"] = 0.003
+    assert [goal.judge(rows).is_reached for goal in asked] == [False, False, True, False]
+    del rows["torch"]
+    assert [goal.judge(rows).measured for goal in asked[1:2]] == ["no figure"]
 
 
 def test_the_section_of_the_document_is_replaced_and_the_rest_stays(tmp_path):
     report = importlib.import_module("perf.report")
     document = tmp_path / "performance.md"
     document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
-    report.write_section(document, report.as_markdown(_report({"numba_grad": 0.001})))
+    figures = _report({"numba_grad": 0.001, "torch": 0.002})
+    report.write_section(document, report.as_markdown(figures))
     text = document.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
-    assert "ImportError: no / such" in text
+    assert "| 1 ms |" in text
+    assert "**2.00**" in text
+    assert "ImportError: no / such" in report.as_table(figures)
+
+
+def test_durations_have_three_digits_in_the_unit_that_suits():
+    report = importlib.import_module("perf.report")
+    assert [report.duration(x) for x in (1.5, 0.99960, 0.0123, 4.5e-6, 2e-8, None)] == [
+        "1.5 s", "1 s", "12.3 ms", "4.5 us", "20 ns", "",
+    ]  # fmt: skip
+
+
+def test_plots_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    plots = importlib.import_module("perf.plots")
+    plots.draw(_report({"numba_grad": 0.001, "torch": 0.002}), tmp_path / "figures")
+    assert (tmp_path / "figures" / "speeds.svg").stat().st_size > 1000
 
 
 @pytest.mark.slow
 def test_the_command_writes_a_report(tmp_path):
     file = tmp_path / "report.json"
     subprocess.run(
-        [sys.executable, "perf/run.py", "rosenbrock", "--implementations", "numba_grad", "by hand",
-         "--repeats", "1", "--json", str(file)],
+        [sys.executable, "perf/run.py", "rosenbrock", "--sizes", "small", "--implementations",
+         "numba_grad", "by hand", "--repeats", "1", "--json", str(file)],
         cwd=ROOT, check=True, capture_output=True, timeout=300,
     )  # fmt: skip
     report = json.loads(file.read_text())
-    rows = report["workloads"]["rosenbrock"]["rows"]
+    rows = report["workloads"]["rosenbrock"]["small"]["rows"]
     assert {name: "reason" in row for name, row in rows.items()} == {
         "numba_grad": False,
         "by hand": False,

@@ -6,8 +6,9 @@
 
 One after the other, each reads all of `x` from memory. But no row of a result needs anything of
 another row, so all kernels may first do some rows that stay in the cache, then the next ones: a
-*chain*. A chain is a step of its own, whose kernel calls those of its members; their code does not
-change and does not know.
+*chain*. So may kernels that go through the same points, where one would be too long. A chain is a
+step of its own, whose kernel calls those of its members; their code does not change and does not
+know.
 """
 
 import math
@@ -18,7 +19,13 @@ from numba_grad.compiler.emit_cpu import number_of_tasks
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.program_steps import ProgramStep, Source, grain_of, nanoseconds
+from numba_grad.compiler.program_steps import (
+    TASK_MULTIPLE,
+    ProgramStep,
+    Source,
+    grain_of,
+    nanoseconds,
+)
 from numba_grad.compiler.spaces import Index
 
 # Memory traffic of a block of rows in one kernel: with what the others read, it fits the cache of a
@@ -132,7 +139,7 @@ def with_row_chains(
     """
     rest = list(candidates)
     while True:
-        for rows in dict.fromkeys(_rows_of_sums(rest)):
+        for rows in _numbers_of_rows(rest):
             found = _first_chain(rest, rows, nbytes_of)
             if found is not None:
                 rest = found
@@ -141,13 +148,16 @@ def with_row_chains(
             return [x.step for x in rest]
 
 
-def _rows_of_sums(candidates: Sequence[Candidate]) -> Iterator[int]:
-    """The numbers of results that kernels sum up one by one: each may be a number of rows."""
+def _numbers_of_rows(candidates: Sequence[Candidate]) -> list[int]:
+    """What may be a number of rows: of results that are summed up one by one, else of points."""
+    of_sums, of_points = [], []
     for x in candidates:
-        if x.kernel is not None and x.kernel.reduced and not x.kernel.accumulates_in_memory:
-            rows = math.prod(axis.extent for axis in x.kernel.kept)
-            if rows >= FEWEST_ROWS:
-                yield rows
+        if x.kernel is None or x.kernel.accumulates_in_memory:
+            continue
+        rows = math.prod(axis.extent for axis in x.kernel.kept)
+        if rows >= FEWEST_ROWS:
+            (of_sums if x.kernel.reduced else of_points).append(rows)
+    return list(dict.fromkeys(of_sums + of_points))
 
 
 def _first_chain(
@@ -266,6 +276,8 @@ def _chain(members: Sequence[Candidate], rows: int) -> Candidate:
     steps = [x.step for x in members]
     bytes_of_row = max(step.nbytes for step in steps) / rows
     block = max(1, min(rows, int(BLOCK_BYTES / bytes_of_row)))
+    if block > TASK_MULTIPLE:
+        block -= block % TASK_MULTIPLE
     tasks = -(-rows // block)
     header = 3 + 3 * len(steps)
     words: list[object] = [rows, block, len(steps)]

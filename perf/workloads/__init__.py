@@ -10,7 +10,8 @@ and, where the defaults do not fit,
     LIMIT              seconds that an implementation may take until it is ready to be timed
     MEMORY             bytes of data that an implementation may take
     REPEATS            timed runs at most
-    minimal_bytes      function of a size: inputs and results, each moved once; where memory is the limit
+    minimal_bytes      function of a size: inputs and results, each moved once; where that is the
+                       limit
 A name after a comma is a variant: "numba_grad, jitted step".
 """
 

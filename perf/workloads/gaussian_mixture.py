@@ -149,7 +149,7 @@ def autograd(size: Size) -> Prepared:
 
 
 def hand_written(size: Size) -> Prepared:
-    """BLAS for the products, everything else in loops over a block of points that stays in cache."""
+    """BLAS for the products, all else in loops over a block of points that stays in cache."""
     import numba
 
     n, d, k = size

@@ -1,6 +1,6 @@
 """Jacobi iteration of the Poisson equation: a stencil in two dimensions, a hundred times.
 
-The equation is linear: its adjoint needs no states, and a sweep is three operations an element. At
+The equation is linear: its adjoint needs no states, and a sweep is few operations an element. At
 size large each sweep goes through main memory.
 """
 

@@ -1,4 +1,4 @@
-"""Layer normalization of rows: moments of a row, and gradients that are sums over rows and columns."""
+"""Layer normalization of rows: moments of a row, gradients that sum over rows and columns."""
 
 import math
 from typing import Any

@@ -1,8 +1,8 @@
 """The first gradient of the loop of `lotka_volterra.py`: tracing and compiling, with empty caches.
 
-An implementation here is a library and a number of steps; the size is what most of them take. Its process imports and warms up the
-library on another function, so that only what depends on this loop is timed; it does so once,
-since a second time is not the first.
+An implementation here is a library and a number of steps, that of the size unless it says so. Its
+process imports and warms up the library on another function, so that only what depends on this loop
+is timed; it does so once, since a second time is not the first.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.goals import AtMost, SameFigure, Times
+from perf.goals import AtMost, SameFigure
 from perf.implementations import (
     Prepared,
     arrays,

@@ -1,5 +1,6 @@
-"""A network of three layers, 784-256-128-10, on a batch: matrix products and what is between them."""
+"""A network of three layers on a batch: matrix products, and what is between them."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ def inputs(size: Size) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     dtype = np.dtype(f"f{size.bits // 8}")
     args: list[np.ndarray] = []
-    for n, m in zip(WIDTHS[:-1], WIDTHS[1:], strict=True):
+    for n, m in itertools.pairwise(WIDTHS):
         args.append((rng.normal(size=(n, m)) * np.sqrt(2.0 / n)).astype(dtype))
         args.append((0.1 * rng.normal(size=m)).astype(dtype))
     images = rng.uniform(size=(size.batch, WIDTHS[0])).astype(dtype)
