@@ -66,7 +66,7 @@ class Config:
         default_factory=lambda: os.environ.get("NUMBA_GRAD_CHECK_PASSES", "0") == "1"
     )  # verify the graph after each compiler pass
     unroll_extent: int = field(
-        default_factory=lambda: _integer("NUMBA_GRAD_UNROLL_EXTENT", 8)
+        default_factory=lambda: _integer("NUMBA_GRAD_UNROLL_EXTENT", 16)
     )  # axes up to this long are unrolled, and are part of a kernel's identity
 
 

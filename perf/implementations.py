@@ -40,7 +40,12 @@ def by_numba_grad(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (
     def figures() -> dict[str, float]:
         lowered = f.lower(*args)
         kernels = lowered.kernels
-        return {"kernels": len(kernels), "steps": sum(kernel.count for kernel in kernels)}
+        return {
+            "kernels": len(kernels),
+            "steps": sum(kernel.count for kernel in kernels),
+            "bytes": sum(kernel.nbytes for kernel in kernels),
+            "flops": sum(kernel.flops for kernel in kernels),
+        }
 
     return Prepared(lambda: f(*args), arrays, figures)
 

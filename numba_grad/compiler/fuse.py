@@ -171,6 +171,8 @@ class _Fusion:
         little at a time to be read through."""
         if node.op.name not in ASSIGNMENTS or not self.loops[node]:
             return False
+        if self.is_decided_while_compiling(node):
+            return False
         before = node.inputs[0]
         if before.op.name not in ASSIGNMENTS:
             return False
@@ -181,6 +183,11 @@ class _Fusion:
             chain += 1
             before = before.inputs[0]
         return chain > MOST_ASSIGNMENTS
+
+    def is_decided_while_compiling(self, node: Node) -> bool:
+        """Whether which elements an assignment changes does not depend on indices of loops."""
+        changed = node.inputs[1].shape
+        return all(changed[axis] == node.shape[axis] for axis in self.loops[node])
 
     def is_assigned_to_argument(self, node: Node) -> bool:
         """Whether it may be written over an argument."""

@@ -60,8 +60,11 @@ MOST_POINTERS = 12
 # Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
 # of threads.
 BLOCK_ELEMENTS = 16384
-# Fewer than these would be combined without a loop: by a kernel for each number of them.
-FEWEST_BLOCKS = 9  # more than `unroll_extent`
+
+
+def fewest_blocks() -> int:
+    """Fewer than these would be combined without a loop: by a kernel for each number of them."""
+    return config.unroll_extent + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -853,7 +856,7 @@ class _Lowering:
         outermost = self.extents[next(name for name in self.order if name in self.reduced)]
         if kept * BLOCK_ELEMENTS // 64 >= summed or kept * summed < 2 * BLOCK_ELEMENTS:
             return 1
-        fewest = max(FEWEST_BLOCKS, config.unroll_extent + 1)
+        fewest = fewest_blocks()
         blocks = min(64, max(kept * summed // BLOCK_ELEMENTS, fewest), outermost)
         return blocks if blocks >= fewest else 1
 

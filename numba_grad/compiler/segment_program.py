@@ -11,7 +11,7 @@ import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.fuse import LibraryStep, fuse
-from numba_grad.compiler.lower import ARG_REDUCTIONS, FEWEST_BLOCKS, Group, Place, lower
+from numba_grad.compiler.lower import ARG_REDUCTIONS, Group, Place, fewest_blocks, lower
 from numba_grad.compiler.mirrored_sums import mirrored_sums
 from numba_grad.compiler.program_steps import (
     Output,
@@ -221,7 +221,7 @@ class _SegmentBuilder:
         if any(node.op.name in ARG_REDUCTIONS for node in group.reduced):
             return  # always one block
         for node in group.reduced:
-            extent = blocks if blocks > 1 else FEWEST_BLOCKS
+            extent = blocks if blocks > 1 else fewest_blocks()
             stand_in = argument(array_type((extent, *node.shape), node.dtype))
             combined = record(node.op, (stand_in,), {"axes": (0,)})
             partial: object = partials["partial", node] if blocks > 1 else "not run"

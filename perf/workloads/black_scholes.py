@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -28,7 +29,16 @@ SIZES = {
     "medium": Size(options=1_000_000),
     "large": Size(options=10_000_000),
 }
-GOALS = []
+PRIMAL = "numba_grad, value only"
+ONE_THREAD = "numba_grad, 1 thread"
+GOALS = [
+    NEVER_SLOWER,
+    LIKE_BY_HAND,
+    NO_MORE_MEMORY,
+    Times(1.5),
+    Times(1 / 2.5, peers=(PRIMAL,)),
+    Times(1.8, peers=(ONE_THREAD,), sizes=("large",)),
+]
 ALL = (0, 1, 2, 3, 4)
 ROOT_HALF = math.sqrt(0.5)
 
@@ -66,10 +76,26 @@ def total_price(log: Any, sqrt: Any, exp: Any, erf: Any, total: Any) -> Any:
     return loss
 
 
-def numba_grad(size: Size) -> Prepared:
+def numba_grad_loss() -> Any:
     import numba_grad as ng
 
-    return by_numba_grad(total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum), inputs(size), ALL)
+    return total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum)
+
+
+def value_only(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    f = ng.jit(numba_grad_loss())
+    args = inputs(size)
+    return Prepared(lambda: f(*args))
+
+
+def with_one_thread(size: Size) -> Prepared:
+    """For all of the process, which is this implementation's own."""
+    import numba_grad as ng
+
+    ng.configure(threads=1)
+    return by_numba_grad(numba_grad_loss(), inputs(size), ALL)
 
 
 def torch_loss() -> Any:
@@ -145,7 +171,9 @@ def hand_written(size: Size) -> Prepared:
 
 
 IMPLEMENTATIONS = {
-    "numba_grad": numba_grad,
+    "numba_grad": lambda size: by_numba_grad(numba_grad_loss(), inputs(size), ALL),
+    PRIMAL: value_only,
+    ONE_THREAD: with_one_thread,
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(), inputs(size), ALL),
     "torch.compile": lambda size: by_torch_compile(torch_loss(), inputs(size), ALL),

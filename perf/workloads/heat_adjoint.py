@@ -106,10 +106,10 @@ def jax_scan(size: Size) -> Prepared:
 
 
 def hand_written(size: Size) -> Prepared:
-    """All states kept. A second thread pays where a step is long enough."""
+    """All states kept. Steps are too short for a second thread to pay."""
     import numba
 
-    @numba.njit(parallel=size.side > 128, fastmath=True)
+    @numba.njit(fastmath=True)
     def kernel(
         first: np.ndarray, conductivity: np.ndarray, wanted: np.ndarray, states: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -127,7 +127,7 @@ def hand_written(size: Size) -> Prepared:
         steps = states.shape[0] - 1
         for k in range(steps):
             u, new = states[k], states[k + 1]
-            for i in numba.prange(n):
+            for i in range(n):
                 for j in range(m):
                     here = u[i + 1, j + 1]
                     new[i + 1, j + 1] = (
@@ -147,7 +147,7 @@ def hand_written(size: Size) -> Prepared:
         g_across, g_down = np.zeros((n, m + 1)), np.zeros((n + 1, m))
         for k in range(steps - 1, -1, -1):
             u = states[k]
-            for i in numba.prange(n):
+            for i in range(n):
                 for j in range(m):
                     here = g[i + 1, j + 1]
                     # The step is symmetric: its adjoint is itself.

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -27,7 +28,14 @@ SIZES = {
     "medium": Size(particles=1_000),
     "large": Size(particles=4_000),
 }
-GOALS = []
+ONE_THREAD = "numba_grad, 1 thread"
+GOALS = [
+    NEVER_SLOWER,
+    LIKE_BY_HAND,
+    NO_MORE_MEMORY,
+    Times(3.0),
+    Times(1.8, peers=(ONE_THREAD,), sizes=("large",)),
+]
 
 
 def positions(count: int) -> np.ndarray:
@@ -51,6 +59,14 @@ def numba_grad(size: Size) -> Prepared:
         return 2.0 * (sixth * sixth - sixth).sum()
 
     return by_numba_grad(energy, [positions(size.particles)])
+
+
+def with_one_thread(size: Size) -> Prepared:
+    """For all of the process, which is this implementation's own."""
+    import numba_grad as ng
+
+    ng.configure(threads=1)
+    return numba_grad(size)
 
 
 def torch_energy(size: Size) -> Any:
@@ -170,6 +186,7 @@ def hand_written(size: Size) -> Prepared:
 
 IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
+    ONE_THREAD: with_one_thread,
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_energy(size), [positions(size.particles)]),
     "torch.compile": lambda size: by_torch_compile(torch_energy(size), [positions(size.particles)]),

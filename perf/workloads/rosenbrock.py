@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -27,7 +28,7 @@ SIZES = {
     "medium": Size(variables=10_000),
     "large": Size(variables=1_000_000),
 }
-GOALS = []
+GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY, Times(3.0, sizes=("small",))]
 
 
 def minimal_bytes(size: Size) -> int:

@@ -6,7 +6,7 @@ import numba_grad as ng
 
 
 def test_conditions_that_always_hold_on_an_axis_hold_on_the_merged_axis():
-    n = 12  # beyond what is unrolled
+    n = 20  # beyond what is unrolled
     rng = np.random.default_rng(0)
     across, down = rng.normal(size=(n, n - 1)), rng.normal(size=(n - 1, n))
 
