@@ -22,7 +22,7 @@ from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
-from numba_grad.errors import explain
+from numba_grad.errors import InternalError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
 from numba_grad.frontend.lowered import Lowered
@@ -104,20 +104,25 @@ def jit(
     return Jitted(f, static_argnums, static_argnames)
 
 
+LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
+
+
 @dataclass(slots=True, eq=False)
 class Specialization:
     """A traced function for one signature."""
 
     name: str
     arguments: list[Node]
-    outputs: list[Node]
+    outputs: list[Node] | None  # None once a long graph was compiled, and let go
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing
     constants: list[Node]
     node_count: int
     program: CompiledProgram | None = None
-    computed: list[Node] | None = None  # the distinct outputs that the program computes
+    # Where each output is, if not every one is computed in its turn: its number among the inputs,
+    # or among what the program computes.
+    output_numbers: list[tuple[int | None, int | None]] | None = None
     target: CallTarget | None = None
 
     @property
@@ -134,26 +139,42 @@ class Specialization:
 
     def compiled(self) -> CompiledProgram:
         if self.program is None:
-            known = set(self.inputs)
-            self.computed = [node for node in dict.fromkeys(self.outputs) if node not in known]
-            self.program = compile_program(self.inputs, self.computed)
+            outputs = self.graph_outputs
+            known = {node: number for number, node in enumerate(self.inputs)}
+            computed = [node for node in dict.fromkeys(outputs) if node not in known]
+            if computed != outputs:
+                number_of = {node: number for number, node in enumerate(computed)}
+                self.output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
+            self.program = compile_program(self.inputs, computed)
         return self.program
+
+    @property
+    def graph_outputs(self) -> list[Node]:
+        if self.outputs is None:
+            raise InternalError(f"jit of {self.name}: the graph was let go")
+        return self.outputs
+
+    def let_go_of_long_graph(self) -> None:
+        """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
+        to see it, or records the call in a graph of their own, has the function traced again."""
+        if self.node_count > LONGEST_KEPT:
+            self.outputs = None
 
     def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """The outputs for values of the arguments."""
         values += [_value(tensor) for tensor in self.captured]
         values += [node.value for node in self.constants]
         if config.engine == "reference":
-            return evaluate_with_numpy(self.outputs, dict(zip(self.inputs, values, strict=True)))
-        program = self.compiled()
-        assert self.computed is not None
-        if self.computed == self.outputs:
-            return run(program, values)
-        results = dict(zip(self.inputs, values, strict=True))
-        results.update(zip(self.computed, run(program, values), strict=True))
+            given = dict(zip(self.inputs, values, strict=True))
+            return evaluate_with_numpy(self.graph_outputs, given)
+        results = run(self.compiled(), values)
+        if self.output_numbers is None:
+            return results
         # A result that is an argument must not share the caller's memory.
-        known = set(self.inputs)
-        return [results[node].copy() if node in known else results[node] for node in self.outputs]
+        return [
+            results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+            for given, computed in self.output_numbers
+        ]
 
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
@@ -161,13 +182,13 @@ class Specialization:
         if self.node_count > LONGEST_WHOLE:
             # Too long for one kernel: the caller's graph gets the operations themselves.
             replacement = dict(zip(self.inputs, given, strict=True))
-            return substitute(self.outputs, replacement)
+            return substitute(self.graph_outputs, replacement)
         if self.target is None:
             stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
             replacement = dict(zip(self.inputs, stand_ins, strict=True))
             enabled, grad_mode.enabled = grad_mode.enabled, True
             try:
-                outputs = substitute(self.outputs, replacement)
+                outputs = substitute(self.graph_outputs, replacement)
             finally:
                 grad_mode.enabled = enabled
             self.target = CallTarget(self.name, stand_ins, outputs)
@@ -209,7 +230,8 @@ class Jitted:
                 key += (value.shape, value.dtype)
             else:
                 found = self._direct.get(tuple(key))
-                if found is not None and not found.captured:
+                has_graph = found is not None and found.outputs is not None
+                if found is not None and not found.captured and (has_graph or not _needs_graph()):
                     return _rebuilt(found, found.replay(list(args)), as_tensors=False)
         return self._call(args, kwargs)
 
@@ -217,11 +239,12 @@ class Jitted:
         """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing
         is computed."""
         dynamic, key = self._split(args, kwargs)
-        specialization = self._specialization(dynamic, key, [False] * len(dynamic.leaves))
+        wants_grad = [False] * len(dynamic.leaves)
+        specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
         return Lowered(
             specialization.name,
             specialization.inputs,
-            specialization.outputs,
+            specialization.graph_outputs,
             specialization.compiled(),
             lambda *a, **k: self._values(specialization, *self._split(a, k)),
         )
@@ -255,7 +278,7 @@ class Jitted:
         wants_grad = [
             node is not None and node.requires_grad and grad_mode.enabled for node in nodes
         ]
-        specialization = self._specialization(dynamic, key, wants_grad)
+        specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
         recorded = (
             _tracing.depth > 0
             or any(wants_grad)
@@ -266,6 +289,8 @@ class Jitted:
             )
         )
         if recorded:
+            if specialization.outputs is None:
+                specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
             given = [as_node(x) for x in dynamic.leaves]
             return trees.unflatten(
                 specialization.structure,
@@ -318,14 +343,19 @@ class Jitted:
         return dynamic, key
 
     def _specialization(
-        self, dynamic: "_Arguments", key: Hashable, wants_grad: list[bool]
+        self, dynamic: "_Arguments", key: Hashable, wants_grad: list[bool], needs_graph: bool
     ) -> Specialization:
         full_key = (key, tuple(wants_grad), grad_mode.enabled)
         with self._lock:
             found = self._specializations.get(full_key)
-            if found is None or not found.is_current():
+            is_incomplete = found is None or (needs_graph and found.outputs is None)
+            if found is None or is_incomplete or not found.is_current():
+                # Compiled in the same pause: a collection in between would look at every node.
                 with CollectionPaused():
                     found = self._trace(dynamic, wants_grad)
+                    if dynamic.is_plain and not needs_graph and not found.captured:
+                        found.compiled()
+                        found.let_go_of_long_graph()
                 if not any(_depends_on_argument(t._node) for t in found.captured):
                     self._specializations[full_key] = found
             return found
@@ -381,6 +411,11 @@ class _Arguments:
     static_named: tuple[tuple[str, Any], ...]
     leaves: list[Any]
     structure: trees.Structure
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a call with these only computes, and records nothing."""
+        return not _tracing.depth and not any(isinstance(x, Tensor) for x in self.leaves)
 
     @property
     def node_types(self) -> list[Type]:
@@ -453,6 +488,11 @@ def _depends_on_argument(node: Node) -> bool:
         seen.add(current)
         stack += value_inputs(current)
     return False
+
+
+def _needs_graph() -> bool:
+    """Whether calls evaluate the graph itself."""
+    return config.engine == "reference"
 
 
 def _surroundings(

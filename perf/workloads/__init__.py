@@ -34,7 +34,6 @@ GRADIENTS = (
 )
 COSTS = (
     "lotka_volterra_first",
-    "primal",
     "define_by_run",
     "recording",
     "small_call",
@@ -44,6 +43,5 @@ COSTS = (
     "pairs_memory",
     "leak",
     "elementwise_sizes",
-    "two_threads",
 )
 NAMES = GRADIENTS + COSTS

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY
 from perf.implementations import Prepared, arrays, by_hand
 
 
@@ -24,7 +25,7 @@ SIZES = {
     "medium": Size(observations=30_000),
     "large": Size(observations=300_000),
 }
-GOALS = []
+GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY]
 PARTS = (3, 3, 1, 2, 2)  # of a camera
 ALL = (0, 1, 2)
 

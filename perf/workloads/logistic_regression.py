@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -27,7 +28,7 @@ SIZES = {
     "medium": Size(rows=100_000, columns=50),
     "large": Size(rows=1_000_000, columns=50),
 }
-GOALS = []
+GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY]
 
 
 def minimal_bytes(size: Size) -> int:

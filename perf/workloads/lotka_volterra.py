@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -32,7 +33,13 @@ SIZES = {
     "medium": Size(steps=1_000),
     "large": Size(steps=5_000),
 }
-GOALS = []
+GOALS = [
+    NEVER_SLOWER,
+    LIKE_BY_HAND,
+    NO_MORE_MEMORY,
+    Times(10.0),
+    Times(1 / 1.2, peers=("jax scan",), figure="first run (s)", sizes=("medium",)),
+]
 
 
 def inputs(steps: int) -> list[np.ndarray]:
