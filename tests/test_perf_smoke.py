@@ -117,7 +117,7 @@ def test_the_section_of_the_document_is_replaced_and_the_rest_stays(tmp_path):
     text = document.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    assert "old" not in text
+    assert "\nold\n" not in text
     assert "| 1 ms |" in text
     assert "**2.00**" in text
     assert "ImportError: no / such" in report.as_table(figures)

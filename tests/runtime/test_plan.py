@@ -35,13 +35,25 @@ def test_bases_follow_each_other() -> None:
     builder = PlanBuilder(2, [((3,), FLOAT), ((), FLOAT)])
     bases = [builder.input(1), builder.output(0), builder.output(1), builder.arena, builder.errors]
     assert bases == [1, 2, 3, 4, 5]
+    assert [builder.functions, builder.words] == [6, 7]
     assert [builder.symbol(name) for name in ("blas.dgemm", "blas.sgemm", "blas.dgemm")] == [
-        6,
-        7,
-        6,
+        8,
+        9,
+        8,
     ]
     assert builder.build().symbols == ("blas.dgemm", "blas.sgemm")
-    assert builder.build().base_count == 8
+    assert builder.build().base_count == 10
+
+
+def test_words_that_point_to_words_move_with_their_block() -> None:
+    builder = PlanBuilder(0, [])
+    kernel = builder.kernel(StandIn(1))
+    steps, words = np.array([[kernel, 0, 1, 1]]), np.array([0, 5])
+    relocations = np.array([[0, builder.words, 8]])
+    builder.block(steps, words, relocations)
+    builder.repeated_block(2, steps, words, relocations)
+    found = builder.build().relocations.tolist()
+    assert found == [[0, builder.words, 8], [2, builder.words, 24], [4, builder.words, 40]]
 
 
 def test_equal_sites_are_one() -> None:
