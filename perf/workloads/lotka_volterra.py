@@ -28,6 +28,7 @@ class Size(NamedTuple):
 
 
 TITLE = "Lotka-Volterra, Runge-Kutta 4 in a Python loop, sum of squares"
+LIMIT = 60.0  # HIPS autograd takes half a minute for 5,000 steps
 SIZES = {
     "small": Size(steps=200),
     "medium": Size(steps=1_000),
