@@ -111,7 +111,8 @@ def best_of(rows: Rows, names: tuple[str, ...], figure: str = "median") -> tuple
     found = {
         name: value
         for name in rows
-        if name.split(",")[0] in names and (value := figure_of(rows, name, figure)) is not None
+        if (name in names or name.split(",")[0] in names)
+        and (value := figure_of(rows, name, figure)) is not None
     }
     if not found:
         return None

@@ -35,8 +35,11 @@ PARAMETERS = (0, 1, 2, 3, 4, 5)
 
 
 def inputs(size: Size) -> list[np.ndarray]:
-    """Weights and biases of each layer; images; labels."""
-    rng = np.random.default_rng(0)
+    """Weights and biases of each layer; images; labels.
+
+    With this seed no hidden unit is so near to 0 that float32 rounding decides what passes.
+    """
+    rng = np.random.default_rng(5)
     dtype = np.dtype(f"f{size.bits // 8}")
     args: list[np.ndarray] = []
     for n, m in itertools.pairwise(WIDTHS):
