@@ -13,6 +13,10 @@ import numpy as np
 
 Loss = Callable[..., Any]
 
+# Variants that goals compare with.
+VALUE_ONLY = "numba_grad, value only"
+ONE_THREAD = "numba_grad, 1 thread"
+
 
 @dataclass(slots=True)
 class Prepared:
@@ -48,6 +52,26 @@ def by_numba_grad(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (
         }
 
     return Prepared(lambda: f(*args), arrays, figures)
+
+
+def value_by_numba_grad(loss: Loss, args: Sequence[np.ndarray]) -> Prepared:
+    """Without the gradient: what that costs in addition."""
+    import numba_grad as ng
+
+    f = ng.jit(loss)
+    return Prepared(lambda: f(*args))
+
+
+def on_one_thread(prepare: Callable[[Any], Prepared]) -> Callable[[Any], Prepared]:
+    """For all of the process, which is the implementation's own."""
+
+    def prepare_on_one_thread(size: Any) -> Prepared:
+        import numba_grad as ng
+
+        ng.configure(threads=1)
+        return prepare(size)
+
+    return prepare_on_one_thread
 
 
 def by_torch(loss: Loss, args: Sequence[np.ndarray], wrt: Sequence[int] = (0,)) -> Prepared:

@@ -7,6 +7,8 @@ import numpy as np
 
 from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
+    ONE_THREAD,
+    VALUE_ONLY,
     Prepared,
     by_autograd,
     by_drjit,
@@ -16,6 +18,8 @@ from perf.implementations import (
     by_pytensor,
     by_torch,
     by_torch_compile,
+    on_one_thread,
+    value_by_numba_grad,
 )
 
 
@@ -29,14 +33,12 @@ SIZES = {
     "medium": Size(options=1_000_000),
     "large": Size(options=10_000_000),
 }
-PRIMAL = "numba_grad, value only"
-ONE_THREAD = "numba_grad, 1 thread"
 GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
     NO_MORE_MEMORY,
     Times(1.5),
-    Times(1 / 2.5, peers=(PRIMAL,)),
+    Times(1 / 2.5, peers=(VALUE_ONLY,)),
     Times(1.8, peers=(ONE_THREAD,), sizes=("large",)),
 ]
 ALL = (0, 1, 2, 3, 4)
@@ -82,19 +84,7 @@ def numba_grad_loss() -> Any:
     return total_price(np.log, np.sqrt, np.exp, ng.erf, np.sum)
 
 
-def value_only(size: Size) -> Prepared:
-    import numba_grad as ng
-
-    f = ng.jit(numba_grad_loss())
-    args = inputs(size)
-    return Prepared(lambda: f(*args))
-
-
-def with_one_thread(size: Size) -> Prepared:
-    """For all of the process, which is this implementation's own."""
-    import numba_grad as ng
-
-    ng.configure(threads=1)
+def numba_grad(size: Size) -> Prepared:
     return by_numba_grad(numba_grad_loss(), inputs(size), ALL)
 
 
@@ -171,9 +161,9 @@ def hand_written(size: Size) -> Prepared:
 
 
 IMPLEMENTATIONS = {
-    "numba_grad": lambda size: by_numba_grad(numba_grad_loss(), inputs(size), ALL),
-    PRIMAL: value_only,
-    ONE_THREAD: with_one_thread,
+    "numba_grad": numba_grad,
+    VALUE_ONLY: lambda size: value_by_numba_grad(numba_grad_loss(), inputs(size)),
+    ONE_THREAD: on_one_thread(numba_grad),
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(), inputs(size), ALL),
     "torch.compile": lambda size: by_torch_compile(torch_loss(), inputs(size), ALL),

@@ -6,12 +6,14 @@ import numpy as np
 
 from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
+    VALUE_ONLY,
     Prepared,
     by_autograd,
     by_hand,
     by_jax,
     by_numba_grad,
     by_torch,
+    value_by_numba_grad,
 )
 
 RATE = 0.2  # time step over the square of the spacing
@@ -28,8 +30,7 @@ SIZES = {
     "medium": Size(steps=1_000, side=64),
     "large": Size(steps=200, side=256),
 }
-PRIMAL = "numba_grad, value only"
-GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY, Times(1 / 3, peers=(PRIMAL,))]
+GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY, Times(1 / 3, peers=(VALUE_ONLY,))]
 BOTH = (0, 1)
 
 
@@ -65,14 +66,6 @@ def padded(np: Any) -> Any:
         return np.pad(x, ((1, 1), (0, 0)) if axis == 0 else ((0, 0), (1, 1)))
 
     return pad
-
-
-def value_only(size: Size) -> Prepared:
-    import numba_grad as ng
-
-    f = ng.jit(in_a_loop(size, padded(np)))
-    args = inputs(size)
-    return Prepared(lambda: f(*args))
 
 
 def torch_loss(size: Size) -> Any:
@@ -189,7 +182,7 @@ def hand_written(size: Size) -> Prepared:
 # scan with gradients is not ready after 100 seconds.
 IMPLEMENTATIONS = {
     "numba_grad": lambda size: by_numba_grad(in_a_loop(size, padded(np)), inputs(size), BOTH),
-    PRIMAL: value_only,
+    VALUE_ONLY: lambda size: value_by_numba_grad(in_a_loop(size, padded(np)), inputs(size)),
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(size), inputs(size), BOTH),
     "jax scan": jax_scan,

@@ -6,6 +6,7 @@ import numpy as np
 
 from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
+    ONE_THREAD,
     Prepared,
     by_autograd,
     by_drjit,
@@ -15,6 +16,7 @@ from perf.implementations import (
     by_pytensor,
     by_torch,
     by_torch_compile,
+    on_one_thread,
 )
 
 
@@ -28,7 +30,6 @@ SIZES = {
     "medium": Size(particles=1_000),
     "large": Size(particles=4_000),
 }
-ONE_THREAD = "numba_grad, 1 thread"
 GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
@@ -59,14 +60,6 @@ def numba_grad(size: Size) -> Prepared:
         return 2.0 * (sixth * sixth - sixth).sum()
 
     return by_numba_grad(energy, [positions(size.particles)])
-
-
-def with_one_thread(size: Size) -> Prepared:
-    """For all of the process, which is this implementation's own."""
-    import numba_grad as ng
-
-    ng.configure(threads=1)
-    return numba_grad(size)
 
 
 def torch_energy(size: Size) -> Any:
@@ -186,7 +179,7 @@ def hand_written(size: Size) -> Prepared:
 
 IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
-    ONE_THREAD: with_one_thread,
+    ONE_THREAD: on_one_thread(numba_grad),
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_energy(size), [positions(size.particles)]),
     "torch.compile": lambda size: by_torch_compile(torch_energy(size), [positions(size.particles)]),

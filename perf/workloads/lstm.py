@@ -7,11 +7,13 @@ import numpy as np
 
 from perf.goals import NEVER_SLOWER, NO_MORE_MEMORY, Times
 from perf.implementations import (
+    VALUE_ONLY,
     Prepared,
     by_autograd,
     by_jax,
     by_numba_grad,
     by_torch,
+    value_by_numba_grad,
 )
 
 
@@ -28,8 +30,7 @@ SIZES = {
     "medium": Size(steps=100, layers=3, width=32, batch=16),
     "large": Size(steps=100, layers=3, width=128, batch=64),
 }
-PRIMAL = "numba_grad, value only"
-GOALS = [NEVER_SLOWER, NO_MORE_MEMORY, Times(1 / 3, peers=(PRIMAL,))]
+GOALS = [NEVER_SLOWER, NO_MORE_MEMORY, Times(1 / 3, peers=(VALUE_ONLY,))]
 WEIGHTS = (0, 1, 2, 3)
 
 
@@ -84,14 +85,6 @@ def numba_grad_loss(size: Size, with_jitted_step: bool = False) -> Any:
 
     step = cell(ng.sigmoid, np.tanh, size.width)
     return in_a_loop(size, ng.jit(step) if with_jitted_step else step, ng.zeros)
-
-
-def value_only(size: Size) -> Prepared:
-    import numba_grad as ng
-
-    f = ng.jit(numba_grad_loss(size))
-    args = inputs(size)
-    return Prepared(lambda: f(*args))
 
 
 def torch_loss(size: Size) -> Any:
@@ -178,7 +171,7 @@ IMPLEMENTATIONS = {
     "numba_grad, jitted step": lambda size: by_numba_grad(
         numba_grad_loss(size, with_jitted_step=True), inputs(size), WEIGHTS
     ),
-    PRIMAL: value_only,
+    VALUE_ONLY: lambda size: value_by_numba_grad(numba_grad_loss(size), inputs(size)),
     "torch": lambda size: by_torch(torch_loss(size), inputs(size), WEIGHTS),
     "torch nn.LSTM": torch_module,
     # torch.compile: 300 unrolled cells are not ready in 180 s.
