@@ -8,7 +8,7 @@ kernels   built from source, in parallel where many are missing (build.py)
 plan      the table of steps that the native engine replays (runtime/plan.py)
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,12 @@ class CompiledProgram:
     kernels: dict[str, build.Kernel]  # by source
 
 
-def compile_program(inputs: Sequence[Node], outputs: Sequence[Node]) -> CompiledProgram:
+def compile_program(
+    inputs: Sequence[Node], outputs: Sequence[Node], reached: Collection[Node] | None = None
+) -> CompiledProgram:
     """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of
-    `inputs`."""
-    return compile_flat(flatten(outputs, inputs))
+    `inputs`. `reached`: see `flatten`."""
+    return compile_flat(flatten(outputs, inputs, reached))
 
 
 def compile_flat(graph: FlatGraph) -> CompiledProgram:

@@ -118,6 +118,7 @@ class Specialization:
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing
     constants: list[Node]
+    reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     program: CompiledProgram | None = None
     # Where each output is, if not every one is computed in its turn: its number among the inputs,
@@ -145,7 +146,8 @@ class Specialization:
             if computed != outputs:
                 number_of = {node: number for number, node in enumerate(computed)}
                 self.output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
-            self.program = compile_program(self.inputs, computed)
+            self.program = compile_program(self.inputs, computed, self.reached)
+            self.reached = None
         return self.program
 
     @property
@@ -389,7 +391,7 @@ class Jitted:
                     )
                 )
         outputs = [as_node(x) for x in leaves]
-        captured, constants, count = _surroundings(outputs, set(arguments), first)
+        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
         return Specialization(
             self.__name__,
             arguments,
@@ -398,6 +400,7 @@ class Jitted:
             [node.handle() for node in captured],  # type: ignore[misc]
             captured,
             constants,
+            reached,
             count,
         )
 
@@ -497,9 +500,9 @@ def _needs_graph() -> bool:
 
 def _surroundings(
     outputs: Sequence[Node], arguments: set[Node], first: int
-) -> tuple[list[Node], list[Node], int]:
-    """Tensors from before the trace that `outputs` depend on, constants, and the number of
-    operations."""
+) -> tuple[list[Node], list[Node], set[Node], int]:
+    """Tensors from before the trace that `outputs` depend on, constants, all nodes, and the number
+    of operations."""
     captured: list[Node] = []
     constants: list[Node] = []
     pending: list[Node] = []
@@ -525,4 +528,4 @@ def _surroundings(
             count += 1
             stack += value_inputs(node)
     evaluate(pending)
-    return captured, [*constants, *pending], count
+    return captured, [*constants, *pending], seen, count
