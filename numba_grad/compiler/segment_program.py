@@ -26,6 +26,7 @@ from numba_grad.compiler.row_chains import Candidate, candidate, with_row_chains
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.spaces import space_of, unrolling_for
 from numba_grad.compiler.split_sums import split_sums
+from numba_grad.compiler.vector_products import vector_products
 from numba_grad.config import config
 from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -50,6 +51,7 @@ Pass = Callable[[list[Node]], list[Node]]
 # The order of compiling: these passes over the graph, then fuse, lower, emit.
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
+    ("vector products", vector_products),  # before passes that look for sums
     ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
     ("split sums", split_sums),
 )

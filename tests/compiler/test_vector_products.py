@@ -1,0 +1,72 @@
+"""Products of a large matrix and a vector are loops, with what is around them."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import vector_products
+
+SIDES = (1500, 40)
+
+
+@pytest.fixture(autouse=True)
+def _small_matrices_count(monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1)
+    # A segment that another test compiled would be taken as it is.
+    monkeypatch.setattr("numba_grad.compiler.pipeline._MOST_SEGMENT_PROGRAMS", 0)
+
+
+def operands(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    m, n = SIDES
+    return [x.astype(dtype) for x in (rng.normal(size=(m, n)), rng.normal(size=n))]
+
+
+FUNCTIONS = {
+    "rows": lambda a, v: a @ v,
+    "columns": lambda a, v: v[:1] * (a.T @ a[:, 0]),
+    "from the left": lambda a, v: (a @ v) @ a,
+    "made and used": lambda a, v: np.tanh(np.exp(-a) @ (2.0 * v)) + 1.0,
+    "a dot product": lambda a, v: a.reshape(-1) @ a.reshape(-1),
+    "one row": lambda a, v: v[None, :] @ a.T,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_are_numpys_and_no_library_is_called(name, dtype):
+    f = FUNCTIONS[name]
+    args = operands(dtype)
+    jitted = ng.jit(lambda a, v: f(a, v))
+    tolerance = 1e-12 if dtype == np.float64 else 2e-4
+    expected = f(*args)
+    np.testing.assert_allclose(
+        np.asarray(jitted(*args)), expected, rtol=tolerance, atol=tolerance * np.abs(expected).max()
+    )
+    assert not any("matmul" in kernel.name for kernel in jitted.lower(*args).kernels)
+
+
+def test_gradients_are_those_of_the_reference_engine():
+    def loss(v, a):
+        return np.logaddexp(0.0, a @ v).mean() + (v @ a[: SIDES[1]]).sum()
+
+    a, v = operands()
+    found = ng.jit(ng.grad(loss, argnums=(0, 1)))(v, a)
+    with ng.configure(engine="reference"):
+        expected = ng.grad(loss, argnums=(0, 1))(v, a)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-10, atol=1e-12)
+
+
+def test_nan_and_infinity_stay_in_their_rows():
+    a, v = operands()
+    a[3, 5], a[7, 2] = np.nan, np.inf
+    found = np.asarray(ng.jit(lambda a, v: a @ v)(a, v))
+    np.testing.assert_allclose(found, a @ v, rtol=1e-11, atol=1e-12)
+
+
+def test_small_matrices_go_to_the_library(monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1 << 40)
+    a, v = operands()
+    lowered = ng.jit(lambda a, v: a @ v - 3.0).lower(a, v)
+    assert any("matmul" in kernel.name for kernel in lowered.kernels)
