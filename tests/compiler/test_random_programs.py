@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import segment_graphs, segments
+from numba_grad.compiler import flat_graph, row_chains, segment_graphs, segments
 
-ROWS, COLUMNS = 11, 18
+ROWS, COLUMNS = 19, 34  # longer than what is unrolled
+PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]  # one of them twice
 
 # Each takes the values so far, two of which it is given, and makes one of the same shape.
 STATEMENTS = {
@@ -28,7 +29,7 @@ STATEMENTS = {
     "columns": lambda a, b: a * np.tanh(b.sum(axis=0)),
     "joined": lambda a, b: np.concatenate([a[:4], b[4:]], axis=0),
     "interleaved": lambda a, b: np.pad(a[:, ::2], ((0, 0), (0, COLUMNS // 2))) + b,
-    "picked": lambda a, b: a[[3, 1, 1, 0, 5, 10, 7, 2, 9, 4, 6]] * b,
+    "picked": lambda a, b: a[PICKED] * b,
     "flat": lambda a, b: a.reshape(-1)[::-1].reshape(a.shape) + b,
     "outer": lambda a, b: np.exp(-((a[:, :1] - b[:1, :]) ** 2)),
     "pairs": lambda a, b: a + ((a[:, :1] - a[:, 0][None, :]) * b[:, :ROWS]).sum(axis=1)[:, None],
@@ -69,6 +70,29 @@ def check(lines):
 @given(programs)
 def test_gradients_match_the_reference(lines):
     check(lines)
+
+
+def test_chains_of_rows_change_nothing(monkeypatch):
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())  # nothing compiled before
+    monkeypatch.setattr(row_chains, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(row_chains, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(row_chains, "BLOCK_BYTES", 1 << 11)
+    lengths, chain = [], row_chains._chain
+
+    def counting(members, rows):
+        lengths.append(len(members))
+        return chain(members, rows)
+
+    monkeypatch.setattr(row_chains, "_chain", counting)
+
+    @settings(deadline=None, max_examples=25)
+    @given(programs)
+    def matches(lines):
+        check(lines)
+
+    matches()
+    assert lengths
+    assert max(lengths) > 2
 
 
 @pytest.mark.parametrize("longest", [12, 30])

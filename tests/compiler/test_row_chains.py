@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import row_chains
+from numba_grad.compiler import flat_graph, row_chains
 
 ROWS, COLUMNS = 600, 300
 
@@ -14,7 +14,7 @@ def _small_arrays_count(monkeypatch):
     monkeypatch.setattr(row_chains, "LEAST_SHARED_BYTES", 1)
     monkeypatch.setattr(row_chains, "BLOCK_BYTES", 1 << 14)
     # A segment that another test compiled would be taken as it is.
-    monkeypatch.setattr("numba_grad.compiler.pipeline._MOST_SEGMENT_PROGRAMS", 0)
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 
 
 def rows(shape=(ROWS, COLUMNS)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import vector_products
+from numba_grad.compiler import flat_graph, vector_products
 
 SIDES = (1500, 40)
 
@@ -13,7 +13,7 @@ SIDES = (1500, 40)
 def _small_matrices_count(monkeypatch):
     monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1)
     # A segment that another test compiled would be taken as it is.
-    monkeypatch.setattr("numba_grad.compiler.pipeline._MOST_SEGMENT_PROGRAMS", 0)
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 
 
 def operands(dtype=np.float64):
