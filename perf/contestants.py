@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 THREADS = 2
 LONGEST = 10.0  # seconds of timed runs for an implementation, if it had three of them
 FEWEST = 3
-PAUSE = 0.01  # seconds between turns: OpenMP's threads spin for a while when their work is done
+# Seconds between turns: the threads of OpenMP and of OpenBLAS spin for up to 25 ms when their work is
+# done, and would take a processor from whoever comes next.
+PAUSE = 0.06
 COLD_FIGURES = ("start (s)", "first run (s)", "first peak (MB)")
 CACHING = ("numba_grad",)  # whose start with what it left on disk is measured, too
 
