@@ -73,7 +73,7 @@ class Times:
     def judge(self, rows: Rows) -> Verdict:
         what = "faster" if self.figure == "median" else f"less {self.figure}"
         against = "best peer" if self.peers is PEERS else " or ".join(self.peers)
-        goal = f"{self.implementation}: {self.factor:g} times {what} than {against}"
+        goal = f"{self.implementation}: {self.factor:.3g} times {what} than {against}"
         ours = figure_of(rows, self.implementation, self.figure)
         found = best_of(rows, self.peers, self.figure)
         if ours is None or found is None:
