@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 THREADS = 2
 LONGEST = 10.0  # seconds of timed runs for an implementation, if it had three of them
 FEWEST = 3
-# Seconds between turns: the threads of OpenMP and of OpenBLAS spin for up to 25 ms when their work is
-# done, and would take a processor from whoever comes next.
+# Seconds between turns: the threads of OpenMP and of OpenBLAS spin for up to 25 ms when their work
+# is done, and would take a processor from whoever comes next.
 PAUSE = 0.06
 COLD_FIGURES = ("start (s)", "first run (s)", "first peak (MB)")
 CACHING = ("numba_grad",)  # whose start with what it left on disk is measured, too
