@@ -40,7 +40,7 @@ def _speeds(measured: list[Entry]) -> Any:
             axes.plot(*zip(*places, strict=True), next(marks), label=column, **style)
     axes.axvline(1.0, color="black", linewidth=1.0)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(measured)), [f"{e.title[:44]}, {e.size}" for e in measured])
+    axes.set_yticks(range(len(measured)), [f"{e.title[:60]}, {e.size}" for e in measured])
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel("times the time of numba_grad (right of 1: slower than numba_grad)")

@@ -60,8 +60,9 @@ class Entry:
 def entries(report: dict[str, Any]) -> Iterator[Entry]:
     for name, sizes in report["workloads"].items():
         module = importlib.import_module(f"perf.workloads.{name}")
-        for size, measured in sizes.items():
-            yield Entry(name, size, module, measured["rows"], measured["load"])
+        for size in module.SIZES:
+            if size in sizes:
+                yield Entry(name, size, module, sizes[size]["rows"], sizes[size]["load"])
 
 
 def as_table(report: dict[str, Any]) -> str:
