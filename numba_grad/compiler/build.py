@@ -6,12 +6,17 @@ Nothing here imports Numba until a kernel is missing from both.
 import contextlib
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
+
+import llvmlite.binding as llvm
 
 from numba_grad.compiler import cache, code_generation, parallel_build
 from numba_grad.locks import Lock
 from numba_grad.runtime import loader
+
+Form = TypeVar("Form")
 
 KERNEL_SIGNATURE = "void(int64, int64, int64)"
 
@@ -33,13 +38,13 @@ class Kernel:
     @property
     def llvm(self) -> str:
         """The optimized LLVM text, compiled again for the occasion."""
-        return str(_optimized_module(Request(self.source, self.entry_name, self.signature)))
+        return _compiled(Request(self.source, self.entry_name, self.signature), str)
 
     @property
     def asm(self) -> str:
         """The machine code as assembly, compiled again for the occasion."""
         request = Request(self.source, self.entry_name, self.signature)
-        return code_generation.assembly(_optimized_module(request))
+        return _compiled(request, code_generation.assembly)
 
 
 @dataclass(slots=True)
@@ -118,7 +123,7 @@ def _object_codes(requests: list[Request]) -> list[bytes]:
 
 def compile_and_store(request: Request) -> bytes:
     """Object code of a kernel that the disk cache does not have."""
-    code = code_generation.object_code(_optimized_module(request))
+    code = _compiled(request, code_generation.object_code)
     _statistics.compilations += 1
     cache.write(request.key, code)
     return code
@@ -130,7 +135,11 @@ def _symbol(key: str) -> str:
 
 @contextlib.contextmanager
 def _interrupts_after() -> Iterator[None]:
-    """Within, Ctrl-C waits: Numba, its import above all, does not survive being broken off."""
+    """Within, Ctrl-C waits: Numba, its import above all, does not survive being broken off.
+
+    Nor would it always be seen: Python drops exceptions of finalizers, and LLVM's modules have one
+    that takes a while.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -144,10 +153,13 @@ def _interrupts_after() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _optimized_module(request: Request):
+def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
+    """One form of the optimized module, which does not live on."""
     with _interrupts_after():
         from numba_grad.compiler import front_end
 
         symbol = _symbol(request.key)
         module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
-        return code_generation.optimized(module, symbol)
+        result = form(code_generation.optimized(module, symbol))
+        del module  # here, not after the block
+    return result

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numba_grad.compiler import build, cache, parallel_build
+from numba_grad.compiler import build, cache, code_generation, parallel_build
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
@@ -281,6 +281,22 @@ def test_interrupt_leaves_a_usable_process_and_no_worker(directory):
     process.send_signal(signal.SIGINT)
     assert output_of(process) == ["interrupted", "True"]
     assert not is_running(worker)
+
+
+def test_an_interrupt_while_a_module_is_freed_is_not_lost(monkeypatch):
+    object_code = code_generation.object_code
+
+    class Interrupt:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted(module):
+        module.goes_with_it = Interrupt()
+        return object_code(module)
+
+    monkeypatch.setattr(code_generation, "object_code", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build.build(source_of_kernel(230))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
