@@ -16,10 +16,13 @@ import math
 import numpy as np
 
 from numba_grad.compiler.loops import (
+    FIRST_ROW,
+    ROWS_OF_BLOCK,
     Accumulator,
     Apply,
     Axis,
     Constant,
+    Copy,
     Expression,
     IndexValue,
     Kernel,
@@ -30,6 +33,7 @@ from numba_grad.compiler.loops import (
 )
 from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
+from numba_grad.compiler.transposed_rows import transposed_rows
 
 # Results per task of a reduction in memory: a row of partial results that stays in the first-level
 # cache.
@@ -52,11 +56,14 @@ def points_per_task(kernel: Kernel) -> float:
 
 def emit(kernel: Kernel) -> str:
     """The source text."""
+    kernel = transposed_rows(kernel)
     source = Source()
     with source.block("def kernel(args, lo, hi):"):
         for comment in kernel.comment:
             source.line(f"# {comment}")
         _emit_arguments(source, kernel)
+        for local in kernel.locals:
+            source.line(f"{local.name} = local({ROWS_OF_BLOCK}, {dtype_name(local.dtype)})")
         level_zero = [let for variant in kernel.variants for let in variant.lets[0]]
         _emit_lets(source, level_zero)
         if not kernel.axes:
@@ -234,8 +241,35 @@ def _emit_inner_loop(
             start = piece.start
         if last == inner.word:
             stop = piece.stop
+        in_memory = kernel.accumulates_in_memory
+        if piece.in_blocks:
+            _emit_blocks(source, kernel, piece, start, stop)
+            continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
-            _emit_body(source, piece, kernel.accumulators, in_memory=kernel.accumulates_in_memory)
+            _emit_body(source, piece, kernel.accumulators, in_memory=in_memory)
+
+
+def _emit_blocks(source: Source, kernel: Kernel, piece: Piece, start: str, stop: str) -> None:
+    rows = f"for {kernel.axes[-1].variable} in range({FIRST_ROW}, last_row):"
+    source.line(f"stop_row = {stop}")
+    with source.block(f"for {FIRST_ROW} in range({start}, stop_row, {ROWS_OF_BLOCK}):"):
+        source.line(f"last_row = min({FIRST_ROW} + {ROWS_OF_BLOCK}, stop_row)")
+        if piece.copies_in:
+            with source.block(rows):
+                _emit_copies(source, piece.copies_in)
+        with source.block(rows):
+            _emit_body(source, piece)
+        if piece.copies_out:
+            with source.block(rows):
+                _emit_copies(source, piece.copies_out)
+
+
+def _emit_copies(source: Source, copies: list[Copy]) -> None:
+    # Vector code would gather, which is slower: 10 % of a kernel with 48 components.
+    source.line("keep_scalar()")
+    for copy in copies:
+        target = f"{copy.target.name}[{index_text(copy.target_position)}]"
+        source.line(f"{target} = {copy.source.name}[{index_text(copy.source_position)}]")
 
 
 def _emit_body(

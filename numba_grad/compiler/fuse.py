@@ -33,7 +33,7 @@ EXPANSION = 8
 CHEAP = 40
 MOST_ROOTS = 48
 # Operations between memory and a root. LLVM takes a second for a thousand lines.
-LONGEST_CONE = 200
+LONGEST_CONE = 500
 # These cut loops into pieces, each with a body of its own.
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
@@ -344,7 +344,7 @@ class _Fusion:
             return not any(axis in loops for axis in user.params["axes"])
         if name in ("slice", "pad"):
             return all(x.shape[axis] == user.shape[axis] for axis in loops)
-        return False
+        return name in ASSIGNMENTS and self.is_decided_while_compiling(user)
 
     def repetition(self, user: Node, x: Node) -> float:
         """Evaluations of each element of `x` for one evaluation of all of `user`."""

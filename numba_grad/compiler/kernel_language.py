@@ -464,6 +464,36 @@ def stack_words(typing_context, count):
     return types.int64(count), lower
 
 
+@intrinsic(prefer_literal=True)
+def local(typing_context, count, dtype):
+    """An uninitialized array of `count` elements that lives until the function returns."""
+    element = _element_type(dtype)
+    if element is None or not isinstance(count, types.IntegerLiteral):
+        return None
+    buffer_type = Buffer(element, None)
+    parts = 2 if isinstance(element, types.Complex) else 1
+
+    def lower(context, builder, signature, arguments):
+        storage = storage_type(element)
+        place = cgutils.alloca_once(builder, storage, size=parts * count.literal_value)
+        place.align = 64
+        return place
+
+    return buffer_type(count, dtype), lower
+
+
+@intrinsic
+def keep_scalar(typing_context):
+    """In the body of a loop: LLVM is not to vectorize it."""
+
+    def lower(context, builder, signature, arguments):
+        nothing = ir.FunctionType(ir.VoidType(), [])
+        builder.call(ir.InlineAsm(nothing, "", "", side_effect=True), [])
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
 # Reductions: the order of combination is the compiler's, so that inner loops vectorize.
 
 

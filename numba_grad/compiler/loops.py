@@ -2,7 +2,7 @@
 
     Kernel      words, axes, accumulators, variants      one kernel
     Variant     rows it is for, lets by level, pieces    one way through the loop nest
-    Piece       a range of the innermost loop, a body
+    Piece       a range of the innermost loop, a body, copies in and out of local arrays
     Body        lets, updates of accumulators, stores
 
 Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k
@@ -15,13 +15,17 @@ import numpy as np
 
 from numba_grad.compiler.spaces import Index
 
+# Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
+ROWS_OF_BLOCK = 16
+FIRST_ROW = "first_row"  # the name of the first of them
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A pointer argument of a kernel."""
+    """A pointer argument of a kernel, or a local array of `ROWS_OF_BLOCK` elements."""
 
     name: str
-    word: int
+    word: int | None  # None if it is local
     dtype: np.dtype
 
 
@@ -115,11 +119,30 @@ class Range:
     stop: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`target[target_position] = source[source_position]`."""
+
+    target: Buffer
+    target_position: Index
+    source: Buffer
+    source_position: Index
+
+
 @dataclass(slots=True)
 class Piece:
+    """The innermost loop over a range. With copies it runs in blocks of `ROWS_OF_BLOCK` rows: what
+    comes in is copied, then the body runs, then what goes out is copied."""
+
     start: str
     stop: str
     body: Body
+    copies_in: list[Copy] = field(default_factory=list)
+    copies_out: list[Copy] = field(default_factory=list)
+
+    @property
+    def in_blocks(self) -> bool:
+        return bool(self.copies_in or self.copies_out)
 
 
 @dataclass(slots=True)
@@ -155,6 +178,7 @@ class Kernel:
         str  # the name of the argument that holds it, "" if there are no reductions in blocks
     )
     operations: int  # scalar operations per innermost point, roughly
+    locals: list[Buffer] = field(default_factory=list)
 
     @property
     def kept(self) -> list[Axis]:

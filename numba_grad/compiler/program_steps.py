@@ -8,8 +8,10 @@ import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.loops import Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import Place
+from numba_grad.compiler.spaces import Index
 from numba_grad.graph.node import Node
 
 # Work below this many nanoseconds, as estimated, is not worth waking another thread for.
@@ -108,7 +110,7 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
             words.append(source)
     points = math.prod(axis.extent for axis in kernel.axes)
     tasks = emit_cpu.number_of_tasks(kernel)
-    nbytes = points * sum(buffer.dtype.itemsize for buffer in kernel.buffers)
+    nbytes = points * _bytes_of_a_point(kernel)
     flops = points * kernel.operations
     return ProgramStep(
         emit_cpu.emit(kernel),
@@ -119,6 +121,24 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
         nbytes,
         flops,
     )
+
+
+def _bytes_of_a_point(kernel: LoopKernel) -> int:
+    """One element of each buffer, or as many components of a row as are used."""
+    positions: dict[Buffer, set[Index]] = {buffer: set() for buffer in kernel.buffers}
+    body = kernel.variants[-1].pieces[0].body
+    for let in body.lets:
+        if isinstance(let.expression, Load):
+            positions[let.expression.buffer].add(let.expression.position)
+    for store in body.stores:
+        positions[store.buffer].add(store.position)
+    variable = kernel.axes[-1].variable if kernel.axes else ""
+    total = 0
+    for buffer, used in positions.items():
+        factors = (factor for where in used for name, factor in where.terms if name == variable)
+        row = max((abs(factor.value) for factor in factors if factor.literal), default=1)
+        total += buffer.dtype.itemsize * max(1, min(row, len(used)))
+    return total
 
 
 def nanoseconds(nbytes: int, flops: int) -> float:

@@ -47,6 +47,13 @@ def test_the_interior_of_a_stencil():
     assert packed(laplacian, np.ones((50, 60)))[0] >= 4
 
 
+def test_rows_of_several_numbers():
+    def f(x):
+        return x / np.sqrt((x * x).sum(axis=1, keepdims=True))
+
+    assert packed(f, np.ones((1000, 8)))[0] >= 16
+
+
 def test_eleven_buffers():
     """No run-time checks of which arrays overlap: there would be too many of them to vectorize."""
 
