@@ -68,6 +68,7 @@ def first_run(prepared: Prepared, file: str, began: float) -> tuple[dict[str, fl
     seconds = time.perf_counter() - start
     # What the first run left behind counts: it is there while the next runs go on.
     figures["peak (MB)"] = peak_megabytes() - before
+    figures["process peak (MB)"] = peak_megabytes()
     return figures, max(1, round(TURN / max(seconds, 1e-9)))
 
 

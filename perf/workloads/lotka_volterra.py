@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, Times
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, NO_MORE_THAN_SCAN, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -38,6 +38,7 @@ GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
     NO_MORE_MEMORY,
+    NO_MORE_THAN_SCAN,
     Times(10.0),
     Times(1 / 1.2, peers=("jax scan",), figure="first run (s)", sizes=("medium",)),
 ]

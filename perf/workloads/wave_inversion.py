@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY
+from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, NO_MORE_THAN_SCAN, Times
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -40,7 +40,13 @@ SIZES = {
     "medium": Size(steps=1_000, points=1_000),
     "large": Size(steps=500, points=20_000),
 }
-GOALS = [NEVER_SLOWER, LIKE_BY_HAND, NO_MORE_MEMORY]
+GOALS = [
+    NEVER_SLOWER,
+    LIKE_BY_HAND,
+    NO_MORE_MEMORY,
+    NO_MORE_THAN_SCAN,
+    Times(10.0, sizes=("small",)),
+]
 
 
 def inputs(size: Size) -> list[np.ndarray]:
