@@ -24,12 +24,12 @@ from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import (
     Cotangent,
-    by_serial,
     contributions,
     cotangents,
     leading_to,
@@ -421,7 +421,7 @@ class _Pass:
                 if x not in seen and (x.requires_grad or x.value is None):
                     seen.add(x)
                     order.append(x)
-        order.sort(key=by_serial)
+        order = in_order_of_recording(order)
         self.order = order
         self.inside = seen
         if self.targets is not None:

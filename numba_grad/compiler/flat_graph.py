@@ -8,7 +8,6 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
 
@@ -31,8 +30,6 @@ ASSIGNMENTS = ("update_slice", "add_slice")
 WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
 # Movements that may leave the elements of an array where they are.
 VIEWS = ("slice", "reshape")
-
-by_serial = attrgetter("serial")
 
 
 class Role:
@@ -100,12 +97,11 @@ def flatten(
             known.add(node)
         else:
             stack += node.inputs if node.op is not item else value_inputs(node)
-    nodes = sorted(seen, key=by_serial)
+    nodes = in_order_of_recording(seen)
     table = signature_table()
-    number = {node: k for k, node in enumerate(nodes)}
     signatures: list[int] = []
     starts: list[int] = [0]
-    edges: list[int] = []
+    read: list[int] = []  # the serials of what each node reads
     # Once per recorded operation, so what is common is written out: 1 us matters here.
     known_numbers = table.numbers
     for node in nodes:
@@ -122,17 +118,20 @@ def flatten(
                 key = (node.op, *params.items())
             found = known_numbers.get(key)
             signatures.append(table.number(node) if found is None else found)
-            inputs_of_value = node.inputs if node.op is not item else value_inputs(node)
-            edges.extend([number[x] for x in inputs_of_value])
-        starts.append(len(edges))
-    ordered = sorted(known, key=by_serial) if inputs is None else inputs
+            read += map(by_serial, node.inputs if node.op is not item else value_inputs(node))
+        starts.append(len(read))
+    count = len(read)
+    read += map(by_serial, sorted(known, key=by_serial) if inputs is None else inputs)
+    first_output = len(read)
+    read += map(by_serial, outputs)
+    positions = np.searchsorted([node.serial for node in nodes], read).astype(np.int32)
     return FlatGraph(
         nodes,
         np.array(signatures, np.int32),
         np.array(starts, np.int32),
-        np.array(edges, np.int32),
-        [number[node] for node in ordered],
-        [number[node] for node in outputs],
+        positions[:count],
+        positions[count:first_output].tolist(),
+        positions[first_output:].tolist(),
         table,
     )
 

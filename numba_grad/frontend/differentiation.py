@@ -24,12 +24,12 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import (
     Cotangent,
-    by_serial,
     contributions,
     cotangents,
     leading_to,
@@ -254,7 +254,7 @@ class Differentiation:
                         seen.add(x)
                         order.append(x)
             self.meets_callers = self.meets_callers or is_end
-        order.sort(key=by_serial)
+        order = in_order_of_recording(order)
         if not self.meets_callers:
             order = without_repeated_views(order, roots)
         self.history = (roots, order)

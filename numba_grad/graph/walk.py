@@ -1,8 +1,24 @@
 """Orders of a graph. Iterative throughout: chains of 100,000 nodes are ordinary."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
+
+import numpy as np
 
 from numba_grad.graph.node import Node, grad_mode, record
+
+by_serial = attrgetter("serial")
+_MANY = 1000
+
+
+def in_order_of_recording(nodes: Collection[Node]) -> list[Node]:
+    """Inputs before users."""
+    if len(nodes) < _MANY:
+        return sorted(nodes, key=by_serial)
+    # Of a million, sorted as an array: a third of the time.
+    unordered = list(nodes)
+    serials = np.fromiter(map(by_serial, unordered), np.int64, len(unordered))
+    return [unordered[k] for k in np.argsort(serials).tolist()]
 
 
 def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:

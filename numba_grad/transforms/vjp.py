@@ -7,12 +7,12 @@ compiled together with the forward computation.
 
 import functools
 from collections.abc import Callable, Container, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import OPS, Node, SharedParams, record
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import item, pullback_of, several_results
 
 # The cotangent of a node; of one with several results, a list with None where nothing arrived.
@@ -20,8 +20,6 @@ Cotangent = Any
 
 # (node, its complete cotangent) -> what it contributes to each input, or None to go no further
 Differentiate = Callable[[Node, Cotangent], Sequence[Cotangent] | None]
-
-by_serial = attrgetter("serial")
 
 
 def cotangents(
@@ -215,7 +213,7 @@ def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> lis
             if x.requires_grad and x not in seen:
                 seen.add(x)
                 order.append(x)
-    order.sort(key=by_serial)
+    order = in_order_of_recording(order)
     if targets is None:
         return order
     leads = leading_to(order, set(targets))
