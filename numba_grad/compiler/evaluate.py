@@ -1,7 +1,7 @@
 """Give values to recorded nodes, on the engine in force."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
         inputs, program = _program_for(known) if known else ([], None)
         input_values = [node.value for node in inputs]
     if program is not None:
-        values.update(zip(known, run(program, input_values), strict=True))
+        values.update(zip(known, runner(program)(*input_values), strict=True))
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
 
@@ -86,9 +86,9 @@ def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
     return inputs, program
 
 
-def run(program: CompiledProgram, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of a program for values of its inputs."""
-    return engine_build.native_engine().run(program.plan, values)
+def runner(program: CompiledProgram) -> Callable[..., list[np.ndarray]]:
+    """What takes the values of a program's inputs and returns its outputs."""
+    return engine_build.native_engine().program(program.plan).run
 
 
 def _without_reshapes(node: Node) -> Node:

@@ -11,12 +11,12 @@ caller is being traced itself, the call becomes one operation of the caller's gr
 import functools
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.evaluate import evaluate, run
+from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
@@ -121,10 +121,16 @@ class Specialization:
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     program: CompiledProgram | None = None
+    run: Callable[..., list[np.ndarray]] | None = None  # the program
+    rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
+    constant_values: list[np.ndarray] = field(default_factory=list)
     # Where each output is, if not every one is computed in its turn: its number among the inputs,
     # or among what the program computes.
     output_numbers: list[tuple[int | None, int | None]] | None = None
     target: CallTarget | None = None
+
+    def __post_init__(self) -> None:
+        self.rebuild = trees.rebuilder(self.structure)
 
     @property
     def inputs(self) -> list[Node]:
@@ -148,6 +154,7 @@ class Specialization:
                 self.output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
             self.program = compile_program(self.inputs, computed, self.reached)
             self.reached = None
+            self.constant_values = [node.value for node in self.constants]
         return self.program
 
     @property
@@ -165,11 +172,13 @@ class Specialization:
     def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """The outputs for values of the arguments."""
         values += [_value(tensor) for tensor in self.captured]
-        values += [node.value for node in self.constants]
         if config.engine == "reference":
+            values += [node.value for node in self.constants]
             given = dict(zip(self.inputs, values, strict=True))
             return evaluate_with_numpy(self.graph_outputs, given)
-        results = run(self.compiled(), values)
+        if self.run is None:
+            self.run = runner(self.compiled())
+        results = self.run(*values, *self.constant_values)
         if self.output_numbers is None:
             return results
         # A result that is an argument must not share the caller's memory.
@@ -294,9 +303,8 @@ class Jitted:
             if specialization.outputs is None:
                 specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
             given = [as_node(x) for x in dynamic.leaves]
-            return trees.unflatten(
-                specialization.structure,
-                [Tensor(_fresh(node)) for node in specialization.record(given)],
+            return specialization.rebuild(
+                [Tensor(_fresh(node)) for node in specialization.record(given)]
             )
         values = [_value(x) for x in dynamic.leaves]
         results = specialization.replay(values)
@@ -474,8 +482,9 @@ def _fresh(node: Node) -> Node:
 
 def _rebuilt(specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool) -> Any:
     # value[()]: a 0-d array as NumPy's own functions return it, a scalar.
-    leaves = [Tensor(leaf(x)) if as_tensors else x[()] for x in values]
-    return trees.unflatten(specialization.structure, leaves)
+    if as_tensors:
+        return specialization.rebuild([Tensor(leaf(x)) for x in values])
+    return specialization.rebuild([x[()] for x in values])
 
 
 def _depends_on_argument(node: Node) -> bool:

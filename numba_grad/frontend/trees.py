@@ -6,6 +6,7 @@ be hashable.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,6 +35,15 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The tree of this structure with these leaves."""
     return optree.tree_unflatten(structure, leaves)
+
+
+def rebuilder(structure: Structure) -> Callable[[Sequence[Any]], Any]:
+    """What makes the tree of leaves; for the most common ones 0.5 us faster than `unflatten`."""
+    if structure == flatten(0)[1]:
+        return operator.itemgetter(0)
+    if structure == flatten((0,) * structure.num_leaves)[1]:
+        return tuple
+    return structure.unflatten
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:

@@ -283,8 +283,9 @@ class Program:
         inputs: Sequence[np.ndarray],
         outputs: Sequence[np.ndarray],
     ) -> None:
-        # The block must live until the run is over, and no longer.
-        arena = self._lend_arena(activation) if self._borrows_arena else None  # noqa: F841
+        if self._borrows_arena:
+            # The block must live until the run is over, and no longer.
+            arena = self._lend_arena(activation)  # noqa: F841
         if self.has_parallel_steps and config.threads != self.engine.threads.requested:
             self.engine.threads.resize(config.threads)
         if activation.entry(*inputs, *outputs) is not None:
