@@ -4,6 +4,7 @@ Most are one primitive each; they promote dtypes as NumPy's ufunc of the same na
 are written in terms of primitives. Here abs, divmod, pow and round are NumPy's, not Python's.
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -380,6 +381,35 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
 
 
 of_ufunc[np.logaddexp] = logaddexp
+
+
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """log2(2**x1 + 2**x2), without overflow."""
+    x, y = operands(np.logaddexp2, (x1, x2))
+    larger = OPS["detach"](OPS["maximum"](x, y))
+    shift = OPS["where"](OPS["isfinite"](larger), larger, zeros_of_same_dtype(larger))
+    total = OPS["exp2"](x - shift) + OPS["exp2"](y - shift)
+    return wrap(OPS["log2"](total) + shift)
+
+
+of_ufunc[np.logaddexp2] = logaddexp2
+
+
+def sinc(x: ArrayLike, /) -> "Tensor":
+    """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
+    node = _floating(x)
+    angle = node * scalar_leaf(np.pi, node.dtype)
+    is_small = OPS["less"](
+        OPS["absolute"](angle), scalar_leaf(0.5, np.zeros(0, node.dtype).real.dtype)
+    )
+    # The series up to angle**14: the rest is below 1e-18 where it is used. Selections on both
+    # sides keep 0 / 0 out of derivatives.
+    square = OPS["square"](OPS["where"](is_small, angle, zeros_of_same_dtype(angle)))
+    series = scalar_leaf(0.0, node.dtype)
+    for k in range(7, -1, -1):
+        series = series * square + scalar_leaf((-1) ** k / math.factorial(2 * k + 1), node.dtype)
+    safe = OPS["where"](is_small, full(1, (), node.dtype), angle)
+    return wrap(OPS["where"](is_small, series, OPS["divide"](OPS["sin"](safe), safe)))
 
 
 def fmax(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.frontend import (
+    calculus_functions,
     contraction_functions,
     creation,
     elementwise_functions,
@@ -13,6 +14,7 @@ from numba_grad.frontend import (
     linalg,
     reduction_functions,
     shape_functions,
+    statistics_functions,
 )
 from numba_grad.frontend.arrays import as_node, node_of, value_of
 
@@ -36,19 +38,26 @@ of_reduce: dict[np.ufunc, Function] = {
 
 _same_names = {
     np: (
-        (elementwise_functions, "angle isclose nan_to_num real imag round"),
+        (elementwise_functions, "angle isclose nan_to_num real imag round sinc"),
         (
             reduction_functions,
             "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
         ),
         (
             shape_functions,
-            "array_split broadcast_arrays broadcast_to column_stack concatenate diff "
-            "expand_dims flip fliplr flipud hstack matrix_transpose moveaxis ravel repeat reshape "
-            "roll split squeeze stack swapaxes tile transpose unstack vstack",
+            "array_split broadcast_arrays broadcast_to column_stack concatenate diff dsplit dstack "
+            "expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ravel repeat "
+            "reshape roll rollaxis rot90 split squeeze stack swapaxes tile transpose unstack "
+            "vsplit vstack",
         ),
         (index_functions, "argsort cumsum nonzero sort take take_along_axis"),
         (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
+        (
+            statistics_functions,
+            "average corrcoef cov median nancumsum nanmax nanmean nanmedian nanmin nanpercentile "
+            "nanprod nanquantile nanstd nansum nanvar percentile quantile",
+        ),
+        (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
         (creation, "empty_like full_like meshgrid ones_like tril triu zeros_like"),
     ),
     np.linalg: (
@@ -144,6 +153,7 @@ of_function.update(
         np.append: _append,
         np.atleast_1d: _atleast(shape_functions.atleast_1d),
         np.atleast_2d: _atleast(shape_functions.atleast_2d),
+        np.atleast_3d: _atleast(shape_functions.atleast_3d),
         np.allclose: _allclose,
         np.array_equal: _array_equal,
         np.shape: lambda a: a.shape,

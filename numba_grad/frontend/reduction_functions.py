@@ -145,12 +145,12 @@ def mean(
     """The mean over `axis` (an axis, several, or all by default); nan of no elements."""
     node = as_node(x)
     wanted = as_optional_dtype(dtype)
-    computing, result = _mean_dtypes(node.dtype, wanted)
+    computing, result = mean_dtypes(node.dtype, wanted)
     total = reduced("sum", cast(node, computing), axis, keepdims, "mean")
     return wrap(cast(_divided(total, count(node, axis)), result))
 
 
-def _mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.dtype]:
+def mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.dtype]:
     """What NumPy computes a mean in, and gives."""
     if wanted is not None and wanted.kind in "fc":
         return wanted, wanted
@@ -199,7 +199,7 @@ def _variance(
     x: Node, axis: Axis, wanted: np.dtype | None, ddof: float, keepdims: bool
 ) -> tuple[Node, np.dtype]:
     """The variance in the dtype that it is computed in, and the dtype to give it in."""
-    computing, result = _mean_dtypes(x.dtype, wanted)
+    computing, result = mean_dtypes(x.dtype, wanted)
     x = cast(x, computing)
     center = _divided(reduced("sum", x, axis, True, "var"), count(x, axis))
     squares = squared_magnitude(x - center)

@@ -190,6 +190,19 @@ def atleast_2d(x: ArrayLike) -> "Tensor":
     return wrap(reshape_node(node, (1,) * (2 - len(node.shape)) + node.shape))
 
 
+def atleast_3d(x: ArrayLike) -> "Tensor":
+    """`x` with axes of size 1 added up to three: (1, n, 1) for 1-d, (m, n, 1) for 2-d."""
+    node = as_node(x)
+    shape = node.shape
+    if len(shape) == 0:
+        shape = (1, 1, 1)
+    elif len(shape) == 1:
+        shape = (1, *shape, 1)
+    elif len(shape) == 2:
+        shape = (*shape, 1)
+    return wrap(reshape_node(node, shape))
+
+
 def broadcast_to(x: ArrayLike, shape: Shape) -> "Tensor":
     """`x` repeated along axes of size 1, and along new first ones, to `shape`. Costs no memory."""
     return wrap(stretch(as_node(x), as_shape("broadcast_to", shape)))
@@ -223,6 +236,34 @@ def fliplr(x: ArrayLike) -> "Tensor":
 def flipud(x: ArrayLike) -> "Tensor":
     """Reversed along axis 0."""
     return flip(x, 0)
+
+
+def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> "Tensor":
+    """Two axes turned by 90 degrees, `k` times, from the first towards the second."""
+    node = as_node(x)
+    first, second = (normalize_axis("rot90", axis, len(node.shape)) for axis in axes)
+    if first == second:
+        raise ValueError(explain("rot90", "needs two axes", got={"x": node.type, "axes": axes}))
+    turns = k % 4
+    if turns == 0:
+        return wrap(node)
+    if turns == 2:
+        return flip(node, (first, second))
+    if turns == 1:
+        return swapaxes(flip(node, second), first, second)
+    return flip(swapaxes(node, first, second), second)
+
+
+def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> "Tensor":
+    """Axis `axis` moved to before axis `start`. `moveaxis` says it more clearly."""
+    node = as_node(x)
+    rank = len(node.shape)
+    source = normalize_axis("rollaxis", axis, rank)
+    if not -rank <= start <= rank:
+        got: dict[str, object] = {"x": node.type, "start": start}
+        raise ValueError(explain("rollaxis", "start is out of range", got=got))
+    target = start + rank if start < 0 else start
+    return moveaxis(node, source, target - 1 if source < target else target)
 
 
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor":
@@ -319,6 +360,11 @@ def hstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
     return concatenate(expanded, axis, dtype=dtype)
 
 
+def dstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
+    """Arrays one after the other along the third axis."""
+    return concatenate([atleast_3d(x) for x in arrays], 2, dtype=dtype)
+
+
 def column_stack(arrays: Sequence[ArrayLike]) -> "Tensor":
     """Arrays beside each other along axis 1, 1-d ones as columns."""
     nodes = [as_node(x) for x in arrays]
@@ -376,6 +422,33 @@ def array_split(
         each, longer = divmod(size, sections)
         cuts = [k * each + min(k, longer) for k in range(sections + 1)]
     return [wrap(part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
+
+
+def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
+    """As `split`, along the second axis; along the first of 1-d arrays."""
+    node = as_node(x)
+    if not node.shape:
+        raise ShapeError(explain("hsplit", "needs an axis", got={"x": node.type}))
+    return split(node, indices_or_sections, 1 if len(node.shape) > 1 else 0)
+
+
+def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
+    """As `split`, along the first axis of arrays with two or more."""
+    return _split_of("vsplit", x, indices_or_sections, 0, 2)
+
+
+def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
+    """As `split`, along the third axis."""
+    return _split_of("dsplit", x, indices_or_sections, 2, 3)
+
+
+def _split_of(
+    operation: str, x: ArrayLike, sections: int | Sequence[int], axis: int, rank: int
+) -> "list[Tensor]":
+    node = as_node(x)
+    if len(node.shape) < rank:
+        raise ShapeError(explain(operation, f"needs {rank} axes", got={"x": node.type}))
+    return split(node, sections, axis)
 
 
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":

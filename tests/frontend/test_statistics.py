@@ -1,0 +1,111 @@
+"""Derivatives of statistics and of functions of samples, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.testing import check_gradients
+
+X = np.random.default_rng(0).standard_normal((3, 5))
+Y = np.random.default_rng(1).standard_normal((3, 5))
+WITH_NAN = np.where(np.abs(X) < 0.3, np.nan, X)
+QUANTILES = np.array([0.13, 0.57, 0.8])
+
+DIFFERENTIABLE = {
+    "average": (lambda x, w: ng.average(x, 1, w), X, np.exp(Y)),
+    "average of an axis": (lambda x, w: ng.average(x, 1, w), X, np.exp(Y[0])),
+    "median": (lambda x: ng.median(x, 1), X),
+    "median of an even number": (lambda x: ng.median(x[:, :4], 1), X),
+    "quantile": (lambda x, q: ng.quantile(x, q, 1), X, QUANTILES),
+    "quantile, hazen": (lambda x, q: ng.quantile(x, q, 0, method="hazen"), X, QUANTILES),
+    "percentile": (lambda x: ng.percentile(x, 40.0), X),
+    "nanquantile": (lambda x: ng.nanquantile(np.where(np.isnan(WITH_NAN), np.nan, x), 0.4), X),
+    "cov": (lambda x, y: ng.cov(x, y), X, Y),
+    "weighted cov": (lambda x, w: ng.cov(x, aweights=w), X, np.exp(Y[0])),
+    "corrcoef": (lambda x: ng.corrcoef(x), X),
+    "complex cov": (lambda x, y: ng.cov(x + 1j * y), X, Y),
+    **{
+        name: (lambda x, f=name: getattr(ng, f)(np.where(np.isnan(WITH_NAN), np.nan, x), 1), X)
+        for name in ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin")
+    },
+    "trapezoid": (lambda y, x: ng.trapezoid(y, x), X, np.cumsum(np.exp(Y[0]))),
+    "gradient": (lambda f: ng.gradient(f), X),
+    "gradient of places": (lambda f, x: ng.gradient(f, x, axis=1), X, np.cumsum(np.exp(Y[0]))),
+    "gradient of edge order 2": (
+        lambda f, x: ng.gradient(f, x, axis=1, edge_order=2),
+        X,
+        np.cumsum(np.exp(Y[0])),
+    ),
+    "unwrap": (lambda x: ng.unwrap(3 * x), X),
+    "polyval": (lambda p, x: ng.polyval(p, x), Y[0], X),
+    "cross": (lambda x, y: ng.cross(x, y, axis=0), X, Y),
+    "vander": (lambda x: ng.vander(x, 4), X[0]),
+    "kron": (lambda x, y: ng.kron(x, y), X, Y[:2, :2]),
+    "sinc": (lambda x: ng.sinc(x), np.array([0.0, 1e-9, 0.1, 0.158, 0.16, 1.0, -2.5])),
+    "logaddexp2": (lambda x, y: ng.logaddexp2(x, y), X, Y),
+    "rot90": (lambda x: ng.rot90(x), X),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_derivatives_to_second_order(name):
+    check_gradients(*DIFFERENTIABLE[name])
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_jit_gives_the_same(name):
+    f, *arrays = DIFFERENTIABLE[name]
+    expected, found = f(*arrays), ng.jit(f)(*arrays)
+    for a, b in zip(_parts(expected), _parts(found), strict=True):
+        np.testing.assert_allclose(np.asarray(b), a.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def _parts(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def test_nan_flows_through_and_none_comes_back():
+    x = ng.tensor([1.0, np.nan, 4.0], requires_grad=True)
+    for f in (ng.nansum, ng.nanmean, ng.nanvar, ng.nanstd, ng.nanmax, ng.nanmedian):
+        (g,) = ng.autograd.grad(f(x), x)
+        assert np.isfinite(g.numpy()).all() and g.numpy()[1] == 0
+    for f in (ng.median, lambda x: ng.quantile(x, 0.2)):
+        assert np.isnan(f(x).item())
+
+
+def test_only_nan():
+    x = np.full((2, 3), np.nan)
+    for f in (ng.nanmean, ng.nanvar, ng.nanstd, ng.nanmax, ng.nanmin, ng.nanmedian):
+        assert np.isnan(f(x, 1).numpy()).all()
+    assert ng.nansum(x).item() == 0 and ng.nanprod(x).item() == 1
+
+
+def test_the_derivative_of_sinc_at_zero():
+    second = ng.grad(ng.grad(lambda x: ng.sinc(x)))
+    assert abs(second(0.0).item() + np.pi**2 / 3) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: ng.quantile(x, 1.5), ValueError, r"quantile: q must be from 0 to 1\n"),
+        (lambda x: ng.percentile(x, [-1, 50]), ValueError, "percentile: q must be from 0 to 100"),
+        (lambda x: ng.quantile(x, 0.5, method="best"), ValueError, "expected: one of"),
+        (lambda x: ng.median(x * 1j), TypeError, "median: not defined for complex"),
+        (lambda x: ng.median(x[:0]), IndexError, "median: no elements along the axis"),
+        (lambda x: ng.average(x, weights=[1, 2]), TypeError, "need an axis"),
+        (lambda x: ng.average(x, 0, [1, 2]), ValueError, "neither the shape of x"),
+        (lambda x: ng.cov(x[None, None]), ValueError, "cov: more than two axes"),
+        (lambda x: ng.cov(x, fweights=[1, 2]), ValueError, "one weight for each observation"),
+        (lambda x: ng.gradient(x[:1]), ValueError, "edge_order=1 needs 2 elements along axis 0"),
+        (lambda x: ng.gradient(x, 1.0, 2.0), TypeError, "one for each axis"),
+        (lambda x: ng.gradient(x, [1.0, 2.0]), ValueError, "have another length"),
+        (lambda x: ng.cross(x[:2], x[:2]), ValueError, "cross: needs three components"),
+        (lambda x: ng.polyval(x[None], x), ValueError, "polyval: coefficients are 1-d"),
+        (lambda x: ng.rot90(x[None], axes=(1, 1)), ValueError, "rot90: needs two axes"),
+        (lambda x: ng.vsplit(x, 1), ValueError, "vsplit: needs 2 axes"),
+    ],
+)
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call(ng.tensor([1.0, 2.0, 3.0]))
