@@ -177,12 +177,12 @@ def quantile_of(
         raise TypeError(explain(operation, problem, got={"x": x.type}))
     is_weak = isinstance(q, int | float) and x.dtype.kind == "f"
     quantiles = scalar_leaf(float(q), x.dtype) if is_weak else as_node(q)  # type: ignore[arg-type]
-    if quantiles.dtype.kind != "f":
-        quantiles = cast(quantiles, FLOAT64)
     limit = 100 if "percentile" in operation else 1
     known = quantiles.value
     if known is not None and not np.all((known >= 0) & (known <= limit)):
         raise ValueError(explain(operation, f"q must be from 0 to {limit}", got={"q": q}))
+    if quantiles.dtype.kind != "f":
+        quantiles = cast(quantiles, FLOAT64)
     if limit == 100:
         quantiles = OPS["divide"](quantiles, scalar_leaf(100.0, quantiles.dtype))
     axes = normalize_axes(operation, axis, len(x.shape))
