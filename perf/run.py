@@ -4,7 +4,7 @@ Each implementation of a workload runs in a process of its own, with two threads
 processors and a time limit. All of a workload are made ready first; their values and gradients
 are compared; then they are timed in turn, one run each at a time, so that a disturbance from
 outside hits all of them alike. A peer that fails, takes too long, or finds other values becomes
-a row with its reason. Every workload in every size takes some two hours; one takes minutes.
+a row with its reason. Every workload in every size takes an hour; one in one size, a minute.
 """
 
 import argparse
