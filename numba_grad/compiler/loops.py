@@ -18,6 +18,7 @@ from numba_grad.compiler.spaces import Index
 # Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
 ROWS_OF_BLOCK = 16
 FIRST_ROW = "first_row"  # the name of the first of them
+LOCAL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Buffer:
     """A pointer argument of a kernel, or a local array of `ROWS_OF_BLOCK` elements."""
 
     name: str
-    word: int | None  # None if it is local
+    word: int  # LOCAL if it is an array
     dtype: np.dtype
 
 

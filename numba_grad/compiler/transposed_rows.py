@@ -8,7 +8,18 @@ with these alone, its results are copied to where they belong.
 
 from dataclasses import replace
 
-from numba_grad.compiler.loops import FIRST_ROW, Body, Buffer, Copy, Kernel, Let, Load, Piece, Store
+from numba_grad.compiler.loops import (
+    FIRST_ROW,
+    LOCAL,
+    Body,
+    Buffer,
+    Copy,
+    Kernel,
+    Let,
+    Load,
+    Piece,
+    Store,
+)
 from numba_grad.compiler.spaces import ONE, Factor, Index
 
 # Rows of at most so many elements LLVM reads as vectors and shuffles, three times as fast.
@@ -78,7 +89,7 @@ def _locals(arrays: list[Buffer], accesses: list[Load | Store]) -> list[Buffer]:
         dtype = access.buffer.dtype
         local = next((local for local in free if local.dtype == dtype), None)
         if local is None:
-            local = Buffer(f"r{len(arrays)}", None, dtype)
+            local = Buffer(f"r{len(arrays)}", LOCAL, dtype)
             arrays.append(local)
         else:
             free.remove(local)

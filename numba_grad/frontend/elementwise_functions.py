@@ -399,9 +399,8 @@ def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
     node = _floating(x)
     angle = node * scalar_leaf(np.pi, node.dtype)
-    is_small = OPS["less"](
-        OPS["absolute"](angle), scalar_leaf(0.5, np.zeros(0, node.dtype).real.dtype)
-    )
+    size = OPS["absolute"](angle)
+    is_small = OPS["less"](size, scalar_leaf(0.5, size.dtype))
     # The series up to angle**14: the rest is below 1e-18 where it is used. Selections on both
     # sides keep 0 / 0 out of derivatives.
     square = OPS["square"](OPS["where"](is_small, angle, zeros_of_same_dtype(angle)))
