@@ -38,7 +38,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
 
 
 def rebuilder(structure: Structure) -> Callable[[Sequence[Any]], Any]:
-    """What makes the tree of leaves; for the most common ones 0.5 us faster than `unflatten`."""
+    """What makes the tree of leaves; for the most common ones 0.4 us faster than `unflatten`."""
     if structure == flatten(0)[1]:
         return operator.itemgetter(0)
     if structure == flatten((0,) * structure.num_leaves)[1]:
