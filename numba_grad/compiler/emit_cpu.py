@@ -12,6 +12,7 @@ The same kernel always gives the same bytes: no addresses, no counters that depe
 """
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from numba_grad.compiler.loops import (
     Accumulator,
     Apply,
     Axis,
+    Buffer,
     Constant,
     Copy,
     Expression,
@@ -54,9 +56,9 @@ def points_per_task(kernel: Kernel) -> float:
     return points / max(1, number_of_tasks(kernel))
 
 
-def emit(kernel: Kernel) -> str:
-    """The source text."""
-    kernel = transposed_rows(kernel)
+def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
+    """The source text. What is copied to `streamed` buffers goes past the caches."""
+    kernel = transposed_rows(kernel, streamed)
     source = Source()
     with source.block("def kernel(args, lo, hi):"):
         for comment in kernel.comment:
@@ -268,8 +270,12 @@ def _emit_copies(source: Source, copies: list[Copy]) -> None:
     # Vector code would gather, which is slower: 10 % of a kernel with 48 components.
     source.line("keep_scalar()")
     for copy in copies:
-        target = f"{copy.target.name}[{index_text(copy.target_position)}]"
-        source.line(f"{target} = {copy.source.name}[{index_text(copy.source_position)}]")
+        target, where = copy.target.name, index_text(copy.target_position)
+        value = f"{copy.source.name}[{index_text(copy.source_position)}]"
+        if copy.is_streamed:
+            source.line(f"store_past_caches({target}, {where}, {value})")
+        else:
+            source.line(f"{target}[{where}] = {value}")
 
 
 def _emit_body(

@@ -483,6 +483,29 @@ def local(typing_context, count, dtype):
 
 
 @intrinsic
+def store_past_caches(typing_context, target, index, value):
+    """`target[index] = value`, without a place in the caches. For real numbers.
+
+    Such stores are seen in order after the next locked instruction, of which the engine has one at
+    the end of each chunk of tasks.
+    """
+    if not isinstance(target, Buffer) or not _is_scalar(target.element):
+        return None
+
+    def lower(context, builder, signature, arguments):
+        base, position, stored = arguments
+        stored = cast_value(builder, stored, signature.args[2], target.element)
+        place = builder.gep(base, [position], inbounds=True)
+        store = builder.store(stored, place, align=size_in_bytes(storage_type(target.element)))
+        one = ir.Constant(ir.IntType(32), 1)
+        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        _mark_scope(builder, store, target.scope)
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, types.unliteral(value)), lower
+
+
+@intrinsic
 def keep_scalar(typing_context):
     """In the body of a loop: LLVM is not to vectorize it."""
 

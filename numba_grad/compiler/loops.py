@@ -128,6 +128,7 @@ class Copy:
     target_position: Index
     source: Buffer
     source_position: Index
+    is_streamed: bool = False  # goes past the caches
 
 
 @dataclass(slots=True)

@@ -19,6 +19,9 @@ PARALLEL_NANOSECONDS = 30_000
 # Chunks are multiples of this, so that vectorized loops split at the same places for any number of
 # threads.
 TASK_MULTIPLE = 64
+# Results of this size are written past the caches where that is done by scalar stores: the caches
+# would read each line first, and have dropped it before anyone asks for it.
+STREAMED_BYTES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
     nbytes = points * _bytes_of_a_point(kernel)
     flops = points * kernel.operations
     return ProgramStep(
-        emit_cpu.emit(kernel),
+        emit_cpu.emit(kernel, _streamed(kernel)),
         words,
         tasks,
         grain_of(tasks, nanoseconds(nbytes, flops)),
@@ -124,6 +127,10 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
 
 
 def _bytes_of_a_point(kernel: LoopKernel) -> int:
+    return sum(buffer.dtype.itemsize * n for buffer, n in _elements_of_a_point(kernel).items())
+
+
+def _elements_of_a_point(kernel: LoopKernel) -> dict[Buffer, int]:
     """One element of each buffer, or as many components of a row as are used."""
     positions: dict[Buffer, set[Index]] = {buffer: set() for buffer in kernel.buffers}
     body = kernel.variants[-1].pieces[0].body
@@ -133,12 +140,31 @@ def _bytes_of_a_point(kernel: LoopKernel) -> int:
     for store in body.stores:
         positions[store.buffer].add(store.position)
     variable = kernel.axes[-1].variable if kernel.axes else ""
-    total = 0
+    result: dict[Buffer, int] = {}
     for buffer, used in positions.items():
         factors = (factor for where in used for name, factor in where.terms if name == variable)
         row = max((abs(factor.value) for factor in factors if factor.literal), default=1)
-        total += buffer.dtype.itemsize * max(1, min(row, len(used)))
-    return total
+        result[buffer] = max(1, min(row, len(used)))
+    return result
+
+
+def _streamed(kernel: LoopKernel) -> list[Buffer]:
+    """Results of a plan that no cache would still have when they are read."""
+    points = math.prod(axis.extent for axis in kernel.axes)
+    elements = _elements_of_a_point(kernel)
+    return [
+        buffer
+        for buffer in kernel.buffers
+        if buffer.dtype.kind in "fiu"
+        and buffer.dtype.itemsize in (4, 8)
+        and points * elements[buffer] * buffer.dtype.itemsize >= STREAMED_BYTES
+        and isinstance(_source_of(kernel, buffer), Output)
+    ]
+
+
+def _source_of(kernel: LoopKernel, buffer: Buffer) -> object:
+    source = kernel.words[buffer.word].source
+    return source.source if isinstance(source, Place) else source
 
 
 def nanoseconds(nbytes: int, flops: int) -> float:

@@ -6,6 +6,7 @@ scalar. So the loop is cut into blocks: components are copied to local arrays, t
 with these alone, its results are copied to where they belong.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from numba_grad.compiler.loops import (
@@ -30,20 +31,28 @@ FEWEST_COMPONENTS = 4
 MOST_COMPONENTS = 96
 
 
-def transposed_rows(kernel: Kernel) -> Kernel:
-    """The kernel with its innermost loops cut into blocks where that pays."""
+def transposed_rows(kernel: Kernel, streamed: Collection[Buffer] = ()) -> Kernel:
+    """The kernel with its innermost loops cut into blocks where that pays.
+
+    What is copied to `streamed` buffers goes past the caches.
+    """
     if not kernel.axes or kernel.accumulates_in_memory:
         return kernel
     variable = kernel.axes[-1].variable
     arrays: list[Buffer] = []
     variants = [
-        replace(variant, pieces=[_transposed(piece, variable, arrays) for piece in variant.pieces])
+        replace(
+            variant,
+            pieces=[_transposed(piece, variable, arrays, streamed) for piece in variant.pieces],
+        )
         for variant in kernel.variants
     ]
     return replace(kernel, variants=variants, locals=arrays)
 
 
-def _transposed(piece: Piece, variable: str, arrays: list[Buffer]) -> Piece:
+def _transposed(
+    piece: Piece, variable: str, arrays: list[Buffer], streamed: Collection[Buffer]
+) -> Piece:
     body = piece.body
     inside = {let.name for let in body.lets} | {update.name for update in body.updates}
 
@@ -77,7 +86,9 @@ def _transposed(piece: Piece, variable: str, arrays: list[Buffer]) -> Piece:
             [to_local(store) for store in body.stores],
         ),
         copies_in=[Copy(local_of[x], here, x.buffer, x.position) for x in loads],
-        copies_out=[Copy(x.buffer, x.position, local_of[x], here) for x in stores],
+        copies_out=[
+            Copy(x.buffer, x.position, local_of[x], here, x.buffer in streamed) for x in stores
+        ],
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import program_steps
 from numba_grad.config import configure
 
 ROWS = [1, 15, 16, 17, 33, 4099]
@@ -95,6 +96,20 @@ def test_a_row_with_nan_stays_the_only_one():
     result = ng.jit(softmax)(x)
     assert np.isnan(result[37]).all()
     np.testing.assert_allclose(np.delete(result, 37, axis=0), 1 / 8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_results_go_past_the_caches(dtype, monkeypatch):
+    monkeypatch.setattr(program_steps, "STREAMED_BYTES", 1 << 16)
+    for rows, is_large in ((20_011, True), (100, False)):
+        x = np.random.default_rng(8).normal(size=(rows, 7)).astype(dtype)
+        # Another function each time: programs are kept by their graphs.
+        jitted = ng.jit(lambda x, rows=rows: softmax(x) * rows)
+        assert ("store_past_caches" in jitted.lower(x).kernels[0].source) == is_large
+        for threads in (1, 2):
+            with configure(threads=threads):
+                tolerance = 1e-5 if dtype == np.float32 else 1e-13
+                np.testing.assert_allclose(jitted(x), softmax(x) * rows, rtol=tolerance)
 
 
 def test_short_rows_are_left_to_llvm():
