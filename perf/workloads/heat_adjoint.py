@@ -114,6 +114,12 @@ def jax_scan(size: Size) -> Prepared:
     return by_jax(loss, inputs(size), BOTH)
 
 
+def jax_unrolled(size: Size) -> Prepared:
+    import jax.numpy as jnp
+
+    return by_jax(in_a_loop(size, padded(jnp)), inputs(size), BOTH)
+
+
 def hand_written(size: Size) -> Prepared:
     """All states kept. Steps are too short for a second thread to pay."""
     import numba
@@ -192,5 +198,6 @@ IMPLEMENTATIONS = {
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(size), inputs(size), BOTH),
     "jax scan": jax_scan,
+    "jax, unrolled": jax_unrolled,
     "autograd": autograd,
 }

@@ -114,6 +114,12 @@ def jax_scan(size: Size) -> Prepared:
     return by_jax(loss, inputs(size), BOTH)
 
 
+def jax_unrolled(size: Size) -> Prepared:
+    import jax.numpy as jnp
+
+    return by_jax(with_frame(size, lambda x: jnp.pad(x, 1)), inputs(size), BOTH)
+
+
 def autograd(size: Size) -> Prepared:
     """It has no gradient of assignment: rows and columns are joined."""
     import autograd.numpy as anp
@@ -209,5 +215,6 @@ IMPLEMENTATIONS = {
     "torch": lambda size: by_torch(with_assignment(size), inputs(size), BOTH),
     "torch, pad": lambda size: by_torch(torch_padded(size), inputs(size), BOTH),
     "jax scan": jax_scan,
+    "jax, unrolled": jax_unrolled,
     "autograd": autograd,
 }

@@ -155,6 +155,14 @@ def jax_scan(size: Size) -> Prepared:
     return by_jax(loss, inputs(size), WEIGHTS)
 
 
+def jax_unrolled(size: Size) -> Prepared:
+    import jax.numpy as jnp
+    from jax import nn
+
+    loss = in_a_loop(size, cell(nn.sigmoid, jnp.tanh, size.width), jnp.zeros)
+    return by_jax(loss, inputs(size), WEIGHTS)
+
+
 def autograd(size: Size) -> Prepared:
     import autograd.numpy as anp
 
@@ -176,5 +184,6 @@ IMPLEMENTATIONS = {
     "torch nn.LSTM": torch_module,
     # torch.compile: 300 unrolled cells are not ready in 180 s.
     "jax scan": jax_scan,
+    "jax, unrolled": jax_unrolled,
     "autograd": autograd,
 }

@@ -129,6 +129,12 @@ def jax_scan(size: Size) -> Prepared:
     return by_jax(loss, inputs(size))
 
 
+def jax_unrolled(size: Size) -> Prepared:
+    import jax.numpy as jnp
+
+    return by_jax(in_a_loop(size, lambda x: jnp.pad(x, 1)), inputs(size))
+
+
 def pytensor_scan(size: Size) -> Prepared:
     import pytensor
     import pytensor.tensor as pt
@@ -208,6 +214,7 @@ IMPLEMENTATIONS = {
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(size), inputs(size)),
     "jax scan": jax_scan,
+    "jax, unrolled": jax_unrolled,
     "pytensor": pytensor_scan,
     "autograd": autograd,
 }
