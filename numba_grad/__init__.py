@@ -182,10 +182,7 @@ from numba_grad.frontend.elementwise_functions import (
 )
 from numba_grad.frontend.gradients import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from numba_grad.frontend.index_functions import (
-    argsort,
-    cumsum,
     nonzero,
-    sort,
     take,
     take_along_axis,
 )
@@ -209,6 +206,16 @@ from numba_grad.frontend.reduction_functions import (
     std,
     sum,
     var,
+)
+from numba_grad.frontend.scan_functions import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    cumulative_prod,
+    cumulative_sum,
+    linear_recurrence,
+    logcumsumexp,
 )
 from numba_grad.frontend.shape_functions import (
     array_split,
@@ -249,11 +256,13 @@ from numba_grad.frontend.shape_functions import (
     vsplit,
     vstack,
 )
+from numba_grad.frontend.sorting_functions import argsort, sort
 from numba_grad.frontend.statistics_functions import (
     average,
     corrcoef,
     cov,
     median,
+    nancumprod,
     nancumsum,
     nanmax,
     nanmean,
@@ -340,7 +349,12 @@ __all__ = [
     "count_nonzero",
     "cov",
     "cross",
+    "cummax",
+    "cummin",
+    "cumprod",
     "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "deg2rad",
     "degrees",
     "diag",
@@ -414,6 +428,7 @@ __all__ = [
     "less",
     "less_equal",
     "linalg",
+    "linear_recurrence",
     "linspace",
     "log",
     "log1p",
@@ -422,6 +437,7 @@ __all__ = [
     "log_softmax",
     "logaddexp",
     "logaddexp2",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -441,6 +457,7 @@ __all__ = [
     "multiply",
     "nan",
     "nan_to_num",
+    "nancumprod",
     "nancumsum",
     "nanmax",
     "nanmean",

@@ -12,7 +12,10 @@ from numba_grad.compiler.library_kernels import (
     Memory,
     Symbol,
     argsort_call,
+    cumprod_call,
     cumsum_call,
+    cumulative_position_call,
+    linear_recurrence_call,
     matmul_call,
     scatter_call,
     solve_call,
@@ -146,6 +149,22 @@ def _cumsum(node: Node) -> LibraryCall:
     )
 
 
+def _cumprod(node: Node) -> LibraryCall:
+    (x,) = node.inputs
+    return cumprod_call(x.dtype, node.dtype, x.shape, node.params["axis"])
+
+
+def _linear_recurrence(node: Node) -> LibraryCall:
+    axis, reverse = node.params["axis"], node.params["reverse"]
+    return linear_recurrence_call(node.dtype, node.shape, axis, reverse=reverse)
+
+
+def _cumulative_position(node: Node) -> LibraryCall:
+    (x,) = node.inputs
+    comparison = {"cumargmax": ">=", "cumargmin": "<="}[node.op.name]
+    return cumulative_position_call(x.dtype, x.shape, node.params["axis"], comparison=comparison)
+
+
 def _argsort(node: Node) -> LibraryCall:
     (x,) = node.inputs
     return argsort_call(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
@@ -172,6 +191,10 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
     "solve": _solve,
     "cumsum": _cumsum,
+    "cumprod": _cumprod,
+    "linear_recurrence": _linear_recurrence,
+    "cumargmax": _cumulative_position,
+    "cumargmin": _cumulative_position,
     "argsort": _argsort,
     "scatter_add": _scatter,
     "scatter_set": _scatter,

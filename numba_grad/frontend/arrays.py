@@ -28,6 +28,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     movement,
     reductions,
     scans,
+    sorting,
 )
 from numba_grad.ops.families import cast, loop_dtypes
 

@@ -1,18 +1,11 @@
-"""Functions of NumPy that take elements by index, put them in order, or sum along them."""
+"""Functions of NumPy that take elements by index."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
-    ArrayLike,
-    as_node,
-    as_optional_dtype,
-    node_of,
-    value_of,
-    wrap,
-)
+from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
@@ -129,66 +122,3 @@ def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":
     """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now."""
     value = value_of(as_node(x), "nonzero")
     return tuple([wrap(leaf(np.ascontiguousarray(index))) for index in value.nonzero()])
-
-
-# Order
-
-
-def argsort(
-    x: ArrayLike,
-    axis: int | None = -1,
-    kind: str | None = None,
-    order: None = None,
-    *,
-    stable: bool | None = None,
-    descending: bool = False,
-) -> "Tensor":
-    """The indices that put `x` in order along `axis`. Always stable; nan comes last.
-
-    `kind` and `stable` are accepted for NumPy's sake and change nothing.
-    """
-    node, number = _sortable("argsort", x, axis, order)
-    return wrap(OPS["argsort"](node, axis=number, descending=bool(descending)))
-
-
-def sort(
-    x: ArrayLike,
-    axis: int | None = -1,
-    kind: str | None = None,
-    order: None = None,
-    *,
-    stable: bool | None = None,
-    descending: bool = False,
-) -> "Tensor":
-    """`x` in order along `axis`. Always stable; nan comes last.
-
-    `kind` and `stable` are accepted for NumPy's sake and change nothing.
-    """
-    node, number = _sortable("sort", x, axis, order)
-    if not as_node(x).shape:
-        return wrap(as_node(x))
-    indices = OPS["argsort"](node, axis=number, descending=bool(descending))
-    return wrap(taken_along(node, indices, number, checked=False))
-
-
-def _sortable(operation: str, x: ArrayLike, axis: int | None, order: None) -> tuple[Node, int]:
-    if order is not None:
-        raise TypeError(explain(operation, "order= is for structured arrays, which do not exist"))
-    node = as_node(x)
-    if axis is None or not node.shape:
-        return reshape(node, (node.type.size,)), 0
-    return node, normalize_axis(operation, axis, len(node.shape))
-
-
-def cumsum(x: ArrayLike, axis: int | None = None, dtype: object = None) -> "Tensor":
-    """Sums of all elements up to each one along `axis`, or of the flattened `x` by default."""
-    node = as_node(x)
-    wanted = as_optional_dtype(dtype)
-    if wanted is not None:
-        node = cast(node, wanted)
-    if axis is None:
-        node = reshape(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("cumsum", axis, len(node.shape))
-    result = OPS["cumsum"](node, axis=number, reverse=False)
-    return wrap(result if wanted is None else cast(result, wanted))

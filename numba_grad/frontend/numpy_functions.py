@@ -13,7 +13,9 @@ from numba_grad.frontend import (
     index_functions,
     linalg,
     reduction_functions,
+    scan_functions,
     shape_functions,
+    sorting_functions,
     statistics_functions,
 )
 from numba_grad.frontend.arrays import as_node, node_of, value_of
@@ -26,7 +28,7 @@ of_ufunc: dict[np.ufunc, Function] = {
     np.vecdot: contraction_functions.vecdot,
 }
 
-# `np.add.reduce(x, axis)` and `np.add.accumulate(x, axis)`; both take axis 0 by default.
+# `np.add.reduce(x, axis)`, over axis 0 by default.
 of_reduce: dict[np.ufunc, Function] = {
     np.add: reduction_functions.sum,
     np.multiply: reduction_functions.prod,
@@ -34,6 +36,15 @@ of_reduce: dict[np.ufunc, Function] = {
     np.minimum: reduction_functions.min,
     np.logical_and: reduction_functions.all,
     np.logical_or: reduction_functions.any,
+}
+
+# `np.add.accumulate(x, axis)`, along axis 0 by default.
+of_accumulate: dict[np.ufunc, Function] = {
+    np.add: scan_functions.cumsum,
+    np.multiply: scan_functions.cumprod,
+    np.maximum: scan_functions.cummax,
+    np.minimum: scan_functions.cummin,
+    np.logaddexp: scan_functions.logcumsumexp,
 }
 
 _same_names = {
@@ -50,12 +61,14 @@ _same_names = {
             "reshape roll rollaxis rot90 split squeeze stack swapaxes tile transpose unstack "
             "vsplit vstack",
         ),
-        (index_functions, "argsort cumsum nonzero sort take take_along_axis"),
+        (index_functions, "nonzero take take_along_axis"),
+        (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
+        (sorting_functions, "argsort sort"),
         (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
         (
             statistics_functions,
-            "average corrcoef cov median nancumsum nanmax nanmean nanmedian nanmin nanpercentile "
-            "nanprod nanquantile nanstd nansum nanvar percentile quantile",
+            "average corrcoef cov median nancumprod nancumsum nanmax nanmean nanmedian nanmin "
+            "nanpercentile nanprod nanquantile nanstd nansum nanvar percentile quantile",
         ),
         (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
         (creation, "empty_like full_like meshgrid ones_like tril triu zeros_like"),

@@ -16,8 +16,7 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
-from numba_grad.frontend.index_functions import cumsum
-from numba_grad.frontend.numpy_functions import of_function, of_reduce, of_ufunc
+from numba_grad.frontend.numpy_functions import of_accumulate, of_function, of_reduce, of_ufunc
 
 Function = Callable[..., Any]
 
@@ -46,9 +45,9 @@ def call_ufunc(
         name += ".reduce"
         function = of_reduce.get(ufunc)
         kwargs.setdefault("axis", 0)
-    elif method == "accumulate" and ufunc is np.add:
+    elif method == "accumulate":
         name += ".accumulate"
-        function = cumsum
+        function = of_accumulate.get(ufunc)
         kwargs.setdefault("axis", 0)
     else:
         name += "" if method == "__call__" else f".{method}"

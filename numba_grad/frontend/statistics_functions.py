@@ -10,9 +10,11 @@ from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.frontend.contraction_functions import diagonal, matmul
 from numba_grad.frontend.elementwise_functions import clip, conjugate
-from numba_grad.frontend.index_functions import cumsum, sort, taken_along
+from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis, kept
+from numba_grad.frontend.scan_functions import cumprod, cumsum
 from numba_grad.frontend.shape_functions import concatenate, matrix_transpose, moved_axes
+from numba_grad.frontend.sorting_functions import sort
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
@@ -411,6 +413,11 @@ def nanprod(
 def nancumsum(x: ArrayLike, axis: int | None = None, dtype: object = None) -> "Tensor":
     """As `cumsum`, with 0 for nan."""
     return cumsum(wrap(_replaced(as_node(x), 0.0)), axis, dtype)
+
+
+def nancumprod(x: ArrayLike, axis: int | None = None, dtype: object = None) -> "Tensor":
+    """As `cumprod`, with 1 for nan."""
+    return cumprod(wrap(_replaced(as_node(x), 1.0)), axis, dtype)
 
 
 def nanmean(

@@ -20,7 +20,9 @@ from numba_grad.frontend import (
     index_functions,
     protocols,
     reduction_functions,
+    scan_functions,
     shape_functions,
+    sorting_functions,
 )
 from numba_grad.frontend.arrays import (
     FLUSH_EVERY,
@@ -668,11 +670,15 @@ class Tensor:
 
     def argsort(self, axis: int | None = -1, *, descending: bool = False) -> "Tensor":
         """The indices that put the elements in order along `axis`."""
-        return index_functions.argsort(self, axis, descending=descending)
+        return sorting_functions.argsort(self, axis, descending=descending)
 
     def cumsum(self, axis: int | None = None, dtype: object = None) -> "Tensor":
         """Sums of all elements up to each one."""
-        return index_functions.cumsum(self, axis, dtype)
+        return scan_functions.cumsum(self, axis, dtype)
+
+    def cumprod(self, axis: int | None = None, dtype: object = None) -> "Tensor":
+        """Products of all elements up to each one."""
+        return scan_functions.cumprod(self, axis, dtype)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
         """The elements of diagonal number `offset` of two axes."""

@@ -1,18 +1,20 @@
-"""Scans and sorting: each result depends on many elements along one axis. The axis stays."""
+"""Scans: each result depends on the elements before it along one axis, which stays."""
 
 import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.errors import AxisError, explain
-from numba_grad.graph.node import Node
+from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
+from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, structural
-from numba_grad.ops.movement import array_of
+from numba_grad.ops.elementwise import conjugated
+from numba_grad.ops.families import ALL, INEXACT, REAL, full, structural
+from numba_grad.ops.movement import array_of, batch_size, concatenate, slice_, with_batch_axis
+from numba_grad.ops.samples import Examples
 
 
-def _check_axis(operation: str, x: Type, axis: int) -> None:
+def check_axis(operation: str, x: Type, axis: int) -> None:
     if not 0 <= axis < x.rank:
         raise AxisError(
             explain(
@@ -35,7 +37,7 @@ def _sum_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _infer_cumsum(x: Type, *, axis: int, reverse: bool = False) -> Type:
-    _check_axis("cumsum", x, axis)
+    check_axis("cumsum", x, axis)
     return array_type(x.shape, _sum_dtype(x.dtype))
 
 
@@ -72,50 +74,181 @@ cumsum = structural(
 )
 
 
-# argsort
+# cumprod
 
 
-def _infer_argsort(x: Type, *, axis: int, descending: bool = False) -> Type:
-    _check_axis("argsort", x, axis)
-    return array_type(x.shape, np.dtype(np.int64))
+def _infer_cumprod(x: Type, *, axis: int) -> Type:
+    check_axis("cumprod", x, axis)
+    return array_type(x.shape, _sum_dtype(x.dtype))
 
 
-def _argsort_reference(x: np.ndarray, *, axis: int, descending: bool = False) -> np.ndarray:
-    key = x
-    if descending:
-        # Order turned round, equal elements still in their order. Not -x for integers: the least
-        # one and all unsigned ones have no negative.
-        key = -x if x.dtype.kind in "fc" else ~x
-    return np.argsort(key, axis, stable=True)
+def _earlier(x: Node, axis: int, first: complex, *, reverse: bool = False) -> Node:
+    """For each element the one before it (reversed: after it), and `first` for the first one."""
+    size = x.shape[axis]
+    if size == 0:
+        return x
+    starts = tuple(int(reverse and k == axis) for k in range(len(x.shape)))
+    sizes = tuple(n - (k == axis) for k, n in enumerate(x.shape))
+    others = slice_(x, starts=starts, sizes=sizes, steps=(1,) * len(sizes))
+    end = full(first, tuple(1 if k == axis else n for k, n in enumerate(x.shape)), x.dtype)
+    return concatenate(*((others, end) if reverse else (end, others)), axis=axis)
 
 
-def _batch_argsort(
-    is_batched: Sequence[bool], x: Node, *, axis: int, descending: bool = False
-) -> Node:
-    return argsort(x, axis=axis + 1, descending=descending)
+def _cumprod_vjp(g: Node, out: Node, x: Node, *, axis: int) -> Node:
+    """The product before an element, times the sum over all later results of what follows it.
+
+    That sum obeys s[i] = g[i] + x[i + 1] s[i + 1]. No division, so zeros are as good as others, in
+    derivatives of all orders.
+    """
+    factors = _earlier(conjugated(x), axis, 0, reverse=True)
+    after = linear_recurrence(factors, g, axis=axis, reverse=True)
+    return conjugated(_earlier(out, axis, 1)) * after
 
 
-def _sort_samples(rng: np.random.Generator) -> list[np.ndarray]:
-    with_nan = array_of(rng, 11)
-    with_nan[[2, 7]] = np.nan
-    ties = rng.integers(0, 3, (2, 9)).astype(np.float64)
-    return [with_nan, ties, array_of(rng, 1), array_of(rng, 0), array_of(rng, 3, 4, 2)]
-
-
-# Stable: equal elements keep their order, in both directions. NaN comes last, in both directions.
-argsort = structural(
-    "argsort",
-    family="sort",
+cumprod = structural(
+    "cumprod",
+    family="scan",
     input_names=("x",),
-    infer=_infer_argsort,
-    reference=_argsort_reference,
-    vjp=None,
-    batch=_batch_argsort,
+    infer=_infer_cumprod,
+    reference=lambda x, *, axis: np.cumprod(x, axis),
+    vjp=(_cumprod_vjp,),
+    batch=lambda is_batched, x, *, axis: cumprod(x, axis=axis + 1),
+    saves=("inputs", "out"),
     dtypes=ALL,
     example=lambda rng: [
-        ((x,), {"axis": axis, "descending": descending})
-        for x in _sort_samples(rng)
-        for axis in range(x.ndim)
-        for descending in (False, True)
+        ((array_of(rng, 12),), {"axis": 0}),
+        ((np.array([0.5, 0.0, 2.0, -1.5, 0.0, 3.0]),), {"axis": 0}),
+        ((array_of(rng, 3, 4),), {"axis": 1}),
+        ((array_of(rng, 2, 3, 4) + 1j * array_of(rng, 2, 3, 4),), {"axis": 1}),
+        ((array_of(rng, 1),), {"axis": 0}),
+        ((array_of(rng, 0, 3),), {"axis": 0}),
     ],
 )
+
+
+# linear_recurrence
+
+
+def _infer_linear_recurrence(a: Type, b: Type, *, axis: int, reverse: bool = False) -> Type:
+    check_axis("linear_recurrence", a, axis)
+    if a != b:
+        raise ShapeError(
+            explain(
+                "linear_recurrence",
+                "needs one shape and dtype",
+                got={"a": a, "b": b},
+                fix="np.broadcast_to(a, b.shape), a.astype(b.dtype)",
+            )
+        )
+    return a
+
+
+def _linear_recurrence_reference(
+    a: np.ndarray, b: np.ndarray, *, axis: int, reverse: bool = False
+) -> np.ndarray:
+    factors, out = (np.moveaxis(z, axis, 0) for z in (a, b.copy()))
+    if reverse:
+        factors, out = factors[::-1], out[::-1]
+    for i in range(1, len(out)):
+        out[i] += factors[i] * out[i - 1]
+    return np.ascontiguousarray(np.moveaxis(out[::-1] if reverse else out, 0, axis))
+
+
+def _linear_recurrence_vjp_of_b(
+    g: Node, out: Node, a: Node, b: Node, *, axis: int, reverse: bool = False
+) -> Node:
+    """A recurrence in the other direction: each result depends on b[i] with what follows it."""
+    factors = _earlier(conjugated(a), axis, 0, reverse=not reverse)
+    return linear_recurrence(factors, g, axis=axis, reverse=not reverse)
+
+
+def _linear_recurrence_vjp_of_a(
+    g: Node, out: Node, a: Node, b: Node, *, axis: int, reverse: bool = False
+) -> Node:
+    g_of_b = _linear_recurrence_vjp_of_b(g, out, a, b, axis=axis, reverse=reverse)
+    return g_of_b * conjugated(_earlier(out, axis, 0, reverse=reverse))
+
+
+def _batch_linear_recurrence(
+    is_batched: Sequence[bool], a: Node, b: Node, *, axis: int, reverse: bool = False
+) -> Node:
+    size = batch_size(is_batched, (a, b))
+    a, b = (with_batch_axis(z, own, size) for z, own in zip((a, b), is_batched, strict=True))
+    return linear_recurrence(a, b, axis=axis + 1, reverse=reverse)
+
+
+# y[0] = b[0], y[i] = a[i] y[i - 1] + b[i]; reversed, it starts at the last element. a[0] is not
+# read. The derivatives of other scans are such recurrences, and its own are.
+linear_recurrence = structural(
+    "linear_recurrence",
+    family="scan",
+    input_names=("a", "b"),
+    infer=_infer_linear_recurrence,
+    reference=_linear_recurrence_reference,
+    vjp=(_linear_recurrence_vjp_of_a, _linear_recurrence_vjp_of_b),
+    batch=_batch_linear_recurrence,
+    saves=("inputs", "out"),
+    dtypes=INEXACT,
+    example=lambda rng: [
+        ((array_of(rng, 12), array_of(rng, 12)), {"axis": 0, "reverse": False}),
+        ((array_of(rng, 12), array_of(rng, 12)), {"axis": 0, "reverse": True}),
+        ((array_of(rng, 3, 4), array_of(rng, 3, 4)), {"axis": 1, "reverse": True}),
+        (
+            (array_of(rng, 2, 5, 3) + 1j * array_of(rng, 2, 5, 3), 1j * array_of(rng, 2, 5, 3)),
+            {"axis": 1, "reverse": False},
+        ),
+        ((array_of(rng, 1), array_of(rng, 1)), {"axis": 0, "reverse": False}),
+        ((array_of(rng, 0, 3), array_of(rng, 0, 3)), {"axis": 0, "reverse": True}),
+    ],
+)
+
+
+# cumargmax, cumargmin
+
+
+def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
+    """Where the extreme of all elements up to each one is: the last of equals, and the last NaN, as
+    in torch."""
+
+    def infer(x: Type, *, axis: int) -> Type:
+        check_axis(name, x, axis)
+        if x.dtype.kind == "c":
+            problem = "complex numbers have no order"
+            raise DTypeError(explain(name, problem, got={"x": x}, fix="abs(x), or x.real"))
+        return array_type(x.shape, np.dtype(np.int64))
+
+    def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
+        lines = np.moveaxis(x, axis, 0)
+        result = np.zeros(lines.shape, np.int64)
+        best = lines[:1].copy()
+        for i in range(1, len(lines)):
+            is_new = comparison(lines[i], best[0]) | (lines[i] != lines[i])
+            result[i] = np.where(is_new, i, result[i - 1])
+            best[0] = np.where(is_new, lines[i], best[0])
+        return np.ascontiguousarray(np.moveaxis(result, 0, axis))
+
+    def examples(rng: np.random.Generator) -> Examples:
+        with_nan = array_of(rng, 11)
+        with_nan[[4, 7]] = np.nan
+        ties = rng.integers(0, 3, (2, 9)).astype(np.float64)
+        cases = [with_nan, ties, array_of(rng, 1), array_of(rng, 0), array_of(rng, 3, 4, 2)]
+        return [((x,), {"axis": axis}) for x in cases for axis in range(x.ndim)]
+
+    def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
+        return record(OPS[name], (x,), {"axis": axis + 1})
+
+    return structural(
+        name,
+        family="scan",
+        input_names=("x",),
+        infer=infer,
+        reference=reference,
+        vjp=None,
+        batch=batch,
+        dtypes="?" + REAL,
+        example=examples,
+    )
+
+
+cumargmax = _cumulative_position("cumargmax", np.greater_equal)
+cumargmin = _cumulative_position("cumargmin", np.less_equal)

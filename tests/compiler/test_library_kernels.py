@@ -9,6 +9,7 @@ from numba_grad.compiler.build import build
 from numba_grad.compiler.engine_build import native_engine
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand
 from numba_grad.config import configure
+from numba_grad.ops.scans import cumargmax, cumargmin, linear_recurrence
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
 FLOATS = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
@@ -212,6 +213,53 @@ def test_cumulative_sums(name: str, reverse: bool) -> None:
             expected = np.flip(expected, axis) if reverse else expected
             call = kernels.cumsum_call(dtype, expected.dtype, shape, axis, reverse=reverse)
             assert_array_equal(run(call, [x], shape, expected.dtype), expected)
+
+
+SCANNED = ((12,), (1,), (0,), (3, 4), (2, 3, 1100), (3, 0), (0, 3))
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "float16", "float32", "complex64"])
+def test_cumulative_products(name: str) -> None:
+    rng = np.random.default_rng(9)
+    dtype = np.dtype(name)
+    for shape in SCANNED:
+        x = random(rng, dtype, *shape)
+        x = x / dtype.type(2) if dtype.kind in "fc" else x  # no overflow
+        for axis in range(x.ndim):
+            expected = np.cumprod(x, axis)
+            call = kernels.cumprod_call(dtype, expected.dtype, shape, axis)
+            result = run(call, [x], shape, expected.dtype)
+            np.testing.assert_allclose(result, expected, rtol=1e-2 if name == "float16" else 1e-6)
+
+
+@pytest.mark.parametrize("name", ["float32", "complex128"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_linear_recurrences(name: str, reverse: bool) -> None:
+    rng = np.random.default_rng(10)
+    dtype = np.dtype(name)
+    for shape in SCANNED:
+        a, b = random(rng, dtype, *shape), random(rng, dtype, *shape)
+        for axis in range(a.ndim):
+            params = {"axis": axis, "reverse": reverse}
+            expected = linear_recurrence.reference(a, b, **params)
+            call = kernels.linear_recurrence_call(dtype, shape, axis, reverse=reverse)
+            result = run(call, [a, b], shape, dtype)
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float64"])
+def test_positions_of_extremes_so_far(name: str) -> None:
+    rng = np.random.default_rng(11)
+    dtype = np.dtype(name)
+    for shape in SCANNED:
+        x = np.asarray(rng.integers(0, 4, shape)).astype(dtype)
+        if dtype.kind == "f":
+            x.reshape(-1)[5::11] = np.nan
+        for axis in range(x.ndim):
+            for op, comparison in ((cumargmax, ">="), (cumargmin, "<=")):
+                call = kernels.cumulative_position_call(dtype, shape, axis, comparison=comparison)
+                expected = op.reference(x, axis=axis)
+                assert_array_equal(run(call, [x], shape, np.int64), expected)
 
 
 @pytest.mark.parametrize("name", ["bool", "int16", "float16", "float64", "complex128"])

@@ -9,7 +9,8 @@ from numba_grad.errors import AxisError
 from numba_grad.graph.node import leaf
 from numba_grad.graph.types import DTYPES
 from numba_grad.ops import elementwise, leaves, reductions  # noqa: F401
-from numba_grad.ops.scans import argsort, cumsum
+from numba_grad.ops.scans import cumsum
+from numba_grad.ops.sorting import argsort
 
 
 def cases(op):

@@ -14,7 +14,12 @@ from numba_grad.compiler.library_kernels.calls import (
 )
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
 from numba_grad.compiler.library_kernels.matrix_products import MatrixOperand, matmul_call
-from numba_grad.compiler.library_kernels.scans import cumsum_call
+from numba_grad.compiler.library_kernels.scans import (
+    cumprod_call,
+    cumsum_call,
+    cumulative_position_call,
+    linear_recurrence_call,
+)
 from numba_grad.compiler.library_kernels.scatters import scatter_call
 from numba_grad.compiler.library_kernels.sorts import argsort_call, sort_call
 
@@ -26,7 +31,10 @@ __all__ = [
     "Symbol",
     "append_call",
     "argsort_call",
+    "cumprod_call",
     "cumsum_call",
+    "cumulative_position_call",
+    "linear_recurrence_call",
     "matmul_call",
     "scatter_call",
     "solve_call",
