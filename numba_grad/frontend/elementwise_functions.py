@@ -6,7 +6,7 @@ are written in terms of primitives. Here abs, divmod, pow and round are NumPy's,
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from numba_grad.frontend.arrays import (
     uncast_dtypes,
     wrap,
 )
+from numba_grad.frontend.index_functions import nonzero
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import cast, full, loop_dtypes
@@ -258,15 +259,31 @@ of_ufunc[np.float_power] = float_power
 # Selection
 
 
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> "Tensor":
-    """`x` where the condition is true, else `y`, element by element.
+@overload
+def where(condition: ArrayLike, /) -> "tuple[Tensor, ...]": ...
+
+
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> "Tensor": ...
+
+
+def where(condition: ArrayLike, *choices: ArrayLike) -> "Tensor | tuple[Tensor, ...]":
+    """`x` where the condition is true, else `y`, element by element: where(condition, x, y).
+
+    With the condition alone, `nonzero(condition)`.
 
     The one that was not chosen gets the gradient 0. Where its own derivative is infinite or nan,
     that makes nan of what it was computed from, as in torch: `where(x > 0, sqrt(where(x > 0, x,
-    1)), 0)` has finite gradients. `nonzero(condition)` is NumPy's form with one argument.
+    1)), 0)` has finite gradients.
     """
+    if not choices:
+        return nonzero(condition)
+    if len(choices) != 2:
+        raise TypeError(
+            explain("where", "either both or neither of x and y", fix="where(condition, x, 0)")
+        )
     mask = cast(as_node(condition), np.dtype(bool))
-    return wrap(OPS["where"](mask, *common_dtype((x, y))))
+    return wrap(OPS["where"](mask, *common_dtype(choices)))
 
 
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":

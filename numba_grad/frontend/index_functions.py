@@ -11,6 +11,7 @@ from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.index_expressions import take_index
+from numba_grad.ops.indexing import check_range
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -58,16 +59,17 @@ def take(
         if index.size == 0:
             index = index.astype(np.int64)
     if mode != "raise":
-        index = _brought_into_range(as_node(index), node.shape[number], mode)
+        index = brought_into_range("take", as_node(index), node.shape[number], mode)
     return wrap(take_index(node, ((slice(None),) * number) + (index,), mask_value))
 
 
-def _brought_into_range(index: Node, size: int, mode: str) -> Node:
+def brought_into_range(operation: str, index: Node, size: int, mode: str) -> Node:
+    """`index` from 0 to size - 1: wrapped around, or clipped to the ends, as NumPy's `mode`."""
     if mode not in ("wrap", "clip"):
         expected = "'raise', 'wrap' or 'clip'"
-        raise ValueError(explain("take", f"mode={mode!r}", expected=expected))
+        raise ValueError(explain(operation, f"mode={mode!r}", expected=expected))
     if size == 0 and index.type.size:
-        raise IndexError(explain("take", "the axis is empty", got={"indices": index.type}))
+        raise IndexError(explain(operation, "the axis is empty", got={"indices": index.type}))
     index = cast(index, INT64)
     limits = [leaf(np.array(n)) for n in (size, 0, size - 1)]
     if mode == "wrap":
@@ -85,37 +87,45 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
         node = reshape(node, (node.type.size,))
         axis = 0
     number = normalize_axis("take_along_axis", axis, len(node.shape))
-    if len(index.shape) != len(node.shape) or index.dtype.kind not in "iu":
-        problem = "indices must be integers, with as many axes as x"
-        got: dict[str, object] = {"x": node.type, "indices": index.type}
-        error = ShapeError if index.dtype.kind in "iu" else IndexError
-        raise error(explain("take_along_axis", problem, got=got))
+    _check_along("take_along_axis", node, index, number)
     return wrap(taken_along(node, index, number, checked=True))
+
+
+def _check_along(operation: str, x: Node, index: Node, axis: int) -> None:
+    if len(index.shape) != len(x.shape) or index.dtype.kind not in "iu":
+        problem = "indices must be integers, with as many axes as x"
+        got: dict[str, object] = {"x": x.type, "indices": index.type}
+        error = ShapeError if index.dtype.kind in "iu" else IndexError
+        raise error(explain(operation, problem, got=got))
+    if index.value is not None:
+        check_range(operation, index.value, axis, x.shape[axis])
 
 
 def taken_along(x: Node, index: Node, axis: int, *, checked: bool) -> Node:
     """As `take_along_axis`, on nodes."""
-    around = list(x.shape), list(index.shape)
+    return OPS["gather"](x, *_places_along("take_along_axis", x, index, axis), checked=checked)
+
+
+def places_along_axis(operation: str, x: Node, index: Node, axis: int) -> list[Node]:
+    """The indices of x[i, index[i, k]], one array for each axis of `x`, all of one shape."""
+    number = normalize_axis(operation, axis, len(x.shape))
+    _check_along(operation, x, index, number)
+    return _places_along(operation, x, index, number)
+
+
+def _places_along(operation: str, x: Node, index: Node, axis: int) -> list[Node]:
+    around = [list(shape) for shape in (x.shape, index.shape)]
     for shape in around:
         shape[axis] = 1
     types = [array_type(tuple(shape), INT64) for shape in around]
-    common = list(broadcast_shapes("take_along_axis", ("x", "indices"), types))
-    stretched = list(common)
-    stretched[axis] = x.shape[axis]
-    x = broadcast_to(x, tuple(stretched))
-    shape = list(common)
-    shape[axis] = index.shape[axis]
-    index = broadcast_to(index, tuple(shape))
-    positions = [
-        index if k == axis else _positions_along(tuple(shape), k) for k in range(len(shape))
-    ]
-    return OPS["gather"](x, *positions, checked=checked)
-
-
-def _positions_along(shape: tuple[int, ...], axis: int) -> Node:
-    """0, 1, 2, ... along `axis`, over `shape`."""
-    alone = tuple([n if k == axis else 1 for k, n in enumerate(shape)])
-    return broadcast_to(reshape(OPS["iota"](size=shape[axis], dtype=INT64), alone), shape)
+    common = list(broadcast_shapes(operation, ("x", "indices"), types))
+    common[axis] = index.shape[axis]
+    places = []
+    for k, size in enumerate(x.shape):
+        alone = tuple([size if j == k else 1 for j in range(len(common))])
+        own = index if k == axis else reshape(OPS["iota"](size=size, dtype=INT64), alone)
+        places.append(broadcast_to(own, tuple(common)))
+    return places
 
 
 def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":

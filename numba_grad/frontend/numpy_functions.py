@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 
 from numba_grad.frontend import (
+    assignment_functions,
     calculus_functions,
+    choice_functions,
+    comparison_functions,
     contraction_functions,
     creation,
     elementwise_functions,
+    index_arrays,
     index_functions,
     linalg,
     reduction_functions,
@@ -18,7 +22,7 @@ from numba_grad.frontend import (
     sorting_functions,
     statistics_functions,
 )
-from numba_grad.frontend.arrays import as_node, node_of, value_of
+from numba_grad.frontend.arrays import node_of
 
 Function = Callable[..., Any]
 
@@ -58,12 +62,26 @@ _same_names = {
             shape_functions,
             "array_split broadcast_arrays broadcast_to column_stack concatenate diff dsplit dstack "
             "expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ravel repeat "
-            "reshape roll rollaxis rot90 split squeeze stack swapaxes tile transpose unstack "
-            "vsplit vstack",
+            "reshape resize roll rollaxis rot90 split squeeze stack swapaxes tile transpose "
+            "unstack vsplit vstack",
         ),
         (index_functions, "nonzero take take_along_axis"),
         (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
         (sorting_functions, "argsort sort"),
+        (
+            choice_functions,
+            "argwhere choose compress extract flatnonzero piecewise select",
+        ),
+        (
+            assignment_functions,
+            "copyto fill_diagonal place put put_along_axis putmask",
+        ),
+        (
+            index_arrays,
+            "diag_indices_from ix_ ravel_multi_index tril_indices_from triu_indices_from "
+            "unravel_index",
+        ),
+        (comparison_functions, "allclose array_equal array_equiv"),
         (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
         (
             statistics_functions,
@@ -81,12 +99,6 @@ _same_names = {
         ),
     ),
 }
-
-
-def _where(condition: Any, *choices: Any) -> Any:
-    if not choices:
-        return index_functions.nonzero(condition)
-    return elementwise_functions.where(condition, *choices)
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -112,22 +124,6 @@ def _atleast(function: Function) -> Function:
         return results[0] if len(results) == 1 else results
 
     return of_each
-
-
-def _allclose(
-    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> bool:
-    close = elementwise_functions.isclose(a, b, rtol, atol, equal_nan)
-    return bool(reduction_functions.all(close))
-
-
-def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    x, y = as_node(a1), as_node(a2)
-    if x.shape != y.shape:
-        return False
-    return np.array_equal(
-        value_of(x, "numpy.array_equal"), value_of(y, "numpy.array_equal"), equal_nan
-    )
 
 
 def _size(a: Any, axis: int | None = None) -> int:
@@ -159,7 +155,7 @@ of_function: dict[Function, Function] = {
 }
 of_function.update(
     {
-        np.where: _where,
+        np.where: elementwise_functions.where,
         np.clip: _clip,
         np.einsum: _einsum,
         np.pad: _pad,
@@ -167,8 +163,6 @@ of_function.update(
         np.atleast_1d: _atleast(shape_functions.atleast_1d),
         np.atleast_2d: _atleast(shape_functions.atleast_2d),
         np.atleast_3d: _atleast(shape_functions.atleast_3d),
-        np.allclose: _allclose,
-        np.array_equal: _array_equal,
         np.shape: lambda a: a.shape,
         np.ndim: lambda a: a.ndim,
         np.size: _size,

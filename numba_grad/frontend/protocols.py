@@ -142,10 +142,10 @@ def _translated(
         value = given[key]
         if parameter.kind is Parameter.VAR_KEYWORD:
             by_name.update(value)
+        elif place == len(by_place) and _is_in_its_place(place, key, own_names, theirs):
+            by_place.append(value)
         elif key in own and own[key].kind is not Parameter.POSITIONAL_ONLY:
             by_name[key] = value
-        elif _is_renamed(place, own_names, theirs):
-            by_place.append(value)
         elif value is not parameter.default and not _equals_default(value, parameter.default):
             unknown.append(key)
     unknown += [key for key in by_name if key not in own]
@@ -154,11 +154,11 @@ def _translated(
     return tuple(by_place), by_name
 
 
-def _is_renamed(place: int, own_names: list[str], theirs: dict[str, Parameter]) -> bool:
-    """Whether our argument in this place is NumPy's under another name, or by position only."""
-    return place < len(own_names) and (
-        own_names[place] not in theirs or list(theirs)[place] == own_names[place]
-    )
+def _is_in_its_place(
+    place: int, key: str, own_names: list[str], theirs: dict[str, Parameter]
+) -> bool:
+    """Whether our argument in this place is NumPy's, maybe under another name."""
+    return place < len(own_names) and (own_names[place] == key or own_names[place] not in theirs)
 
 
 def _equals_default(value: object, default: object) -> bool:

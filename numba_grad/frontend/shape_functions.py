@@ -21,7 +21,7 @@ from numba_grad.frontend.creation import Shape, as_shape, integers
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axes, normalize_axis
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.families import cast
+from numba_grad.ops.families import cast, full
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 
@@ -473,6 +473,26 @@ def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> "Tensor":
     repeated = [n for pair in zip(counts, sizes, strict=True) for n in pair]
     result = stretch(reshape_node(node, tuple(apart)), tuple(repeated))
     return wrap(reshape_node(result, tuple([a * b for a, b in zip(counts, sizes, strict=True)])))
+
+
+def resize(x: ArrayLike, new_shape: Shape) -> "Tensor":
+    """The elements of `x` in row-major order, from the first again as often as needed, in another
+    shape. Zeros if there are none."""
+    node = as_node(x)
+    shape = as_shape("resize", new_shape)
+    size = math.prod(shape)
+    if not node.type.size:
+        return wrap(full(0, shape, node.dtype))
+    return wrap(reshape_node(cycled(reshape_node(node, (node.type.size,)), size), shape))
+
+
+def cycled(x: Node, size: int) -> Node:
+    """`size` elements of `x`, 1-d and not empty, from the first again as often as needed."""
+    own = x.shape[0]
+    if own < size:
+        times = -(-size // own)
+        x = reshape_node(stretch(reshape_node(x, (1, own)), (times, own)), (times * own,))
+    return x if x.shape[0] == size else take_index(x, slice(0, size))
 
 
 def repeat(x: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
