@@ -229,7 +229,9 @@ def test_cumulative_products(name: str) -> None:
             expected = np.cumprod(x, axis)
             call = kernels.cumprod_call(dtype, expected.dtype, shape, axis)
             result = run(call, [x], shape, expected.dtype)
-            np.testing.assert_allclose(result, expected, rtol=1e-2 if name == "float16" else 1e-6)
+            # A rounding for each of up to 1100 factors; complex ones have several.
+            tolerance = {"float16": 1e-2, "complex64": 1e-3}.get(name, 1e-6)
+            np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-30)
 
 
 @pytest.mark.parametrize("name", ["float32", "complex128"])
