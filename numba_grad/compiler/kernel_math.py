@@ -24,6 +24,7 @@ from numba_grad.compiler.elementary import (
     exponential,
     logarithm,
     power,
+    representation,
     scalar,
     trigonometric,
 )
@@ -195,7 +196,7 @@ def _common_type(typing_context: Any, arguments: tuple, formulas: dict[str, Call
 
 
 def _widest_integer(typing_context: Any, arguments: tuple, formulas: dict[str, Callable]) -> Any:
-    """Powers of integers are computed in 64 bits, and cut off by whoever stores them."""
+    """Computed in 64 bits, and cut off by whoever stores it: powers of integers, and divisors."""
     common = _common_type(typing_context, arguments, formulas)
     if isinstance(common, types.Integer):
         return types.int64 if common in types.signed_domain else types.uint64
@@ -280,11 +281,15 @@ _UNARY: dict[str, dict[str, Callable]] = {
     "conjugate": _floats(basic.unchanged, complex_plane.conjugate) | _integers(basic.unchanged),
     "invert": _integers(basic.invert) | {BOOLEAN: basic.invert},
     "logical_not": _logical(lambda x: ~x),
+    "frexp_exponent": _floats(representation.frexp_exponent),
+    "bitwise_count": _integers(representation.count_bits_signed, representation.count_bits),
 }
 _BINARY: dict[str, dict[str, Callable]] = {
     "atan2": _floats(trigonometric.atan2),
     "hypot": _floats(complex_plane.hypot),
     "copysign": _floats(scalar.copy_sign),
+    "nextafter": _floats(representation.next_after),
+    "ldexp": _floats(representation.ldexp),
     "make_complex": _floats(complex_plane.make_complex),
     "divide": _floats(lambda x, y: x / y, complex_plane.divide),
     "maximum": _floats(basic.maximum) | _integers(basic.maximum_signed, basic.maximum_unsigned),
@@ -304,9 +309,15 @@ _POWER = _floats(power.power, complex_plane.power) | _integers(
     basic.power_signed, basic.power_unsigned
 )
 
+_OF_64_BITS: dict[str, dict[str, Callable]] = {
+    "gcd": _integers(representation.gcd_signed, representation.gcd_unsigned),
+    "lcm": _integers(representation.lcm_signed, representation.lcm_unsigned),
+}
+
 NAMESPACE: dict[str, Any] = {
     **{name: _intrinsic(name, 1, formulas, _common_type) for name, formulas in _UNARY.items()},
     **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
+    **{name: _intrinsic(name, 2, f, _widest_integer) for name, f in _OF_64_BITS.items()},
     "power": _intrinsic("power", 2, _POWER, _widest_integer),
     # The exponent is a literal, whatever its type.
     "integer_power": _intrinsic("integer_power", 2, _POWER, _type_of_first),

@@ -25,7 +25,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.index_functions import nonzero
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import as_dtype
-from numba_grad.ops.families import cast, full, loop_dtypes
+from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -526,13 +526,25 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
     return wrap(OPS["rint"](OPS["divide"](node, scale)) * scale)
 
 
+around = round
+
+
 def nan_to_num(
-    x: ArrayLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> "Tensor":
-    """`x` with nan replaced by `nan`, and infinities by the largest numbers or the ones given."""
+    """`x` with nan replaced by `nan`, and infinities by the largest numbers or the ones given.
+
+    Replacements broadcast to `x`, and get the gradient there. `copy` changes nothing.
+    """
     node = as_node(x)
     if node.dtype.kind == "c":
-        parts = (nan_to_num(OPS[part](node), nan, posinf, neginf) for part in ("real", "imag"))
+        parts = [
+            nan_to_num(OPS[part](node), copy, nan, posinf, neginf) for part in ("real", "imag")
+        ]
         return wrap(OPS["make_complex"](*[part._node for part in parts]))
     if node.dtype.kind != "f":
         return wrap(node)
@@ -552,7 +564,8 @@ def nan_to_num(
     )
     result = node
     for mask, number in replacements:
-        result = OPS["where"](mask, scalar_leaf(number, node.dtype), result)
+        replacement = broadcast_to(cast(as_node(number, like=node), node.dtype), node.shape)
+        result = OPS["where"](mask, replacement, result)
     return wrap(result)
 
 

@@ -16,6 +16,7 @@ from numba_grad.frontend import (
     index_arrays,
     index_functions,
     linalg,
+    number_functions,
     reduction_functions,
     scan_functions,
     shape_functions,
@@ -28,6 +29,7 @@ Function = Callable[..., Any]
 
 of_ufunc: dict[np.ufunc, Function] = {
     **elementwise_functions.of_ufunc,
+    **number_functions.of_ufunc,
     np.matmul: contraction_functions.matmul,
     np.vecdot: contraction_functions.vecdot,
 }
@@ -38,6 +40,9 @@ of_reduce: dict[np.ufunc, Function] = {
     np.multiply: reduction_functions.prod,
     np.maximum: reduction_functions.max,
     np.minimum: reduction_functions.min,
+    np.fmax: statistics_functions.nanmax,
+    np.fmin: statistics_functions.nanmin,
+    np.logaddexp: reduction_functions.logsumexp,
     np.logical_and: reduction_functions.all,
     np.logical_or: reduction_functions.any,
 }
@@ -53,7 +58,11 @@ of_accumulate: dict[np.ufunc, Function] = {
 
 _same_names = {
     np: (
-        (elementwise_functions, "angle isclose nan_to_num real imag round sinc"),
+        (elementwise_functions, "angle around isclose nan_to_num real imag round sinc"),
+        (
+            number_functions,
+            "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj",
+        ),
         (
             reduction_functions,
             "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
@@ -167,8 +176,6 @@ of_function.update(
         np.ndim: lambda a: a.ndim,
         np.size: _size,
         np.copy: _copy,
-        np.iscomplexobj: lambda x: x.dtype.kind == "c",
-        np.isrealobj: lambda x: x.dtype.kind != "c",
         np.result_type: _result_type,
         np.can_cast: _can_cast,
         np.array_repr: lambda arr: repr(arr),

@@ -16,7 +16,8 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
-from numba_grad.frontend.numpy_functions import of_accumulate, of_function, of_reduce, of_ufunc
+from numba_grad.frontend.numpy_functions import of_function, of_ufunc
+from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 
 Function = Callable[..., Any]
 
@@ -39,19 +40,12 @@ def call_ufunc(
                 fix="array = array + x, which gives a tensor",
             )
         )
-    if method == "__call__":
-        function = of_ufunc.get(ufunc)
-    elif method == "reduce":
-        name += ".reduce"
-        function = of_reduce.get(ufunc)
+    if method != "__call__":
+        name += f".{method}"
+    if method in ("reduce", "accumulate"):
         kwargs.setdefault("axis", 0)
-    elif method == "accumulate":
-        name += ".accumulate"
-        function = of_accumulate.get(ufunc)
-        kwargs.setdefault("axis", 0)
-    else:
-        name += "" if method == "__call__" else f".{method}"
-        function = None
+    kwargs = without_defaults(name, method, kwargs)
+    function = call_of(ufunc, method)
     if function is None:
         raise _unsupported(name, {f"x{k}": x for k, x in enumerate(inputs)})
     unknown = [key for key in kwargs if key not in _parameters(function)]

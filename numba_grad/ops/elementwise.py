@@ -332,6 +332,41 @@ copysign = elementwise(
 )
 
 
+# The neighbour moves with x.
+nextafter = elementwise(
+    "nextafter",
+    expression="nextafter({x}, {y})",
+    reference=np.nextafter,
+    vjp=(lambda g, out, x, y: g, no_slope),
+    dtypes="fd",
+    samples=((-3, 3), (-3, 3)),
+    cost=6,
+    saves=(),
+)
+
+# The exponent n is a whole number, but of x's dtype.
+ldexp = elementwise(
+    "ldexp",
+    expression="ldexp({x}, {n})",
+    reference=lambda x, n: np.ldexp(x, np.clip(np.rint(n), -9999, 9999).astype(np.int32)),
+    vjp=(lambda g, out, x, n: ldexp(g, n), no_slope),
+    dtypes="efd",
+    samples=((-3, 3), (-9, 9)),
+    cost=12,
+)
+
+frexp_exponent = elementwise(
+    "frexp_exponent",
+    expression="frexp_exponent({x})",
+    reference=lambda x: np.frexp(x)[1],
+    no_vjp="an exponent is an integer",
+    dtypes="efd",
+    samples=((-9, 9),),
+    cost=6,
+    result_dtype=lambda x: np.dtype(np.int32),
+)
+
+
 # Rounding.
 
 floor = elementwise(

@@ -1,4 +1,4 @@
-"""Comparison, logic and bits: the elementwise primitives without a derivative."""
+"""Comparison, logic, bits and divisors: the elementwise primitives without a derivative."""
 
 import numpy as np
 
@@ -212,4 +212,38 @@ right_shift = elementwise(
     no_vjp=INTEGERS_ONLY,
     dtypes=INTEGER,
     samples=((-100, 100), (0, 70)),
+)
+
+# Of the absolute value.
+bitwise_count = elementwise(
+    "bitwise_count",
+    expression="bitwise_count({x})",
+    reference=np.bitwise_count,
+    no_vjp=INTEGERS_ONLY,
+    dtypes=INTEGER,
+    samples=((-100, 100),),
+    result_dtype=lambda x: np.dtype(np.uint8),
+)
+
+
+# Divisors.
+
+gcd = elementwise(
+    "gcd",
+    expression="gcd({x}, {y})",
+    reference=np.gcd,
+    no_vjp=INTEGERS_ONLY,
+    dtypes=INTEGER,
+    samples=((-100, 100), (-100, 100)),
+    cost=100,
+)
+
+lcm = elementwise(
+    "lcm",
+    expression="lcm({x}, {y})",
+    reference=np.lcm,
+    no_vjp=INTEGERS_ONLY,
+    dtypes=INTEGER,
+    samples=((-100, 100), (-100, 100)),
+    cost=120,
 )

@@ -1,0 +1,144 @@
+"""Functions of single numbers as such: the parts and neighbours of floating-point numbers, divisors
+and bits of integers, and of which kind a number is."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, explain
+from numba_grad.frontend.arrays import ArrayLike, as_node, operands, wrap
+from numba_grad.frontend.elementwise_functions import imag, trunc, zeros_of_same_dtype
+from numba_grad.graph.node import OPS, Node
+from numba_grad.ops.families import cast, full
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+
+# Parts and neighbours
+
+
+def frexp(x: ArrayLike, /) -> "tuple[Tensor, Tensor]":
+    """(m, k) with x = m * 2**k, where m is from 1/2 to 1 and k an integer.
+
+    For 0, infinities and nan (x, 0). The gradient is that of m, with k a constant.
+    """
+    (node,) = operands(np.frexp, (x,))
+    exponent = OPS["frexp_exponent"](node)
+    return wrap(OPS["ldexp"](node, cast(-exponent, node.dtype))), wrap(exponent)
+
+
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """x1 * 2**x2 for integers x2, rounded once, also where 2**x2 itself would overflow."""
+    x, exponent = operands(np.ldexp, (x1, x2))
+    return wrap(OPS["ldexp"](x, cast(exponent, x.dtype)))
+
+
+def modf(x: ArrayLike, /) -> "tuple[Tensor, Tensor]":
+    """(x - trunc(x), trunc(x)), both with the sign of x; infinities have no fraction.
+
+    The gradient of the fraction is 1, that of the whole number 0.
+    """
+    (node,) = operands(np.modf, (x,))
+    no_fraction = OPS["copysign"](zeros_of_same_dtype(node), node)
+    fraction = OPS["fmod"](node, full(1, (), node.dtype))
+    fraction = OPS["where"](OPS["isinf"](node), OPS["detach"](no_fraction), fraction)
+    return wrap(fraction), wrap(OPS["trunc"](node))
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The floating-point number next to x1 on the side of x2; float32 and float64.
+
+    The gradient by x1 is 1, by x2 0.
+    """
+    return wrap(OPS["nextafter"](*operands(np.nextafter, (x1, x2))))
+
+
+def spacing(x: ArrayLike, /) -> "Tensor":
+    """The distance to the next number away from 0, with the sign of x; float32 and float64."""
+    (node,) = operands(np.spacing, (x,))
+    limits = [full(sign * np.inf, (), node.dtype) for sign in (-1, 1)]
+    away = OPS["where"](OPS["less"](node, zeros_of_same_dtype(node)), *limits)
+    return wrap(OPS["nextafter"](node, away) - node)
+
+
+def fix(x: ArrayLike, /) -> "Tensor":
+    """`trunc` by NumPy's other name: x without its fraction. Gradient 0."""
+    return trunc(x)
+
+
+# Integers
+
+
+def gcd(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The greatest common divisor of |x1| and |x2|; gcd(x, 0) = |x|."""
+    return wrap(OPS["gcd"](*operands(np.gcd, (x1, x2))))
+
+
+def lcm(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The least common multiple of |x1| and |x2|; 0 if one of them is 0."""
+    return wrap(OPS["lcm"](*operands(np.lcm, (x1, x2))))
+
+
+def bitwise_count(x: ArrayLike, /) -> "Tensor":
+    """How many bits of |x| are 1: a uint8."""
+    return wrap(OPS["bitwise_count"](*operands(np.bitwise_count, (x,))))
+
+
+of_ufunc: dict[np.ufunc, Callable[..., Any]] = {
+    np.frexp: frexp,
+    np.ldexp: ldexp,
+    np.modf: modf,
+    np.nextafter: nextafter,
+    np.spacing: spacing,
+    np.gcd: gcd,
+    np.lcm: lcm,
+    np.bitwise_count: bitwise_count,
+}
+
+
+# Kinds of numbers
+
+
+def isposinf(x: ArrayLike, /) -> "Tensor":
+    """Whether x is inf; not for complex numbers."""
+    return wrap(OPS["equal"](*_with_infinity("isposinf", x, np.inf)))
+
+
+def isneginf(x: ArrayLike, /) -> "Tensor":
+    """Whether x is -inf; not for complex numbers."""
+    return wrap(OPS["equal"](*_with_infinity("isneginf", x, -np.inf)))
+
+
+def _with_infinity(operation: str, x: ArrayLike, infinity: float) -> tuple[Node, Node]:
+    node = as_node(x)
+    if node.dtype.kind == "c":
+        problem = "of complex numbers this would be ambiguous"
+        fix = f"{operation}(x.real), {operation}(x.imag)"
+        raise DTypeError(explain(operation, problem, got={"x": node.type}, fix=fix))
+    if node.dtype.kind != "f":
+        node = cast(node, np.dtype(np.float64))
+    return node, full(infinity, (), node.dtype)
+
+
+def isreal(x: ArrayLike, /) -> "Tensor":
+    """Whether the imaginary part is 0, element by element."""
+    part = imag(x)._node
+    return wrap(OPS["equal"](part, zeros_of_same_dtype(part)))
+
+
+def iscomplex(x: ArrayLike, /) -> "Tensor":
+    """Whether the imaginary part is not 0, element by element."""
+    part = imag(x)._node
+    return wrap(OPS["not_equal"](part, zeros_of_same_dtype(part)))
+
+
+def isrealobj(x: ArrayLike, /) -> bool:
+    """Whether the dtype is real."""
+    return as_node(x).dtype.kind != "c"
+
+
+def iscomplexobj(x: ArrayLike, /) -> bool:
+    """Whether the dtype is complex."""
+    return as_node(x).dtype.kind == "c"
