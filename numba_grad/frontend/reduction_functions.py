@@ -3,15 +3,17 @@
 Here all, any, max, min and sum are NumPy's, not Python's.
 """
 
+import builtins
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, explain
+from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import broadcast_to, cast, full, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -46,26 +48,83 @@ def count(x: Node, axis: Axis) -> int:
     return result
 
 
+def _chosen(operation: str, x: Node, where: ArrayLike, neutral: complex) -> Node:
+    """`x`, with `neutral` where the mask `where` is false."""
+    if where is True:
+        return x
+    return OPS["where"](_mask(operation, x, where), x, full(neutral, (), x.dtype))
+
+
+def _mask(operation: str, x: Node, where: ArrayLike) -> Node:
+    """The mask `where` in the shape of `x`."""
+    mask = cast(as_node(where), BOOL)
+    extra = len(x.shape) - len(mask.shape)
+    if extra < 0 or builtins.any(
+        n not in (1, m) for n, m in zip(mask.shape, x.shape[extra:], strict=True)
+    ):
+        raise ShapeError(
+            explain(
+                operation,
+                "the mask does not broadcast to the shape of x",
+                got={"x": x.type, "where": mask.type},
+                expected="on every axis, counted from the last, equal sizes or a size of 1",
+            )
+        )
+    return broadcast_to(mask, x.shape)
+
+
+def _started(op_name: str, result: Node, initial: ArrayLike | None) -> Node:
+    """`result` combined with the value to start from."""
+    return result if initial is None else OPS[op_name](result, _start(initial, result.dtype))
+
+
+def _start(initial: ArrayLike, dtype: np.dtype) -> Node:
+    node = cast(as_node(initial), dtype)
+    if node.shape:
+        raise ShapeError(explain("initial", "not one number", got={"initial": node.type}))
+    return node
+
+
 def sum(
-    x: ArrayLike, axis: Axis = None, dtype: object = None, *, keepdims: bool = False
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: object = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
 ) -> "Tensor":
-    """The sum over `axis` (an axis, several, or all by default).
+    """The sum over `axis` (an axis, several, or all by default), of the elements where the mask
+    `where` is true, and of `initial`.
 
     Integers are summed in 64 bits, as in NumPy. Bitwise the same for any number of threads.
     """
     node = _accumulated(as_node(x), as_optional_dtype(dtype))
-    return wrap(reduced("sum", node, axis, keepdims))
+    is_bool = node.dtype == BOOL  # by its dtype argument: then + is "or", as in NumPy
+    node = _chosen("sum", node, where, 0)
+    result = reduced("any" if is_bool else "sum", node, axis, keepdims, "sum")
+    return wrap(_started("logical_or" if is_bool else "add", result, initial))
 
 
 def prod(
-    x: ArrayLike, axis: Axis = None, dtype: object = None, *, keepdims: bool = False
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: object = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
 ) -> "Tensor":
-    """The product over `axis` (an axis, several, or all by default).
+    """The product over `axis` (an axis, several, or all by default), of the elements where the mask
+    `where` is true, and of `initial`.
 
     Gradients are exact also where factors are 0.
     """
     node = _accumulated(as_node(x), as_optional_dtype(dtype))
-    return wrap(reduced("prod", node, axis, keepdims))
+    is_bool = node.dtype == BOOL
+    node = _chosen("prod", node, where, 1)
+    result = reduced("all" if is_bool else "prod", node, axis, keepdims, "prod")
+    return wrap(_started("logical_and" if is_bool else "multiply", result, initial))
 
 
 def _accumulated(x: Node, dtype: np.dtype | None) -> Node:
@@ -79,36 +138,102 @@ def _accumulated(x: Node, dtype: np.dtype | None) -> Node:
     return cast(x, dtype)
 
 
-def max(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+def max(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> "Tensor":
     """The largest element along `axis`; nan if there is one. Equal largest ones share the gradient.
 
+    Also of `initial`, if given. With a mask `where`, of the elements for which it is true.
+
     Raises
     ------
     ValueError
-        If there are no elements.
+        If there are no elements, or may be none because of a mask, and no `initial`.
     """
-    return wrap(reduced("max", as_node(x), axis, keepdims))
+    return wrap(_extreme("max", as_node(x), axis, keepdims, initial, where))
 
 
-def min(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+def min(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike = True,
+) -> "Tensor":
     """The smallest element along `axis`; nan if there is one. Equal ones share the gradient.
 
+    Also of `initial`, if given. With a mask `where`, of the elements for which it is true.
+
     Raises
     ------
     ValueError
-        If there are no elements.
+        If there are no elements, or may be none because of a mask, and no `initial`.
     """
-    return wrap(reduced("min", as_node(x), axis, keepdims))
+    return wrap(_extreme("min", as_node(x), axis, keepdims, initial, where))
 
 
-def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
-    """Whether an element along `axis` is true, that is, not 0."""
-    return wrap(reduced("any", cast(as_node(x), BOOL), axis, keepdims))
+def _extreme(
+    op_name: str,
+    x: Node,
+    axis: Axis,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike,
+) -> Node:
+    if initial is None:
+        if where is not True:
+            raise ValueError(
+                explain(
+                    op_name,
+                    "without initial=, there may be no element that the mask chooses",
+                    fix=f"initial={_neutral(op_name, x.dtype)}",
+                )
+            )
+        return reduced(op_name, x, axis, keepdims)
+    start = _start(initial, x.dtype)
+    if not count(x, axis):
+        axes = normalize_axes(op_name, axis, len(x.shape))
+        shape = [n for k, n in enumerate(x.shape) if k not in axes]
+        result = broadcast_to(start, tuple(shape))
+        return kept(result, x, axes) if keepdims else result
+    chosen = _chosen(op_name, x, where, _neutral(op_name, x.dtype))
+    result = reduced(op_name, chosen, axis, keepdims)
+    if x.dtype == BOOL:
+        return OPS["logical_or" if op_name == "max" else "logical_and"](result, start)
+    return OPS[f"{op_name}imum"](result, start)
 
 
-def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
-    """Whether all elements along `axis` are true, that is, not 0."""
-    return wrap(reduced("all", cast(as_node(x), BOOL), axis, keepdims))
+def _neutral(op_name: str, dtype: np.dtype) -> float:
+    """What changes no maximum or minimum."""
+    is_least = op_name == "max"
+    if dtype.kind == "b":
+        return not is_least
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if is_least else limits.max
+    return -np.inf if is_least else np.inf
+
+
+def any(
+    x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+) -> "Tensor":
+    """Whether an element along `axis` is true, that is, not 0; of those that `where` chooses."""
+    node = _chosen("any", cast(as_node(x), BOOL), where, False)
+    return wrap(reduced("any", node, axis, keepdims))
+
+
+def all(
+    x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+) -> "Tensor":
+    """Whether all elements along `axis` are true, that is, not 0; of those that `where` chooses."""
+    node = _chosen("all", cast(as_node(x), BOOL), where, True)
+    return wrap(reduced("all", node, axis, keepdims))
 
 
 def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
@@ -140,14 +265,38 @@ def _arg(op_name: str, x: ArrayLike, axis: int | None, keepdims: bool) -> "Tenso
 
 
 def mean(
-    x: ArrayLike, axis: Axis = None, dtype: object = None, *, keepdims: bool = False
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: object = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike = True,
 ) -> "Tensor":
-    """The mean over `axis` (an axis, several, or all by default); nan of no elements."""
+    """The mean over `axis` (an axis, several, or all by default) of the elements where the mask
+    `where` is true; nan of no elements, with NumPy's RuntimeWarning if that follows from the shape.
+    """
     node = as_node(x)
     wanted = as_optional_dtype(dtype)
     computing, result = mean_dtypes(node.dtype, wanted)
-    total = reduced("sum", cast(node, computing), axis, keepdims, "mean")
-    return wrap(cast(_divided(total, count(node, axis)), result))
+    number = _number("mean", node, axis, keepdims, where, computing)
+    if number.__class__ is float and not number:
+        warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=2)
+    return wrap(cast(_mean(cast(node, computing), axis, keepdims, where, number), result))
+
+
+def _mean(x: Node, axis: Axis, keepdims: bool, where: ArrayLike, number: float | Node) -> Node:
+    total = reduced("sum", _chosen("mean", x, where, 0), axis, keepdims, "mean")
+    return _divided(total, number)
+
+
+def _number(
+    operation: str, x: Node, axis: Axis, keepdims: bool, where: ArrayLike, dtype: np.dtype
+) -> float | Node:
+    """How many elements along `axis` there are, or how many a mask chooses."""
+    if where is True:
+        return float(count(x, axis))
+    numbers = cast(_mask(operation, x, where), INT64)
+    return cast(reduced("sum", numbers, axis, keepdims, operation), dtype)
 
 
 def mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.dtype]:
@@ -163,8 +312,10 @@ def mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.
     return dtype, dtype
 
 
-def _divided(total: Node, n: float) -> Node:
-    return OPS["divide"](total, scalar_leaf(float(n), total.dtype))
+def _divided(total: Node, n: float | Node) -> Node:
+    if isinstance(n, Node):
+        return OPS["divide"](total, cast(n, total.dtype))
+    return OPS["divide"](total, scalar_leaf(n, total.dtype))
 
 
 def var(
@@ -174,10 +325,32 @@ def var(
     *,
     ddof: float = 0,
     keepdims: bool = False,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> "Tensor":
-    """The mean squared distance from the mean over `axis`; divides by n - ddof."""
-    node = as_node(x)
-    variance, result = _variance(node, axis, as_optional_dtype(dtype), ddof, keepdims)
+    """The mean squared distance from the mean over `axis`; divides by n - ddof.
+
+    Parameters
+    ----------
+    ddof, correction : two names for the same number
+    where : mask of the elements that count
+    mean : the mean, if it is known, with the reduced axes kept
+
+    Notes
+    -----
+    nan of no elements, with NumPy's RuntimeWarning if n - ddof is not positive by the shape.
+    """
+    variance, result = _variance(
+        "var",
+        as_node(x),
+        axis,
+        as_optional_dtype(dtype),
+        _degrees_lost("var", ddof, correction),
+        keepdims,
+        where,
+        mean,
+    )
     return wrap(cast(variance, result))
 
 
@@ -188,26 +361,63 @@ def std(
     *,
     ddof: float = 0,
     keepdims: bool = False,
+    where: ArrayLike = True,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> "Tensor":
-    """The square root of the variance over `axis`. Gradient 0 where it is 0."""
-    node = as_node(x)
-    variance, result = _variance(node, axis, as_optional_dtype(dtype), ddof, keepdims)
+    """The square root of the variance over `axis`. Gradient 0 where it is 0. As `var`."""
+    variance, result = _variance(
+        "std",
+        as_node(x),
+        axis,
+        as_optional_dtype(dtype),
+        _degrees_lost("std", ddof, correction),
+        keepdims,
+        where,
+        mean,
+    )
     return wrap(cast(root_with_gradient_0_at_0(variance), result))
 
 
+def _degrees_lost(operation: str, ddof: float, correction: float | None) -> float:
+    if correction is None:
+        return ddof
+    if ddof:
+        got: dict[str, object] = {"ddof": ddof, "correction": correction}
+        raise ValueError(explain(operation, "two names for one number", got=got))
+    return correction
+
+
 def _variance(
-    x: Node, axis: Axis, wanted: np.dtype | None, ddof: float, keepdims: bool
+    operation: str,
+    x: Node,
+    axis: Axis,
+    wanted: np.dtype | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike,
+    center: ArrayLike | None,
 ) -> tuple[Node, np.dtype]:
     """The variance in the dtype that it is computed in, and the dtype to give it in."""
     computing, result = mean_dtypes(x.dtype, wanted)
     x = cast(x, computing)
-    center = _divided(reduced("sum", x, axis, True, "var"), count(x, axis))
-    squares = squared_magnitude(x - center)
+    if center is None:
+        number = _number(operation, x, axis, True, where, computing)
+        middle = _mean(x, axis, True, where, number)
+    else:
+        middle = cast(as_node(center), computing)
+    distances = _chosen(operation, OPS["subtract"](x, middle), where, 0)
+    squares = squared_magnitude(distances)
     if result.kind == "c":
         result = squares.dtype
-    total = reduced("sum", squares, axis, keepdims, "var")
-    divisor = count(x, axis) - ddof
-    return _divided(total, divisor if divisor > 0 else 0.0), result
+    total = reduced("sum", squares, axis, keepdims, operation)
+    divisor = _number(operation, x, axis, keepdims, where, total.dtype)
+    if isinstance(divisor, Node):
+        left = OPS["subtract"](divisor, scalar_leaf(float(ddof), total.dtype))
+        return _divided(total, OPS["maximum"](left, full(0, (), total.dtype))), result
+    if divisor <= ddof:
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+    return _divided(total, builtins.max(divisor - ddof, 0.0)), result
 
 
 def squared_magnitude(x: Node) -> Node:
@@ -275,7 +485,11 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
 
 
 def _finite_maximum(x: Node, axis: Axis) -> Node:
-    """The maximum over `axis`, kept, as a constant for gradients; 0 where it is infinite or nan."""
+    """The maximum over `axis`, kept, as a constant for gradients; 0 where it is infinite or nan, or
+    there is none."""
+    if not count(x, axis):
+        axes = normalize_axes("max", axis, len(x.shape))
+        return full(0, tuple([1 if k in axes else n for k, n in enumerate(x.shape)]), x.dtype)
     largest = OPS["detach"](reduced("max", x, axis, True))
     return OPS["where"](OPS["isfinite"](largest), largest, full(0, (), x.dtype))
 

@@ -15,6 +15,8 @@ from numba_grad.autograd import graph, handles, hooks, state
 from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.frontend import (
+    assignment_functions,
+    choice_functions,
     contraction_functions,
     elementwise_functions,
     index_functions,
@@ -664,6 +666,18 @@ class Tensor:
         """The elements at `indices` along `axis`."""
         return index_functions.take(self, indices, axis, mode=mode)
 
+    def put(self, indices: ArrayLike, values: ArrayLike, mode: str = "raise") -> None:
+        """Assign to the elements with these numbers, in row-major order."""
+        assignment_functions.put(self, indices, values, mode)
+
+    def choose(self, choices: ArrayLike | Sequence[ArrayLike], *, mode: str = "raise") -> "Tensor":
+        """Element by element, the one of the choice whose number is here."""
+        return choice_functions.choose(self, choices, mode)
+
+    def compress(self, condition: ArrayLike, axis: int | None = None) -> "Tensor":
+        """The parts along `axis` for which the condition, 1-d, is true."""
+        return choice_functions.compress(condition, self, axis)
+
     def nonzero(self) -> "tuple[Tensor, ...]":
         """The indices of the elements that are not 0, one tensor for each axis."""
         return index_functions.nonzero(self)
@@ -700,17 +714,44 @@ class Tensor:
         """The nearest number of so many decimals."""
         return elementwise_functions.round(self, decimals)
 
-    def sum(self, axis: Axis = None, dtype: object = None, *, keepdims: bool = False) -> "Tensor":
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
         """The sum over `axis`, or of all elements."""
-        return reduction_functions.sum(self, axis, dtype, keepdims=keepdims)
+        return reduction_functions.sum(
+            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
+        )
 
-    def prod(self, axis: Axis = None, dtype: object = None, *, keepdims: bool = False) -> "Tensor":
+    def prod(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
         """The product over `axis`, or of all elements."""
-        return reduction_functions.prod(self, axis, dtype, keepdims=keepdims)
+        return reduction_functions.prod(
+            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
+        )
 
-    def mean(self, axis: Axis = None, dtype: object = None, *, keepdims: bool = False) -> "Tensor":
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        where: ArrayLike = True,
+    ) -> "Tensor":
         """The mean over `axis`, or of all elements."""
-        return reduction_functions.mean(self, axis, dtype, keepdims=keepdims)
+        return reduction_functions.mean(self, axis, dtype, keepdims=keepdims, where=where)
 
     def var(
         self,
@@ -719,9 +760,21 @@ class Tensor:
         *,
         ddof: float = 0,
         keepdims: bool = False,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
     ) -> "Tensor":
         """The variance over `axis`, or of all elements."""
-        return reduction_functions.var(self, axis, dtype, ddof=ddof, keepdims=keepdims)
+        return reduction_functions.var(
+            self,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
 
     def std(
         self,
@@ -730,25 +783,55 @@ class Tensor:
         *,
         ddof: float = 0,
         keepdims: bool = False,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
     ) -> "Tensor":
         """The standard deviation over `axis`, or of all elements."""
-        return reduction_functions.std(self, axis, dtype, ddof=ddof, keepdims=keepdims)
+        return reduction_functions.std(
+            self,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
 
-    def max(self, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+    def max(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
         """The largest element along `axis`, or of all."""
-        return reduction_functions.max(self, axis, keepdims=keepdims)
+        return reduction_functions.max(self, axis, keepdims=keepdims, initial=initial, where=where)
 
-    def min(self, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+    def min(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
         """The smallest element along `axis`, or of all."""
-        return reduction_functions.min(self, axis, keepdims=keepdims)
+        return reduction_functions.min(self, axis, keepdims=keepdims, initial=initial, where=where)
 
-    def any(self, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+    def any(
+        self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+    ) -> "Tensor":
         """Whether an element along `axis`, or any, is true."""
-        return reduction_functions.any(self, axis, keepdims=keepdims)
+        return reduction_functions.any(self, axis, keepdims=keepdims, where=where)
 
-    def all(self, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
+    def all(
+        self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+    ) -> "Tensor":
         """Whether all elements along `axis`, or all, are true."""
-        return reduction_functions.all(self, axis, keepdims=keepdims)
+        return reduction_functions.all(self, axis, keepdims=keepdims, where=where)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
         """The index of the first largest element along `axis`, or of all."""
