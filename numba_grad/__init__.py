@@ -27,7 +27,7 @@ from numpy import (
 from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
-from numba_grad.frontend import linalg
+from numba_grad.frontend import fft, linalg
 from numba_grad.frontend.assignment_functions import (
     copyto,
     fill_diagonal,
@@ -445,6 +445,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "fix",
     "flatnonzero",

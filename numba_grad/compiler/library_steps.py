@@ -1,5 +1,5 @@
-"""Operations with kernels of their own -> steps: matrix products, solves, scans, sorts,
-scatters."""
+"""Operations with kernels of their own -> steps: matrix products, solves, Fourier
+transforms, scans, sorts, scatters."""
 
 import math
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from numba_grad.compiler.library_kernels import (
     cumprod_call,
     cumsum_call,
     cumulative_position_call,
+    fourier_call,
     linear_recurrence_call,
     matmul_call,
     scatter_call,
@@ -23,6 +24,7 @@ from numba_grad.compiler.library_kernels import (
 from numba_grad.compiler.lower import Place
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.ops.fourier import scale_of
 from numba_grad.runtime.plan import ErrorSite
 
 
@@ -142,6 +144,28 @@ def _solve(node: Node) -> LibraryCall:
     return solve_call(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
 
 
+def _fft(node: Node) -> LibraryCall:
+    inverse = node.params["inverse"]
+    return _fourier(node, "ifft" if inverse else "fft", inverse=inverse)
+
+
+def _rfft(node: Node) -> LibraryCall:
+    is_odd = node.inputs[0].shape[node.params["axis"]] % 2
+    return _fourier(node, "rfft_n_odd" if is_odd else "rfft_n_even")
+
+
+def _irfft(node: Node) -> LibraryCall:
+    return _fourier(node, "irfft", inverse=True)
+
+
+def _fourier(node: Node, function: str, *, inverse: bool = False) -> LibraryCall:
+    (x,) = node.inputs
+    axis = node.params["axis"]
+    points = (node if inverse else x).shape[axis]
+    scale = scale_of(points, node.params["norm"], inverse=inverse)
+    return fourier_call(function, x.dtype, node.dtype, x.shape, axis, node.shape[axis], scale)
+
+
 def _cumsum(node: Node) -> LibraryCall:
     (x,) = node.inputs
     return cumsum_call(
@@ -190,6 +214,9 @@ SCATTERS = ("scatter_add", "scatter_set")
 CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
     "solve": _solve,
+    "fft": _fft,
+    "rfft": _rfft,
+    "irfft": _irfft,
     "cumsum": _cumsum,
     "cumprod": _cumprod,
     "linear_recurrence": _linear_recurrence,

@@ -92,6 +92,8 @@ def library_program_step(
         flops *= 2 * node.inputs[0].shape[-1]
     elif node.op.name == "solve":
         flops *= 2 * node.inputs[0].shape[-1] ** 2
+    elif node.op.name in ("fft", "rfft", "irfft"):
+        flops *= 5 * node.shape[node.params["axis"]].bit_length()
     source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
     return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
 

@@ -20,6 +20,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
     control,
     elementwise,
+    fourier,
     functions,
     indexing,
     leaves,

@@ -13,6 +13,7 @@ from numba_grad.frontend import (
     contraction_functions,
     creation,
     elementwise_functions,
+    fft,
     index_arrays,
     index_functions,
     linalg,
@@ -182,3 +183,12 @@ of_function.update(
         np.array_str: lambda a: str(a),
     }
 )
+
+
+def counterpart(function: Function) -> Function | None:
+    """Our function for one of NumPy's, if there is one."""
+    found = of_function.get(function)
+    # By name: NumPy imports this module when it is first used, which takes a millisecond.
+    if found is None and function.__module__ == "numpy.fft" and function.__name__ in fft.__all__:
+        return getattr(fft, function.__name__)
+    return found

@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
-from numba_grad.frontend.numpy_functions import of_function, of_ufunc
+from numba_grad.frontend.numpy_functions import counterpart, of_ufunc
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 
 Function = Callable[..., Any]
@@ -57,7 +57,7 @@ def call_ufunc(
 def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What NumPy calls when another of its functions meets a tensor."""
     name = f"{function.__module__}.{function.__name__}"
-    ours = of_function.get(function)
+    ours = counterpart(function)
     if ours is None:
         raise _unsupported(name, inspect.signature(function).bind(*args, **kwargs).arguments)
     # The common case, without the 10 us of translating: np.sum(x, axis=1).

@@ -1,4 +1,4 @@
-"""BLAS and LAPACK entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf".
+"""Library entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf".
 
 NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its
 symbols away. Plans call it from several threads at once, each with a tile of its own, and with the
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from numba_grad.errors import KernelError
 from numba_grad.locks import Lock
+from numba_grad.runtime import pocketfft
 from numba_grad.runtime.threads import SharedWord, Threads
 
 # How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels
@@ -74,15 +75,17 @@ def _capsule_address(capsule: object) -> int:
 
 @functools.cache
 def symbol_address(name: str) -> int:
-    """The address of a library function, such as "blas.dgemm".
+    """The address of a library function, such as "blas.dgemm" or "pocketfft.fft.complex128".
 
     Raises
     ------
     KernelError
         If neither NumPy's library nor SciPy's has it.
     """
+    package, _, function = name.partition(".")
+    if package == "pocketfft":
+        return pocketfft.loop_address(function)
     with _lock:
-        package, function = name.split(".")
         library = _numpy_library()
         address = _find(library, function, _DECORATIONS) if library else 0
         if address:
@@ -114,7 +117,7 @@ def _thread_functions() -> tuple[int, int]:
 
 def prepare_threads(threads: Threads, symbols: Sequence[str]) -> bool:
     """Whether a plan with these symbols is to turn the library's own threads off while it runs."""
-    if not symbols:
+    if not any(name.startswith(("blas.", "lapack.")) for name in symbols):
         return False
     getter, setter = _thread_functions()
     threads.shared[SharedWord.BLAS_GET_THREADS] = getter

@@ -9,7 +9,7 @@ import pytest
 from numba_grad.compiler import library_kernels
 from numba_grad.compiler.build import build
 from numba_grad.compiler.engine_build import native_engine
-from numba_grad.errors import KernelError
+from numba_grad.errors import InternalError, KernelError
 from numba_grad.runtime import library
 from numba_grad.runtime.native_engine import Program
 from numba_grad.runtime.plan import Plan, PlanBuilder
@@ -39,6 +39,34 @@ def product_plan(n: int) -> Plan:
 @pytest.mark.parametrize("name", NAMES)
 def test_functions_are_found(name: str) -> None:
     assert library.symbol_address(name) > 0
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_transforms_are_found(dtype: str) -> None:
+    names = [f"pocketfft.{name}.{dtype}" for name in ("fft", "ifft", "irfft")]
+    assert all(library.symbol_address(name) > 0 for name in names)
+    assert library.symbol_address(f"pocketfft.fft.{dtype}.data") > 0
+    with pytest.raises(InternalError, match=r"fft\.int8: NumPy .* has no such transform"):
+        library.symbol_address("pocketfft.fft.int8")
+
+
+def test_a_transform_is_called_without_python() -> None:
+    """The loop of a ufunc, with arguments as the C interface of ufuncs has them."""
+    x = np.random.default_rng(0).standard_normal(6) + 0j
+    out, scale = np.empty_like(x), np.array([2.0])
+    pointers = np.array([a.ctypes.data for a in (x, scale, out)])
+    sizes, strides = np.array([1, 6, 6]), np.array([0, 0, 0, 16, 16])
+    loop = ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * 4)(
+        library.symbol_address("pocketfft.fft.complex128")
+    )
+    data = library.symbol_address("pocketfft.fft.complex128.data")
+    loop(pointers.ctypes.data, sizes.ctypes.data, strides.ctypes.data, data)
+    np.testing.assert_allclose(out, 2 * np.fft.fft(x), rtol=1e-14, atol=1e-14)
+
+
+def test_transforms_leave_the_threads_of_blas_alone() -> None:
+    engine = native_engine()
+    assert not library.prepare_threads(engine.threads, ["pocketfft.fft.complex128"])
 
 
 def test_what_does_not_exist_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Steps that are not generated from loops: BLAS, LAPACK, sorting, scans, scattering.
+"""Steps that are not generated from loops: BLAS, LAPACK, PocketFFT, sorting, scans, scattering.
 
 Each function returns a `LibraryCall`: kernel sources with the words of their steps, where memory
 is still by role (`Memory`). How work is cut into tasks depends on sizes and dtypes alone, so
@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
     append_call,
 )
+from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
 from numba_grad.compiler.library_kernels.matrix_products import MatrixOperand, matmul_call
 from numba_grad.compiler.library_kernels.scans import (
@@ -34,6 +35,7 @@ __all__ = [
     "cumprod_call",
     "cumsum_call",
     "cumulative_position_call",
+    "fourier_call",
     "linear_recurrence_call",
     "matmul_call",
     "scatter_call",
