@@ -28,6 +28,7 @@ from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
 from numba_grad.frontend import fft, linalg
+from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
     copyto,
     fill_diagonal,
@@ -69,15 +70,17 @@ from numba_grad.frontend.contraction_functions import (
     vecdot,
 )
 from numba_grad.frontend.creation import (
-    arange,
+    array,
     asarray,
+    copy,
     empty,
     empty_like,
     eye,
+    frombuffer,
+    fromiter,
     full,
     full_like,
     identity,
-    linspace,
     meshgrid,
     ones,
     ones_like,
@@ -88,6 +91,7 @@ from numba_grad.frontend.creation import (
     zeros,
     zeros_like,
 )
+from numba_grad.frontend.dtype_functions import can_cast, finfo, iinfo, isdtype, result_type
 from numba_grad.frontend.elementwise_functions import (
     abs,
     absolute,
@@ -220,6 +224,7 @@ from numba_grad.frontend.index_functions import (
     take,
     take_along_axis,
 )
+from numba_grad.frontend.interchange import from_dlpack, load, save, savez, savez_compressed
 from numba_grad.frontend.jit import jit
 from numba_grad.frontend.number_functions import (
     bitwise_count,
@@ -238,6 +243,7 @@ from numba_grad.frontend.number_functions import (
     nextafter,
     spacing,
 )
+from numba_grad.frontend.ranges import arange, fromfunction, geomspace, linspace, logspace
 from numba_grad.frontend.reduction_functions import (
     all,
     amax,
@@ -337,6 +343,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Tensor",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "absolute",
     "acos",
@@ -361,6 +369,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "around",
+    "array",
     "array_equal",
     "array_equiv",
     "array_split",
@@ -388,6 +397,7 @@ __all__ = [
     "bool_",
     "broadcast_arrays",
     "broadcast_to",
+    "can_cast",
     "cbrt",
     "ceil",
     "choose",
@@ -402,6 +412,7 @@ __all__ = [
     "configure",
     "conj",
     "conjugate",
+    "copy",
     "copysign",
     "copyto",
     "corrcoef",
@@ -447,6 +458,7 @@ __all__ = [
     "fabs",
     "fft",
     "fill_diagonal",
+    "finfo",
     "fix",
     "flatnonzero",
     "flip",
@@ -462,9 +474,14 @@ __all__ = [
     "fmin",
     "fmod",
     "frexp",
+    "from_dlpack",
+    "frombuffer",
+    "fromfunction",
+    "fromiter",
     "full",
     "full_like",
     "gcd",
+    "geomspace",
     "get_num_threads",
     "grad",
     "gradient",
@@ -477,6 +494,7 @@ __all__ = [
     "hvp",
     "hypot",
     "identity",
+    "iinfo",
     "imag",
     "indices",
     "inf",
@@ -490,6 +508,7 @@ __all__ = [
     "isclose",
     "iscomplex",
     "iscomplexobj",
+    "isdtype",
     "isfinite",
     "isinf",
     "isnan",
@@ -510,6 +529,7 @@ __all__ = [
     "linalg",
     "linear_recurrence",
     "linspace",
+    "load",
     "log",
     "log1p",
     "log2",
@@ -522,6 +542,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "logsumexp",
     "mask_indices",
     "matmul",
@@ -589,12 +610,16 @@ __all__ = [
     "repeat",
     "reshape",
     "resize",
+    "result_type",
     "right_shift",
     "rint",
     "roll",
     "rollaxis",
     "rot90",
     "round",
+    "save",
+    "savez",
+    "savez_compressed",
     "select",
     "set_grad_enabled",
     "set_num_threads",

@@ -1,6 +1,6 @@
-"""New tensors: from data, constants, ranges and grids. Names and arguments as in the array API.
+"""New tensors: from data, constants, and matrices of ones and zeros. Ranges are in `ranges.py`.
 
-Constants and index ranges are recorded, not stored: they cost no memory until somebody asks for
+Constants are recorded, not stored: they cost no memory until somebody asks for
 their values.
 """
 
@@ -23,6 +23,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
+from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.families import full as constant
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
 Shape = int | Sequence[int]
+Buffer = bytes | bytearray | memoryview  # what numpy.frombuffer takes: a Buffer, since Python 3.12
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
 
@@ -74,11 +76,11 @@ def tensor(
     node = node_of(obj)
     if node is not None:
         node = OPS["detach"](node if wanted is None else cast(node, wanted))
-        return _result(node, requires_grad)
+        return result_of(node, requires_grad)
     value = obj
     if is_scalar(obj):
         value = np.array(obj, wanted)
-    return _result(leaf(own_array(value, wanted, copy=copy)), requires_grad)
+    return result_of(leaf(own_array(value, wanted, copy=copy)), requires_grad)
 
 
 def asarray(
@@ -96,7 +98,7 @@ def asarray(
         return tensor(obj, dtype, device, copy=copy is not False)
     check_device(device)
     wanted = as_optional_dtype(dtype)
-    if wanted in (None, node.dtype):
+    if wanted is None or wanted == node.dtype:
         return wrap(OPS["identity"](node)) if copy else obj
     if copy is False:
         raise ValueError(
@@ -108,6 +110,30 @@ def asarray(
             )
         )
     return wrap(cast(node, wanted))
+
+
+def array(
+    obj: ArrayLike, dtype: object = None, *, copy: bool | None = True, ndmin: int = 0
+) -> "Tensor":
+    """As `asarray`, but by default a new tensor, and with axes of size 1 in front up to `ndmin`."""
+    result = asarray(obj, dtype, copy=copy)
+    missing = ndmin - result.ndim
+    return wrap(reshape(as_node(result), (1,) * missing + result.shape)) if missing > 0 else result
+
+
+def copy(x: ArrayLike, /) -> "Tensor":
+    """The same values as a new tensor; gradients flow through."""
+    return asarray(x, copy=True)
+
+
+def frombuffer(buffer: Buffer, dtype: object = float, count: int = -1, offset: int = 0) -> "Tensor":
+    """`count` numbers, or all, from the bytes of `buffer` after the first `offset`: a copy."""
+    return tensor(np.frombuffer(buffer, as_dtype(dtype), count, offset))
+
+
+def fromiter(iterable: Iterable[Any], dtype: object, count: int = -1) -> "Tensor":
+    """The first `count` numbers, or all, that `iterable` gives, along one axis."""
+    return tensor(np.fromiter(iterable, as_dtype(dtype), count), copy=False)
 
 
 def zeros(
@@ -147,84 +173,53 @@ def full(
     """
     check_device(device)
     node = _fill_node(fill_value, as_optional_dtype(dtype))
-    return _result(broadcast_to(node, as_shape("full", shape)), requires_grad)
+    return result_of(broadcast_to(node, as_shape("full", shape)), requires_grad)
 
 
-def zeros_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
-    """Zeros in the shape of `x`, and in its dtype by default."""
+def zeros_like(
+    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+) -> "Tensor":
+    """Zeros in the shape and the dtype of `x`, unless others are given."""
     check_device(device)
     node = as_node(x)
-    return _constant(0, node.shape, as_optional_dtype(dtype) or node.dtype, False)
+    sizes = _shape_like(node, shape)
+    return _constant(0, sizes, as_optional_dtype(dtype) or node.dtype, False)
 
 
-def ones_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
-    """Ones in the shape of `x`, and in its dtype by default."""
+def ones_like(
+    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+) -> "Tensor":
+    """Ones in the shape and the dtype of `x`, unless others are given."""
     check_device(device)
     node = as_node(x)
-    return _constant(1, node.shape, as_optional_dtype(dtype) or node.dtype, False)
+    sizes = _shape_like(node, shape)
+    return _constant(1, sizes, as_optional_dtype(dtype) or node.dtype, False)
 
 
-def empty_like(x: ArrayLike, dtype: object = None, device: object = None) -> "Tensor":
+def empty_like(
+    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+) -> "Tensor":
     """As `zeros_like`."""
-    return zeros_like(x, dtype, device)
+    return zeros_like(x, dtype, device, shape=shape)
 
 
 def full_like(
-    x: ArrayLike, fill_value: ArrayLike, dtype: object = None, device: object = None
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    *,
+    shape: Shape | None = None,
 ) -> "Tensor":
-    """`fill_value` in the shape of `x`, and in its dtype by default."""
+    """`fill_value` in the shape and the dtype of `x`, unless others are given."""
     check_device(device)
     node = as_node(x)
     filling = _fill_node(fill_value, as_optional_dtype(dtype) or node.dtype)
-    return wrap(broadcast_to(filling, node.shape))
+    return wrap(broadcast_to(filling, _shape_like(node, shape)))
 
 
-def arange(
-    start: float,
-    stop: float | None = None,
-    step: float = 1,
-    dtype: object = None,
-    device: object = None,
-    requires_grad: bool = False,
-) -> "Tensor":
-    """Evenly spaced values from `start` (0 if only one number is given) up to, without, `stop`."""
-    check_device(device)
-    wanted = as_optional_dtype(dtype)
-    if stop is None:
-        start, stop = 0, start
-    start, stop, step = (_plain_number("arange", number) for number in (start, stop, step))
-    if step == 0:
-        raise ValueError(explain("arange", "step is 0", expected="a step other than 0"))
-    if all(number.__class__ is int for number in (start, stop, step)) and wanted in (None, INT64):
-        size = len(range(start, stop, step))  # type: ignore[arg-type]
-        return _result(_integer_range(int(start), int(step), size), requires_grad)
-    values = np.arange(start, stop, step, wanted)  # type: ignore[call-overload]
-    return _result(leaf(values), requires_grad)
-
-
-def _integer_range(start: int, step: int, size: int) -> Node:
-    node = OPS["iota"](size=size, dtype=INT64)
-    if step != 1:
-        node = OPS["multiply"](node, scalar_leaf(step, INT64))
-    if start != 0:
-        node = OPS["add"](node, scalar_leaf(start, INT64))
-    return node
-
-
-def linspace(
-    start: float,
-    stop: float,
-    num: int = 50,
-    endpoint: bool = True,
-    dtype: object = None,
-    device: object = None,
-    requires_grad: bool = False,
-) -> "Tensor":
-    """`num` evenly spaced values from `start` to `stop`, which is the last one with `endpoint`."""
-    check_device(device)
-    start, stop = (_plain_number("linspace", number) for number in (start, stop))
-    values = np.linspace(start, stop, num, endpoint, dtype=as_optional_dtype(dtype))
-    return _result(leaf(own_array(values)), requires_grad)
+def _shape_like(node: Node, shape: Shape | None) -> tuple[int, ...]:
+    return node.shape if shape is None else as_shape("shape", shape)
 
 
 def eye(
@@ -240,7 +235,7 @@ def eye(
     rows = operator.index(n_rows)
     shape = as_shape("eye", (rows, rows if n_cols is None else n_cols))
     mask = OPS["equal"](*_diagonal_numbers(shape, k))
-    return _result(cast(mask, as_optional_dtype(dtype) or FLOAT64), requires_grad)
+    return result_of(cast(mask, as_optional_dtype(dtype) or FLOAT64), requires_grad)
 
 
 def identity(n: int, dtype: object = None) -> "Tensor":
@@ -358,7 +353,7 @@ def _constant(
     dtype = dtype or FLOAT64
     # A leaf that requires grad holds its values: made here, without starting the engine.
     node = leaf(np.full(shape, value, dtype)) if requires_grad else constant(value, shape, dtype)
-    return _result(node, requires_grad)
+    return result_of(node, requires_grad)
 
 
 def _fill_node(value: ArrayLike, dtype: np.dtype | None) -> Node:
@@ -369,29 +364,8 @@ def _fill_node(value: ArrayLike, dtype: np.dtype | None) -> Node:
     return cast(as_node(value), dtype)
 
 
-def _plain_number(operation: str, value: object) -> float:
-    """A Python number, out of a NumPy scalar or a tensor without gradient."""
-    if isinstance(value, (bool, np.bool_)):
-        return int(value)
-    if isinstance(value, (int, float)):
-        return value
-    node = node_of(value)
-    if node is not None and node.requires_grad:
-        raise TypeError(
-            explain(
-                operation,
-                "its numbers have no gradient, and this tensor requires one",
-                got={"argument": node.type},
-                fix="start + step * ng.arange(n), or x.detach()",
-            )
-        )
-    array = np.asarray(value)
-    if array.ndim or array.dtype.kind not in "iufb":
-        raise TypeError(explain(operation, "not a number", got={"argument": repr(value)}))
-    return array.item()
-
-
-def _result(node: Node, requires_grad: bool) -> "Tensor":
+def result_of(node: Node, requires_grad: bool) -> "Tensor":
+    """A tensor of `node`: a leaf if it shall require grad."""
     if not requires_grad:
         return wrap(node)
     # A leaf of its own: a gradient is accumulated in it, so it must not be an operation's result.

@@ -22,6 +22,7 @@ from numba_grad.frontend.arrays import (
     uncast_dtypes,
     wrap,
 )
+from numba_grad.frontend.creation import check_device
 from numba_grad.frontend.index_functions import nonzero
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import as_dtype
@@ -309,12 +310,13 @@ def _replaced_if(comparison: str, x: Node, bound: Node, given: ArrayLike) -> Nod
     return OPS["where"](is_beyond, bound, x)
 
 
-def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True) -> "Tensor":
+def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object = None) -> "Tensor":
     """`x` converted to `dtype`, as NumPy converts: floats are truncated to integers.
 
     Gradients flow between floating and complex dtypes. With `copy=False` a tensor that has the
     dtype is returned itself.
     """
+    check_device(device)
     node = as_node(x)
     wanted = as_dtype(dtype)
     if not copy and node.dtype == wanted and node is getattr(x, "_node", None):

@@ -12,19 +12,21 @@ from numba_grad.frontend import (
     comparison_functions,
     contraction_functions,
     creation,
+    dtype_functions,
     elementwise_functions,
     fft,
     index_arrays,
     index_functions,
+    interchange,
     linalg,
     number_functions,
+    ranges,
     reduction_functions,
     scan_functions,
     shape_functions,
     sorting_functions,
     statistics_functions,
 )
-from numba_grad.frontend.arrays import node_of
 
 Function = Callable[..., Any]
 
@@ -99,7 +101,14 @@ _same_names = {
             "nanpercentile nanprod nanquantile nanstd nansum nanvar percentile quantile",
         ),
         (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
-        (creation, "empty_like full_like meshgrid ones_like tril triu zeros_like"),
+        (
+            creation,
+            "array asarray copy empty empty_like eye frombuffer fromiter full full_like identity "
+            "meshgrid ones ones_like tri tril triu zeros zeros_like",
+        ),
+        (ranges, "arange fromfunction geomspace linspace logspace"),
+        (interchange, "save savez savez_compressed"),
+        (dtype_functions, "can_cast isdtype result_type"),
     ),
     np.linalg: (
         (
@@ -140,23 +149,6 @@ def _size(a: Any, axis: int | None = None) -> int:
     return a.size if axis is None else a.shape[axis]
 
 
-def _copy(a: Any) -> Any:
-    return a.copy()
-
-
-def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
-    return np.result_type(*[_dtype_or_same(value) for value in arrays_and_dtypes])
-
-
-def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    return np.can_cast(_dtype_or_same(from_), to, casting)
-
-
-def _dtype_or_same(value: Any) -> Any:
-    node = node_of(value)
-    return value if node is None else node.dtype
-
-
 of_function: dict[Function, Function] = {
     getattr(module, name): getattr(ours, name)
     for module, families in _same_names.items()
@@ -176,9 +168,6 @@ of_function.update(
         np.shape: lambda a: a.shape,
         np.ndim: lambda a: a.ndim,
         np.size: _size,
-        np.copy: _copy,
-        np.result_type: _result_type,
-        np.can_cast: _can_cast,
         np.array_repr: lambda arr: repr(arr),
         np.array_str: lambda a: str(a),
     }
@@ -192,3 +181,11 @@ def counterpart(function: Function) -> Function | None:
     if found is None and function.__module__ == "numpy.fft" and function.__name__ in fft.__all__:
         return getattr(fft, function.__name__)
     return found
+
+
+def supported_names() -> list[str]:
+    """NumPy's names of all that has a counterpart, with modules; those of numpy itself last."""
+    names = [f"numpy.fft.{name}" for name in fft.__all__]
+    names += [f"{function.__module__}.{function.__name__}" for function in of_function]
+    names += [f"numpy.{ufunc.__name__}" for ufunc in of_ufunc]
+    return sorted(names, key=lambda name: -name.count("."))

@@ -4,19 +4,19 @@ What is not listed in `numpy_functions.py` is refused by name. Nothing is conver
 silently, since gradients would be lost.
 """
 
+import difflib
 import functools
 import inspect
 import sys
 from collections.abc import Callable
 from inspect import Parameter
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
-from numba_grad.frontend.numpy_functions import counterpart, of_ufunc
+from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 
 Function = Callable[..., Any]
@@ -77,7 +77,7 @@ def _name_of_ufunc(ufunc: np.ufunc) -> str:
 
 
 def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
-    """A message that shows the call on detached tensors."""
+    """A message that names a supported function like it, and shows the call on detached tensors."""
     shown = [
         f"{'x' if len(arguments) == 1 else key}.detach().numpy()" if node_of(value) else key
         for key, value in arguments.items()
@@ -88,10 +88,22 @@ def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
         explain(
             name,
             "not supported on tensors",
-            expected="a function that numba_grad has under the same name",
+            expected=f"a function that numba_grad has under the same name{_nearest(name)}",
             fix=f"{name}({', '.join(shown)}), whose result has no gradient",
         )
     )
+
+
+def _nearest(name: str) -> str:
+    """The supported function whose name is most like this one, preferably of the same module."""
+    module, _, own = name.rpartition(".")
+    in_module, elsewhere = {}, {}
+    for path in supported_names():
+        place, _, last = path.rpartition(".")
+        (in_module if place == module else elsewhere)[last] = path
+    supported = elsewhere | in_module
+    close = difflib.get_close_matches(own, supported, n=1, cutoff=0.65)
+    return f"; the nearest is {supported[close[0]]}" if close else ""
 
 
 def _unsupported_arguments(name: str, arguments: list[str]) -> TypeError:
@@ -157,8 +169,3 @@ def _is_in_its_place(
 
 def _equals_default(value: object, default: object) -> bool:
     return isinstance(value, (bool, int, str)) and value == default
-
-
-def namespace(api_version: str | None = None) -> ModuleType:
-    """The module with the functions of the array API's names."""
-    return sys.modules[__name__.partition(".")[0]]

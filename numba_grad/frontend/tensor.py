@@ -15,11 +15,13 @@ from numba_grad.autograd import graph, handles, hooks, state
 from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.frontend import (
+    array_api,
     assignment_functions,
     choice_functions,
     contraction_functions,
     elementwise_functions,
     index_functions,
+    interchange,
     protocols,
     reduction_functions,
     scan_functions,
@@ -448,18 +450,32 @@ class Tensor:
         return protocols.call_function(function, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return protocols.namespace(api_version)
+        return array_api.namespace(api_version)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Its memory for another library: `torch.from_dlpack(x)`, `numpy.from_dlpack(x)`.
+
+        It is read-only, since the value of a tensor never changes. PyTorch has no such tensors:
+        do not write to what it makes of this, or copy it.
+        """
+        return interchange.to_dlpack(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return interchange.CPU
 
     def __repr__(self) -> str:
         node = self._node
-        flag = ", requires_grad=True" if node.requires_grad else ""
-        dtype = "" if node.dtype in _DEFAULT_PRINTED and node.type.size else f", dtype={node.dtype}"
         if is_traced(node):
-            return f"tensor(<traced>, shape={node.shape}, dtype={node.dtype}{flag})"
-        text = np.array2string(value_of(node, "repr"), separator=", ", prefix="tensor(")
-        if not node.type.size and len(node.shape) > 1:
-            dtype = f", shape={node.shape}{dtype}"
-        return f"tensor({text}{dtype}{flag})"
+            facts = ["<traced>", f"shape={node.shape}", f"dtype={node.dtype}"]
+            return f"tensor({', '.join(facts + _gradient_fact(node))})"
+        return _printed(value_of(node, "repr"), _gradient_fact(node))
 
     def __format__(self, specification: str) -> str:
         if not specification or self.shape:
@@ -619,6 +635,11 @@ class Tensor:
             check_device(target)
             return self
         return elementwise_functions.astype(self, target, copy=False)
+
+    def to_device(self, device: object, /, *, stream: object = None) -> "Tensor":
+        """On another device; the tensor itself if it is there."""
+        check_device(device)
+        return self
 
     def cpu(self) -> "Tensor":
         """The tensor itself."""
@@ -847,6 +868,29 @@ def _one_or_many(arguments: tuple[Any, ...]) -> Any:
     if len(arguments) == 1 and isinstance(arguments[0], Sequence):
         return arguments[0]
     return arguments
+
+
+def _gradient_fact(node: Node) -> list[str]:
+    return ["requires_grad=True"] if node.requires_grad else []
+
+
+def _printed(value: np.ndarray, gradient_fact: list[str]) -> str:
+    """As NumPy prints an array: by its options, and with what the numbers do not tell."""
+    prefix, options = "tensor(", np.get_printoptions()
+    numbers = np.array2string(value, separator=", ", prefix=prefix, suffix=")")
+    facts = []
+    if (not value.size and value.ndim > 1) or value.size > options["threshold"]:
+        facts.append(f"shape={value.shape}")
+    if value.dtype not in _DEFAULT_PRINTED or not value.size:
+        facts.append(f"dtype={value.dtype}")
+    facts += gradient_fact
+    if not facts:
+        return f"{prefix}{numbers})"
+    listed = ", ".join(facts)
+    last_line = f"{prefix}{numbers}".rpartition("\n")[2]
+    is_too_long = len(f"{last_line}, {listed})") > options["linewidth"]
+    space = "\n" + " " * len(prefix) if is_too_long else " "
+    return f"{prefix}{numbers},{space}{listed})"
 
 
 _DETACHED = "x.detach().numpy()"

@@ -114,6 +114,7 @@ def test_asarray_keeps_tensors():
     assert ng.asarray(x) is x and ng.asarray(x, float) is x
     assert ng.asarray(x, copy=True) is not x and ng.asarray(x, copy=True).requires_grad
     assert ng.asarray(x, np.float32).requires_grad
+    assert ng.asarray(ng.tensor([1, 2]), float).dtype == np.float64
     with pytest.raises(ValueError, match="a copy is needed"):
         ng.asarray(x, np.float32, copy=False)
 
@@ -177,46 +178,77 @@ def test_full_of_a_tensor_is_differentiable():
     check(ng.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
 
 
-RANGES = [
-    (5,),
-    (2, 7),
-    (7, 2, -2),
-    (0,),
-    (3, 3),
-    (5, 2),
-    (2.5,),
-    (0.1, 1.0, 0.1),
-    (1, 10, 2.5),
-    (10, 0, -3),
-    (True,),
-    (np.int32(4),),
-    (np.float32(4),),
-]
-
-
-@pytest.mark.parametrize("arguments", RANGES)
-def test_arange(arguments):
-    expected = np.arange(*[a.item() if isinstance(a, np.generic) else a for a in arguments])
-    check(ng.arange(*arguments), expected)
-    check(ng.arange(*arguments, dtype="f4"), np.arange(*arguments, dtype="f4"))
-
-
-def test_ranges_and_grids():
-    check(ng.linspace(0, 1, 7), np.linspace(0, 1, 7))
-    check(ng.linspace(2, -1, 4, endpoint=False), np.linspace(2, -1, 4, endpoint=False))
-    check(ng.linspace(0, 5, 6, dtype=int), np.linspace(0, 5, 6, dtype=int))
+def test_matrices_of_ones_and_zeros():
     for n, m, k in itertools.product((0, 1, 3), (None, 2), (-1, 0, 2)):
         check(ng.eye(n, m, k), np.eye(n, m, k))
         check(ng.tri(n, m, k), np.tri(n, m, k))
     check(ng.identity(2, int), np.identity(2, int))
-    with pytest.raises(ValueError, match="step is 0"):
-        ng.arange(1, 2, 0)
-    with pytest.raises(TypeError, match="gradient"):
-        ng.arange(ng.tensor(3.0, requires_grad=True))
     with pytest.raises(ValueError, match="'xy' or 'ij'"):
         ng.meshgrid([1], indexing="ab")
     with pytest.raises(ShapeError, match="two axes"):
         ng.tril([1.0])
+
+
+def test_arrays_and_copies():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    y = ng.array(x, ndmin=3)
+    assert y.shape == (1, 1, 2) and ng.array(x, ndmin=1, copy=None) is x
+    (ng.copy(x) * y).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    check(ng.array([1, 2], np.float32, ndmin=2), np.array([1, 2], np.float32, ndmin=2))
+    check(ng.array(3, ndmin=1), np.array(3, ndmin=1))
+    a = np.ones(2)
+    copied = ng.copy(a)
+    a[0] = 7
+    assert copied.tolist() == [1.0, 1.0]
+
+
+def test_from_buffers_and_iterators():
+    data = bytearray(np.arange(4.0).tobytes())
+    x = ng.frombuffer(data, count=2, offset=8)
+    data[8:16] = bytes(8)
+    assert x.tolist() == [1.0, 2.0]
+    check(ng.frombuffer(b"abc", np.uint8), np.frombuffer(b"abc", np.uint8))
+    check(ng.fromiter((k * k for k in range(5)), int), np.array([0, 1, 4, 9, 16]))
+    check(ng.fromiter(iter([1, 2, 3]), "f4", 2), np.array([1, 2], "f4"))
+    with pytest.raises(DTypeError):
+        ng.fromiter("ab", "U1")
+
+
+def test_other_shapes_and_dtypes_than_the_prototype():
+    x = ng.ones((2, 3), "f4")
+    for name in ("zeros_like", "ones_like", "empty_like"):
+        assert getattr(ng, name)(x, shape=4).shape == (4,)
+        assert getattr(np, name)(x, shape=(4, 5), dtype=int).dtype == np.int64
+    check(ng.full_like(x, 7, shape=()), np.full_like(np.float32(0), 7))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda like: np.zeros((2, 3), **like),
+        lambda like: np.ones(3, dtype="i4", **like),
+        lambda like: np.empty(0, **like),
+        lambda like: np.full((2, 2), 7, **like),
+        lambda like: np.full(2, fill_value=0.5, dtype=np.float32, **like),
+        lambda like: np.arange(5, **like),
+        lambda like: np.arange(1, 6, 2, dtype=float, **like),
+        lambda like: np.eye(2, 3, k=1, **like),
+        lambda like: np.eye(2, M=4, dtype=int, **like),
+        lambda like: np.identity(3, **like),
+        lambda like: np.tri(3, k=-1, **like),
+        lambda like: np.array([1, 2], ndmin=2, **like),
+        lambda like: np.asarray([1, 2], float, **like),
+        lambda like: np.frombuffer(b"abcd", np.uint8, count=2, **like),
+        lambda like: np.fromiter(range(3), float, **like),
+        lambda like: np.fromfunction(lambda i, j: i * j, (2, 3), dtype=int, **like),
+    ],
+)
+def test_numpys_creation_functions_make_tensors_like_a_tensor(make):
+    ours = make({"like": ng.tensor(1.0)})
+    assert isinstance(ours, ng.Tensor)
+    expected = make({})
+    check(ours, expected)
 
 
 @pytest.mark.parametrize(

@@ -430,7 +430,7 @@ def test_shared_scalars_have_no_gradients_of_their_own():
         (lambda: ng.tensor([1 + 2j]), "tensor([1.+2.j])"),
         (lambda: ng.zeros(0), "tensor([], dtype=float64)"),
         (lambda: ng.zeros((0, 3)), "tensor([], shape=(0, 3), dtype=float64)"),
-        (lambda: ng.zeros(2000), "tensor([0., 0., 0., ..., 0., 0., 0.])"),
+        (lambda: ng.zeros(2000), "tensor([0., 0., 0., ..., 0., 0., 0.], shape=(2000,))"),
     ],
 )
 def test_repr(make, text):
@@ -440,6 +440,17 @@ def test_repr(make, text):
 def test_printing_follows_numpys_options():
     with np.printoptions(precision=2):
         assert repr(ng.tensor([1 / 3])) == "tensor([0.33])"
+    with np.printoptions(suppress=True):
+        assert repr(ng.tensor([1e-9, 1.0])) == "tensor([0., 1.])"
+    with np.printoptions(threshold=3, edgeitems=1):
+        assert repr(ng.arange(9)) == "tensor([0, ..., 8], shape=(9,))"
+    with np.printoptions(linewidth=24):
+        text = "tensor([0., 1., 2., 3.,\n        4., 5.],\n       dtype=float32)"
+        assert repr(ng.arange(6, dtype="f4")) == text
+        x = ng.tensor([1.0, 2.0], requires_grad=True)
+        assert repr(x) == "tensor([1., 2.],\n       requires_grad=True)"
+    with np.printoptions(formatter={"float": lambda x: f"<{x:g}>"}):
+        assert repr(ng.tensor([0.5])) == "tensor([<0.5>])"
     assert f"{ng.tensor(1 / 3):.3f}" == "0.333"
     assert f"{ng.tensor([1.0])}" == "tensor([1.])"
 
@@ -462,6 +473,24 @@ def test_copies():
     with pytest.raises(GradientError, match="graph leaves"):
         copy.deepcopy(y)
     assert pickle.loads(pickle.dumps(y)).tolist() == [2.0, 4.0]
+
+
+def test_copies_keep_values_bits_and_dtypes():
+    values = [np.float32([0.0, -0.0, np.nan, np.inf]), np.array(1 + 2j), np.zeros((0, 3), bool)]
+    for value in values:
+        x = ng.tensor(value)
+        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+            y = pickle.loads(pickle.dumps(x, protocol))
+            assert (y.dtype, y.shape) == (x.dtype, x.shape) and not y.requires_grad
+            assert y.numpy().tobytes() == x.numpy().tobytes()
+    x = ng.tensor([1.0, 2.0])
+    y = copy.copy(x)
+    y[0] = 7.0  # moves the handle of y alone
+    assert x.tolist() == [1.0, 2.0]
+    # A tensor is copied as it is now, not as when it was recorded last.
+    assert copy.deepcopy({"a": y})["a"].tolist() == [7.0, 2.0]
+    with pytest.raises(TracingError, match="pickle"):
+        ng.jit(lambda x: pickle.dumps(x) and x)(np.ones(2))
 
 
 def test_methods_are_the_functions():

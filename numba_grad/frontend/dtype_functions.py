@@ -1,0 +1,58 @@
+"""Functions of dtypes. They are NumPy's, and take tensors where NumPy's take arrays."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.frontend.arrays import WEAK, ArrayLike, canonical_dtype, node_of
+from numba_grad.graph.types import as_dtype
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+# A dtype, or something that np.dtype makes one of: "float32", float, np.float32.
+DTypeLike = Any
+
+
+def can_cast(
+    from_: "DTypeLike | Tensor", to: DTypeLike, /, casting: Any = "safe"
+) -> bool:  # NumPy's names of rules: "no", "equiv", "safe", "same_kind", "unsafe"
+    """Whether the rule `casting` lets `from_`, a dtype or a tensor, become `to`."""
+    return np.can_cast(_dtype_of(from_), as_dtype(to), casting)
+
+
+def finfo(type: "DTypeLike | Tensor", /) -> np.finfo:
+    """Limits of a floating dtype, or of the parts of a complex one: bits, eps, max, min, ..."""
+    return np.finfo(_dtype_of(type))
+
+
+def iinfo(type: "DTypeLike | Tensor", /) -> np.iinfo:
+    """Limits of an integer dtype: bits, max, min."""
+    return np.iinfo(_dtype_of(type))
+
+
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
+    """Whether `dtype` is `kind`: a dtype, the standard's name of a set of them, or a tuple of both.
+
+    The sets are "bool", "signed integer", "unsigned integer", "integral", "real floating",
+    "complex floating" and "numeric".
+    """
+    return np.isdtype(as_dtype(dtype), kind)
+
+
+def result_type(*arrays_and_dtypes: "ArrayLike | DTypeLike") -> np.dtype:
+    """The dtype that an operation on these has, by NumPy's promotion. Python scalars are weak."""
+    operands = [
+        value if value.__class__ in WEAK or value.__class__ is bool else _dtype_of(value)
+        for value in arrays_and_dtypes
+    ]
+    return canonical_dtype(np.result_type(*operands))
+
+
+def _dtype_of(value: Any) -> np.dtype:
+    node = node_of(value)
+    if node is not None:
+        return node.dtype
+    if isinstance(value, (np.ndarray, np.generic)):
+        return canonical_dtype(value.dtype)
+    return as_dtype(value)
