@@ -19,6 +19,7 @@ from numba_grad.compiler.library_kernels import (
     linear_recurrence_call,
     matmul_call,
     scatter_call,
+    searchsorted_call,
     solve_call,
 )
 from numba_grad.compiler.lower import Place
@@ -194,6 +195,11 @@ def _argsort(node: Node) -> LibraryCall:
     return argsort_call(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
 
 
+def _searchsorted(node: Node) -> LibraryCall:
+    x, v = node.inputs
+    return searchsorted_call(x.dtype, x.shape, v.type.size, right=node.params["right"])
+
+
 def _scatter(node: Node, *, in_place: bool = False) -> LibraryCall:
     x, _, *indices = node.inputs
     count = len(indices)
@@ -223,6 +229,7 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "cumargmax": _cumulative_position,
     "cumargmin": _cumulative_position,
     "argsort": _argsort,
+    "searchsorted": _searchsorted,
     "scatter_add": _scatter,
     "scatter_set": _scatter,
 }

@@ -289,10 +289,15 @@ def _shortened(value: object) -> str:
 
 
 _AS_NUMBER = "np.sin(x) in place of math.sin(x), and the like: x stays a tensor"
+_OF_SORTED = "ng.sort(x), and comparisons of neighbours: the shape is then known"
 _fixes_under_tracing = {
     "float": _AS_NUMBER,
     "int": _AS_NUMBER,
     "complex": _AS_NUMBER,
+    **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
+    "bincount": "np.add.at(ng.zeros(n), x, 1), where n is known",
+    "histogram": "bins=edges, or range=(low, high), as numbers",
+    "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known",
 }
 

@@ -23,6 +23,7 @@ from numba_grad.frontend import (
     ranges,
     reduction_functions,
     scan_functions,
+    set_functions,
     shape_functions,
     sorting_functions,
     statistics_functions,
@@ -79,7 +80,15 @@ _same_names = {
         ),
         (index_functions, "nonzero take take_along_axis"),
         (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
-        (sorting_functions, "argsort sort"),
+        (
+            sorting_functions,
+            "argpartition argsort digitize isin lexsort partition searchsorted sort sort_complex",
+        ),
+        (
+            set_functions,
+            "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts "
+            "unique_inverse unique_values",
+        ),
         (
             choice_functions,
             "argwhere choose compress extract flatnonzero piecewise select",
@@ -97,8 +106,9 @@ _same_names = {
         (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
         (
             statistics_functions,
-            "average corrcoef cov median nancumprod nancumsum nanmax nanmean nanmedian nanmin "
-            "nanpercentile nanprod nanquantile nanstd nansum nanvar percentile quantile",
+            "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
+            "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
+            "quantile",
         ),
         (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
         (

@@ -1,13 +1,22 @@
 """Statistics of NumPy: averages, order statistics, covariances, and those that leave out nan."""
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
-from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    is_traced,
+    scalar_leaf,
+    value_of,
+    wrap,
+)
 from numba_grad.frontend.contraction_functions import diagonal, matmul
 from numba_grad.frontend.elementwise_functions import clip, conjugate
 from numba_grad.frontend.index_functions import taken_along
@@ -494,6 +503,48 @@ def nanmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tenso
 def nanmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """As `min`, of the elements that are not nan; nan if there are none."""
     return _nan_extreme("min", x, axis, keepdims)
+
+
+def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
+    """As `argmax`, of the elements that are not nan.
+
+    Raises
+    ------
+    ValueError
+        If there are none; that computes `x` now. Inside jit and vmap the index is then -1.
+    """
+    return _nan_position("nanargmax", reductions.argmax, -np.inf, x, axis, keepdims)
+
+
+def nanargmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
+    """As `argmin`, of the elements that are not nan.
+
+    Raises
+    ------
+    ValueError
+        If there are none; that computes `x` now. Inside jit and vmap the index is then -1.
+    """
+    return _nan_position("nanargmin", reductions.argmin, np.inf, x, axis, keepdims)
+
+
+def _nan_position(
+    operation: str,
+    find: Callable[..., "Tensor"],
+    replacement: float,
+    x: ArrayLike,
+    axis: int | None,
+    keepdims: bool,
+) -> "Tensor":
+    node = as_node(x)
+    if node.dtype.kind != "f":
+        return find(node, axis, keepdims=keepdims)
+    position = find(_replaced(node, replacement), axis, keepdims=keepdims)._node
+    is_nothing = reductions.reduced("all", OPS["isnan"](node), axis, keepdims, operation)
+    if is_traced(is_nothing):
+        return wrap(OPS["where"](is_nothing, full(-1, (), INT64), position))
+    if value_of(is_nothing, operation).any():
+        raise ValueError(explain(operation, "only nan along the axis", got={"x": node.type}))
+    return wrap(position)
 
 
 def _nan_extreme(op_name: str, x: ArrayLike, axis: Axis, keepdims: bool) -> "Tensor":

@@ -35,7 +35,7 @@ DIFFERENTIABLE = {
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives_to_second_order(name):
+def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])
 
 
@@ -80,7 +80,7 @@ def test_values_and_gradients_are_those_of_torch(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float32"])
-def test_values_and_dtypes_are_numpys(dtype):
+def test_values_and_dtypes_are_numpys(dtype, numpy_engine):
     x = np.array([[2, 1, 3, 0], [1, 5, 4, 7]]).astype(dtype)
     t = ng.tensor(x)
     for axis in (0, 1, None):

@@ -106,7 +106,7 @@ def test_divisors_and_bits(dtype):
 
 @pytest.mark.parametrize("name", ["isposinf", "isneginf", "isreal", "iscomplex", "fix"])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "complex128"])
-def test_kinds_of_numbers(name, dtype):
+def test_kinds_of_numbers(name, dtype, numpy_engine):
     function = getattr(np, name)
     x = edges(dtype)
     if dtype == "complex128":
@@ -137,7 +137,7 @@ DIFFERENTIABLE = {
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_derivatives_to_second_order(name):
+def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])
 
 
@@ -198,7 +198,7 @@ def test_where_and_out_are_refused():
 @pytest.mark.parametrize(
     "name", ["add", "multiply", "maximum", "minimum", "fmax", "fmin", "logaddexp", "logical_or"]
 )
-def test_reduce(name):
+def test_reduce(name, numpy_engine):
     ufunc = UFUNCS[name]
     x = np.random.default_rng(0).standard_normal((3, 4))
     for axis in (0, 1, -1, None, (0, 1)):
@@ -210,7 +210,7 @@ def test_reduce(name):
     np.testing.assert_allclose(ufunc.reduce(ng.tensor(x)), ufunc.reduce(x), rtol=1e-14)
 
 
-def test_outer():
+def test_outer(numpy_engine):
     x, y = np.arange(3.0), np.arange(8).reshape(2, 4)
     for ufunc in (np.add, np.power, np.less, np.hypot, np.arctan2):
         expected = ufunc.outer(x, y)

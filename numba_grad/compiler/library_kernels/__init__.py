@@ -22,7 +22,7 @@ from numba_grad.compiler.library_kernels.scans import (
     linear_recurrence_call,
 )
 from numba_grad.compiler.library_kernels.scatters import scatter_call
-from numba_grad.compiler.library_kernels.sorts import argsort_call, sort_call
+from numba_grad.compiler.library_kernels.sorts import argsort_call, searchsorted_call, sort_call
 
 __all__ = [
     "Errors",
@@ -39,6 +39,7 @@ __all__ = [
     "linear_recurrence_call",
     "matmul_call",
     "scatter_call",
+    "searchsorted_call",
     "solve_call",
     "sort_call",
 ]

@@ -1,4 +1,4 @@
-"""Sorting. Stable; NaN last, and -0.0 equal to 0.0, as in NumPy."""
+"""Sorting and binary search. Stable; NaN last, and -0.0 equal to 0.0, as in NumPy."""
 
 import math
 
@@ -151,4 +151,50 @@ def kernel(args, lo, hi):
             width *= 2
         for i in range(n):
             out[start + i * inner] = {result}
+"""
+
+
+def searchsorted_call(dtype: np.dtype, shape: Shape, values: int, *, right: bool) -> LibraryCall:
+    """How many elements of a row come before a value, or (right) do not come after it.
+
+    `shape` is that of x, whose rows are in order; `values` are those of v, equally many for each
+    row. Inputs: x, v. One output.
+    """
+    n = shape[-1]
+    rows = math.prod(shape[:-1])
+    words = (Memory("input"), Memory("input", 1), Memory("output"), n, values // max(rows, 1))
+    step = LibraryStep(
+        _searchsorted_source(dtype, right), words, values, grain_for(4 * n.bit_length(), 1 << 11)
+    )
+    return LibraryCall((step,))
+
+
+def _searchsorted_source(dtype: np.dtype, right: bool) -> str:
+    """Binary search without branches, which random values would mispredict half of the time.
+
+    Words: x, v, out, length of a row, values of a row. Task: value.
+    """
+    goes_on = f"not ({_comes_before(dtype, 'key', 'other')})" if right else None
+    goes_on = goes_on or _comes_before(dtype, "other", "key")
+    return f"""\
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {kernel_dtype(dtype)})
+    v = buffer(args, 1, {kernel_dtype(dtype)})
+    out = buffer(args, 2, int64)
+    n = integer(args, 3)
+    values = integer(args, 4)
+    for task in range(lo, hi):
+        key = v[task]
+        start = task // values * n
+        first = start
+        count = n
+        while count > 1:
+            half = count // 2
+            other = x[first + half - 1]
+            first = select({goes_on}, first + half, first)
+            count -= half
+        if count:
+            other = x[first]
+            first = select({goes_on}, first + 1, first)
+        out[task] = first - start
 """
