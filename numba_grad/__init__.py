@@ -27,7 +27,7 @@ from numpy import (
 from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
-from numba_grad.frontend import fft, linalg
+from numba_grad.frontend import fft, linalg, random
 from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
     copyto,
@@ -633,6 +633,7 @@ __all__ = [
     "quantile",
     "rad2deg",
     "radians",
+    "random",
     "ravel",
     "ravel_multi_index",
     "real",

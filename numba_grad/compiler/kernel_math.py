@@ -23,6 +23,7 @@ from numba_grad.compiler.elementary import (
     error_function,
     exponential,
     logarithm,
+    philox,
     power,
     representation,
     scalar,
@@ -186,7 +187,10 @@ def _intrinsic(name: str, arity: int, formulas: dict[str, Callable], choose_type
     def binary(typing_context, x, y):
         return build(typing_context, x, y)
 
-    function = unary if arity == 1 else binary
+    def ternary(typing_context, x, y, z):
+        return build(typing_context, x, y, z)
+
+    function = (unary, binary, ternary)[arity - 1]
     function.__name__ = function.__qualname__ = name
     return intrinsic(function)
 
@@ -314,10 +318,13 @@ _OF_64_BITS: dict[str, dict[str, Callable]] = {
     "lcm": _integers(representation.lcm_signed, representation.lcm_unsigned),
 }
 
+_PHILOX = {"philox_0": philox.first_half, "philox_1": philox.second_half}
+
 NAMESPACE: dict[str, Any] = {
     **{name: _intrinsic(name, 1, formulas, _common_type) for name, formulas in _UNARY.items()},
     **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
     **{name: _intrinsic(name, 2, f, _widest_integer) for name, f in _OF_64_BITS.items()},
+    **{name: _intrinsic(name, 3, {UNSIGNED: f}, _common_type) for name, f in _PHILOX.items()},
     "power": _intrinsic("power", 2, _POWER, _widest_integer),
     # The exponent is a literal, whatever its type.
     "integer_power": _intrinsic("integer_power", 2, _POWER, _type_of_first),

@@ -27,6 +27,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     linalg,
     logic,
     movement,
+    random,
     reductions,
     scans,
     sorting,
