@@ -45,8 +45,9 @@ CONDITIONAL_LENGTH = 12
 # element.
 MOST_PARTS = 4
 # Of several assignments on top of each other, to most of an array, so many are read through: the
-# adjoints of the shifted slices of a stencil.
-MOST_ASSIGNMENTS = 2
+# adjoints of the shifted slices of a stencil. The result of more than a few is stored.
+MOST_ASSIGNMENTS = 4
+FEW_ASSIGNMENTS = 2
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
 
@@ -97,6 +98,7 @@ class _Fusion:
         self.protected = protected
         self.memory = {node for node in order if node.op.family == "leaf"}
         self.roots: set[Node] = set()
+        self.partial_sums: set[Node] = set()  # roots that only cut a long sum
         self.users: dict[Node, list[Node]] = {node: [] for node in order}
         for node in order:
             for x in dict.fromkeys(node.inputs):
@@ -126,7 +128,7 @@ class _Fusion:
                 if self.is_small_assignment(node):
                     # In memory before the old value is written over, if it was made from that.
                     self.add_root(node.inputs[1])
-            elif self.is_part_of_old_value(node):
+            elif self.is_adjoint_of_stencil(node) or self.is_part_of_old_value(node):
                 self.add_root(node)
             elif self.is_assigned_to_argument(node):
                 self.add_root(node)
@@ -162,6 +164,8 @@ class _Fusion:
             if self.loops[node] and (is_long or is_wide):
                 self.roots.add(node)
                 cone[node] = bit
+                if is_wide:
+                    self.partial_sums.add(node)
             else:
                 arrays[node] = read
 
@@ -196,6 +200,16 @@ class _Fusion:
             chain += 1
             before = before.inputs[0]
         return chain > MOST_ASSIGNMENTS
+
+    def is_adjoint_of_stencil(self, node: Node) -> bool:
+        """Whether it is the last of several additions to slices."""
+        if any(user.op.name == "add_slice" and user.inputs[0] is node for user in self.users[node]):
+            return False
+        chain = 0
+        while node.op.name == "add_slice" and not self.is_decided_while_compiling(node):
+            chain += 1
+            node = node.inputs[0]
+        return chain > FEW_ASSIGNMENTS
 
     def is_decided_while_compiling(self, node: Node) -> bool:
         """Whether which elements an assignment changes does not depend on indices of loops."""
@@ -427,6 +441,13 @@ class _Fusion:
         """
         roots = sorted(needed_by, key=lambda node: node not in readers)  # stable: inputs first
         number = {node: k for k, node in enumerate(roots)}
+        if self.partial_sums:
+            # As soon as the terms are there, which until then take memory.
+            for node in roots:
+                if node in self.partial_sums:
+                    number[node] = max([number[x] for x in needed_by[node] if x in number])
+            roots.sort(key=number.__getitem__)
+            number = {node: k for k, node in enumerate(roots)}
         below: dict[Node, int] = {}  # as a set of bits: the roots that a root is made from
         for k, node in enumerate(roots):
             below[node] = 1 << k

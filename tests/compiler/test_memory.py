@@ -42,13 +42,23 @@ def test_values_that_live_at_a_time_never_overlap(values):
 
 def test_a_chain_needs_two_places():
     lifetimes = Lifetimes()
-    sizes = dict.fromkeys(range(100), 4096)
+    sizes = dict.fromkeys(range(100), 4096 - 64)
     for step in range(100):
         if step:
             lifetimes.use(step - 1, step, sizes)
         lifetimes.use(step, step, sizes)
     _, total = lifetimes.allocate()
-    assert total == 2 * 4096
+    assert total == 2 * (4096 - 64)
+
+
+def test_arrays_read_together_do_not_share_sets_of_the_cache():
+    lifetimes = Lifetimes()
+    sizes = dict.fromkeys(range(16), 1 << 15)
+    for key in sizes:
+        lifetimes.use(key, 0, sizes)
+    offsets, _ = lifetimes.allocate()
+    sets = [offset // 64 % 64 for offset in offsets.values()]
+    assert len(set(sets)) == len(sets)
 
 
 def test_history_is_freed_after_backward():

@@ -136,30 +136,37 @@ def kernel(args, lo, hi):
     s9 = integer(args, 9)
     c10 = integer(args, 10)
     c11 = integer(args, 11)
-    x1 = buffer(args, 12, float64)
-    s13 = integer(args, 13)
-    c14 = integer(args, 14)
+    c12 = integer(args, 12)
+    x1 = buffer(args, 13, float64)
+    s14 = integer(args, 14)
     c15 = integer(args, 15)
     c16 = integer(args, 16)
     c17 = integer(args, 17)
     c18 = integer(args, 18)
-    b19 = integer(args, 19)
-    b20 = integer(args, 20)
-    b21 = integer(args, 21)
-    c22 = integer(args, 22)
-    s23 = integer(args, 23)
-    s24 = integer(args, 24)
-    c25 = integer(args, 25)
-    c26 = integer(args, 26)
+    c19 = integer(args, 19)
+    c20 = integer(args, 20)
+    c21 = integer(args, 21)
+    b22 = integer(args, 22)
+    b23 = integer(args, 23)
+    c24 = integer(args, 24)
+    b25 = integer(args, 25)
+    b26 = integer(args, 26)
+    c27 = integer(args, 27)
+    s28 = integer(args, 28)
+    s29 = integer(args, 29)
+    s30 = integer(args, 30)
+    c31 = integer(args, 31)
+    c32 = integer(args, 32)
+    c33 = integer(args, 33)
     v2 = int64(0)
     v11 = float64(0.0)
-    v43 = int64(0)
-    v61 = float64(0.0)
+    v51 = int64(0)
+    v73 = float64(0.0)
     for row in range(lo // n1, (hi - 1) // n1 + 1):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
-        if b19 <= i0 < b20:
+        if b22 <= i0 < b23:
             for i1 in range(first, min(last, b5)):
                 v0 = int64(i1)
                 v1 = (b2 <= v0) & (v0 < b3)
@@ -178,94 +185,116 @@ def kernel(args, lo, hi):
                 v16 = x0[i0 * s9 + v4]
                 v17 = v15 + v16
                 v18 = select(v1, v17, v15)
-                x1[i0 * s13 + i1] = v18
+                v19 = x0[i0 * s9 + v4 + c12]
+                v20 = v18 + v19
+                v21 = select(v1, v20, v18)
+                x1[i0 * s14 + i1] = v21
             for i1 in range(max(first, b5), min(last, b7)):
-                v19 = x0[i0 * s9 + i1 + c14]
-                v20 = x0[i0 * s9 + i1 + c15]
-                v21 = v19 + v20
-                v22 = x0[i0 * s9 + i1 + c16]
-                v23 = v21 + v22
-                x1[i0 * s13 + i1] = v23
+                v22 = x0[i0 * s9 + i1 + c15]
+                v23 = x0[i0 * s9 + i1 + c16]
+                v24 = v22 + v23
+                v25 = x0[i0 * s9 + i1 + c17]
+                v26 = v24 + v25
+                v27 = x0[i0 * s9 + i1 + c18]
+                v28 = v26 + v27
+                x1[i0 * s14 + i1] = v28
             for i1 in range(max(first, b7), last):
-                v24 = int64(i1)
-                v25 = (b2 <= v24) & (v24 < b3)
-                v26 = int64(i1 + c4)
-                v27 = select(v25, v26, v2)
-                v28 = (b5 <= v24) & (v24 < n1)
-                v29 = int64(i1 + c6)
-                v30 = select(v28, v29, v2)
-                v31 = (0 <= v24) & (v24 < b7)
-                v32 = select(v31, v24, v2)
-                v33 = x0[i0 * s9 + v32 + c17]
-                v34 = select(v31, v33, v11)
-                v35 = x0[i0 * s9 + v30 + c18]
-                v36 = v34 + v35
-                v37 = select(v28, v36, v34)
-                v38 = x0[i0 * s9 + v27]
-                v39 = v37 + v38
-                v40 = select(v25, v39, v37)
-                x1[i0 * s13 + i1] = v40
+                v29 = int64(i1)
+                v30 = (b2 <= v29) & (v29 < b3)
+                v31 = int64(i1 + c4)
+                v32 = select(v30, v31, v2)
+                v33 = (b5 <= v29) & (v29 < n1)
+                v34 = int64(i1 + c6)
+                v35 = select(v33, v34, v2)
+                v36 = (0 <= v29) & (v29 < b7)
+                v37 = select(v36, v29, v2)
+                v38 = x0[i0 * s9 + v37 + c19]
+                v39 = select(v36, v38, v11)
+                v40 = x0[i0 * s9 + v35 + c20]
+                v41 = v39 + v40
+                v42 = select(v33, v41, v39)
+                v43 = x0[i0 * s9 + v32]
+                v44 = v42 + v43
+                v45 = select(v30, v44, v42)
+                v46 = x0[i0 * s9 + v32 + c21]
+                v47 = v45 + v46
+                v48 = select(v30, v47, v45)
+                x1[i0 * s14 + i1] = v48
         else:
-            v41 = int64(i0)
-            v42 = (0 <= v41) & (v41 < b20)
-            v44 = select(v42, v41, v43)
-            v50 = (b19 <= v41) & (v41 < b21)
-            v51 = int64(i0 + c22)
-            v52 = select(v50, v51, v43)
+            v49 = int64(i0)
+            v50 = (b22 <= v49) & (v49 < n0)
+            v52 = int64(i0 + c24)
+            v53 = select(v50, v52, v51)
+            v59 = (0 <= v49) & (v49 < b23)
+            v60 = select(v59, v49, v51)
+            v62 = (b25 <= v49) & (v49 < b26)
+            v63 = int64(i0 + c27)
+            v64 = select(v62, v63, v51)
             for i1 in range(first, min(last, b5)):
-                v45 = int64(i1)
-                v46 = (b2 <= v45) & (v45 < b3)
-                v47 = int64(i1 + c4)
-                v48 = select(v46, v47, v43)
-                v49 = v42 & v46
-                v53 = (b5 <= v45) & (v45 < n1)
-                v54 = int64(i1 + c6)
-                v55 = select(v53, v54, v43)
-                v56 = v50 & v53
-                v57 = (0 <= v45) & (v45 < b7)
-                v58 = select(v57, v45, v43)
-                v59 = v50 & v57
-                v60 = x0[v52 * s23 + v58]
-                v62 = select(v59, v60, v61)
-                v63 = x0[v52 * s23 + v55]
-                v64 = v62 + v63
-                v65 = select(v56, v64, v62)
-                v66 = x0[v44 * s24 + v48]
-                v67 = v65 + v66
-                v68 = select(v49, v67, v65)
-                x1[i0 * s13 + i1] = v68
+                v54 = int64(i1)
+                v55 = (b2 <= v54) & (v54 < b3)
+                v56 = int64(i1 + c4)
+                v57 = select(v55, v56, v51)
+                v58 = v50 & v55
+                v61 = v59 & v55
+                v65 = (b5 <= v54) & (v54 < n1)
+                v66 = int64(i1 + c6)
+                v67 = select(v65, v66, v51)
+                v68 = v62 & v65
+                v69 = (0 <= v54) & (v54 < b7)
+                v70 = select(v69, v54, v51)
+                v71 = v62 & v69
+                v72 = x0[v64 * s28 + v70]
+                v74 = select(v71, v72, v73)
+                v75 = x0[v64 * s28 + v67]
+                v76 = v74 + v75
+                v77 = select(v68, v76, v74)
+                v78 = x0[v60 * s29 + v57]
+                v79 = v77 + v78
+                v80 = select(v61, v79, v77)
+                v81 = x0[v53 * s30 + v57]
+                v82 = v80 + v81
+                v83 = select(v58, v82, v80)
+                x1[i0 * s14 + i1] = v83
             for i1 in range(max(first, b5), min(last, b7)):
-                v69 = x0[v52 * s23 + i1]
-                v70 = select(v50, v69, v61)
-                v71 = x0[v52 * s23 + i1 + c25]
-                v72 = v70 + v71
-                v73 = select(v50, v72, v70)
-                v74 = x0[v44 * s24 + i1 + c26]
-                v75 = v73 + v74
-                v76 = select(v42, v75, v73)
-                x1[i0 * s13 + i1] = v76
+                v84 = x0[v64 * s28 + i1]
+                v85 = select(v62, v84, v73)
+                v86 = x0[v64 * s28 + i1 + c31]
+                v87 = v85 + v86
+                v88 = select(v62, v87, v85)
+                v89 = x0[v60 * s29 + i1 + c32]
+                v90 = v88 + v89
+                v91 = select(v59, v90, v88)
+                v92 = x0[v53 * s30 + i1 + c33]
+                v93 = v91 + v92
+                v94 = select(v50, v93, v91)
+                x1[i0 * s14 + i1] = v94
             for i1 in range(max(first, b7), last):
-                v77 = int64(i1)
-                v78 = (b2 <= v77) & (v77 < b3)
-                v79 = int64(i1 + c4)
-                v80 = select(v78, v79, v43)
-                v81 = v42 & v78
-                v82 = (b5 <= v77) & (v77 < n1)
-                v83 = int64(i1 + c6)
-                v84 = select(v82, v83, v43)
-                v85 = v50 & v82
-                v86 = (0 <= v77) & (v77 < b7)
-                v87 = select(v86, v77, v43)
-                v88 = v50 & v86
-                v89 = x0[v52 * s23 + v87]
-                v90 = select(v88, v89, v61)
-                v91 = x0[v52 * s23 + v84]
-                v92 = v90 + v91
-                v93 = select(v85, v92, v90)
-                v94 = x0[v44 * s24 + v80]
-                v95 = v93 + v94
-                v96 = select(v81, v95, v93)
-                x1[i0 * s13 + i1] = v96
+                v95 = int64(i1)
+                v96 = (b2 <= v95) & (v95 < b3)
+                v97 = int64(i1 + c4)
+                v98 = select(v96, v97, v51)
+                v99 = v50 & v96
+                v100 = v59 & v96
+                v101 = (b5 <= v95) & (v95 < n1)
+                v102 = int64(i1 + c6)
+                v103 = select(v101, v102, v51)
+                v104 = v62 & v101
+                v105 = (0 <= v95) & (v95 < b7)
+                v106 = select(v105, v95, v51)
+                v107 = v62 & v105
+                v108 = x0[v64 * s28 + v106]
+                v109 = select(v107, v108, v73)
+                v110 = x0[v64 * s28 + v103]
+                v111 = v109 + v110
+                v112 = select(v104, v111, v109)
+                v113 = x0[v60 * s29 + v98]
+                v114 = v112 + v113
+                v115 = select(v100, v114, v112)
+                v116 = x0[v53 * s30 + v98]
+                v117 = v115 + v116
+                v118 = select(v99, v117, v115)
+                x1[i0 * s14 + i1] = v118
 
 
 def kernel(args, lo, hi):
@@ -278,41 +307,16 @@ def kernel(args, lo, hi):
     x2 = buffer(args, 5, float64)
     s6 = integer(args, 6)
     c7 = integer(args, 7)
-    c8 = integer(args, 8)
-    x3 = buffer(args, 9, float64)
-    b10 = integer(args, 10)
-    b11 = integer(args, 11)
-    c12 = integer(args, 12)
-    s13 = integer(args, 13)
+    x3 = buffer(args, 8, float64)
     v2 = x1[0]
-    v10 = x1[0]
-    v14 = int64(0)
     for row in range(lo // n1, (hi - 1) // n1 + 1):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
-        if b10 <= i0 < n0:
-            for i1 in range(first, last):
-                v0 = x0[i0 * s3 + i1]
-                v1 = -v0
-                v3 = v1 * v2
-                v4 = x2[i0 * s6 + i1 + c7]
-                v5 = x0[i0 * s3 + i1 + c8]
-                v6 = v4 + v5
-                v7 = v3 + v6
-                x3[i0 * s3 + i1] = v7
-        else:
-            v12 = int64(i0)
-            v13 = (b10 <= v12) & (v12 < b11)
-            v15 = int64(i0 + c12)
-            v16 = select(v13, v15, v14)
-            for i1 in range(first, last):
-                v8 = x0[i0 * s3 + i1]
-                v9 = -v8
-                v11 = v9 * v10
-                v17 = x2[i0 * s6 + i1 + c7]
-                v18 = x0[v16 * s13 + i1]
-                v19 = v17 + v18
-                v20 = select(v13, v19, v17)
-                v21 = v11 + v20
-                x3[i0 * s3 + i1] = v21
+        for i1 in range(first, last):
+            v0 = x0[i0 * s3 + i1]
+            v1 = -v0
+            v3 = v1 * v2
+            v4 = x2[i0 * s6 + i1 + c7]
+            v5 = v3 + v4
+            x3[i0 * s3 + i1] = v5
