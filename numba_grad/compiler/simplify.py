@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.compiler.flat_graph import RENAMINGS
 from numba_grad.graph.node import Node, record
 from numba_grad.graph.walk import toposort
 
@@ -34,7 +35,7 @@ def simplify(outputs: Sequence[Node]) -> list[Node]:
 
 def alias_of(node: Node) -> Node | None:
     """The input whose value `node` has, for operations that matter to gradients only."""
-    return node.inputs[0] if node.op.name in ALIASES else None
+    return node.inputs[0] if node.op.name in RENAMINGS else None
 
 
 def cast_to_itself(node: Node) -> Node | None:
@@ -119,8 +120,6 @@ def is_literal(node: Node, value: float) -> bool:
         return False
     return bool(np.frombuffer(node.params["bytes"], node.dtype)[0] == value)
 
-
-ALIASES = ("detach", "identity", "checkpoint")
 
 # Not here: x * 0 -> 0 (wrong for inf and nan), x + 0 -> x (wrong for x = -0.0).
 RULES = (

@@ -6,7 +6,7 @@ below it. Which nodes are free decides what has to be kept from one segment to a
 
 import numpy as np
 
-from numba_grad.compiler.flat_graph import FlatGraph, Role
+from numba_grad.compiler.flat_graph import RENAMINGS, FlatGraph, Role
 from numba_grad.graph.node import Node
 
 # A view of an array with more elements is a pointer into it; of a smaller one, which may lie in a
@@ -129,6 +129,8 @@ class Sources:
             self.graph.signatures[views].tolist(),
             strict=True,
         ):
+            while nodes[x].op.name in RENAMINGS:  # a parameter that is differentiated, most often
+                x = int(self.edges[self.graph.starts[x]])
             array, first, is_sliced = pieces.get(x, (x, 0, False))
             if array == x and self.is_free[x]:
                 continue
