@@ -30,6 +30,9 @@ ALIASES = (*RENAMINGS, "item", "custom", "pack", "call")
 ASSIGNMENTS = ("update_slice", "add_slice")
 # What changes a part of an array.
 WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
+# What is computed to the memory of an array that is not needed afterwards: a product may be added
+# to a sum.
+OVERWRITES = (*WRITES, "matmul_add")
 # Movements that may leave the elements of an array where they are.
 VIEWS = ("slice", "reshape")
 
@@ -158,6 +161,7 @@ class Signatures:
         self.hashes = [0]  # for each number, one that is the same in every process
         self.roles = [Role.INPUT]
         self.writes = [False]  # whether it changes a part of its first input
+        self.overwrites = [False]  # whether it may be computed to the memory of an input
         self.costs = [0]  # of an element, in additions; 0 where that is not all there is to it
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
 
@@ -192,6 +196,9 @@ class Signatures:
         self.hashes.append(zlib.crc32(name.encode()))
         self.roles.append(role)
         self.writes.append(any(x.op.name in WRITES for x in changing))
+        self.overwrites.append(
+            any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing)
+        )
         self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
 
 

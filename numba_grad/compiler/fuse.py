@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from numba_grad.compiler.flat_graph import ASSIGNMENTS, WRITES
+from numba_grad.compiler.flat_graph import ASSIGNMENTS, OVERWRITES
 from numba_grad.compiler.library_steps import memory_operands
 from numba_grad.compiler.lower import Group, reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups, space_of
@@ -230,7 +230,7 @@ class _Fusion:
         (x,) = node.inputs
         is_small = bool(self.loops[x]) and 2 * node.type.size <= x.type.size
         return is_small and any(
-            user.op.name in WRITES and user.inputs[0] is x for user in self.users[x]
+            user.op.name in OVERWRITES and user.inputs[0] is x for user in self.users[x]
         )
 
     def is_small_assignment(self, node: Node) -> bool:
@@ -455,7 +455,7 @@ class _Fusion:
                 below[node] |= below.get(x, 0)
         before = {node: {x for x in needed_by[node] if x in number} for node in roots}
         for node in roots:
-            if node.op.name in WRITES and node.inputs[0] in readers:
+            if node.op.name in OVERWRITES and node.inputs[0] in readers:
                 bit = 1 << number[node]
                 others = (r for r in readers[node.inputs[0]] if not below[r] & bit)
                 before[node].update(others)
@@ -485,7 +485,7 @@ class _Fusion:
         in_place: dict[Node, Node],
     ) -> bool:
         """Whether an assignment may go to the memory of the old value: nobody reads that later."""
-        if node.op.name not in WRITES or not self.loops[node]:
+        if node.op.name not in OVERWRITES or not self.loops[node]:
             return False
         x, v = node.inputs[:2]
         if (x not in self.roots and x not in self.writable) or x in self.outputs:
@@ -493,7 +493,7 @@ class _Fusion:
         if in_place.get(x, x) in self.writable and node in self.protected:
             return False
         if self.is_library(node):
-            reads_itself = x in node.inputs[1:]
+            reads_itself = x in memory_operands(node)[1:]
         elif self.is_small_assignment(node):
             stored = self.memory | self.roots
             reads_itself = v not in stored and x in _cone(v, stored)

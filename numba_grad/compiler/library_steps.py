@@ -17,6 +17,7 @@ from numba_grad.compiler.library_kernels import (
     cumulative_position_call,
     fourier_call,
     linear_recurrence_call,
+    matmul_add_call,
     matmul_call,
     scatter_call,
     searchsorted_call,
@@ -68,8 +69,12 @@ def is_matrix_transpose(node: Node) -> bool:
 
 def memory_operands(node: Node) -> list[Node]:
     """The nodes that must be in memory before `node`."""
-    if node.op.name == "matmul":
-        return [operand(x).base for x in node.inputs]
+    match node.op.name:
+        case "matmul":
+            return [operand(x).base for x in node.inputs]
+        case "matmul_add":
+            addend, *factors = node.inputs
+            return [addend, *[operand(x).base for x in factors]]
     return list(node.inputs)
 
 
@@ -87,12 +92,12 @@ def lower(
     node: Node, places: dict[Node, Place], temporary: Callable[[int], object]
 ) -> list[LoweredStep]:
     """The steps that compute `node` from its operands in memory."""
-    make_call = CALLS.get(node.op.name)
-    if make_call is None:
+    if node.op.name in IN_PLACE:
+        call = IN_PLACE[node.op.name](node, places[node] == places[node.inputs[0]])
+    elif node.op.name in CALLS:
+        call = CALLS[node.op.name](node)
+    else:
         raise InternalError(f"no kernel for {node}")
-    call = make_call(node)
-    if node.op.name in SCATTERS:
-        call = _scatter(node, in_place=places[node] == places[node.inputs[0]])
     inputs = [_pointer(places[x], x) for x in memory_operands(node)]
     output = _pointer(places[node], node)
     uses_scratch = any(
@@ -125,19 +130,31 @@ def _pointer(place: Place, node: Node) -> Pointer:
 
 
 def _matmul(node: Node) -> LibraryCall:
-    x, y = (operand(z) for z in node.inputs)
-    *x_stack, _, _ = x.shape
-    *y_stack, _, _ = y.shape
-    m, k = node.inputs[0].shape[-2:]
-    n = node.inputs[1].shape[-1]
+    x, y = node.inputs
     return matmul_call(
-        node.dtype,
-        m,
-        n,
-        k,
-        MatrixOperand(tuple(x_stack), x.is_transposed),
-        MatrixOperand(tuple(y_stack), y.is_transposed),
+        node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y)
     )
+
+
+def _matmul_add(node: Node, in_place: bool) -> LibraryCall:
+    _, x, y = node.inputs
+    return matmul_add_call(
+        node.dtype,
+        *extents_of_product(x, y),
+        _matrix_operand(x),
+        _matrix_operand(y),
+        in_place=in_place,
+    )
+
+
+def extents_of_product(x: Node, y: Node) -> tuple[int, int, int]:
+    """Rows, columns, and the length of the sums."""
+    return x.shape[-2], y.shape[-1], x.shape[-1]
+
+
+def _matrix_operand(x: Node) -> MatrixOperand:
+    found = operand(x)
+    return MatrixOperand(found.shape[:-2], found.is_transposed)
 
 
 def _solve(node: Node) -> LibraryCall:
@@ -200,7 +217,7 @@ def _searchsorted(node: Node) -> LibraryCall:
     return searchsorted_call(x.dtype, x.shape, v.type.size, right=node.params["right"])
 
 
-def _scatter(node: Node, *, in_place: bool = False) -> LibraryCall:
+def _scatter(node: Node, in_place: bool) -> LibraryCall:
     x, _, *indices = node.inputs
     count = len(indices)
     named = node.params.get("named_axes") or range(count)
@@ -216,7 +233,12 @@ def _scatter(node: Node, *, in_place: bool = False) -> LibraryCall:
     )
 
 
-SCATTERS = ("scatter_add", "scatter_set")
+# Those that may go to the memory of their first input.
+IN_PLACE: dict[str, Callable[[Node, bool], LibraryCall]] = {
+    "matmul_add": _matmul_add,
+    "scatter_add": _scatter,
+    "scatter_set": _scatter,
+}
 CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
     "solve": _solve,
@@ -230,6 +252,4 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "cumargmin": _cumulative_position,
     "argsort": _argsort,
     "searchsorted": _searchsorted,
-    "scatter_add": _scatter,
-    "scatter_set": _scatter,
 }

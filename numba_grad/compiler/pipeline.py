@@ -140,7 +140,7 @@ class _Compiler:
     def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
         """Which arrays from outside the segment may write over: nothing in their memory is needed
         afterwards, and the segment has no other name for it."""
-        if not segment.changes_arrays:
+        if not segment.overwrites:
             return ()
         return tuple(
             [

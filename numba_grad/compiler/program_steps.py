@@ -84,16 +84,17 @@ def library_program_step(
     memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
     flops = node.type.size
-    if in_place:
-        x, v = node.inputs[:2]
-        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
-        flops = v.type.size
-    if node.op.name == "matmul":
-        flops *= 2 * node.inputs[0].shape[-1]
-    elif node.op.name == "solve":
-        flops *= 2 * node.inputs[0].shape[-1] ** 2
-    elif node.op.name in ("fft", "rfft", "irfft"):
-        flops *= 5 * node.shape[node.params["axis"]].bit_length()
+    match node.op.name:
+        case "matmul" | "matmul_add":
+            flops *= 2 * node.inputs[-2].shape[-1]
+        case "solve":
+            flops *= 2 * node.inputs[0].shape[-1] ** 2
+        case "fft" | "rfft" | "irfft":
+            flops *= 5 * node.shape[node.params["axis"]].bit_length()
+        case "scatter_add" | "scatter_set" if in_place:
+            x, v = node.inputs[:2]
+            nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
+            flops = v.type.size
     source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
     return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
 

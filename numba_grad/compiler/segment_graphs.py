@@ -32,7 +32,7 @@ class SegmentGraph:
     needed: list[int]  # positions of own nodes that others read, or that are outputs
     needed_numbers: np.ndarray  # their local numbers
     needed_until: list[int]  # the segment that reads them last; of outputs, the number of segments
-    changes_arrays: bool  # whether it assigns to parts of arrays
+    overwrites: bool  # whether it may write over an array from outside
 
     @property
     def key(self) -> tuple[bytes, ...]:
@@ -134,8 +134,8 @@ class _Segmentation:
         arrays = np.where(is_view, base, outside_position).tolist()
         firsts = np.where(is_view, self.sources.view_start[outside_position], 0).tolist()
         signatures = self.graph.signatures[own_position]
-        changes = np.zeros(len(self.bounds), bool)
-        changes[own_segment[np.array(self.graph.table.writes)[signatures]]] = True
+        overwrites = np.zeros(len(self.bounds), bool)
+        overwrites[own_segment[np.array(self.graph.table.overwrites)[signatures]]] = True
         needed_until = self.last_use()[needed]
         degrees = self.sources.degrees[own_position].astype(np.int32)
         ends = np.concatenate([[0], np.cumsum(degrees)])[own_bounds].tolist()
@@ -157,7 +157,7 @@ class _Segmentation:
                     needed[needed_bounds[s] : needed_bounds[s + 1]].tolist(),
                     needed_number[needed_bounds[s] : needed_bounds[s + 1]],
                     needed_until[needed_bounds[s] : needed_bounds[s + 1]].tolist(),
-                    bool(changes[s]),
+                    bool(overwrites[s]),
                 )
             )
         return result

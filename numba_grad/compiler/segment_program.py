@@ -6,10 +6,12 @@ Made once for each distinct segment of a process; a plan contains it as often as
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps
+from numba_grad.compiler.added_products import added_products
 from numba_grad.compiler.fuse import LibraryStep, fuse
 from numba_grad.compiler.lower import ARG_REDUCTIONS, Group, Place, fewest_blocks, lower
 from numba_grad.compiler.mirrored_sums import mirrored_sums
@@ -48,7 +50,7 @@ class SegmentProgram:
 
 Pass = Callable[[list[Node]], list[Node]]
 
-# The order of compiling: these passes over the graph, then fuse, lower, emit.
+# The order of compiling: these passes over the graph, added_products, then fuse, lower, emit.
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
     ("vector products", vector_products),  # before passes that look for sums
@@ -73,7 +75,8 @@ def compile_segment(
     writable : the argument nodes whose memory may be written over
     """
     outputs = list(results)
-    for name, transform in PASSES:
+    passes = (*PASSES, ("added products", partial(added_products, writable=writable)))
+    for name, transform in passes:
         outputs = transform(outputs)
         if config.check_passes:
             check(name, results, outputs)

@@ -77,14 +77,14 @@ def substitute(
             continue
         inputs = tuple([done.get(x, x) for x in node.inputs]) if node.value is None else node.inputs
         unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new = node if unchanged else _rebuilt(node, inputs, replacement)
+        new = node if unchanged else rebuilt(node, inputs, replacement)
         if change is not None and node.value is None:
             new = change(new) or new
         done[node] = new
     return [done[root] for root in roots]
 
 
-def _rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
+def rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
     """`node` with other inputs; what was recorded without history has none afterwards.
 
     An op whose params speak of the graph says itself how it is rebuilt.

@@ -9,7 +9,7 @@ import numpy as np
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, reshape, structural, sum_to
+from numba_grad.ops.families import ALL, broadcast_to, reshape, structural, sum_to
 from numba_grad.ops.movement import array_of, transpose
 
 Shape = tuple[int, ...]
@@ -97,12 +97,16 @@ def _batch_matmul(is_batched: Sequence[bool], x: Node, y: Node) -> Node:
     if not is_batched[1] and len(y.shape) == 2:
         # One tall product: BLAS does it faster than a stack of small ones.
         return reshape(matmul(_stack_in_rows(x), y), (*x.shape[:-1], y.shape[-1]))
-    rank = max(len(z.shape) - batched for z, batched in zip((x, y), is_batched, strict=True))
-    aligned = [
+    return matmul(*_aligned(is_batched, x, y))
+
+
+def _aligned(is_batched: Sequence[bool], *operands: Node) -> list[Node]:
+    """Operands whose batch axes broadcast against the stacks of others."""
+    rank = max(len(z.shape) - batched for z, batched in zip(operands, is_batched, strict=True))
+    return [
         reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
-        for z, batched in zip((x, y), is_batched, strict=True)
+        for z, batched in zip(operands, is_batched, strict=True)
     ]
-    return matmul(*aligned)
 
 
 def _matmul_examples(rng: np.random.Generator) -> list[Any]:
@@ -134,4 +138,53 @@ matmul = structural(
     saves=("inputs",),
     dtypes=ALL,
     example=_matmul_examples,
+)
+
+
+# matmul_add: what the compiler makes of a sum and a product that nothing else reads.
+
+
+def _infer_matmul_add(addend: Type, x: Type, y: Type) -> Type:
+    product = _infer_matmul(x, y)
+    if addend != product:
+        raise ShapeError(
+            explain(
+                "matmul_add",
+                "the addend is not like the product",
+                got={"addend": addend, "x": x, "y": y},
+                expected=f"an addend of {product}",
+                fix="addend + x @ y, which broadcasts",
+            )
+        )
+    return product
+
+
+def _batch_matmul_add(is_batched: Sequence[bool], addend: Node, x: Node, y: Node) -> Node:
+    if not is_batched[0]:
+        count = next(z.shape[0] for z, b in zip((x, y), is_batched[1:], strict=True) if b)
+        addend = broadcast_to(addend, (count, *addend.shape))
+    if not any(is_batched[1:]):
+        return addend + matmul(x, y)
+    return matmul_add(addend, *_aligned(is_batched[1:], x, y))
+
+
+def _matmul_add_examples(rng: np.random.Generator) -> list[Any]:
+    return [((np.ones(np.matmul(x, y).shape), x, y), {}) for (x, y), _ in _matmul_examples(rng)]
+
+
+matmul_add = structural(
+    "matmul_add",
+    family="contraction",
+    input_names=("addend", "x", "y"),
+    infer=_infer_matmul_add,
+    reference=lambda addend, x, y: addend + np.matmul(x, y),
+    vjp=(
+        lambda g, out, addend, x, y: g,
+        lambda g, out, addend, x, y: _matmul_vjp_x(g, out, x, y),
+        lambda g, out, addend, x, y: _matmul_vjp_y(g, out, x, y),
+    ),
+    batch=_batch_matmul_add,
+    saves=("inputs",),
+    dtypes="fdFD",
+    example=_matmul_add_examples,
 )

@@ -16,6 +16,7 @@ def kernel(args, lo, hi):
     numbers[6] = max(words[16], 1)
     numbers[7] = max(n, 1)
     scalars[8] = 1.0
+    scalars[10] = float64(words[17])
     for task in range(lo, hi):
         column = task % words[10] * words[9]
         row = task // words[10] % words[8] * words[7]
@@ -24,12 +25,12 @@ def kernel(args, lo, hi):
         x_start = 0
         y_start = 0
         rest = number % words[12]
-        for axis in range(words[17] - 1, -1, -1):
-            size = words[17 + 1 + 3 * axis]
+        for axis in range(words[18] - 1, -1, -1):
+            size = words[18 + 1 + 3 * axis]
             along = rest % size
             rest = rest // size
-            x_start += along * words[17 + 2 + 3 * axis]
-            y_start += along * words[17 + 3 + 3 * axis]
+            x_start += along * words[18 + 2 + 3 * axis]
+            y_start += along * words[18 + 3 + 3 * axis]
         if words[13] == 0:
             x_start += row * words[15] + first
         else:

@@ -14,7 +14,12 @@ from numba_grad.compiler.library_kernels.calls import (
 )
 from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
-from numba_grad.compiler.library_kernels.matrix_products import MatrixOperand, matmul_call
+from numba_grad.compiler.library_kernels.matrix_products import (
+    MatrixOperand,
+    adds_by_itself,
+    matmul_add_call,
+    matmul_call,
+)
 from numba_grad.compiler.library_kernels.scans import (
     cumprod_call,
     cumsum_call,
@@ -30,6 +35,7 @@ __all__ = [
     "MatrixOperand",
     "Memory",
     "Symbol",
+    "adds_by_itself",
     "append_call",
     "argsort_call",
     "cumprod_call",
@@ -37,6 +43,7 @@ __all__ = [
     "cumulative_position_call",
     "fourier_call",
     "linear_recurrence_call",
+    "matmul_add_call",
     "matmul_call",
     "scatter_call",
     "searchsorted_call",

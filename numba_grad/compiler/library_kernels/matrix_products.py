@@ -48,13 +48,46 @@ def matmul_call(
 
     Inputs: x, y. One output.
     """
-    stack = np.broadcast_shapes(x.stack, y.stack)
-    count = math.prod(stack)
-    stack_words = words_of_stack(stack, x.stack, y.stack, m * k, k * n)
+    count, stack_words = _stacks(m, n, k, x, y)
     is_conjugated = x.is_conjugated or y.is_conjugated
     if dtype.name in BLAS_LETTERS and (is_conjugated or m * n * k > _LOOP_PRODUCTS):
         return _blas_matmul(dtype, m, n, k, x, y, count, stack_words)
     return LibraryCall((_loop_matmul(dtype, m, n, k, x, y, count, stack_words),))
+
+
+def matmul_add_call(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    *,
+    in_place: bool,
+) -> LibraryCall:
+    """out = addend + x @ y, added by BLAS; the same dtypes, shapes as in `matmul_call`.
+
+    Inputs: addend, x, y. One output; in place it is the addend.
+    """
+    count, stack_words = _stacks(m, n, k, x, y)
+    product = _blas_matmul(dtype, m, n, k, x, y, count, stack_words, first_input=1, adds=True)
+    if in_place:
+        return product
+    size = count * m * n
+    words = (Memory("input", 0), Memory("output"), 1, size)
+    copy = LibraryStep(_sum_of_parts_source(dtype), words, size, 1 << 14)
+    return LibraryCall((copy, *product.steps), product.scratch_bytes)
+
+
+def adds_by_itself(dtype: np.dtype, m: int, n: int, k: int) -> bool:
+    """Whether `matmul_add_call` is worth having: where BLAS does the product, in one piece."""
+    return dtype.name in BLAS_LETTERS and m * n * k > _LOOP_PRODUCTS and k <= 2 * _PART_LENGTH
+
+
+def _stacks(m: int, n: int, k: int, x: MatrixOperand, y: MatrixOperand) -> tuple[int, list[int]]:
+    """The number of products, and the words that say where each operand's matrices are."""
+    stack = np.broadcast_shapes(x.stack, y.stack)
+    return math.prod(stack), words_of_stack(stack, x.stack, y.stack, m * k, k * n)
 
 
 def _longest_tile(m: int, n: int, k: int, count: int) -> tuple[int, int]:
@@ -90,7 +123,11 @@ def _blas_matmul(
     y: MatrixOperand,
     count: int,
     stack_words: list[int],
+    *,
+    first_input: int = 0,
+    adds: bool = False,
 ) -> LibraryCall:
+    """`adds`: to what is in the output already."""
     if m == 1 and n == 1 and not y.is_transposed:
         # The same memory as a row, for which BLAS is four times as fast.
         y = MatrixOperand(y.stack, is_transposed=True)
@@ -98,7 +135,7 @@ def _blas_matmul(
     longest_m, longest_n = _longest_tile(m, n, k, count)
     tile_m, tiles_m = _tiles(m, longest_m, limit)
     tile_n, tiles_n = _tiles(n, longest_n, max(1, limit // max(tiles_m, 1)))
-    if tiles_m * tiles_n * count > 2 or k <= 2 * _PART_LENGTH:
+    if adds or tiles_m * tiles_n * count > 2 or k <= 2 * _PART_LENGTH:
         tile_k, parts = max(k, 1), 1
     else:
         # A small result of long sums: its parts are summed by separate tasks, then added in order.
@@ -110,14 +147,15 @@ def _blas_matmul(
     gemm = LibraryStep(
         _gemm_source(dtype),
         (
-            Memory("input", 0),
-            Memory("input", 1),
+            Memory("input", first_input),
+            Memory("input", first_input + 1),
             result,
             Symbol(f"blas.{BLAS_LETTERS[dtype.name]}gemm"),
             *(m, n, k, tile_m, tiles_m, tile_n, tiles_n, tile_k, count),
             *(_transposition(x), _transposition(y)),
             m if x.is_transposed else k,
             k if y.is_transposed else n,
+            int(adds),
             *stack_words,
         ),
         tasks,
@@ -140,11 +178,12 @@ def _gemm_source(dtype: np.dtype) -> str:
 
     Words: x, y, out, function, m, n, k, rows of a tile, tiles of rows, columns of a tile, tiles of
     columns, length of a part of the sum, matrices in the stack, transposition of x, of y (0 none,
-    1 transposed, 2 and conjugated), row stride of x, of y, then the stack.
+    1 transposed, 2 and conjugated), row stride of x, of y, whether the product is added to what is
+    in out, then the stack.
     Task: (part of the sum, matrix, tile of rows, tile of columns), the last running fastest.
     """
     part = np.finfo(dtype).dtype  # of a complex number, its parts
-    first_scalar = 64 // part.itemsize
+    alpha, beta = 64 // part.itemsize, 80 // part.itemsize
     return f"""\
 def kernel(args, lo, hi):
     words = pointer(args, int64)
@@ -162,13 +201,14 @@ def kernel(args, lo, hi):
     numbers[5] = max(words[15], 1)
     numbers[6] = max(words[16], 1)
     numbers[7] = max(n, 1)
-    scalars[{first_scalar}] = 1.0
+    scalars[{alpha}] = 1.0
+    scalars[{beta}] = {part.name}(words[17])
     for task in range(lo, hi):
         column = task % words[10] * words[9]
         row = task // words[10] % words[8] * words[7]
         number = task // words[10] // words[8]
         first = number // words[12] * words[11]
-{walk_stack(17, "number % words[12]")}\
+{walk_stack(18, "number % words[12]")}\
         if words[13] == 0:
             x_start += row * words[15] + first
         else:
