@@ -28,6 +28,7 @@ from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
 from numba_grad.frontend import fft, linalg, random
+from numba_grad.frontend.apply_functions import apply_along_axis, apply_over_axes
 from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
     copyto,
@@ -58,6 +59,7 @@ from numba_grad.frontend.choice_functions import (
 from numba_grad.frontend.comparison_functions import allclose, array_equal, array_equiv
 from numba_grad.frontend.contraction_functions import (
     diag,
+    diagflat,
     diagonal,
     dot,
     einsum,
@@ -226,6 +228,26 @@ from numba_grad.frontend.index_functions import (
 )
 from numba_grad.frontend.interchange import from_dlpack, load, save, savez, savez_compressed
 from numba_grad.frontend.jit import jit
+from numba_grad.frontend.joining_functions import (
+    append,
+    array_split,
+    block,
+    column_stack,
+    concat,
+    concatenate,
+    delete,
+    dsplit,
+    dstack,
+    hsplit,
+    hstack,
+    insert,
+    split,
+    stack,
+    trim_zeros,
+    unstack,
+    vsplit,
+    vstack,
+)
 from numba_grad.frontend.number_functions import (
     bitwise_count,
     fix,
@@ -243,6 +265,7 @@ from numba_grad.frontend.number_functions import (
     nextafter,
     spacing,
 )
+from numba_grad.frontend.padding import pad
 from numba_grad.frontend.ranges import arange, fromfunction, geomspace, linspace, logspace
 from numba_grad.frontend.reduction_functions import (
     all,
@@ -286,27 +309,20 @@ from numba_grad.frontend.set_functions import (
     unique_values,
 )
 from numba_grad.frontend.shape_functions import (
-    array_split,
     atleast_1d,
     atleast_2d,
     atleast_3d,
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
-    column_stack,
-    concat,
-    concatenate,
     diff,
-    dsplit,
-    dstack,
     expand_dims,
     flip,
     fliplr,
     flipud,
-    hsplit,
-    hstack,
     matrix_transpose,
     moveaxis,
-    pad,
+    ndim,
     permute_dims,
     ravel,
     repeat,
@@ -315,15 +331,12 @@ from numba_grad.frontend.shape_functions import (
     roll,
     rollaxis,
     rot90,
-    split,
+    shape,
+    size,
     squeeze,
-    stack,
     swapaxes,
     tile,
     transpose,
-    unstack,
-    vsplit,
-    vstack,
 )
 from numba_grad.frontend.sorting_functions import (
     argpartition,
@@ -380,6 +393,9 @@ __all__ = [
     "amin",
     "angle",
     "any",
+    "append",
+    "apply_along_axis",
+    "apply_over_axes",
     "arange",
     "arccos",
     "arccosh",
@@ -418,9 +434,11 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "block",
     "bool",
     "bool_",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
     "can_cast",
     "cbrt",
@@ -454,9 +472,11 @@ __all__ = [
     "cumulative_sum",
     "deg2rad",
     "degrees",
+    "delete",
     "diag",
     "diag_indices",
     "diag_indices_from",
+    "diagflat",
     "diagonal",
     "diff",
     "digitize",
@@ -525,6 +545,7 @@ __all__ = [
     "indices",
     "inf",
     "inner",
+    "insert",
     "int8",
     "int16",
     "int32",
@@ -604,6 +625,7 @@ __all__ = [
     "nanstd",
     "nansum",
     "nanvar",
+    "ndim",
     "negative",
     "newaxis",
     "nextafter",
@@ -659,12 +681,14 @@ __all__ = [
     "set_num_threads",
     "setdiff1d",
     "setxor1d",
+    "shape",
     "sigmoid",
     "sign",
     "signbit",
     "sin",
     "sinc",
     "sinh",
+    "size",
     "softmax",
     "softplus",
     "sort",
@@ -695,6 +719,7 @@ __all__ = [
     "tril",
     "tril_indices",
     "tril_indices_from",
+    "trim_zeros",
     "triu",
     "triu_indices",
     "triu_indices_from",

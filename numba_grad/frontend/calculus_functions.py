@@ -8,10 +8,11 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, wrap
 from numba_grad.frontend.elementwise_functions import absolute, remainder, where
+from numba_grad.frontend.joining_functions import concatenate, stack, unstack
 from numba_grad.frontend.reduction_functions import FLOAT64
 from numba_grad.frontend.reduction_functions import sum as sum_of
 from numba_grad.frontend.scan_functions import cumsum
-from numba_grad.frontend.shape_functions import concatenate, diff, part, stack, unstack
+from numba_grad.frontend.shape_functions import diff, part
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.families import cast, reshape

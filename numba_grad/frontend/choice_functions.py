@@ -8,8 +8,8 @@ import numpy as np
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, is_traced, wrap
 from numba_grad.frontend.index_functions import brought_into_range, mask_value, nonzero
+from numba_grad.frontend.joining_functions import stack
 from numba_grad.frontend.reduction_functions import BOOL, INT64
-from numba_grad.frontend.shape_functions import stack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, full, reshape, zeros_like

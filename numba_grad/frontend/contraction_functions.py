@@ -227,6 +227,12 @@ def diag(x: ArrayLike, k: int = 0) -> "Tensor":
     return wrap(OPS["where"](on_diagonal, spread, as_node(0, like=node)))
 
 
+def diagflat(x: ArrayLike, k: int = 0) -> "Tensor":
+    """The matrix with all elements of `x`, in row-major order, as its diagonal number `k`."""
+    node = as_node(x)
+    return diag(reshape(node, (node.type.size,)), k)
+
+
 # einsum
 
 

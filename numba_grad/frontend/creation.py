@@ -283,11 +283,14 @@ def _triangle(operation: str, x: ArrayLike, k: int, *, keep_lower: bool) -> "Ten
     return wrap(OPS["where"](*kept))
 
 
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> "list[Tensor]":
+def meshgrid(
+    *arrays: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> "list[Tensor]":
     """The coordinates of a grid, one tensor per axis, from the coordinates along each axis.
 
     With "xy" the first array runs along axis 1 and the second along axis 0; with "ij" each runs
-    along the axis of its number.
+    along the axis of its number. With `sparse` they have size 1 along the other axes. `copy` is
+    accepted for NumPy's sake: nothing is shared.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(explain("meshgrid", f"indexing={indexing!r}", expected="'xy' or 'ij'"))
@@ -307,7 +310,8 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> "list[Tensor]":
     for node, axis in zip(nodes, axes, strict=True):
         alone = [1] * len(nodes)
         alone[axis] = node.type.size
-        grids.append(wrap(broadcast_to(reshape(node, tuple(alone)), tuple(shape))))
+        grid = reshape(node, tuple(alone))
+        grids.append(wrap(grid if sparse else broadcast_to(grid, tuple(shape))))
     return grids
 
 

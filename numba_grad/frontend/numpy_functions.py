@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.frontend import (
+    apply_functions,
     assignment_functions,
     calculus_functions,
     choice_functions,
@@ -18,8 +19,10 @@ from numba_grad.frontend import (
     index_arrays,
     index_functions,
     interchange,
+    joining_functions,
     linalg,
     number_functions,
+    padding,
     ranges,
     reduction_functions,
     scan_functions,
@@ -73,11 +76,17 @@ _same_names = {
         ),
         (
             shape_functions,
-            "array_split broadcast_arrays broadcast_to column_stack concatenate diff dsplit dstack "
-            "expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis ravel repeat "
-            "reshape resize roll rollaxis rot90 split squeeze stack swapaxes tile transpose "
-            "unstack vsplit vstack",
+            "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diff expand_dims flip "
+            "fliplr flipud matrix_transpose moveaxis ndim ravel repeat reshape resize roll "
+            "rollaxis rot90 shape size squeeze swapaxes tile transpose",
         ),
+        (
+            joining_functions,
+            "append array_split block column_stack concatenate delete dsplit dstack hsplit hstack "
+            "insert split stack trim_zeros unstack vsplit vstack",
+        ),
+        (apply_functions, "apply_along_axis apply_over_axes"),
+        (padding, "pad"),
         (index_functions, "nonzero take take_along_axis"),
         (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
         (
@@ -103,7 +112,7 @@ _same_names = {
             "unravel_index",
         ),
         (comparison_functions, "allclose array_equal array_equiv"),
-        (contraction_functions, "diag diagonal dot inner outer tensordot trace vdot"),
+        (contraction_functions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
         (
             statistics_functions,
             "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
@@ -139,26 +148,6 @@ def _einsum(subscripts: str, *operands: Any, optimize: object = True) -> Any:
     return contraction_functions.einsum(subscripts, *operands, optimize=optimize)
 
 
-def _pad(array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
-    return shape_functions.pad(array, pad_width, mode, constant_values=constant_values)
-
-
-def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    return shape_functions.concatenate([arr, values], axis)
-
-
-def _atleast(function: Function) -> Function:
-    def of_each(*arrays: Any) -> Any:
-        results = tuple([function(x) for x in arrays])
-        return results[0] if len(results) == 1 else results
-
-    return of_each
-
-
-def _size(a: Any, axis: int | None = None) -> int:
-    return a.size if axis is None else a.shape[axis]
-
-
 of_function: dict[Function, Function] = {
     getattr(module, name): getattr(ours, name)
     for module, families in _same_names.items()
@@ -170,14 +159,6 @@ of_function.update(
         np.where: elementwise_functions.where,
         np.clip: _clip,
         np.einsum: _einsum,
-        np.pad: _pad,
-        np.append: _append,
-        np.atleast_1d: _atleast(shape_functions.atleast_1d),
-        np.atleast_2d: _atleast(shape_functions.atleast_2d),
-        np.atleast_3d: _atleast(shape_functions.atleast_3d),
-        np.shape: lambda a: a.shape,
-        np.ndim: lambda a: a.ndim,
-        np.size: _size,
         np.array_repr: lambda arr: repr(arr),
         np.array_str: lambda a: str(a),
     }

@@ -1,9 +1,8 @@
-"""Functions of NumPy that rearrange, join, split and repeat, without computing."""
+"""Functions of NumPy that rearrange and repeat, without computing. `diff` is the exception."""
 
-import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +11,14 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
-    as_optional_dtype,
-    common_dtype,
-    scalar_leaf,
     wrap,
 )
 from numba_grad.frontend.creation import Shape, as_shape, integers
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import broadcast_shapes, normalize_axes, normalize_axis
+from numba_grad.graph.types import array_type, normalize_axes, normalize_axis
+from numba_grad.graph.types import broadcast_shapes as common_shape
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.families import cast, full
+from numba_grad.ops.families import full
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
+FLOAT64 = np.dtype(np.float64)
 
 
 # Shapes and axes
@@ -178,29 +176,58 @@ def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
     return wrap(reshape_node(node, tuple([n for k, n in enumerate(node.shape) if k not in axes])))
 
 
-def atleast_1d(x: ArrayLike) -> "Tensor":
-    """`x`, as one axis if it has none."""
-    node = as_node(x)
-    return wrap(node if node.shape else reshape_node(node, (1,)))
+def atleast_1d(*arrays: ArrayLike) -> "Any":
+    """The array, as one axis if it has none; of several arrays, a tuple."""
+    return _of_each(arrays, lambda shape: shape or (1,))
 
 
-def atleast_2d(x: ArrayLike) -> "Tensor":
-    """`x`, with axes of size 1 before its own if it has fewer than two."""
-    node = as_node(x)
-    return wrap(reshape_node(node, (1,) * (2 - len(node.shape)) + node.shape))
+def atleast_2d(*arrays: ArrayLike) -> "Any":
+    """The array, with axes of size 1 before its own if it has fewer than two; of several arrays, a
+    tuple."""
+    return _of_each(arrays, lambda shape: (1,) * (2 - len(shape)) + shape)
 
 
-def atleast_3d(x: ArrayLike) -> "Tensor":
-    """`x` with axes of size 1 added up to three: (1, n, 1) for 1-d, (m, n, 1) for 2-d."""
-    node = as_node(x)
-    shape = node.shape
-    if len(shape) == 0:
-        shape = (1, 1, 1)
-    elif len(shape) == 1:
-        shape = (1, *shape, 1)
-    elif len(shape) == 2:
-        shape = (*shape, 1)
-    return wrap(reshape_node(node, shape))
+def atleast_3d(*arrays: ArrayLike) -> "Any":
+    """The array with axes of size 1 added up to three: (1, n, 1) for 1-d, (m, n, 1) for 2-d; of
+    several arrays, a tuple."""
+    return _of_each(arrays, lambda shape: (1,) * (2 - len(shape)) + shape + (1,) * (len(shape) < 3))
+
+
+def _of_each(
+    arrays: tuple[ArrayLike, ...], shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]
+) -> Any:
+    nodes = [as_node(x) for x in arrays]
+    results = tuple([wrap(reshape_node(node, shape_of(node.shape))) for node in nodes])
+    return results[0] if len(results) == 1 else results
+
+
+def shape(x: ArrayLike) -> tuple[int, ...]:
+    """The sizes of the axes."""
+    return as_node(x).shape
+
+
+def ndim(x: ArrayLike) -> int:
+    """The number of axes."""
+    return len(as_node(x).shape)
+
+
+def size(x: ArrayLike, axis: Axis = None) -> int:
+    """The number of elements, or of places along `axis`."""
+    sizes = as_node(x).shape
+    return math.prod([sizes[k] for k in normalize_axes("size", axis, len(sizes))])
+
+
+def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to.
+
+    Raises
+    ------
+    ShapeError
+        If there is none.
+    """
+    types = [array_type(as_shape("broadcast_shapes", given), FLOAT64) for given in shapes]
+    names = [f"shape {k}" for k in range(len(types))]
+    return common_shape("broadcast_shapes", names, types) if types else ()
 
 
 def broadcast_to(x: ArrayLike, shape: Shape) -> "Tensor":
@@ -214,7 +241,7 @@ def broadcast_arrays(*arrays: ArrayLike) -> "list[Tensor]":
     if not nodes:
         return []
     names = [f"array {k}" for k in range(len(nodes))]
-    shape = broadcast_shapes("broadcast_arrays", names, [x.type for x in nodes])
+    shape = common_shape("broadcast_arrays", names, [x.type for x in nodes])
     return [wrap(stretch(x, shape)) for x in nodes]
 
 
@@ -311,155 +338,7 @@ def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> "Tensor":
     return wrap(node)
 
 
-# Joining and splitting
-
-
-def concatenate(
-    arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: object = None
-) -> "Tensor":
-    """Arrays one after the other along an existing axis; with None, flattened."""
-    nodes = _one_dtype("concatenate", arrays, dtype)
-    if axis is None:
-        nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
-        axis = 0
-    number = normalize_axis("concatenate", axis, len(nodes[0].shape))
-    return wrap(OPS["concatenate"](*nodes, axis=number))
-
-
-concat = concatenate
-
-
-def stack(arrays: Sequence[ArrayLike], axis: int = 0, *, dtype: object = None) -> "Tensor":
-    """Arrays of one shape next to each other along a new axis."""
-    nodes = _one_dtype("stack", arrays, dtype)
-    shape = nodes[0].shape
-    if any(x.shape != shape for x in nodes):
-        raise ShapeError(
-            explain(
-                "stack",
-                "different shapes",
-                got={f"array {k}": x.type for k, x in enumerate(nodes)},
-                expected="the same shape for all",
-                fix="concatenate(...) along an axis that they have",
-            )
-        )
-    number = normalize_axis("stack", axis, len(shape) + 1)
-    expanded = [reshape_node(x, (*shape[:number], 1, *shape[number:])) for x in nodes]
-    return wrap(OPS["concatenate"](*expanded, axis=number))
-
-
-def vstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
-    """Arrays below each other: along axis 0, 1-d ones as rows."""
-    return concatenate([atleast_2d(x) for x in arrays], 0, dtype=dtype)
-
-
-def hstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
-    """Arrays beside each other: along axis 1, 1-d ones along axis 0."""
-    expanded = [atleast_1d(x) for x in arrays]
-    axis = 0 if expanded and expanded[0].ndim == 1 else 1
-    return concatenate(expanded, axis, dtype=dtype)
-
-
-def dstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
-    """Arrays one after the other along the third axis."""
-    return concatenate([atleast_3d(x) for x in arrays], 2, dtype=dtype)
-
-
-def column_stack(arrays: Sequence[ArrayLike]) -> "Tensor":
-    """Arrays beside each other along axis 1, 1-d ones as columns."""
-    nodes = [as_node(x) for x in arrays]
-    return concatenate(
-        [x if len(x.shape) > 1 else reshape_node(x, (x.type.size, 1)) for x in nodes], 1
-    )
-
-
-def _one_dtype(operation: str, arrays: Iterable[ArrayLike], dtype: object) -> tuple[Node, ...]:
-    nodes = tuple([as_node(x) for x in arrays])
-    if not nodes:
-        raise ValueError(explain(operation, "no arrays", expected="at least one"))
-    wanted = as_optional_dtype(dtype)
-    if wanted is not None:
-        return tuple([cast(x, wanted) for x in nodes])
-    return common_dtype(nodes)
-
-
-def split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> "list[Tensor]":
-    """Parts of `x` along `axis`: so many equal ones, or cut at the given indices.
-
-    Raises
-    ------
-    ShapeError
-        If the axis does not divide into so many equal parts.
-    """
-    node = as_node(x)
-    number = normalize_axis("split", axis, len(node.shape))
-    sections = indices_or_sections
-    if not isinstance(sections, Iterable) and node.shape[number] % operator.index(sections):
-        raise ShapeError(
-            explain(
-                "split",
-                "the axis does not divide into equal parts",
-                got={"x": node.type, "axis": number, "parts": sections},
-                fix=f"array_split(x, {sections}) for parts of different sizes",
-            )
-        )
-    return array_split(node, sections, number)
-
-
-def array_split(
-    x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
-) -> "list[Tensor]":
-    """As `split`; the first parts are longer by one where the axis does not divide evenly."""
-    node = as_node(x)
-    number = normalize_axis("array_split", axis, len(node.shape))
-    size = node.shape[number]
-    if isinstance(indices_or_sections, Iterable):
-        cuts = [0, *[operator.index(cut) for cut in indices_or_sections], size]
-    else:
-        sections = operator.index(indices_or_sections)
-        if sections <= 0:
-            raise ValueError(explain("split", "no parts", got={"parts": sections}, expected=">= 1"))
-        each, longer = divmod(size, sections)
-        cuts = [k * each + min(k, longer) for k in range(sections + 1)]
-    return [wrap(part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
-
-
-def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
-    """As `split`, along the second axis; along the first of 1-d arrays."""
-    node = as_node(x)
-    if not node.shape:
-        raise ShapeError(explain("hsplit", "needs an axis", got={"x": node.type}))
-    return split(node, indices_or_sections, 1 if len(node.shape) > 1 else 0)
-
-
-def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
-    """As `split`, along the first axis of arrays with two or more."""
-    return _split_of("vsplit", x, indices_or_sections, 0, 2)
-
-
-def dsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
-    """As `split`, along the third axis."""
-    return _split_of("dsplit", x, indices_or_sections, 2, 3)
-
-
-def _split_of(
-    operation: str, x: ArrayLike, sections: int | Sequence[int], axis: int, rank: int
-) -> "list[Tensor]":
-    node = as_node(x)
-    if len(node.shape) < rank:
-        raise ShapeError(explain(operation, f"needs {rank} axes", got={"x": node.type}))
-    return split(node, sections, axis)
-
-
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":
-    """The parts of `x` at each index of `axis`, without that axis."""
-    node = as_node(x)
-    number = normalize_axis("unstack", axis, len(node.shape))
-    before = (slice(None),) * number
-    return tuple([wrap(take_index(node, (*before, k))) for k in range(node.shape[number])])
-
-
-# Repeating and padding
+# Repeating
 
 
 def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> "Tensor":
@@ -524,66 +403,3 @@ def _repeated_by(x: Node, counts: np.ndarray, axis: int) -> Node:
             )
         )
     return take_index(x, (slice(None),) * axis + (np.repeat(np.arange(counts.size), counts),))
-
-
-def pad(
-    x: ArrayLike,
-    pad_width: Any,
-    mode: str = "constant",
-    *,
-    constant_values: Any = 0,
-) -> "Tensor":
-    """`x` with elements added before and after along each axis.
-
-    Parameters
-    ----------
-    pad_width : n, (before, after), or a pair for each axis
-    mode : "constant"; or "edge", "reflect", "symmetric", "wrap", which repeat elements of `x`
-    constant_values : as `pad_width`: what to add in mode "constant"
-    """
-    node = as_node(x)
-    widths = _pairs("pad_width", pad_width, node)
-    if any(n < 0 for pair in widths for n in pair):
-        raise ValueError(explain("pad", "negative widths", got={"pad_width": pad_width}))
-    if mode == "constant":
-        return wrap(_padded_with(node, widths, _pairs("constant_values", constant_values, node)))
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        expected = "'constant', 'edge', 'reflect', 'symmetric' or 'wrap'"
-        raise NotImplementedError(explain("pad", f"mode {mode!r}", expected=expected))
-    for axis, width in enumerate(widths):
-        if width != (0, 0):
-            source = np.pad(np.arange(node.shape[axis]), width, mode=mode)  # type: ignore[call-overload]
-            node = take_index(node, (slice(None),) * axis + (source,))
-    return wrap(node)
-
-
-def _pairs(name: str, given: Any, x: Node) -> list[tuple[Any, Any]]:
-    """(before, after) for each axis, out of the forms that NumPy takes."""
-    try:
-        pairs = np.broadcast_to(np.asarray(given), (len(x.shape), 2))
-    except ValueError:
-        raise ShapeError(
-            explain(
-                "pad",
-                f"{name} does not fit the axes",
-                got={"x": x.type, name: given},
-                expected="n, (before, after), or such a pair for each axis",
-            )
-        ) from None
-    if name == "pad_width" and pairs.size and pairs.dtype.kind not in "iu":
-        raise TypeError(explain("pad", "not integers", got={name: given}))
-    return [tuple(pair) for pair in pairs.tolist()]
-
-
-def _padded_with(x: Node, widths: list[tuple[int, int]], values: list[tuple[Any, Any]]) -> Node:
-    if all(value == 0 for pair in values for value in pair):
-        low, high = (tuple([pair[k] for pair in widths]) for k in (0, 1))
-        return OPS["pad"](x, low=low, high=high, interior=(0,) * len(widths))
-    # Axis by axis, so that the corners get the values of the last axis, as in NumPy.
-    for axis, (width, pair) in enumerate(zip(widths, values, strict=True)):
-        before, after = (
-            stretch(scalar_leaf(value, x.dtype), (*x.shape[:axis], n, *x.shape[axis + 1 :]))
-            for n, value in zip(width, pair, strict=True)
-        )
-        x = OPS["concatenate"](before, x, after, axis=axis)
-    return x

@@ -20,9 +20,10 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.contraction_functions import diagonal, matmul
 from numba_grad.frontend.elementwise_functions import clip, conjugate
 from numba_grad.frontend.index_functions import taken_along
+from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis, kept
 from numba_grad.frontend.scan_functions import cumprod, cumsum
-from numba_grad.frontend.shape_functions import concatenate, matrix_transpose, moved_axes
+from numba_grad.frontend.shape_functions import matrix_transpose, moved_axes
 from numba_grad.frontend.sorting_functions import sort
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
@@ -282,13 +283,21 @@ def _interpolated(rows: Node, number: Node, weight: Node, last: Node) -> Node:
         index = broadcast_to(cast(within, INT64), shape)
         return taken_along(rows, index, len(rows.shape) - 1, checked=False)
 
-    low, high = element(number), element(number + full(1, (), number.dtype))
+    # Without a way to go, the next element counts for nothing, also where it is infinite.
+    zero = full(0, (), weight.dtype)
+    one = full(1, (), weight.dtype)
+    is_between = cast(OPS["greater"](weight, zero), number.dtype)
+    low, high = element(number), element(number + is_between)
     step = high - low
+    is_infinite = OPS["isinf"](step)
+    step = OPS["where"](is_infinite, full(0, (), step.dtype), step)
     # From the nearer end, as in NumPy: exact at both.
     from_low = low + step * weight
-    from_high = high - step * (full(1, (), weight.dtype) - weight)
+    from_high = high - step * (one - weight)
     half = full(0.5, (), weight.dtype)
     between = OPS["where"](OPS["less"](weight, half), from_low, from_high)
+    mean = low * (one - weight) + high * weight
+    between = OPS["where"](is_infinite, mean, between)
     # Equal infinities: their difference is nan.
     return OPS["where"](OPS["equal"](low, high), low, between)
 

@@ -715,8 +715,8 @@ def test_arguments_by_numpys_names_and_positions():
         (lambda x: np.histogramdd([x, x]), r"numpy\.histogramdd\(\.\.\., x\.detach"),
         (lambda x: np.power.at(x, 0, 1), r"numpy\.power\.at: not supported on tensors"),
         (lambda x: np.savetxt("f", x), r"try: numpy\.savetxt\(fname, X\.detach\(\)\.numpy\(\)\)"),
-        (lambda x: np.ediff1d(x), r"expected: .* the nearest is numpy\.diff\n"),
-        (lambda x: np.apply_along_axis(sum, 0, x), r"the nearest is numpy\.\w+_along_axis\n"),
+        (lambda x: np.ediff1d(x), r"expected: .* the nearest is numpy\.\w*diff\w*\n"),
+        (lambda x: np.savetxt("file", x), r"the nearest is numpy\.save\n"),
         (
             lambda x: np.busday_count(x, x),
             r"under the same name\n",

@@ -73,6 +73,21 @@ def test_nan_flows_through_and_none_comes_back():
         assert np.isnan(f(x).item())
 
 
+def test_infinite_elements_are_those_of_numpys_median():
+    for row in (
+        [1, 2, np.inf],
+        [1, 2, np.inf, np.inf],
+        [-np.inf, 1],
+        [np.inf, np.inf],
+        [-np.inf, 3],
+    ):
+        assert ng.median(np.array(row)).item() == np.median(row)
+    x = ng.tensor([1.0, 2.0, np.inf], requires_grad=True)
+    np.testing.assert_array_equal(ng.autograd.grad(ng.median(x), x)[0], [0, 1, 0])
+    # The nearest elements are finite.
+    assert ng.quantile(np.array([1.0, 2.0, 3.0, np.inf, np.inf]), 0.5).item() == 3
+
+
 def test_only_nan():
     x = np.full((2, 3), np.nan)
     for f in (ng.nanmean, ng.nanvar, ng.nanstd, ng.nanmax, ng.nanmin, ng.nanmedian):
