@@ -86,7 +86,7 @@ def is_scalar(value: object) -> bool:
 def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     """`value` as a node; a Node is itself.
 
-    A Python scalar takes the dtype that the sum of it and `like` would have.
+    A Python number takes the dtype that the sum of it and `like` would have.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     if node is not None:
         return node
     if kind in DEFAULT_DTYPES:
-        if like is None:
+        if like is None or kind is bool:
             return scalar_leaf(value, _default_dtype(value))
         return scalar_leaf(value, loop_dtypes(np.add, (like.dtype, kind))[-1])
     if isinstance(value, np.generic):

@@ -317,6 +317,14 @@ def test_in_place_results_must_fit():
     assert x.tolist() == [5, 2] and y.dtype == np.float32 and y.tolist() == [1.5, 2.5]
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "complex64"])
+def test_truth_is_assigned_to_all_dtypes(dtype):
+    x = ng.zeros(3, dtype)
+    x[1] = True
+    x[2] = False
+    assert x.dtype == dtype and x.tolist() == np.array([0, 1, 0], dtype).tolist()
+
+
 def test_leaves_that_require_grad_refuse_assignment_but_under_no_grad():
     w = ng.tensor([1.0, 2.0], requires_grad=True)
     for assign in (lambda: w.__setitem__(0, 1.0), lambda: w.__iadd__(1), lambda: w.fill(0)):
