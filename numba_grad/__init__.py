@@ -71,6 +71,7 @@ from numba_grad.frontend.contraction_functions import (
     vdot,
     vecdot,
 )
+from numba_grad.frontend.counting_functions import bincount, histogram
 from numba_grad.frontend.creation import (
     array,
     asarray,
@@ -338,6 +339,7 @@ from numba_grad.frontend.shape_functions import (
     tile,
     transpose,
 )
+from numba_grad.frontend.signal_functions import convolve, correlate, ediff1d, interp
 from numba_grad.frontend.sorting_functions import (
     argpartition,
     argsort,
@@ -426,6 +428,7 @@ __all__ = [
     "atleast_3d",
     "autograd",
     "average",
+    "bincount",
     "bitwise_and",
     "bitwise_count",
     "bitwise_invert",
@@ -455,10 +458,12 @@ __all__ = [
     "configure",
     "conj",
     "conjugate",
+    "convolve",
     "copy",
     "copysign",
     "copyto",
     "corrcoef",
+    "correlate",
     "cos",
     "cosh",
     "count_nonzero",
@@ -486,6 +491,7 @@ __all__ = [
     "dsplit",
     "dstack",
     "e",
+    "ediff1d",
     "einsum",
     "empty",
     "empty_like",
@@ -535,6 +541,7 @@ __all__ = [
     "greater_equal",
     "heaviside",
     "hessian",
+    "histogram",
     "hsplit",
     "hstack",
     "hvp",
@@ -550,6 +557,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "interp",
     "intersect1d",
     "invert",
     "is_grad_enabled",

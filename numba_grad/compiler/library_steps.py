@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels import (
     Memory,
     Symbol,
     argsort_call,
+    correlate_call,
     cumprod_call,
     cumsum_call,
     cumulative_position_call,
@@ -191,6 +192,12 @@ def _cumsum(node: Node) -> LibraryCall:
     )
 
 
+def _correlate(node: Node) -> LibraryCall:
+    x, y = node.inputs
+    size, offset = node.params["size"], node.params["offset"]
+    return correlate_call(node.dtype, x.shape, y.shape[-1], size, offset=offset)
+
+
 def _cumprod(node: Node) -> LibraryCall:
     (x,) = node.inputs
     return cumprod_call(x.dtype, node.dtype, x.shape, node.params["axis"])
@@ -245,6 +252,7 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "fft": _fft,
     "rfft": _rfft,
     "irfft": _irfft,
+    "correlate": _correlate,
     "cumsum": _cumsum,
     "cumprod": _cumprod,
     "linear_recurrence": _linear_recurrence,

@@ -19,6 +19,7 @@ from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
     control,
+    correlation,
     elementwise,
     fourier,
     functions,

@@ -12,6 +12,7 @@ from numba_grad.frontend import (
     choice_functions,
     comparison_functions,
     contraction_functions,
+    counting_functions,
     creation,
     dtype_functions,
     elementwise_functions,
@@ -28,6 +29,7 @@ from numba_grad.frontend import (
     scan_functions,
     set_functions,
     shape_functions,
+    signal_functions,
     sorting_functions,
     statistics_functions,
 )
@@ -119,6 +121,8 @@ _same_names = {
             "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
             "quantile",
         ),
+        (signal_functions, "convolve correlate ediff1d interp"),
+        (counting_functions, "bincount histogram"),
         (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
         (
             creation,

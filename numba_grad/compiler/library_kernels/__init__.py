@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
     append_call,
 )
+from numba_grad.compiler.library_kernels.correlations import correlate_call
 from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
 from numba_grad.compiler.library_kernels.matrix_products import (
@@ -38,6 +39,7 @@ __all__ = [
     "adds_by_itself",
     "append_call",
     "argsort_call",
+    "correlate_call",
     "cumprod_call",
     "cumsum_call",
     "cumulative_position_call",

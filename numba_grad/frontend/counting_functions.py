@@ -1,0 +1,171 @@
+"""Functions that count: histograms."""
+
+import operator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    canonical_dtype,
+    is_traced,
+    value_of,
+    wrap,
+)
+from numba_grad.frontend.reduction_functions import FLOAT64, INT64
+from numba_grad.frontend.reduction_functions import sum as total
+from numba_grad.frontend.shape_functions import diff, part
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.ops.families import cast, full, reshape
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+
+def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> "Tensor":
+    """How often each of the integers 0, 1, 2, ... occurs in `x`, or the sum of weights there.
+
+    Parameters
+    ----------
+    x : Tensor of integers >= 0, shape (n,); its value is needed now
+    weights : Tensor, shape (n,), real, optional
+    minlength : int
+        The result is at least so long.
+
+    Returns
+    -------
+    Tensor of int64, or with weights float64, shape (max(x) + 1,)
+
+    Raises
+    ------
+    ValueError
+        If an element is negative.
+    TracingError
+        Inside jit and vmap, where the length is not known.
+
+    Notes
+    -----
+    The gradient flows to the weights.
+    """
+    node = as_node(x)
+    got: dict[str, object] = {"x": node.type}
+    if not np.can_cast(node.dtype, INT64, "safe"):
+        raise DTypeError(explain("bincount", "x must be of integers", got=got, fix="x.astype(int)"))
+    if len(node.shape) != 1:
+        raise ShapeError(explain("bincount", "x must be 1-d", got=got, fix="x.ravel()"))
+    if minlength < 0:
+        raise ValueError(explain("bincount", "a negative length", got={"minlength": minlength}))
+    value = value_of(node, "bincount")
+    if value.size and value.min() < 0:
+        problem = "negative elements"
+        raise ValueError(explain("bincount", problem, got={**got, "least": value.min()}))
+    length = max(int(value.max()) + 1 if value.size else 0, minlength)
+    terms = _terms("bincount", node, None if weights is None else cast(as_node(weights), FLOAT64))
+    if not length:
+        return wrap(full(0, (0,), terms.dtype))
+    counts = full(0, (length,), terms.dtype)
+    return wrap(OPS["scatter_add"](counts, terms, cast(node, INT64), checked=False))
+
+
+def histogram(
+    x: ArrayLike,
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> "tuple[Tensor, Tensor]":
+    """How many elements of the flattened `x` are in each bin, or the sum of their weights.
+
+    Parameters
+    ----------
+    x : Tensor, any shape, real
+    bins : int, str or Tensor
+        A number of equal bins, the name of one of NumPy's rules to choose them, or their edges,
+        which increase.
+    range : (float, float), optional
+        Ends of the bins; by default the least and the greatest element, which needs the value of
+        `x` now.
+    density : bool
+        Divide by the sum, and by widths: the integral is then 1.
+    weights : Tensor, the shape of `x`, optional
+
+    Returns
+    -------
+    counts : Tensor, of int64, or the dtype of the weights, or for densities floating
+    edges : Tensor, one more
+
+    Raises
+    ------
+    ValueError
+        If edges do not increase, or there is no finite range.
+    TracingError
+        Inside jit and vmap, where the edges depend on the value of `x`.
+
+    Notes
+    -----
+    A bin includes its lower edge, and the last one also its upper edge. nan is nowhere. The
+    gradient flows to the weights: counts do not change with `x`, but jump.
+    """
+    node = as_node(x)
+    if node.dtype.kind == "c":
+        problem = "complex numbers have no order"
+        raise DTypeError(explain("histogram", problem, got={"x": node.type}, fix="x.real"))
+    given = None if weights is None else as_node(weights)
+    terms = _terms("histogram", node, given)
+    flat = reshape(node, (node.type.size,))
+    edges = _edges(flat, bins, range, given)
+    counts = _counts(flat, edges, reshape(terms, flat.shape))
+    if density:
+        dtype = canonical_dtype(np.result_type(counts.dtype, FLOAT64))
+        of_bins = OPS["divide"](cast(counts, dtype), cast(diff(edges)._node, dtype))
+        counts = OPS["divide"](of_bins, cast(total(counts)._node, dtype))
+    return wrap(counts), wrap(edges)
+
+
+def _terms(operation: str, x: Node, weights: Node | None) -> Node:
+    """What each element of `x` adds."""
+    if weights is None:
+        return full(1, x.shape, INT64)
+    if weights.shape != x.shape:
+        got: dict[str, object] = {"x": x.type, "weights": weights.type}
+        raise ShapeError(explain(operation, "needs a weight for each element", got=got))
+    return weights
+
+
+def _edges(
+    x: Node, bins: int | str | ArrayLike, ends: tuple[float, float] | None, weights: Node | None
+) -> Node:
+    is_name = isinstance(bins, str)
+    edges = None if is_name else as_node(bins)
+    if edges is None or not edges.shape:
+        number = bins if is_name else operator.index(bins)  # type: ignore[arg-type]
+        needs_value = is_name or ends is None
+        value = value_of(x, "histogram") if needs_value else np.empty(0, x.dtype)
+        if value.dtype.kind == "b":
+            value = value.astype(np.uint8)
+        own = None if weights is None or not is_name else value_of(weights, "histogram").ravel()
+        return leaf(np.ascontiguousarray(np.histogram_bin_edges(value, number, ends, own)))
+    got: dict[str, object] = {"bins": edges.type}
+    if len(edges.shape) != 1:
+        raise ShapeError(explain("histogram", "edges must be 1-d", got=got))
+    if not is_traced(edges) and (np.diff(value_of(edges).astype(float)) < 0).any():
+        raise ValueError(explain("histogram", "edges must increase", got=got, fix="np.sort(bins)"))
+    return edges
+
+
+def _counts(x: Node, edges: Node, terms: Node) -> Node:
+    """Sums of terms in the bins between the edges."""
+    bins = edges.shape[0] - 1
+    if bins < 1:
+        return full(0, (0,), terms.dtype)
+    dtype = canonical_dtype(np.result_type(x.dtype, edges.dtype))
+    x, edges = cast(x, dtype), cast(edges, dtype)
+    place = OPS["searchsorted"](edges, x, right=True)
+    last = reshape(part(edges, 0, bins, bins + 1), ())
+    place = OPS["where"](OPS["equal"](x, last), full(bins, x.shape, INT64), place)
+    # The first one counts what is below all bins, the last one what is above.
+    counts = full(0, (bins + 2,), terms.dtype)
+    counts = OPS["scatter_add"](counts, terms, place, checked=False)
+    return part(counts, 0, 1, bins + 1)
