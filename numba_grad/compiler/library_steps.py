@@ -1,4 +1,4 @@
-"""Operations with kernels of their own -> steps: matrix products, solves, Fourier
+"""Operations with kernels of their own -> steps: matrix products, linear algebra, Fourier
 transforms, scans, sorts, scatters."""
 
 import math
@@ -22,9 +22,9 @@ from numba_grad.compiler.library_kernels import (
     matmul_call,
     scatter_call,
     searchsorted_call,
-    solve_call,
 )
 from numba_grad.compiler.lower import Place
+from numba_grad.compiler.matrix_steps import MATRIX_CALLS
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.ops.fourier import scale_of
@@ -158,11 +158,6 @@ def _matrix_operand(x: Node) -> MatrixOperand:
     return MatrixOperand(found.shape[:-2], found.is_transposed)
 
 
-def _solve(node: Node) -> LibraryCall:
-    a, b = node.inputs
-    return solve_call(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
-
-
 def _fft(node: Node) -> LibraryCall:
     inverse = node.params["inverse"]
     return _fourier(node, "ifft" if inverse else "fft", inverse=inverse)
@@ -248,7 +243,6 @@ IN_PLACE: dict[str, Callable[[Node, bool], LibraryCall]] = {
 }
 CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
-    "solve": _solve,
     "fft": _fft,
     "rfft": _rfft,
     "irfft": _irfft,
@@ -260,4 +254,5 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "cumargmin": _cumulative_position,
     "argsort": _argsort,
     "searchsorted": _searchsorted,
+    **MATRIX_CALLS,
 }

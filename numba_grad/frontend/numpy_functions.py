@@ -136,8 +136,9 @@ _same_names = {
     np.linalg: (
         (
             linalg,
-            "diagonal inv matmul matrix_transpose norm outer solve tensordot trace vecdot "
-            "vector_norm",
+            "cholesky cond cross det diagonal eig eigh eigvals eigvalsh inv lstsq matmul "
+            "matrix_norm matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr "
+            "slogdet solve svd svdvals tensordot tensorinv tensorsolve trace vecdot vector_norm",
         ),
     ),
 }

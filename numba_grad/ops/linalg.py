@@ -1,4 +1,4 @@
-"""Linear algebra primitives, done by LAPACK: stacks of matrices, the matrix axes last."""
+"""Linear systems, solved by LAPACK: stacks of matrices, the matrix axes last."""
 
 import math
 from collections.abc import Sequence
@@ -11,6 +11,12 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
 from numba_grad.ops.families import reshape, structural, sum_to
+from numba_grad.ops.matrices import (
+    check_lapack_dtype,
+    check_matrices,
+    lower_triangle,
+    upper_triangle,
+)
 from numba_grad.ops.movement import array_of, inverse_permutation, transpose
 
 
@@ -106,4 +112,88 @@ solve = structural(
     batch=_batch_solve,
     saves=("inputs", "out"),
     example=_solve_examples,
+)
+
+
+# solve_triangular
+
+
+def _infer_solve_triangular(a: Type, b: Type, *, lower: bool, unit_diagonal: bool) -> Type:
+    check_matrices("solve_triangular", a, square=True)
+    got = {"a": a, "b": b}
+    if b.rank < 2 or b.shape[-2] != a.shape[-1]:
+        raise ShapeError(
+            explain(
+                "solve_triangular",
+                "b does not have as many rows as a",
+                got=dict(got),
+                expected=f"b of shape (..., {a.shape[-1]}, k)",
+                fix="b[..., None] for a stack of vectors",
+            )
+        )
+    check_lapack_dtype("solve_triangular", got)
+    stack = broadcast_stacks("solve_triangular", got)
+    return array_type((*stack, *b.shape[-2:]), a.dtype)
+
+
+def _solve_triangular_reference(
+    a: np.ndarray, b: np.ndarray, *, lower: bool, unit_diagonal: bool
+) -> np.ndarray:
+    triangle = np.tril(a, -unit_diagonal) if lower else np.triu(a, unit_diagonal)
+    if unit_diagonal:
+        triangle = triangle + np.eye(a.shape[-1], dtype=a.dtype)
+    return np.linalg.solve(triangle, b)
+
+
+def _solve_triangular_vjp_a(
+    g: Node, out: Node, a: Node, b: Node, *, lower: bool, unit_diagonal: bool
+) -> Node:
+    weight = _solve_with_adjoint(g, a, lower, unit_diagonal)
+    outer = sum_to(matmul(weight, conjugate_transpose(out)), a.shape)
+    triangle = lower_triangle if lower else upper_triangle
+    return -triangle(outer, strict=unit_diagonal)
+
+
+def _solve_triangular_vjp_b(
+    g: Node, out: Node, a: Node, b: Node, *, lower: bool, unit_diagonal: bool
+) -> Node:
+    return sum_to(_solve_with_adjoint(g, a, lower, unit_diagonal), b.shape)
+
+
+def _solve_with_adjoint(g: Node, a: Node, lower: bool, unit_diagonal: bool) -> Node:
+    adjoint = conjugate_transpose(a)
+    return solve_triangular(adjoint, g, lower=not lower, unit_diagonal=unit_diagonal)
+
+
+def _batch_solve_triangular(
+    is_batched: Sequence[bool], a: Node, b: Node, *, lower: bool, unit_diagonal: bool
+) -> Node:
+    rank = max(len(z.shape) - batched for z, batched in zip((a, b), is_batched, strict=True))
+    aligned = [
+        reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
+        for z, batched in zip((a, b), is_batched, strict=True)
+    ]
+    return solve_triangular(*aligned, lower=lower, unit_diagonal=unit_diagonal)
+
+
+def _solve_triangular_examples(rng: np.random.Generator) -> list[Any]:
+    return [
+        (arrays, {"lower": lower, "unit_diagonal": unit_diagonal})
+        for arrays, _ in _solve_examples(rng)
+        for lower in (True, False)
+        for unit_diagonal in (True, False)
+    ]
+
+
+# One triangle of a is read; with `unit_diagonal` not even its diagonal, which counts as ones.
+solve_triangular = structural(
+    "solve_triangular",
+    family="library",
+    input_names=("a", "b"),
+    infer=_infer_solve_triangular,
+    reference=_solve_triangular_reference,
+    vjp=(_solve_triangular_vjp_a, _solve_triangular_vjp_b),
+    batch=_batch_solve_triangular,
+    saves=("inputs", "out"),
+    example=_solve_triangular_examples,
 )

@@ -341,14 +341,26 @@ class Program:
         return times / (1e9 * repeats)
 
 
+# What is wrong with a matrix, by the kind of the site, in NumPy's words.
+_MATRIX_PROBLEMS = {
+    "singular": "Singular matrix",
+    "pivots": "A pivot is not the number of a row",
+    "not positive definite": "Matrix is not positive definite",
+    "not finite": "Array must not contain infs or NaNs",
+    "eigenvalues": "Eigenvalues did not converge",
+    "singular values": "SVD did not converge",
+}
+
+
 def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     """Raise what a kernel recorded: (count, site, index, size)."""
     _, number, index, size = (int(word) for word in record[:4])
     site = sites[number]
     note = f"\n{site.note}" if site.note else ""
-    if site.kind == "singular":
-        which = f" (number {index} of the batch)" if index else ""
-        raise np.linalg.LinAlgError(f"{site.operation}: Singular matrix{which}{note}")
+    problem = _MATRIX_PROBLEMS.get(site.kind)
+    if problem is not None:
+        which = f" (number {index} of the batch)" if size > 1 else ""
+        raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
     raise IndexError(
         f"{site.operation}: index {index} is out of bounds for axis {site.axis} "
         f"with size {size}{note}"

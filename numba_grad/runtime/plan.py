@@ -35,7 +35,9 @@ class HasAddress(Protocol):
 class ErrorSite:
     """What to say when a kernel records an error under this site's number.
 
-    `kind` is "index" (recorded: index, size) or "singular" (recorded: number of the matrix, size).
+    `kind` is "index" (recorded: index, size), or what is wrong with a matrix (recorded: its number,
+    how many there are): "singular", "pivots", "not positive definite", "not finite", "eigenvalues"
+    or "singular values", which did not converge.
     """
 
     kind: str

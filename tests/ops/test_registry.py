@@ -54,6 +54,21 @@ def random_like(rng, node):
     return np.asarray(result).astype(node.dtype)
 
 
+def direction_for(op, rng, k, x):
+    """Where to vary input k: within its domain, as operations may read only a part of it."""
+    direction = random_like(rng, x)
+    if k == 0 and op.extras.get("domain") == "hermitian":
+        return direction + direction.conj().mT
+    return direction
+
+
+def stack_of(op, array, size):
+    """Different arrays of one shape. Elsewhere in its domain is what is scaled; most have none."""
+    if "domain" in op.extras:
+        return np.stack([array * (k + 1) for k in range(size)])
+    return np.stack([np.roll(array, k) for k in range(size)])
+
+
 def inputs_of(arrays, requires_grad=True):
     return [leaf(np.array(a, order="C"), requires_grad and is_inexact(a)) for a in arrays]
 
@@ -162,7 +177,7 @@ def test_vjp_matches_central_differences(op, engine):
                 continue
             assert gx is not None, f"example {number}: no rule for input {k}"
             assert gx.type == x.type
-            direction = random_like(rng, x)
+            direction = direction_for(op, rng, k, x)
             directions = [direction if j == k else None for j in range(len(inputs))]
             np.testing.assert_allclose(
                 inner(gx.value, direction),
@@ -200,7 +215,7 @@ def test_vjp_of_vjp_matches_central_differences(op, engine):
         for k, (x, second) in enumerate(zip(variables, seconds, strict=True)):
             if not x.requires_grad:
                 continue
-            direction = random_like(rng, x)
+            direction = direction_for(op, rng, k, x)
             directions = [direction if j == k else None for j in range(len(variables))]
             np.testing.assert_allclose(
                 0.0 if second is None else inner(second.value, direction),
@@ -220,7 +235,7 @@ def test_batching_matches_a_loop(op):
         for choice in range(1, 1 << len(arrays)):
             is_batched = [bool(choice >> k & 1) for k in range(len(arrays))]
             stacks = [
-                np.stack([np.roll(a, k) for k in range(size)]) if batched else a
+                stack_of(op, a, size) if batched else a
                 for a, batched in zip(arrays, is_batched, strict=True)
             ]
             result = op.batch(is_batched, *inputs_of(stacks), **params)

@@ -13,8 +13,21 @@ from numba_grad.compiler.library_kernels.calls import (
     append_call,
 )
 from numba_grad.compiler.library_kernels.correlations import correlate_call
+from numba_grad.compiler.library_kernels.determinants import (
+    cofactor_call,
+    det_call,
+    slogdet_call,
+)
+from numba_grad.compiler.library_kernels.eigenvalues import eig_call, eigh_call
+from numba_grad.compiler.library_kernels.factorizations import (
+    cholesky_call,
+    lu_call,
+    permutation_call,
+    qr_call,
+)
 from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
+from numba_grad.compiler.library_kernels.matrix_exponential import expm_call
 from numba_grad.compiler.library_kernels.matrix_products import (
     MatrixOperand,
     adds_by_itself,
@@ -28,7 +41,9 @@ from numba_grad.compiler.library_kernels.scans import (
     linear_recurrence_call,
 )
 from numba_grad.compiler.library_kernels.scatters import scatter_call
+from numba_grad.compiler.library_kernels.singular_values import lstsq_call, svd_call
 from numba_grad.compiler.library_kernels.sorts import argsort_call, searchsorted_call, sort_call
+from numba_grad.compiler.library_kernels.triangular_systems import solve_triangular_call
 
 __all__ = [
     "Errors",
@@ -39,16 +54,29 @@ __all__ = [
     "adds_by_itself",
     "append_call",
     "argsort_call",
+    "cholesky_call",
+    "cofactor_call",
     "correlate_call",
     "cumprod_call",
     "cumsum_call",
     "cumulative_position_call",
+    "det_call",
+    "eig_call",
+    "eigh_call",
+    "expm_call",
     "fourier_call",
     "linear_recurrence_call",
+    "lstsq_call",
+    "lu_call",
     "matmul_add_call",
     "matmul_call",
+    "permutation_call",
+    "qr_call",
     "scatter_call",
     "searchsorted_call",
+    "slogdet_call",
     "solve_call",
+    "solve_triangular_call",
     "sort_call",
+    "svd_call",
 ]

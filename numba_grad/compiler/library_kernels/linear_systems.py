@@ -38,7 +38,7 @@ def solve_call(
         Memory("scratch"),
         Symbol(f"lapack.{letter}getrf"),
         Symbol(f"lapack.{letter}getrs"),
-        *(n, columns, room),
+        *(n, columns, room, count),
         Errors(),
         ErrorSite("singular", "solve", note=note),
         *words_of_stack(stack, a_stack, b_stack, n * n, n * columns),
@@ -53,8 +53,8 @@ def solve_call(
 def _solve_source(dtype: np.dtype) -> str:
     """LAPACK counts columns first, so what it factorizes is a^T; it then solves with (a^T)^T.
 
-    Words: a, b, out, scratch, getrf, getrs, n, columns, bytes of scratch for each matrix, error
-    record, site, then the stack. Task: matrix.
+    Words: a, b, out, scratch, getrf, getrs, n, columns, bytes of scratch for each matrix, number
+    of matrices, error record, site, then the stack. Task: matrix.
     """
     name = dtype.name
     size = dtype.itemsize
@@ -69,7 +69,7 @@ def kernel(args, lo, hi):
     place = stack_words(4)
     numbers = pointer(place, int64)
     for task in range(lo, hi):
-{walk_stack(11, "task")}\
+{walk_stack(12, "task")}\
         factors_place = words[3] + task * words[8]
         right_place = factors_place + n * n * {size}
         pivots = right_place + n * columns * {size}
@@ -86,11 +86,11 @@ def kernel(args, lo, hi):
         numbers[3] = 84  # T
         call(words[4], place, place, factors_place, place, pivots, place + 16)
         if numbers[2] & 0xFFFFFFFF != 0:
-            if atomic_compare_exchange(words[9], 0, 1) == 0:
-                record = pointer(words[9], int64)
-                record[1] = words[10]
+            if atomic_compare_exchange(words[10], 0, 1) == 0:
+                record = pointer(words[10], int64)
+                record[1] = words[11]
                 record[2] = task
-                record[3] = n
+                record[3] = words[9]
             continue
         call(words[5], place + 24, place, place + 8, factors_place, place, pivots,
              right_place, place, place + 16, 1)

@@ -1,0 +1,225 @@
+"""Determinants and their derivatives, by LAPACK."""
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryWord, Memory
+from numba_grad.compiler.library_kernels.lapack import (
+    BLOCK,
+    CLEAR_PIVOTS,
+    FAILED,
+    FIND_PIVOTS,
+    lapack,
+    letter,
+    real_name,
+    stack_call,
+)
+from numba_grad.runtime.plan import ErrorSite
+
+# Products are kept within these powers of two, 2**300 and 2**-300, so that none overflows on the
+# way to a determinant that does not.
+_LARGE = "2.037035976334486e+90"
+_SMALL = "4.909093465297727e-91"
+
+
+def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
+    """The determinant. Input: a. One output."""
+    return stack_call(
+        count=count,
+        products=n**3,
+        operands={"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)},
+        words=_words(dtype, n),
+        rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
+        body=f"""\
+start = matrix * n * n
+for i in range(n * n):
+    factors[i] = a[start + i]
+{_FACTORIZE}
+{product_of_factors(dtype, "value", "factors")}
+out[matrix] = value
+""",
+    )
+
+
+def slogdet_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
+    """The determinant divided by its magnitude, and the logarithm of that. One output, (2,)."""
+    wide = _wide(dtype)
+    return stack_call(
+        count=count,
+        products=n**3,
+        operands={"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)},
+        words=_words(dtype, n),
+        rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
+        body=f"""\
+start = matrix * n * n
+for i in range(n * n):
+    factors[i] = a[start + i]
+{_FACTORIZE}
+sign = {wide}(1)
+logarithm = float64(0)
+for i in range(n):
+    factor = {wide}(factors[i * n + i])
+    size = absolute(factor)
+    logarithm += log(size)
+    if size == 0:
+        sign = {wide}(0)
+    elif size - size == 0:
+        sign = sign * (factor / {wide}(size))
+    if small_pivots[pivot_step * i] != i + 1:
+        sign = -sign
+out[2 * matrix] = sign
+out[2 * matrix + 1] = logarithm
+""",
+    )
+
+
+def _words(dtype: np.dtype, n: int) -> dict[str, LibraryWord]:
+    return {
+        "getrf": lapack(dtype, "getrf"),
+        "n": n,
+        "leading": max(1, n),
+        "pivot_count": n,
+    }
+
+
+# A zero pivot is no failure here.
+_FACTORIZE = f"""\
+{CLEAR_PIVOTS}
+call(getrf, n_at, n_at, factors_at, leading_at, pivots_at, info_at)
+{FIND_PIVOTS}"""
+
+
+def _wide(dtype: np.dtype) -> str:
+    """The dtype in which products are taken."""
+    return "complex128" if dtype.kind == "c" else "float64"
+
+
+def product_of_factors(dtype: np.dtype, result: str, factors: str) -> str:
+    """The determinant of a matrix that is factorized in place."""
+    wide = _wide(dtype)
+    return f"""\
+{result} = {wide}(1)
+scale = 0
+for i in range(n):
+    {result} = {result} * {wide}({factors}[i * n + i])
+    if small_pivots[pivot_step * i] != i + 1:
+        {result} = -{result}
+    size = absolute({result})
+    if size > {_LARGE}:
+        {result} = {result} * {wide}({_SMALL})
+        scale += 1
+    elif size < {_SMALL} and size > 0:
+        {result} = {result} * {wide}({_LARGE})
+        scale -= 1
+while scale > 0:
+    {result} = {result} * {wide}({_LARGE})
+    scale -= 1
+while scale < 0:
+    {result} = {result} * {wide}({_SMALL})
+    scale += 1"""
+
+
+def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
+    """The derivative of the determinant by each element, exact also for singular matrices.
+
+    By the inverse, where no pivot is lost in rounding; else by singular values: with a = U S V^H it
+    is det(U) det(V^H) conj(U) S' V^T, where S' holds the products of all other singular values.
+    Input: a. One output.
+    """
+    name, real = dtype.name, real_name(dtype)
+    is_complex = dtype.kind == "c"
+    work_size = 5 * n * n + (8 + 2 * BLOCK) * n
+    rooms = {
+        "factors": (n * n, name),
+        "pivots": (n, "int64"),
+        "left": (n * n, name),
+        "right": (n * n, name),
+        "values": (n, real),
+        "others": (n, "float64"),
+        "work": (work_size, name),
+        "real_work": (7 * n * n + 7 * n if is_complex else 0, real),
+        "integers": (8 * n, "int64"),
+    }
+    extra = ", real_work_at" if is_complex else ""
+    x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
+    wide = _wide(dtype)
+
+    def determinant(matrix: str, result: str) -> str:
+        """Of a matrix of singular vectors, which it must leave alone."""
+        return f"""\
+    for i in range(n * n):
+        factors[i] = {matrix}[i]
+    info[0] = 0
+    for i in range(pivot_count):
+        pivots[i] = 0
+    call(getrf, n_at, n_at, factors_at, leading_at, pivots_at, info_at)
+{_indented(product_of_factors(dtype, result, "factors"))}
+"""
+
+    left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
+    if not is_complex:
+        left, right = "left[k * n + i]", "right[j * n + k]"
+    return stack_call(
+        count=count if n else 0,
+        products=3 * n**3,
+        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+        words={
+            **_words(dtype, n),
+            "getri": lapack(dtype, "getri"),
+            "gesdd": lapack(dtype, "gesdd"),
+            "job": letter("A"),
+            "work_size": work_size,
+        },
+        rooms=rooms,
+        sites={"diverged": ErrorSite("singular values", "derivative of det")},
+        body=f"""\
+start = matrix * n * n
+poison = {real}(0)
+for i in range(n):
+    for j in range(n):
+        x = a[start + i * n + j]
+        factors[j * n + i] = x
+        poison += {x_less_itself}
+{_FACTORIZE}
+largest = {real}(0)
+for i in range(n):
+    largest = max(largest, absolute(factors[i * n + i]))
+smallest = largest
+for i in range(n):
+    smallest = min(smallest, absolute(factors[i * n + i]))
+if poison != 0 or smallest > {8 * np.finfo(dtype).eps} * n * largest:
+{_indented(product_of_factors(dtype, "value", "factors"))}
+    call(getri, n_at, factors_at, leading_at, pivots_at, work_at, work_size_at, info_at)
+    for i in range(n * n):
+        out[start + i] = value * {wide}(factors[i])
+else:
+    for i in range(n):
+        for j in range(n):
+            factors[j * n + i] = a[start + i * n + j]
+    info[0] = 0
+    call(gesdd, job_at, n_at, n_at, factors_at, n_at, values_at, left_at, n_at, right_at, n_at,
+         work_at, work_size_at{extra}, integers_at, info_at, 1)
+    if {FAILED}:
+        fail(diverged)
+    before = float64(1)
+    for k in range(n):
+        others[k] = before
+        before = before * float64(values[k])
+    after = float64(1)
+    for k in range(n - 1, -1, -1):
+        others[k] = others[k] * after
+        after = after * float64(values[k])
+{determinant("left", "left_value")}\
+{determinant("right", "right_value")}\
+    phase = left_value * right_value
+    for i in range(n):
+        for j in range(n):
+            total = {wide}(0)
+            for k in range(n):
+                total += {wide}({left} * {right}) * {wide}(others[k])
+            out[start + i * n + j] = phase * total
+""",
+    )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

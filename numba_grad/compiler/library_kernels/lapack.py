@@ -1,0 +1,151 @@
+"""What the kernels around LAPACK share: named words, memory of their own, how failure is reported.
+
+LAPACK takes everything by reference, and reads numbers straight from the words of the step: of a
+word `n`, the text of a kernel has the value, `n`, and the address, `n_at`.
+"""
+
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import (
+    BLAS_LETTERS,
+    Errors,
+    LibraryCall,
+    LibraryStep,
+    LibraryWord,
+    Memory,
+    Symbol,
+)
+from numba_grad.runtime.plan import SERIAL, ErrorSite
+
+# A stack is cut into at most so many tasks, of which each has memory of its own.
+_TASKS = 64
+# Products that are worth a task.
+_PRODUCTS_OF_TASK = 1 << 15
+# LAPACK works in blocks of at most so many columns, if it is given room for them.
+BLOCK = 64
+
+# What LAPACK says in `info`, of 4 or 8 bytes.
+FAILED = "info[0] & 0xFFFFFFFF != 0"
+
+
+def letter(character: str) -> int:
+    """A character argument as a word: LAPACK reads its first byte."""
+    return ord(character)
+
+
+def lapack(dtype: np.dtype, name: str, *, real_name: str = "") -> Symbol:
+    """The routine for a dtype: "getrf", or for real matrices `real_name`, where they differ."""
+    stem = real_name if real_name and dtype.kind != "c" else name
+    return Symbol(f"lapack.{BLAS_LETTERS[dtype.name]}{stem}")
+
+
+def blas(dtype: np.dtype, name: str) -> Symbol:
+    return Symbol(f"blas.{BLAS_LETTERS[dtype.name]}{name}")
+
+
+def real_name(dtype: np.dtype) -> str:
+    """The dtype of real parts, as kernels write it."""
+    return "float32" if dtype.name in ("float32", "complex64") else "float64"
+
+
+def conjugate(dtype: np.dtype, text: str) -> str:
+    return f"conjugate({text})" if dtype.kind == "c" else text
+
+
+def stack_call(
+    *,
+    count: int,
+    products: int,
+    operands: Mapping[str, tuple[Memory, str]],
+    words: Mapping[str, LibraryWord],
+    rooms: Mapping[str, tuple[int, str]],
+    body: str,
+    sites: Mapping[str, ErrorSite] | None = None,
+    tail: Sequence[int] = (),
+) -> LibraryCall:
+    """A step that runs `body` for each `matrix` of a stack of `count`.
+
+    Parameters
+    ----------
+    products : roughly, the multiplications for one matrix
+    operands : name -> memory and dtype; in `body` a pointer of that name
+    words : name -> number or symbol; numbers have an address too, `<name>_at`
+    rooms : name -> elements and dtype of memory that one matrix needs for itself; a pointer
+    sites : name -> what to say of a failure; `fail(<name>)` on a line of its own reports it, and
+        goes on with the next matrix
+    tail : further numbers, as many as there are; the pointer `tail`
+    """
+    block = max(-(-count // _TASKS), -(-_PRODUCTS_OF_TASK // max(1, products)))
+    tasks = -(-count // block)
+    values: dict[str, LibraryWord] = {name: memory for name, (memory, _) in operands.items()}
+    values.update(words)
+    room = 0
+    for name, (elements, dtype) in rooms.items():
+        values[f"{name}_offset"] = room
+        room += -(-max(1, elements) * np.dtype(dtype).itemsize // 64) * 64
+    values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
+    values.update({"errors": Errors(), **(sites or {})})
+    source = _source(values, operands, rooms, body, tuple(sites or ()))
+    step = LibraryStep(source, (*values.values(), *tail), tasks, 1 if tasks > 1 else SERIAL)
+    return LibraryCall((step,), max(1, tasks) * room)
+
+
+def _source(
+    values: Mapping[str, LibraryWord],
+    operands: Mapping[str, tuple[Memory, str]],
+    rooms: Mapping[str, tuple[int, str]],
+    body: str,
+    sites: tuple[str, ...],
+) -> str:
+    lines = ["def kernel(args, lo, hi):", "    words = pointer(args, int64)"]
+    for position, (name, value) in enumerate(values.items()):
+        if name in operands:
+            lines.append(f"    {name}_at = words[{position}]")
+            lines.append(f"    {name} = pointer({name}_at, {operands[name][1]})")
+            continue
+        lines.append(f"    {name} = words[{position}]")
+        if isinstance(value, int):
+            lines.append(f"    {name}_at = args + {8 * position}")
+    lines += [
+        f"    tail = pointer(args + {8 * len(values)}, int64)",
+        "    info_at = stack_words(1)",
+        "    info = pointer(info_at, int64)",
+        "    for task in range(lo, hi):",
+    ]
+    for name, (_, dtype) in rooms.items():
+        lines.append(f"        {name}_at = scratch + task * room + {name}_offset")
+        lines.append(f"        {name} = pointer({name}_at, {dtype})")
+    lines.append("        for matrix in range(task * block, min((task + 1) * block, count)):")
+    lines.append("            info[0] = 0")
+    for line in body.splitlines():
+        failure = next((site for site in sites if line.strip() == f"fail({site})"), None)
+        text = line if failure is None else _failure(line, failure)
+        lines.append(indent(text, "            "))
+    return "\n".join(lines) + "\n"
+
+
+def _failure(line: str, site: str) -> str:
+    """Of several threads that fail, one tells."""
+    text = f"""\
+if atomic_compare_exchange(errors, 0, 1) == 0:
+    record = pointer(errors, int64)
+    record[1] = {site}
+    record[2] = matrix
+    record[3] = count
+continue"""
+    return indent(text, line[: len(line) - len(line.lstrip())])
+
+
+# How the pivots of `getrf` are read: in 4 or in 8 bytes, whichever the library has. They are at
+# least 1, so in 8 bytes the upper half of the first is 0; memory must have been cleared before.
+CLEAR_PIVOTS = """\
+for i in range(pivot_count):
+    pivots[i] = 0"""
+FIND_PIVOTS = """\
+small_pivots = pointer(pivots_at, int32)
+pivot_step = 2
+if pivot_count > 1 and small_pivots[1] != 0:
+    pivot_step = 1"""

@@ -1,0 +1,80 @@
+"""Linear systems with triangular matrices, by BLAS."""
+
+import math
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
+from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call
+from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.runtime.plan import ErrorSite
+
+
+def solve_triangular_call(
+    dtype: np.dtype,
+    n: int,
+    columns: int,
+    a_stack: Shape,
+    b_stack: Shape,
+    *,
+    lower: bool,
+    unit_diagonal: bool,
+) -> LibraryCall:
+    """The x of a[..., n, n] @ x = b[..., n, columns], stacks broadcast; one triangle of a is read.
+
+    Inputs: a, b. One output. A zero on the diagonal is an error at the site.
+    """
+    stack = np.broadcast_shapes(a_stack, b_stack)
+    name = dtype.name
+    # BLAS counts columns first: it sees a^T, and solves x^T a^T = b^T.
+    return stack_call(
+        count=math.prod(stack) if n and columns else 0,
+        products=n * n * columns,
+        operands={
+            "a": (Memory("input", 0), name),
+            "b": (Memory("input", 1), name),
+            "out": (Memory("output"), name),
+        },
+        words={
+            "trsm": blas(dtype, "trsm"),
+            "n": n,
+            "columns": columns,
+            "right": letter("R"),
+            "triangle": letter("U" if lower else "L"),
+            "as_it_is": letter("N"),
+            "diagonal": letter("U" if unit_diagonal else "N"),
+            "checks": not unit_diagonal,
+        },
+        rooms={"one": (1, name)},
+        sites={"singular": ErrorSite("singular", "solve_triangular")},
+        tail=words_of_stack(stack, a_stack, b_stack, n * n, n * columns),
+        body=_solve_triangular_body(dtype),
+    )
+
+
+def _solve_triangular_body(dtype: np.dtype) -> str:
+    return f"""\
+a_start = 0
+b_start = 0
+rest = matrix
+for axis in range(tail[0] - 1, -1, -1):
+    size = tail[1 + 3 * axis]
+    along = rest % size
+    rest = rest // size
+    a_start += along * tail[2 + 3 * axis]
+    b_start += along * tail[3 + 3 * axis]
+zeros = 0
+if checks:
+    for i in range(n):
+        if a[a_start + i * (n + 1)] == 0:
+            zeros += 1
+if zeros > 0:
+    fail(singular)
+start = matrix * n * columns
+for i in range(n * columns):
+    out[start + i] = b[b_start + i]
+one[0] = 1
+call(trsm, right_at, triangle_at, as_it_is_at, diagonal_at, columns_at, n_at, one_at,
+     a_at + a_start * {dtype.itemsize}, n_at, out_at + start * {dtype.itemsize}, columns_at,
+     1, 1, 1, 1)
+"""

@@ -1,0 +1,69 @@
+"""Functions of matrices: the exponential."""
+
+import numpy as np
+
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import Type
+from numba_grad.ops.contraction import conjugate_transpose
+from numba_grad.ops.families import structural, zeros_like
+from numba_grad.ops.matrices import batch_stack, block, check_matrices
+from numba_grad.ops.movement import array_of
+
+
+def _infer_expm(a: Type) -> Type:
+    check_matrices("expm", a, square=True)
+    return a
+
+
+def _expm_reference(a: np.ndarray) -> np.ndarray:
+    """A Taylor series of the matrix scaled by a power of two, squared as often."""
+    if a.size == 0:
+        return a.copy()
+    norm = np.abs(a).sum(-1).max()
+    squarings = max(0, int(np.frexp(norm)[1]) + 2) if np.isfinite(norm) else 0
+    scaled = a * 2.0**-squarings
+    term = result = np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    for k in range(1, 25):
+        term = term @ scaled / k
+        result = result + term
+    for _ in range(squarings):
+        result = result @ result
+    return result.astype(a.dtype)
+
+
+# The derivative in a direction is a block of the exponential of a matrix of twice the size: Najfeld
+# and Havel, Derivatives of the matrix exponential and their computation (1995), 4.
+def _expm_vjp(g: Node, out: Node, a: Node) -> Node:
+    n = a.shape[-1]
+    axis = len(a.shape) - 2
+    turned = conjugate_transpose(a)
+    above = OPS["concatenate"](turned, g, axis=axis + 1)
+    below = OPS["concatenate"](zeros_like(a), turned, axis=axis + 1)
+    return block(expm(OPS["concatenate"](above, below, axis=axis)), 0, n, n, n)
+
+
+expm = structural(
+    "expm",
+    family="library",
+    input_names=("a",),
+    infer=_infer_expm,
+    reference=_expm_reference,
+    vjp=(_expm_vjp,),
+    batch=batch_stack("expm"),
+    saves=("inputs",),
+    example=lambda rng: [
+        ((array_of(rng, *shape) * scale,), {})
+        for shape, scale in (
+            ((3, 3), 0.003),
+            ((3, 3), 0.05),
+            ((3, 3), 0.2),
+            ((3, 3), 0.5),
+            ((4, 4), 1),
+            ((3, 3), 2.5),
+            ((2, 2, 2), 1),
+            ((1, 1), 1),
+            ((0, 0), 1),
+            ((0, 2, 2), 1),
+        )
+    ],
+)
