@@ -62,14 +62,15 @@ from numba_grad.frontend.contraction_functions import (
     diagflat,
     diagonal,
     dot,
-    einsum,
     inner,
     matmul,
+    matvec,
     outer,
     tensordot,
     trace,
     vdot,
     vecdot,
+    vecmat,
 )
 from numba_grad.frontend.counting_functions import bincount, histogram
 from numba_grad.frontend.creation import (
@@ -95,6 +96,7 @@ from numba_grad.frontend.creation import (
     zeros_like,
 )
 from numba_grad.frontend.dtype_functions import can_cast, finfo, iinfo, isdtype, result_type
+from numba_grad.frontend.einsum import einsum, einsum_path
 from numba_grad.frontend.elementwise_functions import (
     abs,
     absolute,
@@ -493,6 +495,7 @@ __all__ = [
     "e",
     "ediff1d",
     "einsum",
+    "einsum_path",
     "empty",
     "empty_like",
     "enable_grad",
@@ -605,6 +608,7 @@ __all__ = [
     "mask_indices",
     "matmul",
     "matrix_transpose",
+    "matvec",
     "max",
     "maximum",
     "mean",
@@ -751,6 +755,7 @@ __all__ = [
     "var",
     "vdot",
     "vecdot",
+    "vecmat",
     "vjp",
     "vmap",
     "vsplit",

@@ -15,6 +15,7 @@ from numba_grad.frontend import (
     counting_functions,
     creation,
     dtype_functions,
+    einsum,
     elementwise_functions,
     fft,
     index_arrays,
@@ -40,6 +41,8 @@ of_ufunc: dict[np.ufunc, Function] = {
     **elementwise_functions.of_ufunc,
     **number_functions.of_ufunc,
     np.matmul: contraction_functions.matmul,
+    np.matvec: contraction_functions.matvec,
+    np.vecmat: contraction_functions.vecmat,
     np.vecdot: contraction_functions.vecdot,
 }
 
@@ -149,10 +152,6 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return elementwise_functions.clip(a, low, max if a_max is None else a_max)
 
 
-def _einsum(subscripts: str, *operands: Any, optimize: object = True) -> Any:
-    return contraction_functions.einsum(subscripts, *operands, optimize=optimize)
-
-
 of_function: dict[Function, Function] = {
     getattr(module, name): getattr(ours, name)
     for module, families in _same_names.items()
@@ -163,7 +162,8 @@ of_function.update(
     {
         np.where: elementwise_functions.where,
         np.clip: _clip,
-        np.einsum: _einsum,
+        np.einsum: einsum.einsum,
+        np.einsum_path: einsum.einsum_path,
         np.array_repr: lambda arr: repr(arr),
         np.array_str: lambda a: str(a),
     }
