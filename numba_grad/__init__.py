@@ -27,7 +27,7 @@ from numpy import (
 from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
-from numba_grad.frontend import fft, linalg, random
+from numba_grad.frontend import fft, linalg, random, special
 from numba_grad.frontend.apply_functions import apply_along_axis, apply_over_axes
 from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
@@ -706,6 +706,7 @@ __all__ = [
     "sort",
     "sort_complex",
     "spacing",
+    "special",
     "split",
     "sqrt",
     "square",

@@ -207,6 +207,104 @@ def erfinv_far(k):
     return lambda t: erfinv_ratio((k * (1 + t) / (1 - t)) ** 2)
 
 
+def scaled_erfc_to_infinity(t):
+    """`erfc_scaled` up to x = inf, where t = 1."""
+    return 2 / mp.sqrt(mp.pi) if t == 1 else erfc_scaled(mp.mpf(t))
+
+
+def erfcinv_ratio(w):
+    """erfcinv(y)/(1 - y) with w = -log(y (2 - y)), for any small y"""
+    with mp.workdps(60):
+        log_y = -w - mp.log(1 + mp.sqrt(-mp.expm1(-w)))
+        z = mp.sqrt(-log_y)
+        for _ in range(10):  # Newton's method on the logarithm
+            tail = mp.erfc(z)
+            z += (mp.log(tail) - log_y) * tail * mp.exp(z * z) * mp.sqrt(mp.pi) / 2
+        return z / (1 - mp.exp(log_y))
+
+
+def erfcinv_far(k):
+    return lambda t: erfcinv_ratio((k * (1 + t) / (1 - t)) ** 2)
+
+
+# The positive zero of digamma.
+DIGAMMA_ZERO = mp.findroot(mp.digamma, 1.46163)
+
+
+def digamma_near(u):
+    """digamma(x) / (x - zero) with u = x - 1.5"""
+    x = mp.mpf(1.5) + u
+    if abs(x - DIGAMMA_ZERO) < mp.mpf(10) ** -20:
+        return mp.psi(1, DIGAMMA_ZERO)
+    return mp.digamma(x) / (x - DIGAMMA_ZERO)
+
+
+def digamma_far(z):
+    """(log(x) - 1/(2 x) - digamma(x)) x**2 with z = 1/x**2"""
+    with mp.workdps(70):
+        x = 1 / mp.sqrt(z)
+        return (mp.log(x) - 1 / (2 * x) - mp.digamma(x)) * x * x
+
+
+def trigamma_far(z):
+    """(trigamma(x) - 1/x - 1/(2 x**2)) x**3 with z = 1/x**2"""
+    with mp.workdps(70):
+        x = 1 / mp.sqrt(z)
+        return (mp.psi(1, x) - 1 / x - 1 / (2 * x * x)) * x**3
+
+
+def log_gamma_near(u):
+    """log(gamma(2 + u)) / u"""
+    return 1 - mp.euler if u == 0 else mp.loggamma(2 + u) / u
+
+
+def log_gamma_far(z):
+    """x (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi)/2) with z = 1/x**2"""
+    with mp.workdps(70):
+        x = 1 / mp.sqrt(z)
+        return x * (
+            mp.loggamma(x) - (x - mp.mpf(0.5)) * mp.log(x) + x - mp.log(2 * mp.pi) / 2
+        )
+
+
+def gamma_near(u):
+    """(gamma(2 + u) - 1) / u"""
+    return 1 - mp.euler if u == 0 else (mp.gamma(2 + u) - 1) / u
+
+
+def stirling(t):
+    """gamma(x) / (sqrt(2 pi) x**(x - 1/2) exp(-x)) with t = 1/x"""
+    with mp.workdps(70):
+        x = 1 / t
+        return mp.exp(mp.loggamma(x) - (x - mp.mpf(0.5)) * mp.log(x) + x) / mp.sqrt(2 * mp.pi)
+
+
+def cotangent_tail(z):
+    """(1/r - pi cot(pi r)) / r in z = r**2"""
+    with mp.workdps(70):
+        r = mp.sqrt(z)
+        return (1 / r - mp.pi * mp.cot(mp.pi * r)) / r
+
+
+def cosecant_tail(z):
+    """(pi / sin(pi r))**2 - 1/r**2 in z = r**2"""
+    with mp.workdps(70):
+        r = mp.sqrt(z)
+        return (mp.pi / mp.sin(mp.pi * r)) ** 2 - 1 / z
+
+
+def lambertw_at(p):
+    """lambertw(x) with x = (p**2/2 - 1)/e, on branch 0 for p > 0, else on branch -1"""
+    with mp.workdps(90):
+        x = (mp.mpf(p) ** 2 / 2 - 1) / mp.e
+        return mp.re(mp.lambertw(x, 0 if p > 0 else -1))
+
+
+def lambertw_near(p):
+    """(lambertw(x) + 1) / p next to the branch point"""
+    return mp.mpf(1) if abs(p) < mp.mpf(10) ** -25 else (lambertw_at(p) + 1) / p
+
+
 TAN_PI_8 = (mp.sqrt(2) - 1) ** 2 * 1.001
 ERF_SPLIT = mp.mpf(1)
 
@@ -266,6 +364,32 @@ FITS = [
     Fit("erfinv_far32", erfinv_far(3), mobius(5**0.5, 3), mobius(4.1, 3), 9, dtype=F32),
     Fit("erfc64", erfc_scaled, -1, erfc_variable(27.3), 22, lambda t: 1 / erfc_scaled(t)),
     Fit("erfc32", erfc_scaled, -1, erfc_variable(10.1), 11, lambda t: 1 / erfc_scaled(t), F32),
+    Fit("erfcx64", scaled_erfc_to_infinity, -1, 1, 26),
+    Fit("erfcx32", scaled_erfc_to_infinity, -1, 1, 12, dtype=F32),
+    # erfcinv(y)/(1 - y) where y is less than 1 - x for any x below 1
+    Fit("erfcinv64", erfcinv_far(11), mobius(6, 11), mobius(27.4, 11), 27),
+    Fit("erfcinv32", erfcinv_far(6), mobius(4, 6), mobius(10.3, 6), 11, dtype=F32),
+    Fit("digamma_near64", digamma_near, -0.5, 0.5, 22),
+    Fit("digamma_near32", digamma_near, -0.5, 0.5, 9, dtype=F32),
+    Fit("digamma_far64", digamma_far, mp.mpf(10) ** -9, mp.mpf(1) / 36, 9),
+    Fit("digamma_far32", digamma_far, mp.mpf(10) ** -6, mp.mpf(1) / 36, 2, dtype=F32),
+    Fit("trigamma_far64", trigamma_far, mp.mpf(10) ** -9, mp.mpf(1) / 36, 9),
+    Fit("trigamma_far32", trigamma_far, mp.mpf(10) ** -6, mp.mpf(1) / 36, 2, dtype=F32),
+    Fit("log_gamma_near64", log_gamma_near, -0.5, 1, 22),
+    Fit("log_gamma_near32", log_gamma_near, -0.5, 1, 10, dtype=F32),
+    Fit("log_gamma_far64", log_gamma_far, mp.mpf(10) ** -9, mp.mpf(1) / 49, 7),
+    Fit("log_gamma_far32", log_gamma_far, mp.mpf(10) ** -6, mp.mpf(1) / 49, 2, dtype=F32),
+    Fit("gamma_near64", gamma_near, 0, 1, 16),
+    Fit("gamma_near32", gamma_near, 0, 1, 7, dtype=F32),
+    Fit("stirling64", stirling, mp.mpf(10) ** -6, 0.1, 10),
+    Fit("stirling32", stirling, mp.mpf(10) ** -4, 0.1, 3, dtype=F32),
+    Fit("cotangent64", cotangent_tail, mp.mpf(10) ** -9, 0.25, 15),
+    Fit("cotangent32", cotangent_tail, mp.mpf(10) ** -6, 0.25, 7, dtype=F32),
+    Fit("cosecant64", cosecant_tail, mp.mpf(10) ** -9, 0.25, 17),
+    Fit("lambertw_near", lambertw_near, -0.5, 0.5, 21),
+    # A first guess of lambertw(x)/x for x from -0.32 to 0.52
+    Fit("lambertw_guess", lambda p: mp.exp(-lambertw_at(p)), 0.48, 2.2, 5),
+    Fit("cosecant32", cosecant_tail, mp.mpf(10) ** -6, 0.25, 8, dtype=F32),
 ]
 
 if __name__ == "__main__":

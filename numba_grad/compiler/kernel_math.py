@@ -20,13 +20,17 @@ from numba.extending import intrinsic
 from numba_grad.compiler.elementary import (
     basic,
     complex_plane,
+    entropy,
     error_function,
     exponential,
+    gamma_function,
+    lambert,
     logarithm,
     philox,
     power,
     representation,
     scalar,
+    scipy_functions,
     trigonometric,
 )
 from numba_grad.compiler.elementary.scalar import (
@@ -37,12 +41,14 @@ from numba_grad.compiler.elementary.scalar import (
     Value,
     trace,
 )
+from numba_grad.compiler.elementary.scipy_functions import scipy_function
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
 _IR_TYPE = {
     "float": ir.FloatType(),
     "double": ir.DoubleType(),
     "void": ir.VoidType(),
+    "ptr": ir.PointerType(),
     **{f"i{n}": ir.IntType(n) for n in (1, 8, 16, 32, 64)},
 }
 
@@ -264,6 +270,30 @@ _UNARY: dict[str, dict[str, Callable]] = {
     "erf": _floats(error_function.erf),
     "erfc": _floats(error_function.erfc),
     "erfinv": _floats(error_function.erfinv),
+    "erfcinv": _floats(error_function.erfcinv),
+    "erfcx": _floats(error_function.erfcx),
+    "ndtr": _floats(error_function.ndtr),
+    "log_ndtr": _floats(error_function.log_ndtr),
+    "ndtri": _floats(error_function.ndtri),
+    "gamma": _floats(gamma_function.gamma),
+    "gammaln": _floats(gamma_function.gammaln),
+    "digamma": _floats(gamma_function.digamma),
+    "trigamma": _floats(gamma_function.trigamma),
+    "lambertw": _floats(lambert.lambertw),
+    "lambertw_below": _floats(lambert.lambertw_below),
+    "entr": _floats(entropy.entr),
+    "logit": _floats(entropy.logit),
+    "rgamma": _floats(scipy_function("rgamma")),
+    "riemann_zeta": _floats(scipy_functions.riemann_zeta),
+    "exp1": _floats(scipy_function("exp1")),
+    "expi": _floats(scipy_function("expi")),
+    "sine_integral": _floats(scipy_functions.sine_integral),
+    "cosine_integral": _floats(scipy_functions.cosine_integral),
+    # Loop variables of kernels are named i0 and i1.
+    **{
+        f"bessel_{name}": _floats(scipy_function(name))
+        for name in ("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1")
+    },
     "cbrt": _floats(power.cbrt),
     "sqrt": _floats(scalar.square_root, complex_plane.sqrt),
     "square": _floats(basic.square, complex_plane.square) | _integers(basic.square),
@@ -294,6 +324,16 @@ _BINARY: dict[str, dict[str, Callable]] = {
     "copysign": _floats(scalar.copy_sign),
     "nextafter": _floats(representation.next_after),
     "ldexp": _floats(representation.ldexp),
+    "xlogy": _floats(entropy.xlogy),
+    "xlog1py": _floats(entropy.xlog1py),
+    "rel_entr": _floats(entropy.rel_entr),
+    "kl_div": _floats(entropy.kl_div),
+    "zeta": _floats(gamma_function.zeta),
+    "beta": _floats(gamma_function.beta),
+    "betaln": _floats(gamma_function.betaln),
+    "gammainc": _floats(scipy_function("gammainc")),
+    "gammaincc": _floats(scipy_function("gammaincc")),
+    "bessel_j": _floats(scipy_function("jv")),
     "make_complex": _floats(complex_plane.make_complex),
     "divide": _floats(lambda x, y: x / y, complex_plane.divide),
     "maximum": _floats(basic.maximum) | _integers(basic.maximum_signed, basic.maximum_unsigned),
@@ -308,6 +348,10 @@ _BINARY: dict[str, dict[str, Callable]] = {
     "logical_and": _logical(lambda x, y: x & y),
     "logical_or": _logical(lambda x, y: x | y),
     "logical_xor": _logical(lambda x, y: x ^ y),
+}
+_TERNARY: dict[str, dict[str, Callable]] = {
+    "betainc": _floats(scipy_function("betainc")),
+    "hyp1f1": _floats(scipy_function("hyp1f1")),
 }
 _POWER = _floats(power.power, complex_plane.power) | _integers(
     basic.power_signed, basic.power_unsigned
@@ -325,6 +369,7 @@ NAMESPACE: dict[str, Any] = {
     **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
     **{name: _intrinsic(name, 2, f, _widest_integer) for name, f in _OF_64_BITS.items()},
     **{name: _intrinsic(name, 3, {UNSIGNED: f}, _common_type) for name, f in _PHILOX.items()},
+    **{name: _intrinsic(name, 3, formulas, _common_type) for name, formulas in _TERNARY.items()},
     "power": _intrinsic("power", 2, _POWER, _widest_integer),
     # The exponent is a literal, whatever its type.
     "integer_power": _intrinsic("integer_power", 2, _POWER, _type_of_first),

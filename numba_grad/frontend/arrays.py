@@ -17,6 +17,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
 from numba_grad.graph.types import DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
+    bessel,
     contraction,
     control,
     correlation,
@@ -37,6 +38,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     scans,
     singular_values,
     sorting,
+    special,
 )
 from numba_grad.ops.families import cast, loop_dtypes
 

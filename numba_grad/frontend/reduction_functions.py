@@ -457,7 +457,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
     tensor(1000.69314718)
     """
     node = _floating(x, "logsumexp")
-    shift = _finite_maximum(node, axis)
+    shift = finite_maximum(node, axis)
     total = reduced("sum", OPS["exp"](node - shift), axis, True)
     zero = full(0, (), node.dtype)
     is_zero = OPS["equal"](total, zero)
@@ -472,19 +472,19 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
     node = _floating(x, "softmax")
-    powers = OPS["exp"](node - _finite_maximum(node, axis))
+    powers = OPS["exp"](node - finite_maximum(node, axis))
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """log(softmax(x)) over `axis`, the last one by default, accurate where softmax is tiny."""
     node = _floating(x, "log_softmax")
-    shifted = node - _finite_maximum(node, axis)
+    shifted = node - finite_maximum(node, axis)
     total = reduced("sum", OPS["exp"](shifted), axis, True)
     return wrap(shifted - OPS["log"](total))
 
 
-def _finite_maximum(x: Node, axis: Axis) -> Node:
+def finite_maximum(x: Node, axis: Axis) -> Node:
     """The maximum over `axis`, kept, as a constant for gradients; 0 where it is infinite or nan, or
     there is none."""
     if not count(x, axis):

@@ -7,12 +7,13 @@ from the same rules.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import AxisError, DTypeError, explain
+from numba_grad.errors import AxisError, DTypeError, GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
@@ -101,6 +102,7 @@ def elementwise(
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | None = None,
     no_vjp: str = "",
+    no_derivative: Mapping[str, str] = MappingProxyType({}),
     result: str = "same",
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = (),
@@ -124,6 +126,7 @@ def elementwise(
         expressions must have it already, so numbers in them need a cast to "{dtype}".
     vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
     no_vjp : without `vjp`, why there is no derivative
+    no_derivative : input name -> why there is none by this input alone: asking for it is an error
     result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)
     dtypes : NumPy type characters that the loop accepts, for tests and for errors
     samples : (low, high) of each input, where the tests draw values; (False, True) for one that is
@@ -135,6 +138,9 @@ def elementwise(
     """
     in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
     names = input_names or tuple([name for name in in_braces if name != "dtype"])
+    extras = {"no_vjp": no_vjp} if no_vjp else {}
+    if no_derivative:
+        extras["no_derivative"] = dict(no_derivative)
 
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)
@@ -152,6 +158,8 @@ def elementwise(
 
     def vjp_with_sums(k: int, g: Node, out: Node, *inputs: Node, **params: Any) -> Node | None:
         rule = vjp[k]  # type: ignore[index]
+        if names[k] in no_derivative:
+            raise _no_derivative(name, names[k], inputs[k], no_derivative[names[k]])
         if rule is None:
             return None
         contribution = rule(g, out, *inputs, **params)
@@ -175,7 +183,18 @@ def elementwise(
         dtypes,
         elementwise_examples(samples, dtypes, params_samples),
         kinks,
-        {"no_vjp": no_vjp} if no_vjp else {},
+        extras,
+    )
+
+
+def _no_derivative(name: str, argument: str, x: Node, reason: str) -> GradientError:
+    return GradientError(
+        explain(
+            name,
+            f"there is no derivative by {argument}: {reason}",
+            got={argument: x.type},
+            fix=f"{argument}.detach(), which makes it a constant",
+        )
     )
 
 

@@ -64,13 +64,23 @@ def _find(library: ctypes.CDLL, name: str, decorations: Sequence[str]) -> int:
     return 0
 
 
-def _capsule_address(capsule: object) -> int:
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype = ctypes.c_char_p
-    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    return api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+def capsule_name(capsule: object) -> str:
+    """What Cython calls the capsule of a function: its signature in C."""
+    return _raw_capsule_name(capsule).decode()
+
+
+def capsule_address(capsule: object) -> int:
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype = ctypes.c_void_p
+    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return get_pointer(capsule, _raw_capsule_name(capsule))
+
+
+def _raw_capsule_name(capsule: object) -> bytes:
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype = ctypes.c_char_p
+    get_name.argtypes = [ctypes.py_object]
+    return get_name(capsule)
 
 
 @functools.cache
@@ -99,7 +109,7 @@ def symbol_address(name: str) -> int:
             ) from error
         if function not in capsules:
             raise KernelError(f"{name}: no such function in SciPy's linear algebra")
-        return _capsule_address(capsules[function])
+        return capsule_address(capsules[function])
 
 
 @functools.cache

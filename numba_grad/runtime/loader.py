@@ -9,6 +9,7 @@ import llvmlite.binding as llvm
 
 from numba_grad.errors import KernelError
 from numba_grad.locks import Lock
+from numba_grad.runtime import special_functions
 
 _lock = Lock()
 _library_numbers = itertools.count()
@@ -27,6 +28,14 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
 
 
+def _from_scipy(objects: Sequence[tuple[str, bytes]]) -> dict[str, int]:
+    """What the objects need beyond the symbols of the process."""
+    needed: dict[str, int] = {}
+    for _, code in objects:
+        needed |= special_functions.needed_by(code)
+    return needed
+
+
 def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
     """Addresses of one exported function for each (symbol, object code).
 
@@ -40,6 +49,8 @@ def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
     builder = llvm.JITLibraryBuilder().add_current_process()
     for symbol, code in objects:
         builder.add_object_img(code).export_symbol(symbol)
+    for name, address in _from_scipy(objects).items():
+        builder.import_symbol(name, address)
     with _lock:
         try:
             library = builder.link(_linker(), f"numba_grad_{next(_library_numbers)}")

@@ -13,7 +13,7 @@ import pytest
 import numba_grad.ops
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
-from numba_grad.errors import DTypeError, ShapeError
+from numba_grad.errors import DTypeError, GradientError, ShapeError
 from numba_grad.graph.node import OPS, leaf
 from numba_grad.graph.types import DTYPES
 from numba_grad.graph.walk import toposort
@@ -73,6 +73,19 @@ def inputs_of(arrays, requires_grad=True):
     return [leaf(np.array(a, order="C"), requires_grad and is_inexact(a)) for a in arrays]
 
 
+def variables_of(op, arrays):
+    """As `inputs_of`, but those by which the op refuses to be differentiated require no grad."""
+    refused = op.extras.get("no_derivative", {})
+    if not refused:
+        return inputs_of(arrays)
+    return [
+        *(
+            leaf(np.array(a, order="C"), name not in refused)
+            for name, a in zip(op.input_names, arrays, strict=True)
+        )
+    ]
+
+
 def inner(a, b):
     """The real inner product that complex cotangents are cotangents for."""
     return np.vdot(a, b).real
@@ -99,7 +112,7 @@ def central_difference(function, arrays, directions):
 
 def gradients_at(op, params, arrays, g, requires_grad=True):
     """The inputs, the cotangent of the result, and the cotangents of the differentiable inputs."""
-    inputs = inputs_of(arrays)
+    inputs = variables_of(op, arrays)
     out = op(*inputs, **params)
     g_node = leaf(g, requires_grad)
     gradients = pull_back([out], [g_node], inputs)
@@ -109,7 +122,7 @@ def gradients_at(op, params, arrays, g, requires_grad=True):
 def differentiable_examples(op):
     """Those in double precision with a floating result: differences say nothing of the others."""
     for number, (arrays, params) in enumerate(examples(op)):
-        inputs = inputs_of(arrays)
+        inputs = variables_of(op, arrays)
         out = op(*inputs, **params)
         if out.requires_grad and all(is_double(x) for x in (out, *inputs) if is_inexact(x)):
             yield number, arrays, params, out
@@ -265,6 +278,18 @@ def test_a_missing_derivative_has_a_reason(op):
     assert op.extras.get("no_vjp") or not any(is_inexact(node) for node in results)
 
 
+REFUSING = [(op, name) for op in TESTED for name in op.extras.get("no_derivative", {})]
+
+
+@pytest.mark.parametrize(("op", "name"), REFUSING, ids=lambda x: getattr(x, "name", x))
+def test_a_derivative_that_is_missing_for_one_input_is_refused(op, name):
+    arrays, params = examples(op)[0]
+    out = op(*inputs_of(arrays), **params)
+    k = op.input_names.index(name)
+    with pytest.raises(GradientError, match=rf"{op.name}: there is no derivative by {name}: \w"):
+        op.vjp(k, leaf(np.ones(out.shape)), out, *out.inputs, **params)
+
+
 @pytest.mark.parametrize("op", BY_ELEMENT, ids=lambda op: op.name)
 def test_saves_is_what_the_rules_read(op):
     """A second backward pass raises only where values were saved: no record may claim more."""
@@ -273,7 +298,7 @@ def test_saves_is_what_the_rules_read(op):
         rng = np.random.default_rng(4)
         for arrays, params in examples(op):
             shapes = [a.shape for a in arrays]
-            inputs = inputs_of(draw_operands(rng, shapes, op.samples, dtype))
+            inputs = variables_of(op, draw_operands(rng, shapes, op.samples, dtype))
             out = op(*inputs, **params)
             if not out.requires_grad:
                 continue

@@ -1,4 +1,6 @@
-"""erf, erfc and erfinv. Coefficients: perf/math_coefficients.py."""
+"""erf, erfc, erfcx and their inverses, and the same of the normal distribution: ndtr, log_ndtr,
+ndtri. Coefficients: perf/math_coefficients.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import clamp, exp_of_sum, exp_within_range
-from numba_grad.compiler.elementary.logarithm import log
+from numba_grad.compiler.elementary.logarithm import log, log_of_sum, split_sum
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -19,6 +21,7 @@ from numba_grad.compiler.elementary.scalar import (
     product,
     select,
     square_root,
+    two_sum,
 )
 
 
@@ -36,6 +39,13 @@ class _Format:
     erfinv_near: tuple[float, ...]
     erfinv_far: tuple[float, ...]
     erfinv_centre: float
+    # exp(x**2) erfc(x) (1 + 2 x) in (x - 4)/(x + 4), for all x from 0 on
+    erfcx: tuple[float, ...]
+    # erfcinv(y)/(1 - y) in (v - k)/(v + k), v = sqrt(w), w = -log(y (2 - y)), from erfcinv_limit on
+    erfcinv: tuple[float, ...]
+    erfcinv_centre: float
+    erfcinv_limit: float
+    erfcinv_end: float  # v of the least number
 
 
 _FORMATS = {
@@ -156,6 +166,68 @@ _FORMATS = {
             441496920.7131477,
         ),
         erfinv_centre=3.75,
+        erfcx=(
+            1.2329951186255526,
+            -0.1396211168405625,
+            0.015379652102604432,
+            0.06809705425468947,
+            -0.10103906603545089,
+            0.0937328349984666,
+            -0.06633036583088288,
+            0.0371675155355292,
+            -0.01619773384610015,
+            0.005031969995833922,
+            -0.0007577747147035214,
+            -0.00019925679126520053,
+            0.00015062783246566714,
+            -2.439889484421832e-05,
+            -1.1239828120434264e-05,
+            5.709098802840043e-06,
+            3.2905840119484424e-07,
+            -8.247629281935013e-07,
+            2.6565411313192482e-08,
+            1.0994386339399677e-07,
+            2.6595845214516453e-08,
+            -1.4613399690929908e-08,
+            -2.5003337289920575e-08,
+            1.7554723593621764e-09,
+            9.533790200737852e-09,
+            -1.319016990552674e-10,
+            -1.5077191699538411e-09,
+        ),
+        erfcinv=(
+            10.896246875628941,
+            22.117108806802783,
+            21.972855141569006,
+            21.99772329319629,
+            22.031398963119535,
+            21.95235889454705,
+            22.062765215312787,
+            21.928703735378495,
+            22.07824027570479,
+            21.919346641804122,
+            22.081914405723886,
+            21.921052886135275,
+            22.05465863761805,
+            21.958577558250322,
+            22.54367720557193,
+            20.921924914855236,
+            14.514176198091487,
+            44.39842545418393,
+            92.48496985097619,
+            -276.44737810117914,
+            -279.93369496171704,
+            2398.423250606481,
+            -632.2954314112926,
+            -10075.441237761743,
+            12429.880502325175,
+            14355.817200197263,
+            -37635.55861034097,
+            21002.191394345176,
+        ),
+        erfcinv_centre=11.0,
+        erfcinv_limit=6.05,
+        erfcinv_end=27.4,
     ),
     FLOAT32: _Format(
         erf_small=(
@@ -218,6 +290,38 @@ _FORMATS = {
             -482.7029113769531,
         ),
         erfinv_centre=3.0,
+        erfcx=(
+            1.2329951524734497,
+            -0.1396210640668869,
+            0.01537727378308773,
+            0.06809576600790024,
+            -0.10101208090782166,
+            0.09374229609966278,
+            -0.06644128262996674,
+            0.03713613003492355,
+            -0.015996171161532402,
+            0.005086183547973633,
+            -0.0009161142515949905,
+            -0.00024972675601020455,
+            0.0001828386593842879,
+        ),
+        erfcinv=(
+            5.859913349151611,
+            12.11526107788086,
+            12.046937942504883,
+            11.90519905090332,
+            12.178953170776367,
+            11.787217140197754,
+            9.358891487121582,
+            17.477176666259766,
+            86.4795150756836,
+            -169.9261474609375,
+            -689.0352783203125,
+            2001.3592529296875,
+        ),
+        erfcinv_centre=6.0,
+        erfcinv_limit=4.05,
+        erfcinv_end=10.3,
     ),
 }
 
@@ -258,3 +362,86 @@ def erfinv(x: Value) -> Value:
     result = x * select(w < 5.0, near, polynomial_in_one_chain(t, form.erfinv_far))
     size = absolute(x)
     return select(size < 1.0, result, select(size == 1.0, x * math.inf, math.nan))
+
+
+def erfcinv(y: Value) -> Value:
+    """erfinv(1 - y), accurate for small y."""
+    return _inverse_of_tail(y, 1.0 - y)
+
+
+def ndtri(p: Value) -> Value:
+    """The quantiles of the normal distribution."""
+    return _inverse_of_tail(p * 2.0, 1.0 - p * 2.0, -math.sqrt(2))
+
+
+def _inverse_of_tail(y: Value, x: Value, scale: float = 1.0) -> Value:
+    """`scale` times erfinv(x), x = 1 - y; the interval for the tails of `erfinv`, and one more."""
+    form = _FORMATS[x.kind]
+    # Exact where 2 - y is the small one.
+    w = -log(y * (2.0 - y))
+    near = polynomial_in_one_chain(clamp(w, 0.0, 5.0) - 2.5, form.erfinv_near)
+    v = square_root(clamp(w, 5.0, form.erfcinv_end**2))
+    middle = select(v > form.erfcinv_limit, form.erfcinv_limit, v)
+    t = (middle - form.erfinv_centre) / (middle + form.erfinv_centre)
+    middle = polynomial_in_one_chain(t, form.erfinv_far)
+    t = (v - form.erfcinv_centre) / (v + form.erfcinv_centre)
+    far = polynomial_in_one_chain(t, form.erfcinv)
+    ratio = select(w < 5.0, near, select(v < form.erfcinv_limit, middle, far))
+    result = x * ratio
+    limit = select((y == 0) | (y == 2.0), x * math.inf, math.nan)
+    result = select((y > 0) & (y < 2.0), result, limit)
+    return result if scale == 1.0 else result * scale
+
+
+def _scaled_erfc(size: Value) -> Value:
+    """exp(x**2) erfc(x) for x >= 0, inf included."""
+    form = _FORMATS[size.kind]
+    finite = select(size > 1e30, 1e30, size)
+    t = (finite - 4.0) / (finite + 4.0)
+    return polynomial_in_one_chain(t, form.erfcx) / fma(size, 2.0, 1.0)
+
+
+def erfcx(x: Value) -> Value:
+    """exp(x**2) erfc(x)"""
+    form = _FORMATS[x.kind]
+    size = absolute(x)
+    positive = _scaled_erfc(size)
+    limited = select(size > form.erfc_limit, form.erfc_limit, size)
+    square, square_low = product(limited, limited)
+    negative = fma(exp_of_sum(square, square_low), 2.0, -positive)
+    return select(x < 0, negative, positive)
+
+
+def _normal_tail(size: Value) -> tuple[Value, Value]:
+    """The probability of more than `size` standard deviations, and exp(size**2/2) times it."""
+    form = _FORMATS[size.kind]
+    scaled = _scaled_erfc(size * math.sqrt(0.5)) * 0.5
+    limit = form.erfc_limit * math.sqrt(2)
+    limited = select(size > limit, limit, size)
+    # The square of x, not of x/sqrt(2), whose rounding would be a large relative error.
+    square, square_low = product(limited, limited)
+    return exp_of_sum(square * -0.5, square_low * -0.5) * scaled, scaled
+
+
+def ndtr(x: Value) -> Value:
+    """The normal distribution's probability of less than x."""
+    tail, _ = _normal_tail(absolute(x))
+    return select(x < 0, tail, 1.0 - tail)
+
+
+def log_ndtr(x: Value) -> Value:
+    """log(ndtr(x)): log1p of the other tail, or the logarithm of the scaled tail."""
+    tail, scaled = _normal_tail(absolute(x))
+    is_negative = x < 0
+    total, error = two_sum(x.like(1.0), -tail)
+    finite = select(scaled > 0, scaled, 1.0)
+    total, error = select(is_negative, finite, total), select(is_negative, 0.0, error)
+    k, f = split_sum(total, error)
+    logarithm = log_of_sum(k, f)
+    # Without a rest where 1 - tail rounds to 1.
+    logarithm = select(~is_negative & (tail < 1e-30), -tail, logarithm)
+    square, square_low = product(x, x)
+    square_low = select(absolute(x) < 1e15, square_low, 0.0)
+    below = fma(square, -0.5, fma(square_low, -0.5, logarithm))
+    result = select(is_negative, select(x > -math.inf, below, x), logarithm)
+    return select(x == x, result, x)

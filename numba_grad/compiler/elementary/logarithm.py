@@ -99,7 +99,7 @@ def with_special_values(x: Value, result: Value) -> Value:
     return select(x > 0, result, select(x == 0, x.like(-math.inf), math.nan))
 
 
-def _log_parts(f: Value) -> tuple[Value, Value]:
+def log_parts(f: Value) -> tuple[Value, Value]:
     """(f**2/2, rest) with log(1 + f) = f - f**2/2 + rest."""
     s = f / (f + 2.0)
     z = s * s
@@ -110,7 +110,7 @@ def _log_parts(f: Value) -> tuple[Value, Value]:
 def log_of_sum(k: Value, f: Value) -> Value:
     """k log 2 + log(1 + f)"""
     form = FORMATS[f.kind]
-    half_square, rest = _log_parts(f)
+    half_square, rest = log_parts(f)
     return fma(k, form.log2_high, f - (half_square - fma(k, form.log2_low, rest)))
 
 
@@ -121,7 +121,7 @@ def log(x: Value) -> Value:
 
 def _log_to_base(x: Value, base: _Base) -> Value:
     k, m = split_exponent(x)
-    half_square, rest = _log_parts(m - 1.0)
+    half_square, rest = log_parts(m - 1.0)
     high, low = fast_two_sum(m - 1.0, -half_square)
     low = low + rest
     result, error = product(high, base.inverse_high)

@@ -70,7 +70,7 @@ def power(x: Value, y: Value) -> Value:
     return _with_special_values(x, y, result)
 
 
-def _log(x: Value) -> tuple[Value, Value]:
+def log_as_sum(x: Value) -> tuple[Value, Value]:
     """log x for finite x > 0, with a relative error of 2**-66 or so."""
     form = FORMATS[x.kind]
     k, m = split_exponent(x)
@@ -107,7 +107,7 @@ def _log_of_limits(x: Value, logarithm: Value) -> Value:
 
 
 def _power_of_positive(x: Value, y: Value) -> Value:
-    high, low = _log(x)
+    high, low = log_as_sum(x)
     high = _log_of_limits(x, high)
     exponent, error = product(y, high)
     error = fma(y, low, error)

@@ -347,16 +347,23 @@ _LANES = {FLOAT64: (2, 4, 8), FLOAT32: (4, 8, 16)}
 _PURE = " nounwind willreturn memory(none)"
 
 
-def library_call(name: str, *arguments: Value) -> Value:
-    """A function of the C library, computed in float64, where no formula is given."""
+def library_call(name: str, *arguments: Value, definition: str = "") -> Value:
+    """A function of the C library, computed in float64, where no formula is given.
+
+    With `definition`, LLVM text, a function of double numbers that is defined there.
+    """
     trace = arguments[0].trace
+    if definition:
+        trace.definitions[name] = definition
     symbol = _define_library_call(trace, arguments[0].kind, name, len(arguments))
     return trace.call(
         arguments[0].kind, symbol, *arguments, attributes=_vector_forms(symbol, arguments)
     )
 
 
-def rarely(condition: Value, usual: Value, name: str, *arguments: Value) -> Value:
+def rarely(
+    condition: Value, usual: Value, name: str, *arguments: Value, definition: str = ""
+) -> Value:
     """`usual`, but the C library's `name(*arguments)` where the condition holds.
 
     In a vectorized loop this costs one test per vector as long as the condition holds in no lane.
@@ -367,7 +374,7 @@ def rarely(condition: Value, usual: Value, name: str, *arguments: Value) -> Valu
     before, slow, join = trace.block, f"slow{number}", f"join{number}"
     trace.lines.append(f"  br i1 {likely.name}, label %{slow}, label %{join}")
     trace.lines.append(f"{slow}:")
-    rare = library_call(name, *arguments)
+    rare = library_call(name, *arguments, definition=definition)
     trace.lines.append(f"  br label %{join}")
     trace.lines.append(f"{join}:")
     trace.block = join
@@ -386,10 +393,11 @@ def _vector_forms(symbol: str, arguments: tuple[Value, ...]) -> str:
 
 def _define_library_call(trace: Trace, kind: str, name: str, arity: int) -> str:
     """Define the scalar call, its vector forms, and the loop over lanes that these share."""
-    symbol = f"numba_grad.{name}.{_SUFFIX[kind]}"
+    symbol = f"numba_grad.{name.removeprefix('numba_grad.')}.{_SUFFIX[kind]}"
     if symbol in trace.definitions:
         return symbol
-    trace.declarations[name] = (FLOAT64, (FLOAT64,) * arity)
+    if name not in trace.definitions:
+        trace.declarations[name] = (FLOAT64, (FLOAT64,) * arity)
     names = [f"%x{k}" for k in range(arity)]
 
     body = []

@@ -1,0 +1,74 @@
+"""Functions of `scipy.special` for which we have no formula: calls of SciPy's own C functions.
+
+Object code names them `scipy_special_...`, and the loader finds their addresses in SciPy
+(`runtime/special_functions.py`). So a kernel that calls one is cached like any other, and SciPy is
+imported only where one is loaded. They compute in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba_grad.compiler.elementary.scalar import Value, library_call, rarely
+
+_PURE = " nounwind willreturn memory(none)"
+
+
+def scipy_function(name: str) -> Callable[..., Value]:
+    """The formula of SciPy's `name`, a function of some numbers that returns one."""
+
+    def formula(*arguments: Value) -> Value:
+        own, definition = _defined(name, arguments)
+        return library_call(own, *arguments, definition=definition)
+
+    return formula
+
+
+def rarely_scipy(condition: Value, usual: Value, name: str, *arguments: Value) -> Value:
+    """`usual`, but SciPy's `name(*arguments)` where the condition holds."""
+    own, definition = _defined(name, arguments)
+    return rarely(condition, usual, own, *arguments, definition=definition)
+
+
+def _defined(name: str, arguments: tuple[Value, ...]) -> tuple[str, str]:
+    """A function of double numbers that calls SciPy's: its symbol, and its LLVM text.
+
+    The last argument of SciPy's functions is Cython's: whether to skip looking for overrides.
+    """
+    symbol = f"scipy_special_{name}"
+    arguments[0].trace.declarations[symbol] = ("double", ("double",) * len(arguments) + ("i32",))
+    own = f"numba_grad.scipy.{name}"
+    names = ", ".join(f"double %x{k}" for k in range(len(arguments)))
+    text = (
+        f"define internal double @{own}({names}) alwaysinline{_PURE} {{\n"
+        f"  %y = call double @{symbol}({names}, i32 0){_PURE}\n"
+        "  ret double %y\n}\n"
+    )
+    return own, text
+
+
+def _one_of_sici(name: str, result: int) -> Callable[[Value], Value]:
+    own = f"numba_grad.scipy.{name}"
+    definition = (
+        f"define internal double @{own}(double %x) alwaysinline{_PURE} {{\n"
+        "  %p0 = alloca double\n"
+        "  %p1 = alloca double\n"
+        "  call void @scipy_special_sici(double %x, ptr %p0, ptr %p1)\n"
+        f"  %y = load double, ptr %p{result}\n"
+        "  ret double %y\n}\n"
+    )
+
+    def formula(x: Value) -> Value:
+        x.trace.declarations["scipy_special_sici"] = ("void", ("double", "ptr", "ptr"))
+        return library_call(own, x, definition=definition)
+
+    return formula
+
+
+sine_integral = _one_of_sici("sine_integral", 0)
+cosine_integral = _one_of_sici("cosine_integral", 1)
+
+
+def riemann_zeta(x: Value) -> Value:
+    """From SciPy's zeta(x) - 1."""
+    return scipy_function("zetac")(x) + 1.0

@@ -1,0 +1,557 @@
+"""Public as `numba_grad.special`: functions of scipy.special.
+
+Arguments broadcast. What is computed in float32 and in float64 is as in SciPy: float16 and small
+integers count as float32, other integers as float64; Python numbers take the dtype of the others.
+Errors are given in units in the last place (ulp) of the result, or in units of eps, relative to 1
+or to the result if that is larger; `docs/numerics.md` has them in a table. "SciPy's" functions
+call SciPy's own C code, one element at a time; the others vectorize.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, explain
+from numba_grad.frontend import reduction_functions
+from numba_grad.frontend.arrays import (
+    WEAK,
+    ArrayLike,
+    as_node,
+    node_of,
+    scalar_leaf,
+    wrap,
+)
+from numba_grad.frontend.elementwise_functions import (
+    cbrt,
+    erf,
+    erfc,
+    exp2,
+    expm1,
+    log1p,
+    sinc,
+)
+from numba_grad.frontend.reduction_functions import Axis
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import normalize_axes
+from numba_grad.ops.families import cast, literal, reshape
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+__all__ = [
+    "beta",
+    "betainc",
+    "betaln",
+    "cbrt",
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
+    "exp1",
+    "exp2",
+    "expi",
+    "expit",
+    "expm1",
+    "gamma",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "hyp1f1",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "j0",
+    "j1",
+    "jn",
+    "jv",
+    "kl_div",
+    "lambertw",
+    "log1p",
+    "log_expit",
+    "log_ndtr",
+    "log_softmax",
+    "loggamma",
+    "logit",
+    "logsumexp",
+    "ndtr",
+    "ndtri",
+    "polygamma",
+    "psi",
+    "rel_entr",
+    "rgamma",
+    "sici",
+    "sinc",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+    "y0",
+    "y1",
+    "zeta",
+]
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def _apply(op_name: str, *values: ArrayLike) -> "Tensor":
+    return wrap(OPS[op_name](*_real_operands(op_name, values)))
+
+
+def _real_operands(name: str, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """`values` as nodes of one dtype, float32 or float64: the first one that holds them all."""
+    nodes = [None if value.__class__ in WEAK else as_node(value) for value in values]
+    strong = [node.dtype for node in nodes if node is not None]
+    if any(dtype.kind == "c" for dtype in strong) or complex in map(type, values):
+        raise DTypeError(
+            explain(
+                name,
+                "not defined here for complex numbers",
+                got={f"argument {k}": as_node(value).type for k, value in enumerate(values)},
+                expected="a real dtype",
+            )
+        )
+    is_single = strong and all(np.can_cast(dtype, FLOAT32) for dtype in strong)
+    dtype = FLOAT32 if is_single else FLOAT64
+    return tuple(
+        scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+        for value, node in zip(values, nodes, strict=True)
+    )
+
+
+# The error function's relatives, and the normal distribution.
+
+
+def erfinv(y: ArrayLike, /) -> "Tensor":
+    """The x with erf(x) = y; infinite for y = 1 and -1, nan beyond. Error below 3 ulp."""
+    return _apply("erfinv", y)
+
+
+def erfcinv(y: ArrayLike, /) -> "Tensor":
+    """The x with erfc(x) = y, accurate for small y. Domain 0 to 2. Error below 3 ulp."""
+    return _apply("erfcinv", y)
+
+
+def erfcx(x: ArrayLike, /) -> "Tensor":
+    """exp(x**2) erfc(x), without underflow; inf for x below -26.6. Error below 5 ulp."""
+    return _apply("erfcx", x)
+
+
+def ndtr(x: ArrayLike, /) -> "Tensor":
+    """The probability that a normal variable is less than x. Error below 3.5 ulp in both tails."""
+    return _apply("ndtr", x)
+
+
+def log_ndtr(x: ArrayLike, /) -> "Tensor":
+    """log(ndtr(x)), without underflow. Error below 4.5 ulp.
+
+    The gradient is accurate for x of any sign and size.
+    """
+    return _apply("log_ndtr", x)
+
+
+def ndtri(p: ArrayLike, /) -> "Tensor":
+    """The x with ndtr(x) = p; infinite for p = 0 and 1, nan beyond. Error below 4 ulp."""
+    return _apply("ndtri", p)
+
+
+# The gamma function's relatives.
+
+
+def gamma(x: ArrayLike, /) -> "Tensor":
+    """The gamma function: (x - 1)! for integers.
+
+    Notes
+    -----
+    inf or -inf at 0 by its sign, nan at negative integers. Error below 4.5 ulp for positive x; for
+    negative x, which are slow, that of the C library's tgamma.
+    """
+    return _apply("gamma", x)
+
+
+def rgamma(x: ArrayLike, /) -> "Tensor":
+    """1 / gamma(x), 0 where gamma has poles; the gradient is exact there, too. SciPy's, 3 eps."""
+    return _apply("rgamma", x)
+
+
+def gammaln(x: ArrayLike, /) -> "Tensor":
+    """log |gamma(x)|: inf at the poles 0, -1, -2, ...
+
+    Notes
+    -----
+    Error below 5 ulp, also next to the zeros 1 and 2; for negative x, which are slow, that of the C
+    library's lgamma.
+    """
+    return _apply("gammaln", x)
+
+
+def loggamma(x: ArrayLike, /) -> "Tensor":
+    """The logarithm of the gamma function, of real x: nan where gammaln would be of negative x."""
+    (node,) = _real_operands("loggamma", (x,))
+    is_negative = OPS["less"](node, literal(0, node.dtype))
+    safe = OPS["where"](is_negative, literal(1, node.dtype), node)
+    return wrap(OPS["where"](is_negative, literal(np.nan, node.dtype), OPS["gammaln"](safe)))
+
+
+def digamma(x: ArrayLike, /) -> "Tensor":
+    """The derivative of log(gamma(x)); -inf at 0, nan at negative integers.
+
+    Notes
+    -----
+    Error below 2.5 ulp for positive x, next to the zero at 1.46 too; for negative x below 2 units
+    of eps relative to the distance to the next pole's value.
+    """
+    return _apply("digamma", x)
+
+
+def polygamma(n: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """The n-th derivative of digamma, for integers n >= 0.
+
+    Raises
+    ------
+    ValueError
+        If `n` is a number that is negative or no integer.
+    GradientError
+        By a differentiation by `n`.
+
+    Notes
+    -----
+    Error below 2.5 ulp for n = 0 and 1, and 10 beyond. For x < -1e6 and n > 1 the result is nan.
+    """
+    if node_of(n) is None and np.ndim(n) == 0:
+        return _polygamma_of_order(n, x)
+    order, node = _real_operands("polygamma", (n, x))
+    zero, one, two = (literal(value, order.dtype) for value in (0, 1, 2))
+    is_zero = OPS["equal"](order, zero)
+    exponent = OPS["where"](is_zero, two, order + one)
+    sign = two * OPS["remainder"](order, two) - one
+    higher = sign * OPS["gamma"](exponent) * OPS["zeta"](exponent, node)
+    return wrap(OPS["where"](is_zero, OPS["digamma"](node), higher))
+
+
+def _polygamma_of_order(n: ArrayLike, x: ArrayLike) -> "Tensor":
+    if n != int(n) or n < 0:
+        raise ValueError(
+            explain("polygamma", "no derivative of this order", got={"n": n}, expected="0, 1, ...")
+        )
+    n = int(n)
+    if n < 2:
+        return _apply(("digamma", "trigamma")[n], x)
+    (node,) = _real_operands("polygamma", (x,))
+    factor = (-1.0) ** (n + 1) * (math.factorial(n) if n <= 170 else math.inf)
+    values = OPS["zeta"](literal(n + 1, node.dtype), node)
+    return wrap(literal(factor, node.dtype) * values)
+
+
+def beta(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
+    """gamma(a) gamma(b) / gamma(a + b).
+
+    Error below 2 + |log(beta)| units of eps; SciPy's where an argument is negative.
+    """
+    return _apply("beta", a, b)
+
+
+def betaln(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
+    """log |beta(a, b)|. Error below 4 eps; SciPy's where an argument is negative."""
+    return _apply("betaln", a, b)
+
+
+def gammainc(a: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """The regularized lower incomplete gamma function P(a, x), for a >= 0 and x >= 0.
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `a`.
+
+    Notes
+    -----
+    SciPy's. Error below 10 eps.
+    """
+    return _apply("gammainc", a, x)
+
+
+def gammaincc(a: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """1 - gammainc(a, x), accurate for large x.
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `a`.
+
+    Notes
+    -----
+    SciPy's. Error below 10 eps.
+    """
+    return _apply("gammaincc", a, x)
+
+
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """The regularized incomplete beta function, for positive a and b, and x from 0 to 1.
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `a` or `b`.
+
+    Notes
+    -----
+    SciPy's. Error below 10 eps.
+    """
+    return _apply("betainc", a, b, x)
+
+
+def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> "Tensor":
+    """The sum of (k + q)**-x over k = 0, 1, ...; Riemann's zeta function without `q`.
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `x`.
+
+    Notes
+    -----
+    With `q`: nan for x < 1, and for q < 0 unless x is an integer and q above -1e6; error below 8
+    ulp. Without: SciPy's, for all real x, error below 3 eps for x > 1, and 30 eps for negative x.
+    """
+    if q is None:
+        return _apply("riemann_zeta", x)
+    return _apply("zeta", x, q)
+
+
+# Logits, and products with logarithms.
+
+
+def expit(x: ArrayLike, /) -> "Tensor":
+    """1 / (1 + exp(-x)), without overflow. Error below 1.5 ulp."""
+    return _apply("sigmoid", x)
+
+
+def logit(p: ArrayLike, /) -> "Tensor":
+    """log(p / (1 - p)), accurate next to 1/2; nan outside of 0 to 1. Error below 1.5 ulp."""
+    return _apply("logit", p)
+
+
+def log_expit(x: ArrayLike, /) -> "Tensor":
+    """log(expit(x)), without underflow. Error below 1.5 ulp."""
+    return _apply("log_expit", x)
+
+
+def xlogy(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
+    """x log(y), and 0 where x = 0 and y is not nan. Error below 2 ulp.
+
+    Where x = 0 the gradient by x is log(y), but 0 for y <= 0, as in torch.
+    """
+    return _apply("xlogy", x, y)
+
+
+def xlog1py(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
+    """x log(1 + y), and 0 where x = 0 and y is not nan. Error below 2 ulp.
+
+    Where x = 0 the gradient by x is log(1 + y), but 0 for y <= -1, as in torch.
+    """
+    return _apply("xlog1py", x, y)
+
+
+def entr(x: ArrayLike, /) -> "Tensor":
+    """-x log(x); 0 at 0, -inf for negative x. Error below 2 ulp. The gradient at 0 is inf."""
+    return _apply("entr", x)
+
+
+def rel_entr(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
+    """x log(x / y); 0 for x = 0 <= y; inf if one is negative, or y = 0 < x. Error below 2 ulp.
+
+    The gradient by x is -inf for x = 0 < y.
+    """
+    return _apply("rel_entr", x, y)
+
+
+def kl_div(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
+    """x log(x / y) - x + y; y for x = 0 <= y; inf if one is negative, or y = 0 < x.
+
+    Error below 4 ulp where x and y differ by less than a quarter, and 30 elsewhere. The gradient by
+    x is -inf for x = 0 < y.
+    """
+    return _apply("kl_div", x, y)
+
+
+# Bessel functions, all of them SciPy's.
+
+
+def j0(x: ArrayLike, /) -> "Tensor":
+    """The Bessel function of the first kind of order 0. Error below 6 eps."""
+    return _apply("j0", x)
+
+
+def j1(x: ArrayLike, /) -> "Tensor":
+    """The Bessel function of the first kind of order 1. Error below 6 eps."""
+    return _apply("j1", x)
+
+
+def y0(x: ArrayLike, /) -> "Tensor":
+    """The Bessel function of the second kind of order 0; nan for x < 0. Error below 8 eps."""
+    return _apply("y0", x)
+
+
+def y1(x: ArrayLike, /) -> "Tensor":
+    """The Bessel function of the second kind of order 1; nan for x < 0. Error below 8 eps."""
+    return _apply("y1", x)
+
+
+def jv(v: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """The Bessel function of the first kind of any real order v; for v no integer, of x >= 0.
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `v`.
+
+    Notes
+    -----
+    Error below 5 eps for v up to 10 and x up to 40; it grows with both.
+    """
+    return _apply("jv", v, x)
+
+
+def i0(x: ArrayLike, /) -> "Tensor":
+    """The modified Bessel function of order 0. Error below 4 ulp."""
+    return _apply("i0", x)
+
+
+def i1(x: ArrayLike, /) -> "Tensor":
+    """The modified Bessel function of order 1. Error below 12 ulp."""
+    return _apply("i1", x)
+
+
+def i0e(x: ArrayLike, /) -> "Tensor":
+    """exp(-|x|) i0(x), without overflow. Error below 4 ulp."""
+    return _apply("i0e", x)
+
+
+def i1e(x: ArrayLike, /) -> "Tensor":
+    """exp(-|x|) i1(x), without overflow. Error below 6 ulp."""
+    return _apply("i1e", x)
+
+
+# Integrals, Lambert's W, Kummer's function.
+
+
+def exp1(x: ArrayLike, /) -> "Tensor":
+    """The integral of exp(-t)/t from x to inf; inf at 0, nan for x < 0. SciPy's, error 5 ulp."""
+    return _apply("exp1", x)
+
+
+def expi(x: ArrayLike, /) -> "Tensor":
+    """The integral of exp(t)/t from -inf to x (principal value); -inf at 0.
+
+    SciPy's. Error below 15 eps.
+    """
+    return _apply("expi", x)
+
+
+def sici(x: ArrayLike, /) -> "tuple[Tensor, Tensor]":
+    """The integrals of sin(t)/t from 0 to x, and of cos(t)/t from inf to |x|.
+
+    SciPy's. Error below 4 eps.
+    """
+    return _apply("sine_integral", x), _apply("cosine_integral", x)
+
+
+def lambertw(z: ArrayLike, k: int = 0) -> "Tensor":
+    """The real w with w exp(w) = z: at least -1 for k = 0, at most -1 for k = -1.
+
+    Raises
+    ------
+    ValueError
+        If `k` is another branch: it has no real values.
+
+    Notes
+    -----
+    Unlike SciPy's, the result is real: nan for z < -1/e, and with k = -1 for z > 0. Error below 3.5
+    ulp. The gradient is infinite at z = -1/e, and 1 at 0.
+    """
+    branches = {0: "lambertw", -1: "lambertw_below"}
+    if k not in branches:
+        raise ValueError(
+            explain("lambertw", "this branch has no real values", got={"k": k}, expected="0 or -1")
+        )
+    return _apply(branches[k], z)
+
+
+def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
+    """Kummer's confluent hypergeometric function 1F1(a; b; x).
+
+    Raises
+    ------
+    GradientError
+        By a differentiation by `a` or `b`.
+
+    Notes
+    -----
+    SciPy's. Error below 200 eps for arguments up to 5; it grows where terms of the series cancel.
+    """
+    return _apply("hyp1f1", a, b, x)
+
+
+# Over axes.
+
+
+def softmax(x: ArrayLike, axis: Axis = None) -> "Tensor":
+    """exp(x) / sum(exp(x)) over `axis`, by default over all, without overflow."""
+    return reduction_functions.softmax(x, axis)
+
+
+def log_softmax(x: ArrayLike, axis: Axis = None) -> "Tensor":
+    """log(softmax(x)) over `axis`, by default over all, accurate where softmax is tiny."""
+    return reduction_functions.log_softmax(x, axis)
+
+
+def logsumexp(
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+) -> "Tensor | tuple[Tensor, Tensor]":
+    """The logarithm of the sum of b exp(a) over `axis`, without overflow.
+
+    Parameters
+    ----------
+    b : weights, broadcast against `a`; may be negative or 0. By default 1.
+    return_sign : whether to return the pair (log |sum|, sign of the sum)
+
+    Notes
+    -----
+    A negative sum gives nan, unless its sign is asked for. A sum of 0, as of a = -inf alone, gives
+    -inf, with gradient 0. The gradient by `a` is b exp(a) / sum, softmax(a) without weights.
+    """
+    if b is None and not return_sign:
+        return reduction_functions.logsumexp(a, axis, keepdims=keepdims)
+    node, weights = _real_operands("logsumexp", (a, 1.0 if b is None else b))
+    zero, one = literal(0, node.dtype), literal(1, node.dtype)
+    minus_infinity = literal(-np.inf, node.dtype)
+    is_left_out = OPS["equal"](weights, zero)
+    # What has no weight decides nothing, and its power must not overflow.
+    counted = OPS["where"](is_left_out, minus_infinity, node)
+    shift = reduction_functions.finite_maximum(counted, axis)
+    limit = literal(np.floor(np.log(np.finfo(node.dtype).max)), node.dtype)
+    powers = OPS["exp"](OPS["minimum"](node - shift, limit))
+    total = reduction_functions.reduced("sum", weights * powers, axis, True, "logsumexp")
+    is_zero = OPS["equal"](total, zero)
+    size = OPS["where"](is_zero, one, OPS["absolute"](total) if return_sign else total)
+    result = OPS["where"](is_zero, minus_infinity, OPS["log"](size)) + shift
+    results = (result, OPS["sign"](total)) if return_sign else (result,)
+    if not keepdims:
+        axes = normalize_axes("logsumexp", axis, len(result.shape))
+        kept = tuple([n for k, n in enumerate(result.shape) if k not in axes])
+        results = tuple(reshape(x, kept) for x in results)
+    tensors = tuple(wrap(x) for x in results)
+    return tensors if return_sign else tensors[0]  # pyright: ignore[reportReturnType]
+
+
+# SciPy's other names for the same functions.
+psi = digamma
+jn = jv

@@ -1,0 +1,239 @@
+"""Bessel functions, integrals of exponentials and circular functions, Lambert's W, hyp1f1.
+
+Names are SciPy's; all compute in float32 and float64. Kernels call SciPy's C functions, except for
+Lambert's W. Derivatives: DLMF 10.6, 10.29, 6.2, 13.3.
+"""
+
+import importlib
+import math
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.ops.elementwise import (
+    absolute,
+    is_zero,
+    multiply,
+    plus,
+    scaled,
+    sign,
+    square,
+    where,
+)
+from numba_grad.ops.families import elementwise
+from numba_grad.ops.functions import cos, exp, sin
+from numba_grad.ops.logic import less
+from numba_grad.ops.special import DTYPES, number, one_where, scipy_reference
+
+
+def _over_x(out: Node, x: Node, at_zero: float) -> Node:
+    """out / x, where that has a limit at 0."""
+    is_at_zero = is_zero(x)
+    return where(is_at_zero, number(at_zero, x), out / one_where(is_at_zero, x))
+
+
+# Bessel functions. Slopes of the first kind need no division: they are differences of neighbours.
+
+jv = elementwise(
+    "jv",
+    expression="bessel_j({v}, {x})",
+    reference=scipy_reference("jv"),
+    vjp=(None, lambda g, out, v, x: g * scaled(jv(plus(v, -1), x) - jv(plus(v, 1), x), 0.5)),
+    no_derivative={"v": "the derivative of Bessel functions by their order has no kernel here"},
+    dtypes=DTYPES,
+    samples=((0, 4), (0.5, 9)),
+    cost=800,
+)
+
+j0 = elementwise(
+    "j0",
+    expression="bessel_j0({x})",
+    reference=scipy_reference("j0"),
+    vjp=(lambda g, out, x: -(g * j1(x)),),
+    dtypes=DTYPES,
+    samples=((-9, 9),),
+    cost=150,
+)
+
+j1 = elementwise(
+    "j1",
+    expression="bessel_j1({x})",
+    reference=scipy_reference("j1"),
+    vjp=(lambda g, out, x: g * scaled(j0(x) - jv(number(2, x), x), 0.5),),
+    dtypes=DTYPES,
+    samples=((-9, 9),),
+    cost=150,
+)
+
+y0 = elementwise(
+    "y0",
+    expression="bessel_y0({x})",
+    reference=scipy_reference("y0"),
+    vjp=(lambda g, out, x: -(g * y1(x)),),
+    dtypes=DTYPES,
+    samples=((0.5, 9),),
+    cost=200,
+)
+
+y1 = elementwise(
+    "y1",
+    expression="bessel_y1({x})",
+    reference=scipy_reference("y1"),
+    vjp=(lambda g, out, x: g * (y0(x) - out / x),),
+    dtypes=DTYPES,
+    samples=((0.5, 9),),
+    cost=200,
+    saves=("inputs", "out"),
+)
+
+i0 = elementwise(
+    "i0",
+    expression="bessel_i0({x})",
+    reference=scipy_reference("i0"),
+    vjp=(lambda g, out, x: g * i1(x),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=150,
+)
+
+i1 = elementwise(
+    "i1",
+    expression="bessel_i1({x})",
+    reference=scipy_reference("i1"),
+    vjp=(lambda g, out, x: g * (i0(x) - _over_x(out, x, 0.5)),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=150,
+    saves=("inputs", "out"),
+)
+
+# exp(-|x|) has a kink at 0; the slope there is 0, as sign(0) is, in the exponential's part.
+i0e = elementwise(
+    "i0e",
+    expression="bessel_i0e({x})",
+    reference=scipy_reference("i0e"),
+    vjp=(lambda g, out, x: g * (i1e(x) - sign(x) * out),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=150,
+    saves=("inputs", "out"),
+)
+
+i1e = elementwise(
+    "i1e",
+    expression="bessel_i1e({x})",
+    reference=scipy_reference("i1e"),
+    vjp=(lambda g, out, x: g * (i0e(x) - _over_x(out, x, 0.5) - sign(x) * out),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=150,
+    saves=("inputs", "out"),
+)
+
+
+# Exponential, sine and cosine integrals.
+
+exp1 = elementwise(
+    "exp1",
+    expression="exp1({x})",
+    reference=scipy_reference("exp1"),
+    vjp=(lambda g, out, x: -(g * (exp(-x) / x)),),
+    dtypes=DTYPES,
+    samples=((0.2, 5),),
+    cost=300,
+)
+
+expi = elementwise(
+    "expi",
+    expression="expi({x})",
+    reference=scipy_reference("expi"),
+    vjp=(lambda g, out, x: g * (exp(x) / x),),
+    dtypes=DTYPES,
+    samples=((0.2, 5),),
+    cost=300,
+)
+
+
+def _sine_over_x(x: Node) -> Node:
+    """sin(x) / x with all its derivatives: next to 0 its series, whose rest is below 1e-18."""
+    is_small = less(absolute(x), number(0.5, x))
+    near = square(where(is_small, x, number(0, x)))
+    series = number(0, x)
+    for k in range(7, -1, -1):
+        series = plus(multiply(series, near), (-1) ** k / math.factorial(2 * k + 1))
+    safe = one_where(is_small, x)
+    return where(is_small, series, sin(safe) / safe)
+
+
+def _sici_reference(part: int, x: np.ndarray) -> np.ndarray:
+    return np.asarray(importlib.import_module("scipy.special").sici(x)[part]).astype(x.dtype)
+
+
+sine_integral = elementwise(
+    "sine_integral",
+    expression="sine_integral({x})",
+    reference=lambda x: _sici_reference(0, x),
+    vjp=(lambda g, out, x: g * _sine_over_x(x),),
+    dtypes=DTYPES,
+    samples=((-6, 6),),
+    cost=300,
+)
+
+cosine_integral = elementwise(
+    "cosine_integral",
+    expression="cosine_integral({x})",
+    reference=lambda x: _sici_reference(1, x),
+    vjp=(lambda g, out, x: g * (cos(x) / x),),
+    dtypes=DTYPES,
+    samples=((0.3, 6),),
+    cost=300,
+)
+
+
+# Lambert's W, and Kummer's function.
+
+
+def _lambertw_reference(branch: int, x: np.ndarray) -> np.ndarray:
+    w = importlib.import_module("scipy.special").lambertw(x, branch)
+    return np.where((w.imag == 0) | np.isnan(x), w.real, np.nan).astype(x.dtype)
+
+
+def _lambertw_slope(out: Node) -> Node:
+    """exp(-W) / (1 + W): inf at the branch point."""
+    return exp(-out) / plus(out, 1)
+
+
+lambertw = elementwise(
+    "lambertw",
+    expression="lambertw({x})",
+    reference=lambda x: _lambertw_reference(0, x),
+    vjp=(lambda g, out, x: g * _lambertw_slope(out),),
+    dtypes=DTYPES,
+    samples=((-0.3, 4),),
+    cost=90,
+    saves=("out",),
+)
+
+lambertw_below = elementwise(
+    "lambertw_below",
+    expression="lambertw_below({x})",
+    reference=lambda x: _lambertw_reference(-1, x),
+    vjp=(lambda g, out, x: g * _lambertw_slope(out),),
+    dtypes=DTYPES,
+    samples=((-0.3, -0.02),),
+    cost=90,
+    saves=("out",),
+)
+
+_OF_PARAMETER = "it is no function of this family"
+
+hyp1f1 = elementwise(
+    "hyp1f1",
+    expression="hyp1f1({a}, {b}, {x})",
+    reference=scipy_reference("hyp1f1"),
+    vjp=(None, None, lambda g, out, a, b, x: g * (a / b * hyp1f1(plus(a, 1), plus(b, 1), x))),
+    no_derivative={"a": _OF_PARAMETER, "b": _OF_PARAMETER},
+    dtypes=DTYPES,
+    samples=((0.5, 3), (0.5, 3), (-2, 2)),
+    cost=900,
+)

@@ -1,0 +1,456 @@
+"""Special functions: the error and gamma functions and their relatives, entropies, logit, zeta.
+
+Names are SciPy's; all compute in float32 and float64. The other special functions are in
+`bessel.py`. Derivatives are classical (DLMF, chapters 5, 7, 8, 25); what has a comment is how they
+keep accurate, or finite, where the textbook's form would not.
+"""
+
+import importlib
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from numba_grad.graph.node import Node
+from numba_grad.ops.elementwise import (
+    floor,
+    is_zero,
+    multiply,
+    one_minus,
+    plus,
+    reciprocal,
+    scaled,
+    square,
+    where,
+    zero_where,
+)
+from numba_grad.ops.families import elementwise, literal
+from numba_grad.ops.functions import cos, exp, log, log1p, power, sigmoid
+from numba_grad.ops.logic import (
+    equal,
+    greater,
+    less_equal,
+    logical_and,
+)
+
+DTYPES = "fd"
+ROOT_PI = math.sqrt(math.pi)
+ROOT_2_PI = math.sqrt(2 * math.pi)
+ROOT_HALF = math.sqrt(0.5)
+
+
+def scipy_reference(name: str) -> Callable[..., np.ndarray]:
+    """SciPy's function of this name, imported when first called."""
+
+    def reference(*arrays: np.ndarray) -> np.ndarray:
+        function = getattr(importlib.import_module("scipy.special"), name)
+        return np.asarray(function(*arrays)).astype(arrays[0].dtype)
+
+    return reference
+
+
+def number(value: float, like: Node) -> Node:
+    return literal(value, like.dtype)
+
+
+def one_where(condition: Node, x: Node) -> Node:
+    """`x`, and 1 where `condition` holds: an operand that makes no infinity."""
+    return where(condition, number(1, x), x)
+
+
+# The error function's relatives, and the normal distribution.
+
+erfinv = elementwise(
+    "erfinv",
+    expression="erfinv({x})",
+    reference=scipy_reference("erfinv"),
+    vjp=(lambda g, out, x: g * scaled(exp(square(out)), ROOT_PI / 2),),
+    dtypes=DTYPES,
+    samples=((-0.9, 0.9),),
+    cost=60,
+    saves=("out",),
+)
+
+erfcinv = elementwise(
+    "erfcinv",
+    expression="erfcinv({x})",
+    reference=scipy_reference("erfcinv"),
+    vjp=(lambda g, out, x: g * scaled(exp(square(out)), -ROOT_PI / 2),),
+    dtypes=DTYPES,
+    samples=((0.1, 1.9),),
+    cost=80,
+    saves=("out",),
+)
+
+
+def _erfcx_slope(x: Node, out: Node) -> Node:
+    """2 x out - 2/sqrt(pi); for large x, where these two cancel, their asymptotic series."""
+    is_large = greater(x, number(50, x))
+    small_x = zero_where(is_large, x)
+    near = plus(scaled(small_x * out, 2), -2 / ROOT_PI)
+    inverse = square(reciprocal(where(is_large, x, number(50, x))))
+    series = plus(scaled(inverse, -15 / 8), 3 / 4)
+    series = plus(multiply(series, inverse), -1 / 2)
+    far = scaled(multiply(series, inverse), -1.0)
+    # -2/sqrt(pi) (1/2 s - 3/4 s**2 + 15/8 s**3), s = 1/x**2
+    return where(is_large, scaled(far, -2 / ROOT_PI), near)
+
+
+erfcx = elementwise(
+    "erfcx",
+    expression="erfcx({x})",
+    reference=scipy_reference("erfcx"),
+    vjp=(lambda g, out, x: g * _erfcx_slope(x, out),),
+    dtypes=DTYPES,
+    samples=((-2, 4),),
+    cost=60,
+    saves=("inputs", "out"),
+)
+
+
+def _normal_density(x: Node) -> Node:
+    return scaled(exp(scaled(square(x), -0.5)), 1 / ROOT_2_PI)
+
+
+ndtr = elementwise(
+    "ndtr",
+    expression="ndtr({x})",
+    reference=scipy_reference("ndtr"),
+    vjp=(lambda g, out, x: g * _normal_density(x),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=50,
+)
+
+
+def _log_ndtr_slope(x: Node, out: Node) -> Node:
+    """The density over the probability: for negative x both may be 0, and for positive the scaled
+    error function overflows."""
+    is_positive = greater(x, number(0, x))
+    negative = zero_where(is_positive, x)
+    below = reciprocal(scaled(erfcx(scaled(negative, -ROOT_HALF)), math.sqrt(math.pi / 2)))
+    positive = where(is_positive, x, number(0, x))
+    above = exp(scaled(square(positive), -0.5) - where(is_positive, out, number(0, x)))
+    return where(is_positive, scaled(above, 1 / ROOT_2_PI), below)
+
+
+log_ndtr = elementwise(
+    "log_ndtr",
+    expression="log_ndtr({x})",
+    reference=scipy_reference("log_ndtr"),
+    vjp=(lambda g, out, x: g * _log_ndtr_slope(x, out),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=70,
+    saves=("inputs", "out"),
+)
+
+ndtri = elementwise(
+    "ndtri",
+    expression="ndtri({x})",
+    reference=scipy_reference("ndtri"),
+    vjp=(lambda g, out, x: g * scaled(exp(scaled(square(out), 0.5)), ROOT_2_PI),),
+    dtypes=DTYPES,
+    samples=((0.1, 0.9),),
+    cost=80,
+    saves=("out",),
+)
+
+
+# The gamma function and its relatives.
+
+gamma = elementwise(
+    "gamma",
+    expression="gamma({x})",
+    reference=scipy_reference("gamma"),
+    vjp=(lambda g, out, x: g * (out * digamma(x)),),
+    dtypes=DTYPES,
+    samples=((0.3, 4),),
+    cost=90,
+    saves=("inputs", "out"),
+)
+
+
+def _rgamma_slope(x: Node, out: Node) -> Node:
+    """-digamma(x) out; at the poles of gamma, x = -n, where that is inf * 0, (-1)**n n!."""
+    is_pole = logical_and(less_equal(x, number(0, x)), equal(floor(x), x))
+    at_pole = where(is_pole, x, number(0, x))
+    factorial = gamma(one_minus(at_pole)) * cos(scaled(at_pole, math.pi))
+    return where(is_pole, factorial, -(digamma(one_where(is_pole, x)) * out))
+
+
+rgamma = elementwise(
+    "rgamma",
+    expression="rgamma({x})",
+    reference=scipy_reference("rgamma"),
+    vjp=(lambda g, out, x: g * _rgamma_slope(x, out),),
+    dtypes=DTYPES,
+    samples=((0.3, 4),),
+    cost=200,
+    saves=("inputs", "out"),
+)
+
+gammaln = elementwise(
+    "gammaln",
+    expression="gammaln({x})",
+    reference=scipy_reference("gammaln"),
+    vjp=(lambda g, out, x: g * digamma(x),),
+    dtypes=DTYPES,
+    samples=((0.3, 9),),
+    cost=70,
+)
+
+digamma = elementwise(
+    "digamma",
+    expression="digamma({x})",
+    reference=scipy_reference("psi"),
+    vjp=(lambda g, out, x: g * trigamma(x),),
+    dtypes=DTYPES,
+    samples=((0.3, 9),),
+    cost=90,
+)
+
+
+def _trigamma_reference(x: np.ndarray) -> np.ndarray:
+    special = importlib.import_module("scipy.special")
+    return np.asarray(special.polygamma(1, x)).astype(x.dtype)
+
+
+trigamma = elementwise(
+    "trigamma",
+    expression="trigamma({x})",
+    reference=_trigamma_reference,
+    vjp=(lambda g, out, x: g * scaled(zeta(number(3, x), x), -2),),
+    dtypes=DTYPES,
+    samples=((0.3, 9),),
+    cost=60,
+)
+
+zeta = elementwise(
+    "zeta",
+    expression="zeta({x}, {q})",
+    reference=scipy_reference("zeta"),
+    vjp=(None, lambda g, out, x, q: g * -(x * zeta(plus(x, 1), q))),
+    no_derivative={"x": "the derivative of zeta by its exponent has no kernel here"},
+    dtypes=DTYPES,
+    samples=((1.5, 5), (0.5, 9)),
+    cost=600,
+)
+
+riemann_zeta = elementwise(
+    "riemann_zeta",
+    expression="riemann_zeta({x})",
+    reference=scipy_reference("zeta"),
+    vjp=(None,),
+    no_derivative={"x": "the derivative of zeta by its exponent has no kernel here"},
+    dtypes=DTYPES,
+    samples=((1.5, 5),),
+    cost=200,
+    saves=(),
+)
+
+beta = elementwise(
+    "beta",
+    expression="beta({a}, {b})",
+    reference=scipy_reference("beta"),
+    vjp=(
+        lambda g, out, a, b: g * (out * (digamma(a) - digamma(a + b))),
+        lambda g, out, a, b: g * (out * (digamma(b) - digamma(a + b))),
+    ),
+    dtypes=DTYPES,
+    samples=((0.5, 4), (0.5, 4)),
+    cost=400,
+    saves=("inputs", "out"),
+)
+
+betaln = elementwise(
+    "betaln",
+    expression="betaln({a}, {b})",
+    reference=scipy_reference("betaln"),
+    vjp=(
+        lambda g, out, a, b: g * (digamma(a) - digamma(a + b)),
+        lambda g, out, a, b: g * (digamma(b) - digamma(a + b)),
+    ),
+    dtypes=DTYPES,
+    samples=((0.5, 4), (0.5, 4)),
+    cost=400,
+)
+
+
+def _power_density(x: Node, exponent: Node, factor: Callable[[Node], Node]) -> Node:
+    """x**exponent * exp(factor(x)), without overflow on the way.
+
+    At x = 0 the logarithm of the power would make a NaN of derivatives.
+    """
+    at_zero = is_zero(x)
+    logarithm = multiply(exponent, log(one_where(at_zero, x))) + factor(x)
+    edge = power(where(at_zero, x, number(1, x)), exponent) * exp(factor(x))
+    return where(at_zero, edge, exp(zero_where(at_zero, logarithm)))
+
+
+def _gamma_density(a: Node, x: Node) -> Node:
+    return _power_density(x, plus(a, -1), lambda x: -(x + gammaln(a)))
+
+
+_OF_SHAPE = "it has no closed form (torch and JAX sum or integrate series for it)"
+
+gammainc = elementwise(
+    "gammainc",
+    expression="gammainc({a}, {x})",
+    reference=scipy_reference("gammainc"),
+    vjp=(None, lambda g, out, a, x: g * _gamma_density(a, x)),
+    no_derivative={"a": _OF_SHAPE},
+    dtypes=DTYPES,
+    samples=((0.5, 4), (0.2, 6)),
+    cost=600,
+)
+
+gammaincc = elementwise(
+    "gammaincc",
+    expression="gammaincc({a}, {x})",
+    reference=scipy_reference("gammaincc"),
+    vjp=(None, lambda g, out, a, x: -(g * _gamma_density(a, x))),
+    no_derivative={"a": _OF_SHAPE},
+    dtypes=DTYPES,
+    samples=((0.5, 4), (0.2, 6)),
+    cost=600,
+)
+
+
+def _beta_density(a: Node, b: Node, x: Node) -> Node:
+    at_end = equal(x, number(1, x))
+    rest = one_where(at_end, one_minus(x))
+    # At x = 1 as at 0: the power itself.
+    edge = power(where(at_end, one_minus(x), number(1, x)), plus(b, -1))
+    left = _power_density(
+        x,
+        plus(a, -1),
+        lambda x: zero_where(at_end, multiply(plus(b, -1), log(rest))) - betaln(a, b),
+    )
+    return left * edge
+
+
+betainc = elementwise(
+    "betainc",
+    expression="betainc({a}, {b}, {x})",
+    reference=scipy_reference("betainc"),
+    vjp=(None, None, lambda g, out, a, b, x: g * _beta_density(a, b, x)),
+    no_derivative={"a": _OF_SHAPE, "b": _OF_SHAPE},
+    dtypes=DTYPES,
+    samples=((0.5, 4), (0.5, 4), (0.1, 0.9)),
+    cost=900,
+)
+
+
+# Logits, and products with logarithms.
+
+
+def _log_expit_reference(x: np.ndarray) -> np.ndarray:
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+log_expit = elementwise(
+    "log_expit",
+    expression="log_sigmoid({x})",
+    reference=_log_expit_reference,
+    vjp=(lambda g, out, x: g * sigmoid(-x),),
+    dtypes=DTYPES,
+    samples=((-3, 3),),
+    cost=35,
+)
+
+logit = elementwise(
+    "logit",
+    expression="logit({x})",
+    reference=scipy_reference("logit"),
+    vjp=(lambda g, out, x: g / (x * one_minus(x)),),
+    dtypes=DTYPES,
+    samples=((0.1, 0.9),),
+    cost=30,
+)
+
+
+def _is_cut_off(x: Node, y: Node, limit: float) -> Node:
+    """Where x log(y) is 0 for any y: torch's slope by x there is 0, too."""
+    return logical_and(is_zero(x), less_equal(y, number(limit, y)))
+
+
+def _xlogy_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
+    is_cut_off = _is_cut_off(x, y, 0)
+    return zero_where(is_cut_off, g) * log(one_where(is_cut_off, y))
+
+
+def _ratio(x: Node, y: Node) -> Node:
+    """x / y, and 0 for x = y = 0."""
+    is_undefined = logical_and(is_zero(x), is_zero(y))
+    return x / one_where(is_undefined, y)
+
+
+xlogy = elementwise(
+    "xlogy",
+    expression="xlogy({x}, {y})",
+    reference=scipy_reference("xlogy"),
+    vjp=(_xlogy_vjp_x, lambda g, out, x, y: g * _ratio(x, y)),
+    dtypes=DTYPES,
+    samples=((-3, 3), (0.2, 4)),
+    cost=15,
+)
+
+
+def _xlog1py_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
+    is_cut_off = _is_cut_off(x, y, -1)
+    return zero_where(is_cut_off, g) * log1p(zero_where(is_cut_off, y))
+
+
+xlog1py = elementwise(
+    "xlog1py",
+    expression="xlog1py({x}, {y})",
+    reference=scipy_reference("xlog1py"),
+    vjp=(_xlog1py_vjp_x, lambda g, out, x, y: g * _ratio(x, plus(y, 1))),
+    dtypes=DTYPES,
+    samples=((-3, 3), (-0.8, 4)),
+    cost=18,
+)
+
+# The slope at 0 is inf, and NaN for negative x: torch's.
+entr = elementwise(
+    "entr",
+    expression="entr({x})",
+    reference=scipy_reference("entr"),
+    vjp=(lambda g, out, x: -(g * plus(log(x), 1)),),
+    dtypes=DTYPES,
+    samples=((0.2, 4),),
+    cost=15,
+)
+
+
+def _log_of_ratio(x: Node, y: Node) -> Node:
+    return log(x) - log(y)
+
+
+# At x = 0 the slopes by x are -inf: one-sided limits.
+rel_entr = elementwise(
+    "rel_entr",
+    expression="rel_entr({x}, {y})",
+    reference=scipy_reference("rel_entr"),
+    vjp=(
+        lambda g, out, x, y: g * plus(_log_of_ratio(x, y), 1),
+        lambda g, out, x, y: -(g * _ratio(x, y)),
+    ),
+    dtypes=DTYPES,
+    samples=((0.2, 4), (0.2, 4)),
+    cost=30,
+)
+
+kl_div = elementwise(
+    "kl_div",
+    expression="kl_div({x}, {y})",
+    reference=scipy_reference("kl_div"),
+    vjp=(
+        lambda g, out, x, y: g * _log_of_ratio(x, y),
+        lambda g, out, x, y: g * one_minus(_ratio(x, y)),
+    ),
+    dtypes=DTYPES,
+    samples=((0.2, 4), (0.2, 4)),
+    cost=30,
+)

@@ -1,0 +1,59 @@
+"""Addresses of SciPy's special functions, which object code names `scipy_special_...`.
+
+`scipy.special.cython_special` exports them for use from C: as capsules, whose names are signatures.
+SciPy is imported when a kernel that calls one of them is loaded, and not before.
+"""
+
+import functools
+import importlib
+import re
+from typing import Any
+
+from numba_grad.errors import KernelError, explain
+from numba_grad.runtime.library import capsule_address, capsule_name
+
+# In the symbol table of an object file, with an underscore before it on some platforms.
+_SYMBOL = re.compile(rb"scipy_special_(\w+)")
+
+_ONE = "double (double, int __pyx_skip_dispatch)"
+_TWO = "double (double, double, int __pyx_skip_dispatch)"
+_THREE = "double (double, double, double, int __pyx_skip_dispatch)"
+_SIGNATURES = {
+    **dict.fromkeys(("rgamma", "zetac", "exp1", "expi"), _ONE),
+    **dict.fromkeys(("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"), _ONE),
+    **dict.fromkeys(("beta", "betaln", "gammainc", "gammaincc", "jv"), _TWO),
+    **dict.fromkeys(("betainc", "hyp1f1"), _THREE),
+    "sici": "void (double, double *, double *)",
+}
+
+
+def needed_by(code: bytes) -> dict[str, int]:
+    """Symbol -> address of SciPy's functions that an object file refers to."""
+    names = {name.decode() for name in _SYMBOL.findall(code)}
+    return {f"scipy_special_{name}": _address(name) for name in sorted(names)}
+
+
+@functools.cache
+def _address(name: str) -> int:
+    capsules = _capsules()
+    # Functions of several types are exported once for each, under numbered names.
+    for number in ("", "__pyx_fuse_0", "__pyx_fuse_1"):
+        capsule = capsules.get(number + name)
+        if capsule is not None and capsule_name(capsule) == _SIGNATURES[name]:
+            return capsule_address(capsule)
+    import scipy
+
+    raise KernelError(
+        explain(
+            f"scipy.special.{name}",
+            "this version of SciPy does not export it for kernels as expected",
+            got={"scipy": scipy.__version__},
+            expected=_SIGNATURES[name],
+            fix="pip install 'scipy>=1.17,<2'",
+        )
+    )
+
+
+@functools.cache
+def _capsules() -> dict[str, Any]:
+    return importlib.import_module("scipy.special.cython_special").__pyx_capi__
