@@ -262,9 +262,7 @@ def log_gamma_far(z):
     """x (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi)/2) with z = 1/x**2"""
     with mp.workdps(70):
         x = 1 / mp.sqrt(z)
-        return x * (
-            mp.loggamma(x) - (x - mp.mpf(0.5)) * mp.log(x) + x - mp.log(2 * mp.pi) / 2
-        )
+        return x * (mp.loggamma(x) - (x - mp.mpf(0.5)) * mp.log(x) + x - mp.log(2 * mp.pi) / 2)
 
 
 def gamma_near(u):

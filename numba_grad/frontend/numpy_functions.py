@@ -1,5 +1,6 @@
 """Which of our functions stands for which of NumPy's, and adapters where arguments differ."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ from numba_grad.frontend import (
     shape_functions,
     signal_functions,
     sorting_functions,
+    special,
     statistics_functions,
 )
 
@@ -135,6 +137,7 @@ _same_names = {
         (ranges, "arange fromfunction geomspace linspace logspace"),
         (interchange, "save savez savez_compressed"),
         (dtype_functions, "can_cast isdtype result_type"),
+        (special, "i0"),
     ),
     np.linalg: (
         (
@@ -170,6 +173,14 @@ of_function.update(
 )
 
 
+def of_scipy(ufunc: np.ufunc) -> Function | None:
+    """Our function for a ufunc of scipy.special: by name, so that SciPy need not be imported."""
+    name = ufunc.__name__
+    if name in special.__all__ and getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
+        return getattr(special, name)
+    return None
+
+
 def counterpart(function: Function) -> Function | None:
     """Our function for one of NumPy's, if there is one."""
     found = of_function.get(function)
@@ -182,6 +193,7 @@ def counterpart(function: Function) -> Function | None:
 def supported_names() -> list[str]:
     """NumPy's names of all that has a counterpart, with modules; those of numpy itself last."""
     names = [f"numpy.fft.{name}" for name in fft.__all__]
+    names += [f"scipy.special.{name}" for name in special.__all__]
     names += [f"{function.__module__}.{function.__name__}" for function in of_function]
     names += [f"numpy.{ufunc.__name__}" for ufunc in of_ufunc]
     return sorted(names, key=lambda name: -name.count("."))

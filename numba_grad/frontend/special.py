@@ -1,7 +1,7 @@
 """Public as `numba_grad.special`: functions of scipy.special.
 
-Arguments broadcast. What is computed in float32 and in float64 is as in SciPy: float16 and small
-integers count as float32, other integers as float64; Python numbers take the dtype of the others.
+Arguments broadcast. They are promoted as in NumPy, then computed in float32 if they are float32 or
+float16, else in float64: integers, too. Python numbers take the dtype of the others.
 Errors are given in units in the last place (ulp) of the result, or in units of eps, relative to 1
 or to the result if that is larger; `docs/numerics.md` has them in a table. "SciPy's" functions
 call SciPy's own C code, one element at a time; the others vectorize.
@@ -102,7 +102,7 @@ def _apply(op_name: str, *values: ArrayLike) -> "Tensor":
 
 
 def _real_operands(name: str, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
-    """`values` as nodes of one dtype, float32 or float64: the first one that holds them all."""
+    """`values` as nodes of one dtype, float32 or float64."""
     nodes = [None if value.__class__ in WEAK else as_node(value) for value in values]
     strong = [node.dtype for node in nodes if node is not None]
     if any(dtype.kind == "c" for dtype in strong) or complex in map(type, values):
@@ -114,8 +114,8 @@ def _real_operands(name: str, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
                 expected="a real dtype",
             )
         )
-    is_single = strong and all(np.can_cast(dtype, FLOAT32) for dtype in strong)
-    dtype = FLOAT32 if is_single else FLOAT64
+    promoted = np.result_type(*strong) if strong else FLOAT64
+    dtype = FLOAT32 if promoted.kind == "f" and promoted.itemsize <= 4 else FLOAT64
     return tuple(
         scalar_leaf(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, nodes, strict=True)
@@ -255,7 +255,7 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
 
 
 def betaln(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
-    """log |beta(a, b)|. Error below 4 eps; SciPy's where an argument is negative."""
+    """log |beta(a, b)|. Error below 8 eps; SciPy's where an argument is negative."""
     return _apply("betaln", a, b)
 
 

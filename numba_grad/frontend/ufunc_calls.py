@@ -19,7 +19,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.index_functions import index_of_nodes, mask_value
-from numba_grad.frontend.numpy_functions import of_accumulate, of_reduce, of_ufunc
+from numba_grad.frontend.numpy_functions import of_accumulate, of_reduce, of_scipy, of_ufunc
 from numba_grad.ops.families import cast, reshape
 from numba_grad.ops.index_expressions import add_at_index
 
@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 @functools.cache
 def call_of(ufunc: np.ufunc, method: str) -> Function | None:
     """What stands for a ufunc, or one of its methods; None if nothing does."""
-    function = of_ufunc.get(ufunc)
+    function = of_ufunc.get(ufunc) or of_scipy(ufunc)
     if method == "reduce":
         return of_reduce.get(ufunc)
     if method == "accumulate":

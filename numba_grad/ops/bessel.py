@@ -23,7 +23,7 @@ from numba_grad.ops.elementwise import (
 from numba_grad.ops.families import elementwise
 from numba_grad.ops.functions import cos, exp, sin
 from numba_grad.ops.logic import less
-from numba_grad.ops.special import DTYPES, number, one_where, scipy_reference
+from numba_grad.ops.special import DTYPES, NO_CLOSED_FORM, number, one_where, scipy_reference
 
 
 def _over_x(out: Node, x: Node, at_zero: float) -> Node:
@@ -225,14 +225,12 @@ lambertw_below = elementwise(
     saves=("out",),
 )
 
-_OF_PARAMETER = "it is no function of this family"
-
 hyp1f1 = elementwise(
     "hyp1f1",
     expression="hyp1f1({a}, {b}, {x})",
     reference=scipy_reference("hyp1f1"),
     vjp=(None, None, lambda g, out, a, b, x: g * (a / b * hyp1f1(plus(a, 1), plus(b, 1), x))),
-    no_derivative={"a": _OF_PARAMETER, "b": _OF_PARAMETER},
+    no_derivative={"a": NO_CLOSED_FORM, "b": NO_CLOSED_FORM},
     dtypes=DTYPES,
     samples=((0.5, 3), (0.5, 3), (-2, 2)),
     cost=900,

@@ -29,6 +29,7 @@ from numba_grad.compiler.elementary.scalar import (
     select,
     to_float32,
     to_float64,
+    two_sum,
 )
 from numba_grad.compiler.elementary.scipy_functions import rarely_scipy
 
@@ -366,7 +367,8 @@ def _log_beta(a: Value, b: Value) -> Value:
     other = select(small >= 7.0, small, 7.0)
     both_far = _log_gamma_tail(other) + (_HALF_LOG_2_PI - log(other) * 0.5) + ratio
     both_far = fma(small, log(other / far_total), both_far)
-    return select(small >= 7.0, both_far, select(large >= 7.0, one_far, direct))
+    result = select(small >= 7.0, both_far, select(large >= 7.0, one_far, direct))
+    return select((large == math.inf) & (small < math.inf), -math.inf, result)
 
 
 def gamma(x: Value) -> Value:
@@ -488,7 +490,8 @@ _EULER_MACLAURIN = (
     5.5090028283602295302e-18,
     -1.3954464685812524713e-19,
 )
-# sum of (q + k)**-x for k from 0 to n - 1
+# sum of (q + k)**-x for k from 0 to n - 1. The rounding error of q + k counts x times; it is
+# corrected to first order.
 _SUM_OF_POWERS = """\
 define internal double @numba_grad.sum_of_powers(double %x, double %q, double %n) noinline \
 nounwind willreturn memory(none) {
@@ -499,7 +502,16 @@ body:
   %k = phi double [ 0.0, %entry ], [ %next, %body ]
   %sum = phi double [ 0.0, %entry ], [ %total, %body ]
   %base = fadd double %q, %k
-  %term = call double @pow(double %base, double %power) nounwind willreturn memory(none)
+  %rounded = call double @pow(double %base, double %power) nounwind willreturn memory(none)
+  %part = fsub double %base, %q
+  %rest = fsub double %base, %part
+  %error_of_q = fsub double %q, %rest
+  %error_of_k = fsub double %k, %part
+  %error = fadd double %error_of_q, %error_of_k
+  %relative = fdiv double %error, %base
+  %change = fmul double %power, %relative
+  %correction = fmul double %rounded, %change
+  %term = fadd double %rounded, %correction
   %total = fadd double %sum, %term
   %next = fadd double %k, 1.0
   %more = fcmp olt double %next, %n
@@ -524,8 +536,9 @@ def zeta(x: Value, q: Value) -> Value:
     count = 10.0 + round_down(select(start < 0, -start, 0.0))
     s.trace.declarations["pow"] = ("double", ("double", "double"))
     total = library_call("numba_grad.sum_of_powers", s, start, count, definition=_SUM_OF_POWERS)
-    end = start + count
+    end, error = two_sum(start, count)
     last = power(end, -s)
+    last = last - last * (s * (error / end))
     inverse = 1.0 / end
     square = inverse * inverse
     tail = fma(end, 1.0 / (s - 1.0), 0.5)

@@ -104,7 +104,7 @@ def _principal(x: Value) -> Value:
     for _ in range(2):
         guess = _improved(guess, log(safe / guess) - guess)
     result = select(p > 0.5, select((x == 0) | (x == math.inf), x, guess), near)
-    result = select(above < 0, math.nan, result)
+    result = select((above < 0) | (x < -1.0), math.nan, result)
     return select(x == x, result, x)
 
 
@@ -124,6 +124,6 @@ def _lower(x: Value) -> Value:
     for _ in range(2):
         guess = _improved(guess, logarithm - log(-guess) - guess)
     result = select(p > 0.5, guess, near)
-    result = select((above < 0) | (x > 0), math.nan, result)
+    result = select((above < 0) | (x < -1.0) | (x > 0), math.nan, result)
     result = select(absolute(x) == 0, -math.inf, result)
     return select(x == x, result, x)
