@@ -138,7 +138,7 @@ def elementwise(
     """
     in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
     names = input_names or tuple([name for name in in_braces if name != "dtype"])
-    extras = {"no_vjp": no_vjp} if no_vjp else {}
+    extras: dict[str, Any] = {"no_vjp": no_vjp} if no_vjp else {}
     if no_derivative:
         extras["no_derivative"] = dict(no_derivative)
 
