@@ -350,6 +350,8 @@ _BINARY: dict[str, dict[str, Callable]] = {
     "logical_xor": _logical(lambda x, y: x ^ y),
 }
 _TERNARY: dict[str, dict[str, Callable]] = {
+    "philox_0": {UNSIGNED: philox.first_half},
+    "philox_1": {UNSIGNED: philox.second_half},
     "betainc": _floats(scipy_function("betainc")),
     "hyp1f1": _floats(scipy_function("hyp1f1")),
 }
@@ -362,13 +364,10 @@ _OF_64_BITS: dict[str, dict[str, Callable]] = {
     "lcm": _integers(representation.lcm_signed, representation.lcm_unsigned),
 }
 
-_PHILOX = {"philox_0": philox.first_half, "philox_1": philox.second_half}
-
 NAMESPACE: dict[str, Any] = {
     **{name: _intrinsic(name, 1, formulas, _common_type) for name, formulas in _UNARY.items()},
     **{name: _intrinsic(name, 2, formulas, _common_type) for name, formulas in _BINARY.items()},
     **{name: _intrinsic(name, 2, f, _widest_integer) for name, f in _OF_64_BITS.items()},
-    **{name: _intrinsic(name, 3, {UNSIGNED: f}, _common_type) for name, f in _PHILOX.items()},
     **{name: _intrinsic(name, 3, formulas, _common_type) for name, formulas in _TERNARY.items()},
     "power": _intrinsic("power", 2, _POWER, _widest_integer),
     # The exponent is a literal, whatever its type.

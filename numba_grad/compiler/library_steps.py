@@ -17,9 +17,12 @@ from numba_grad.compiler.library_kernels import (
     cumsum_call,
     cumulative_position_call,
     fourier_call,
+    gamma_draw_call,
+    gamma_moment_call,
     linear_recurrence_call,
     matmul_add_call,
     matmul_call,
+    poisson_draw_call,
     scatter_call,
     searchsorted_call,
 )
@@ -180,6 +183,18 @@ def _fourier(node: Node, function: str, *, inverse: bool = False) -> LibraryCall
     return fourier_call(function, x.dtype, node.dtype, x.shape, axis, node.shape[axis], scale)
 
 
+def _gamma_draw(node: Node) -> LibraryCall:
+    return gamma_draw_call(node.dtype, node.type.size)
+
+
+def _poisson_draw(node: Node) -> LibraryCall:
+    return poisson_draw_call(node.inputs[2].dtype, node.type.size)
+
+
+def _gamma_moment(node: Node) -> LibraryCall:
+    return gamma_moment_call(node.dtype, node.type.size, node.params["order"])
+
+
 def _cumsum(node: Node) -> LibraryCall:
     (x,) = node.inputs
     return cumsum_call(
@@ -247,6 +262,9 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "rfft": _rfft,
     "irfft": _irfft,
     "correlate": _correlate,
+    "gamma_draw": _gamma_draw,
+    "gamma_moment": _gamma_moment,
+    "poisson_draw": _poisson_draw,
     "cumsum": _cumsum,
     "cumprod": _cumprod,
     "linear_recurrence": _linear_recurrence,

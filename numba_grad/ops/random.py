@@ -1,8 +1,25 @@
-"""Random bits as a function of a key and a counter: no state, so any order gives the same."""
+"""Random bits as a function of a key and a counter: no state, so any order gives the same.
+
+And the numbers of the gamma distribution made of them, with the derivative that they have.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from numba_grad.ops.families import elementwise
+from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.graph.node import OPS, Node, Op
+from numba_grad.graph.types import Type, array_type
+from numba_grad.ops.elementwise import scaled
+from numba_grad.ops.families import (
+    broadcast_to,
+    by_argument,
+    elementwise,
+    structural,
+)
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
@@ -37,4 +54,266 @@ philox = elementwise(
     samples=((0, 2.0**62),) * 3,
     cost=60,
     params_samples=({"half": 0}, {"half": 1}),
+)
+
+
+# gamma_draw
+
+
+def _check_equal_shapes(operation: str, got: dict[str, Type], dtypes: Sequence[str]) -> None:
+    types = list(got.values())
+    if any(t.shape != types[0].shape for t in types):
+        raise ShapeError(
+            explain(operation, "shapes are not equal", got=dict(got), expected="equal shapes")
+        )
+    if any(t.dtype.char not in chars for t, chars in zip(types, dtypes, strict=True)):
+        raise DTypeError(explain(operation, "not defined for these dtypes", got=dict(got)))
+
+
+def _infer_gamma_draw(key: Type, counter: Type, a: Type) -> Type:
+    got = {"key": key, "counter": counter, "a": a}
+    _check_equal_shapes("gamma_draw", got, ("LQ", "LQ", "fd"))
+    return a
+
+
+def _gamma_draw_reference(key: np.ndarray, counter: np.ndarray, a: np.ndarray) -> np.ndarray:
+    d = np.asarray(a, np.float64) - 1 / 3
+    result = np.full(d.shape, np.nan)
+    waiting = np.ones(d.shape, bool)
+    for trial in range(100):
+        blocks = [
+            philox_reference(key, counter, np.asarray(1 + 2 * trial + number, np.uint64), half=half)
+            for number, half in ((0, 0), (0, 1), (1, 0))
+        ]
+        first, u = ((bits.astype(np.float64) + 0.5) * 2.0**-64 for bits in blocks[::2])
+        angle = (blocks[1] >> np.uint64(11)).astype(np.float64) * (2.0**-53 * 2 * np.pi)
+        with np.errstate(all="ignore"):
+            x = np.sqrt(-2 * np.log(first)) * np.cos(angle)
+            root = 1 + x / np.sqrt(9 * d)
+            v = root * root * root
+            is_accepted = (root > 0) & (np.log(u) < 0.5 * x * x + d * (1 - v + np.log(v)))
+        result = np.where(waiting & is_accepted, d * v, result)
+        waiting &= ~is_accepted
+        if not waiting.any():
+            break
+    return result.astype(a.dtype)
+
+
+def _same_shapes(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+    """All with the batch axis first."""
+    size = next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
+    return [
+        x if batched else broadcast_to(x, (size, *x.shape))
+        for x, batched in zip(inputs, is_batched, strict=True)
+    ]
+
+
+def _gamma_draw_examples(rng: np.random.Generator) -> list[Any]:
+    shapes = [(40,), (2, 3), (), (0, 2)]
+    return [
+        (
+            (
+                np.asarray(rng.integers(0, 2**62, shape), np.uint64),
+                np.asarray(rng.integers(0, 100, shape), np.uint64),
+                np.asarray(1 + rng.exponential(10, shape)),
+            ),
+            {},
+        )
+        for shape in shapes
+    ]
+
+
+# A number of the gamma distribution of shape a >= 1, for each key and counter; nan for other a.
+gamma_draw = structural(
+    "gamma_draw",
+    family="library",
+    input_names=("key", "counter", "a"),
+    infer=_infer_gamma_draw,
+    reference=_gamma_draw_reference,
+    vjp=None,
+    no_vjp="the numbers jump where one is rejected; gamma_path has their derivative",
+    batch=lambda is_batched, *inputs: gamma_draw(*_same_shapes(is_batched, *inputs)),
+    example=_gamma_draw_examples,
+    dtypes="fd",
+)
+
+
+# poisson_draw
+
+
+def _infer_poisson_draw(key: Type, counter: Type, lam: Type) -> Type:
+    got = {"key": key, "counter": counter, "lam": lam}
+    _check_equal_shapes("poisson_draw", got, ("LQ", "LQ", "fd"))
+    return array_type(lam.shape, np.dtype(np.int64))
+
+
+def _poisson_draw_reference(key: np.ndarray, counter: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    elements = zip(key.ravel(), counter.ravel(), lam.ravel().tolist(), strict=True)
+    numbers = [_poisson_number(*element) for element in elements]
+    return np.array(numbers, np.int64).reshape(lam.shape)
+
+
+def _poisson_number(key: np.uint64, counter: np.uint64, mean: float) -> int:
+    def uniform(stream: int, half: int) -> float:
+        words = [np.array(word, np.uint64) for word in (key, counter, stream)]
+        return (float(philox_reference(*words, half=half)) + 0.5) * 2.0**-64
+
+    if not 0 <= mean < math.inf:
+        return -1
+    if mean < 10:
+        u, p, result = uniform(0, 0), math.exp(-mean), 0
+        while u > p > 0:
+            u -= p
+            result += 1
+            p *= mean / result
+        return result
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    limit = 0.9277 - 3.6224 / (b - 2)
+    for trial in itertools.count(1):
+        u, v = uniform(trial, 0) - 0.5, uniform(trial, 1)
+        distance = 0.5 - abs(u)
+        k = math.floor((2 * a / distance + b) * u + mean + 0.43)
+        if distance >= 0.07 and v <= limit:
+            return k
+        if k < 0 or (distance < 0.013 and v > distance):
+            continue
+        left = math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / distance**2 + b))
+        if left <= k * math.log(mean) - mean - math.lgamma(k + 1):
+            return k
+    raise AssertionError("endless")
+
+
+def _poisson_draw_examples(rng: np.random.Generator) -> list[Any]:
+    means = np.array([0.0, 0.1, 3.0, 9.99, 10.0, 12.5, 300.0, 1e6])
+    keys, counters = (np.arange(8, dtype=np.uint64) + np.uint64(k) for k in (2**40, 7))
+    return [
+        ((keys, counters, means), {}),
+        ((np.tile(keys, 20), np.arange(160, dtype=np.uint64), np.repeat(means, 20)), {}),
+        ((keys[:6].reshape(2, 3), counters[:6].reshape(2, 3), means[2:].reshape(2, 3)), {}),
+        ((keys[:0], counters[:0], means[:0]), {}),
+    ]
+
+
+# A number of the Poisson distribution with mean lam >= 0, for each key and counter; -1 for nan.
+poisson_draw = structural(
+    "poisson_draw",
+    family="library",
+    input_names=("key", "counter", "lam"),
+    infer=_infer_poisson_draw,
+    reference=_poisson_draw_reference,
+    vjp=None,
+    batch=lambda is_batched, *inputs: poisson_draw(*_same_shapes(is_batched, *inputs)),
+    example=_poisson_draw_examples,
+    dtypes="fd",
+)
+
+
+# gamma_path
+
+
+def _gamma_path_vjp(g: Node, out: Node, x: Node, a: Node) -> Node:
+    # dx/da = -(dP/da) / (dP/dx) at constant P(a, x), the probability of less than x: implicit
+    # reparametrization (Figurnov, Mohamed and Mnih, 2018, equation 5). The derivative of P is an
+    # integral of log(t) - psi(a), of one sign on the side of x that is taken.
+    distance = OPS["subtract"](OPS["log"](out), OPS["digamma"](a))
+    slope = OPS["add"](
+        OPS["multiply"](distance, gamma_moment(out, a, order=0)), gamma_moment(out, a, order=1)
+    )
+    return OPS["multiply"](g, slope)
+
+
+def _infer_gamma_path(x: Type, a: Type) -> Type:
+    _check_equal_shapes("gamma_path", {"x": x, "a": a}, ("fd", "fd"))
+    return x
+
+
+# The number x of the gamma distribution of shape a, as a function of a. Not in the registry's
+# tests: its derivative is not the limit of differences, which see x as a constant.
+gamma_path = Op(
+    "gamma_path",
+    "elementwise",
+    ("x", "a"),
+    _infer_gamma_path,
+    by_argument((None, _gamma_path_vjp)),
+    lambda is_batched, *inputs: gamma_path(*_same_shapes(is_batched, *inputs)),
+    lambda x, a: x.copy(),
+    "{x}",
+    saves=("inputs", "out"),
+    dtypes="fd",
+)
+
+
+# gamma_moment
+
+
+def _infer_gamma_moment(x: Type, a: Type, *, order: int) -> Type:
+    _check_equal_shapes("gamma_moment", {"x": x, "a": a}, ("fd", "fd"))
+    if x.dtype != a.dtype:
+        raise DTypeError(explain("gamma_moment", "dtypes differ", got={"x": x, "a": a}))
+    return array_type(x.shape, x.dtype)
+
+
+def _gamma_moment_reference(x: np.ndarray, a: np.ndarray, *, order: int) -> np.ndarray:
+    t = -3.7 + 0.125 * np.arange(64)
+    nodes = np.exp(t - np.exp(-t))
+    weights = 0.125 * nodes * (1 + np.exp(-t))
+    dtype = x.dtype
+    x, a = (np.asarray(value, np.float64)[..., None] for value in (x, a))
+    y = nodes / (np.abs(x - a) + np.sqrt(x))
+    w = np.where(x > a, np.log1p(y), -y)
+    exponent = np.where(x > a, (a - 1) * w - x * y, a * w - x * np.expm1(w))
+    sums = (weights * np.exp(exponent) * w**order).sum(-1)
+    width = np.where(x > a, 1, -1) / (np.abs(x - a) + np.sqrt(x))
+    return (sums * (x * width)[..., 0]).astype(dtype)
+
+
+def _gamma_moment_vjp_x(g: Node, out: Node, x: Node, a: Node, *, order: int) -> Node:
+    # By parts, as x exp(w) exp(a w - x expm1(w)) is a times the exponential less its derivative.
+    growth = OPS["divide"](OPS["subtract"](OPS["add"](x, one_like(x)), a), x)
+    slope = OPS["multiply"](growth, out)
+    if order == 0:
+        slope = OPS["subtract"](slope, one_like(x))
+    else:
+        lower = OPS["divide"](gamma_moment(x, a, order=order - 1), x)
+        slope = OPS["subtract"](slope, scaled(lower, order))
+    return OPS["multiply"](g, slope)
+
+
+def one_like(x: Node) -> Node:
+    return OPS["literal"](bytes=x.dtype.type(1).tobytes(), dtype=x.dtype)
+
+
+def _gamma_moment_examples(rng: np.random.Generator) -> list[Any]:
+    # Not at x == a, where the side changes.
+    a = np.array([1.0, 1.5, 3.0, 10.0, 200.0, 5.0, 5.0])
+    x = np.array([0.1, 4.0, 2.5, 12.0, 190.0, 25.0, 0.01])
+    return [
+        ((x, a), {"order": 0}),
+        ((x, a), {"order": 1}),
+        ((x.reshape(1, 7), a.reshape(1, 7)), {"order": 3}),
+        ((np.array(2.0), np.array(1.25)), {"order": 2}),
+        ((np.zeros((0, 2)), np.zeros((0, 2))), {"order": 0}),
+    ]
+
+
+# x times the integral of w**order exp(a w - x (exp(w) - 1)), from 0 to infinity if x > a, else from
+# 0 to minus infinity. With t = x exp(w) that is what the derivatives of incomplete gamma functions
+# by a are made of. An order's derivatives are those of the next and of the one before.
+gamma_moment = structural(
+    "gamma_moment",
+    family="library",
+    input_names=("x", "a"),
+    infer=_infer_gamma_moment,
+    reference=_gamma_moment_reference,
+    vjp=(
+        _gamma_moment_vjp_x,
+        lambda g, out, x, a, *, order: OPS["multiply"](g, gamma_moment(x, a, order=order + 1)),
+    ),
+    saves=("inputs", "out"),
+    batch=lambda is_batched, *inputs, order: gamma_moment(
+        *_same_shapes(is_batched, *inputs), order=order
+    ),
+    example=_gamma_moment_examples,
+    dtypes="fd",
 )

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import numba_grad as ng
-from numba_grad.frontend import random
+from numba_grad.frontend import random_bits
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.graph.node import leaf
 from numba_grad.testing import check_gradients
@@ -185,11 +185,11 @@ def test_far_tails():
     """The smallest and largest bits give finite numbers."""
     extremes = leaf(np.array([0, 1, 2**63, 2**64 - 1], np.uint64))
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        above = wrap(random._above_zero(extremes, dtype)).numpy()
+        above = wrap(random_bits.above_zero(extremes, dtype)).numpy()
         assert above[0] == 2.0**-65 and above[-1] == 1
-        within = wrap(random._within(extremes, dtype)).numpy()
+        within = wrap(random_bits.within(extremes, dtype)).numpy()
         assert within[0] > 0 and within[-1] < 1
-        below = wrap(random._from_zero(extremes, dtype)).numpy()
+        below = wrap(random_bits.from_zero(extremes, dtype)).numpy()
         assert below[0] == 0 and below[-1] == 1 - np.finfo(dtype).epsneg
 
 
@@ -240,7 +240,7 @@ def test_integers_are_the_high_bits_of_the_product():
     for count in (1, 10, 2**32 - 1, 2**32, 2**63 + 12345, 2**64 - 1):
         x = ng.random.integers(key, 0, count, (200,), np.uint64).numpy()
         low = ng.random.bits(key, (200,)).numpy()
-        high = wrap(random._philox(as_node(key), (200,), half=1)).numpy()
+        high = wrap(random_bits.philox_bits(as_node(key), (200,), half=1)).numpy()
         words = zip(high.tolist(), low.tolist(), strict=True)
         assert x.tolist() == [((h << 64 | w) * count) >> 128 for h, w in words]
 

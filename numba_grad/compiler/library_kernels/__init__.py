@@ -26,6 +26,7 @@ from numba_grad.compiler.library_kernels.factorizations import (
     qr_call,
 )
 from numba_grad.compiler.library_kernels.fourier import fourier_call
+from numba_grad.compiler.library_kernels.gamma_moments import gamma_moment_call
 from numba_grad.compiler.library_kernels.linear_systems import solve_call
 from numba_grad.compiler.library_kernels.matrix_exponential import expm_call
 from numba_grad.compiler.library_kernels.matrix_products import (
@@ -34,6 +35,7 @@ from numba_grad.compiler.library_kernels.matrix_products import (
     matmul_add_call,
     matmul_call,
 )
+from numba_grad.compiler.library_kernels.rejections import gamma_draw_call, poisson_draw_call
 from numba_grad.compiler.library_kernels.scans import (
     cumprod_call,
     cumsum_call,
@@ -65,12 +67,15 @@ __all__ = [
     "eigh_call",
     "expm_call",
     "fourier_call",
+    "gamma_draw_call",
+    "gamma_moment_call",
     "linear_recurrence_call",
     "lstsq_call",
     "lu_call",
     "matmul_add_call",
     "matmul_call",
     "permutation_call",
+    "poisson_draw_call",
     "qr_call",
     "scatter_call",
     "searchsorted_call",
