@@ -56,6 +56,40 @@ def erfinv(x):
     return y
 
 
+def erfcinv(x):
+    if not 0 < x < 2:
+        return mp.nan
+    y = mp.mpf(scipy.special.erfcinv(float(x)))
+    for _ in range(4):  # Newton's method on the logarithm
+        tail = mp.erfc(y)
+        y += (mp.log(tail) - mp.log(x)) * tail * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+    return y
+
+
+def erfcx(x):
+    if x > 1e6:
+        return (1 - 1 / (2 * x * x)) / (x * mp.sqrt(mp.pi))
+    return mp.exp(x * x) * mp.erfc(x) if x > -50 else mp.inf
+
+
+def ndtr(x):
+    return mp.erfc(-x / mp.sqrt(2)) / 2
+
+
+def log_ndtr(x):
+    if x < -1e6:
+        return -x * x / 2 - mp.log(-x) - mp.log(2 * mp.pi) / 2 - 1 / (x * x)
+    return mp.log(ndtr(x)) if x < 0 else mp.log1p(-ndtr(-min(x, 100)))
+
+
+def positive(function):
+    return lambda x: function(x) if x > 0 else mp.nan
+
+
+def logit(x):
+    return mp.log(x) - mp.log1p(-x) if 0 < x < 1 else mp.nan
+
+
 def cbrt(x):
     return mp.sign(x) * mp.cbrt(abs(x))
 
@@ -86,6 +120,18 @@ UNARY = {
     "erf": (mp.erf, 2000, None),
     "erfc": (mp.erfc, 2000, None),
     "erfinv": (erfinv, None, None),
+    "erfcinv": (erfcinv, None, None),
+    "erfcx": (erfcx, None, None),
+    "ndtr": (ndtr, 100, None),
+    "log_ndtr": (log_ndtr, None, None),
+    "ndtri": (lambda p: -mp.sqrt(2) * erfcinv(2 * p), None, None),
+    "gamma": (positive(mp.gamma), 2000, None),
+    "gammaln": (positive(mp.loggamma), None, None),
+    "digamma": (positive(mp.digamma), None, None),
+    "trigamma": (positive(lambda x: mp.psi(1, x)), None, None),
+    "lambertw": (real(lambda x: mp.re(mp.lambertw(x)) if x >= -1 / mp.e else mp.nan), None, None),
+    "entr": (positive(lambda x: -x * mp.log(x)), None, None),
+    "logit": (logit, None, None),
     "sqrt": (real(mp.sqrt), None, "sqrt"),
     "cbrt": (cbrt, None, "cbrt"),
 }

@@ -131,7 +131,7 @@ def erfinv(y: ArrayLike, /) -> "Tensor":
 
 
 def erfcinv(y: ArrayLike, /) -> "Tensor":
-    """The x with erfc(x) = y, accurate for small y. Domain 0 to 2. Error below 3 ulp."""
+    """The x with erfc(x) = y, accurate for small y. Domain 0 to 2. Error below 3.5 ulp."""
     return _apply("erfcinv", y)
 
 
@@ -141,7 +141,7 @@ def erfcx(x: ArrayLike, /) -> "Tensor":
 
 
 def ndtr(x: ArrayLike, /) -> "Tensor":
-    """The probability that a normal variable is less than x. Error below 3.5 ulp in both tails."""
+    """The probability that a normal variable is less than x. Error below 4 ulp in both tails."""
     return _apply("ndtr", x)
 
 
@@ -182,7 +182,7 @@ def gammaln(x: ArrayLike, /) -> "Tensor":
 
     Notes
     -----
-    Error below 5 ulp, also next to the zeros 1 and 2; for negative x, which are slow, that of the C
+    Error below 4 ulp, also next to the zeros 1 and 2; for negative x, which are slow, that of the C
     library's lgamma.
     """
     return _apply("gammaln", x)

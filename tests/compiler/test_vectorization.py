@@ -22,12 +22,15 @@ def packed(f, *args):
     return tuple(len(re.findall(rf"{ARITHMETIC}{suffix}\b", asm)) for suffix in "ds")
 
 
-@pytest.mark.parametrize("f", [ng.exp, ng.sin], ids=["exp", "sin"])
+SPECIAL = [ng.special.gammaln, ng.special.digamma, ng.special.ndtri, ng.special.lambertw]
+
+
+@pytest.mark.parametrize("f", [ng.exp, ng.sin, *SPECIAL], ids=lambda f: f.__name__)
 def test_elementary_functions(f):
     double, _ = packed(lambda x: f(x), np.ones(100))
     _, single = packed(lambda x: f(x), np.ones(100, np.float32))
     assert double >= 5
-    assert single >= 5
+    assert single >= 5 or f is ng.special.lambertw  # in float64 throughout
 
 
 def test_a_sum():

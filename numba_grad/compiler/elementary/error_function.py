@@ -398,7 +398,8 @@ def _scaled_erfc(size: Value) -> Value:
     form = _FORMATS[size.kind]
     finite = select(size > 1e30, 1e30, size)
     t = (finite - 4.0) / (finite + 4.0)
-    return polynomial_in_one_chain(t, form.erfcx) / fma(size, 2.0, 1.0)
+    # Halves, since 2 x may overflow.
+    return polynomial_in_one_chain(t, form.erfcx) * 0.5 / (size + 0.5)
 
 
 def erfcx(x: Value) -> Value:
@@ -423,25 +424,36 @@ def _normal_tail(size: Value) -> tuple[Value, Value]:
     return exp_of_sum(square * -0.5, square_low * -0.5) * scaled, scaled
 
 
+def _middle_of_normal(x: Value) -> tuple[Value, Value]:
+    """Whether x is next to 0, and then its probability by erf: the tail is less accurate there."""
+    is_middle = absolute(x) < 0.7
+    z = select(is_middle, x * math.sqrt(0.5), 0.0)
+    square = z * z
+    return is_middle, fma(fma(z, polynomial(square, _FORMATS[x.kind].erf_small), z), 0.5, 0.5)
+
+
 def ndtr(x: Value) -> Value:
     """The normal distribution's probability of less than x."""
     tail, _ = _normal_tail(absolute(x))
-    return select(x < 0, tail, 1.0 - tail)
+    is_middle, middle = _middle_of_normal(x)
+    return select(is_middle, middle, select(x < 0, tail, 1.0 - tail))
 
 
 def log_ndtr(x: Value) -> Value:
     """log(ndtr(x)): log1p of the other tail, or the logarithm of the scaled tail."""
     tail, scaled = _normal_tail(absolute(x))
+    is_middle, middle = _middle_of_normal(x)
     is_negative = x < 0
     total, error = two_sum(x.like(1.0), -tail)
-    finite = select(scaled > 0, scaled, 1.0)
-    total, error = select(is_negative, finite, total), select(is_negative, 0.0, error)
+    whole = select(is_middle, middle, select(scaled > 0, scaled, 1.0))
+    total = select(is_negative | is_middle, whole, total)
+    error = select(is_negative | is_middle, 0.0, error)
     k, f = split_sum(total, error)
     logarithm = log_of_sum(k, f)
     # Without a rest where 1 - tail rounds to 1.
     logarithm = select(~is_negative & (tail < 1e-30), -tail, logarithm)
-    square, square_low = product(x, x)
-    square_low = select(absolute(x) < 1e15, square_low, 0.0)
-    below = fma(square, -0.5, fma(square_low, -0.5, logarithm))
-    result = select(is_negative, select(x > -math.inf, below, x), logarithm)
+    square, square_low = product(x * -0.5, x)
+    below = square + (select(absolute(x) < 1e15, square_low, 0.0) + logarithm)
+    is_far_below = is_negative & ~is_middle
+    result = select(is_far_below, select(x > -math.inf, below, x), logarithm)
     return select(x == x, result, x)

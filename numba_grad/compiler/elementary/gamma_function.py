@@ -36,7 +36,7 @@ from numba_grad.compiler.elementary.scipy_functions import rarely_scipy
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    # log(gamma(2 + u)) / u, for -1/2 <= u <= 1
+    # log(gamma(2 + u)) / u, for -3/4 <= u <= 1
     log_gamma_near: tuple[float, ...]
     # x (log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi)/2) in 1/x**2, from x = 7 on
     log_gamma_far: tuple[float, ...]
@@ -61,28 +61,32 @@ _FORMATS = {
     FLOAT64: _Format(
         log_gamma_near=(
             0.42278433509846713,
-            0.32246703342411287,
-            -0.06735230105319562,
-            0.020580808427839246,
-            -0.007385551028905941,
-            0.002890510328312246,
-            -0.0011927539026645997,
-            0.0005096695706096133,
-            -0.00022315493990742163,
-            9.945711099948404e-05,
-            -4.492420656186331e-05,
-            2.0508398079141117e-05,
-            -9.452305560157187e-06,
-            4.380691581692925e-06,
-            -1.996644677972736e-06,
-            8.994147193986151e-07,
-            -5.006764378297609e-07,
-            3.64871078682571e-07,
-            -1.6416864207853408e-07,
-            -6.745845225116828e-08,
-            1.3787006777868846e-07,
-            -7.162056476300767e-08,
-            1.335964852653098e-08,
+            0.3224670334241131,
+            -0.06735230105319588,
+            0.020580808427802893,
+            -0.007385551028841359,
+            0.002890510329974741,
+            -0.0011927539066512128,
+            0.0005096695390615661,
+            -0.0002231548385667243,
+            9.945737111820764e-05,
+            -4.492547716731037e-05,
+            2.0507999666536848e-05,
+            -9.444095063594869e-06,
+            4.372563600583632e-06,
+            -2.020749559250112e-06,
+            9.568124399062423e-07,
+            -4.984970560938552e-07,
+            2.2371407848469007e-07,
+            -1.4840054818519393e-08,
+            3.4621529606760978e-09,
+            -1.1348787502128219e-07,
+            8.334740216902667e-08,
+            4.351467699049422e-08,
+            -5.753105024797891e-08,
+            -4.504827150099693e-09,
+            2.1140599729731386e-08,
+            -6.1753010276798545e-09,
         ),
         log_gamma_far=(
             0.08333333333333333,
@@ -222,16 +226,17 @@ _FORMATS = {
     FLOAT32: _Format(
         log_gamma_near=(
             0.42278432846069336,
-            0.32246702909469604,
-            -0.0673523098230362,
-            0.020581010729074478,
-            -0.007385494653135538,
-            0.002888159593567252,
-            -0.0011912236222997308,
-            0.0005193281103856862,
-            -0.00023668783251196146,
-            9.195013990392908e-05,
-            -1.8916045519290492e-05,
+            0.32246705889701843,
+            -0.06735177338123322,
+            0.020580044016242027,
+            -0.00739208422601223,
+            0.0028978248592466116,
+            -0.00116487976629287,
+            0.00047956674825400114,
+            -0.0002689043467398733,
+            0.00015335857460740954,
+            -2.6115754735656083e-05,
+            -1.1246911526541226e-05,
         ),
         log_gamma_far=(
             0.0833333358168602,
@@ -316,14 +321,14 @@ def _log_gamma(x: Value) -> Value:
     form = _FORMATS[x.kind]
     is_far = x >= 7.0
     y = select((x > 0) & ~is_far, x, 2.0)
-    # gamma(y) is gamma(2 + u) times the factor, or divided by it where y is below 1.5: one
+    # gamma(y) is gamma(2 + u) times the factor, or divided by it where y is below 1.25: one
     # logarithm serves all.
     u, factor = y - 2.0, y.like(1.0)
     for k in range(1, 5):
         is_above = y >= 2.0 + k
         factor = select(is_above, factor * (y - float(k)), factor)
         u = select(is_above, y - (2.0 + k), u)
-    is_below = y < 1.5
+    is_below = y < 1.25
     is_least = y < 0.5
     u = select(is_least, y, select(is_below, y - 1.0, u))
     factor = select(is_least, fma(y, y, y), select(is_below, y, factor))
@@ -357,17 +362,19 @@ def _log_beta(a: Value, b: Value) -> Value:
     Stirling's formula after cancellation (Didonato and Morris 1992).
     """
     large, small = select(a > b, a, b), select(a > b, b, a)
-    total = large + small
-    direct = _log_gamma(small) + (_log_gamma(large) - _log_gamma(total))
+    of_small = _log_gamma(small)
+    direct = of_small + (_log_gamma(large) - _log_gamma(large + small))
     far = select(large >= 7.0, large, 7.0)
-    far_total = far + small
-    ratio = fma(-(far - 0.5), log1p(small / far), _log_gamma_tail(far))
-    ratio = ratio - _log_gamma_tail(far_total)
-    one_far = _log_gamma(small) + (ratio - small * (log(far_total) - 1.0))
-    other = select(small >= 7.0, small, 7.0)
-    both_far = _log_gamma_tail(other) + (_HALF_LOG_2_PI - log(other) * 0.5) + ratio
-    both_far = fma(small, log(other / far_total), both_far)
-    result = select(small >= 7.0, both_far, select(large >= 7.0, one_far, direct))
+    total = far + small
+    ratio = fma(-(far - 0.5), log1p(small / far), _log_gamma_tail(far)) - _log_gamma_tail(total)
+    # small >= 7: small log(small / total), else - small log(total), and the rest of log(gamma).
+    is_both = small >= 7.0
+    other = select(is_both, small, 7.0)
+    logarithm = log(select(is_both, other / total, total))
+    one_far = of_small + fma(-small, logarithm - 1.0, ratio)
+    rest = _log_gamma_tail(other) + fma(log(other), -0.5, _HALF_LOG_2_PI)
+    both_far = fma(small, logarithm, rest + ratio)
+    result = select(is_both, both_far, select(large >= 7.0, one_far, direct))
     return select((large == math.inf) & (small < math.inf), -math.inf, result)
 
 
