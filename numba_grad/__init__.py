@@ -1,5 +1,8 @@
 """Just-in-time compiled reverse-mode automatic differentiation for NumPy code."""
 
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from numpy import (
     bool,
     bool_,
@@ -27,7 +30,6 @@ from numpy import (
 from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
-from numba_grad.frontend import fft, linalg, random, special
 from numba_grad.frontend.apply_functions import apply_along_axis, apply_over_axes
 from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
@@ -251,6 +253,7 @@ from numba_grad.frontend.joining_functions import (
     vsplit,
     vstack,
 )
+from numba_grad.frontend.namespaces import NAMESPACES, namespace
 from numba_grad.frontend.number_functions import (
     bitwise_count,
     fix,
@@ -381,6 +384,21 @@ from numba_grad.frontend.vmap import vmap
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from numba_grad.frontend import fft, linalg, random, special
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in NAMESPACES:
+        module = globals()[name] = namespace(name)
+        return module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Tensor",

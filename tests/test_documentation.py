@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numba_grad.graph.node import OPS
+from numba_grad.ops import all_ops
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,7 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.fixture
 def own_operations():
     """What a page adds to the registry goes when it ends."""
-    before = dict(OPS)
+    before = dict(all_ops())
     yield
     OPS.clear()
     OPS.update(before)

@@ -2,6 +2,8 @@
 
 import ast
 import functools
+import subprocess
+import sys
 from pathlib import Path
 
 import numba_grad
@@ -98,3 +100,22 @@ def test_modules_are_imported_late_only_to_compile():
 def test_only_the_compiler_imports_numba():
     wrong = [m for m in compiling_modules() if layer(m) != "compiler"]
     assert not wrong, f"import numba_grad would import Numba through {', '.join(sorted(wrong))}"
+
+
+def test_namespaces_are_imported_when_they_are_asked_for():
+    code = """
+import sys
+import numpy as np
+import numba_grad as ng
+def loaded():
+    names = ("fft", "linalg", "random", "special")
+    return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
+assert not loaded(), loaded()
+assert not {"numba", "scipy", "opt_einsum"} & set(sys.modules)
+x = ng.tensor(np.eye(2), requires_grad=True)
+np.linalg.det(x).backward()
+assert loaded() == ["linalg"], loaded()
+ng.fft, ng.random, ng.special
+assert len(loaded()) == 4 and {"fft", "linalg", "random", "special"} <= set(dir(ng))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

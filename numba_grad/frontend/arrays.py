@@ -17,28 +17,18 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
 from numba_grad.graph.types import DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
-    bessel,
     contraction,
     control,
     correlation,
-    determinants,
-    eigenvalues,
     elementwise,
-    factorizations,
-    fourier,
     functions,
     indexing,
     leaves,
-    linalg,
     logic,
-    matrix_functions,
     movement,
-    random,
     reductions,
     scans,
-    singular_values,
     sorting,
-    special,
 )
 from numba_grad.ops.families import cast, loop_dtypes
 

@@ -7,6 +7,7 @@ from numba_grad.frontend.arrays import ArrayLike, wrap
 from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.linear_systems import matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
+from numba_grad.ops import eigenvalues, factorizations, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matrix_transpose
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
 from numba_grad.ops.matrices import as_row, block, real_part

@@ -11,6 +11,7 @@ from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64, reduced, squared_magnitude
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
+from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.factorizations import inverse_order, permutation, rows_in_order
 from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape

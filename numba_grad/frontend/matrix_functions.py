@@ -11,6 +11,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.linear_systems import inv, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
+from numba_grad.ops import determinants, matrix_functions  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import matmul
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.matrices import block, identity, real_part

@@ -18,12 +18,10 @@ from numba_grad.frontend import (
     dtype_functions,
     einsum,
     elementwise_functions,
-    fft,
     index_arrays,
     index_functions,
     interchange,
     joining_functions,
-    linalg,
     number_functions,
     padding,
     ranges,
@@ -33,9 +31,9 @@ from numba_grad.frontend import (
     shape_functions,
     signal_functions,
     sorting_functions,
-    special,
     statistics_functions,
 )
+from numba_grad.frontend.namespaces import namespace
 
 Function = Callable[..., Any]
 
@@ -70,84 +68,72 @@ of_accumulate: dict[np.ufunc, Function] = {
     np.logaddexp: scan_functions.logcumsumexp,
 }
 
-_same_names = {
-    np: (
-        (elementwise_functions, "angle around isclose nan_to_num real imag round sinc"),
-        (
-            number_functions,
-            "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj",
-        ),
-        (
-            reduction_functions,
-            "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
-        ),
-        (
-            shape_functions,
-            "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diff expand_dims flip "
-            "fliplr flipud matrix_transpose moveaxis ndim ravel repeat reshape resize roll "
-            "rollaxis rot90 shape size squeeze swapaxes tile transpose",
-        ),
-        (
-            joining_functions,
-            "append array_split block column_stack concatenate delete dsplit dstack hsplit hstack "
-            "insert split stack trim_zeros unstack vsplit vstack",
-        ),
-        (apply_functions, "apply_along_axis apply_over_axes"),
-        (padding, "pad"),
-        (index_functions, "nonzero take take_along_axis"),
-        (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
-        (
-            sorting_functions,
-            "argpartition argsort digitize isin lexsort partition searchsorted sort sort_complex",
-        ),
-        (
-            set_functions,
-            "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts "
-            "unique_inverse unique_values",
-        ),
-        (
-            choice_functions,
-            "argwhere choose compress extract flatnonzero piecewise select",
-        ),
-        (
-            assignment_functions,
-            "copyto fill_diagonal place put put_along_axis putmask",
-        ),
-        (
-            index_arrays,
-            "diag_indices_from ix_ ravel_multi_index tril_indices_from triu_indices_from "
-            "unravel_index",
-        ),
-        (comparison_functions, "allclose array_equal array_equiv"),
-        (contraction_functions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
-        (
-            statistics_functions,
-            "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
-            "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
-            "quantile",
-        ),
-        (signal_functions, "convolve correlate ediff1d interp"),
-        (counting_functions, "bincount histogram"),
-        (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
-        (
-            creation,
-            "array asarray copy empty empty_like eye frombuffer fromiter full full_like identity "
-            "meshgrid ones ones_like tri tril triu zeros zeros_like",
-        ),
-        (ranges, "arange fromfunction geomspace linspace logspace"),
-        (interchange, "save savez savez_compressed"),
-        (dtype_functions, "can_cast isdtype result_type"),
-        (special, "i0"),
+_same_names = (
+    (elementwise_functions, "angle around isclose nan_to_num real imag round sinc"),
+    (
+        number_functions,
+        "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj",
     ),
-    np.linalg: (
-        (
-            linalg,
-            "cholesky cond cross det diagonal eig eigh eigvals eigvalsh inv lstsq matmul "
-            "matrix_norm matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr "
-            "slogdet solve svd svdvals tensordot tensorinv tensorsolve trace vecdot vector_norm",
-        ),
+    (
+        reduction_functions,
+        "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
     ),
-}
+    (
+        shape_functions,
+        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diff expand_dims flip "
+        "fliplr flipud matrix_transpose moveaxis ndim ravel repeat reshape resize roll "
+        "rollaxis rot90 shape size squeeze swapaxes tile transpose",
+    ),
+    (
+        joining_functions,
+        "append array_split block column_stack concatenate delete dsplit dstack hsplit hstack "
+        "insert split stack trim_zeros unstack vsplit vstack",
+    ),
+    (apply_functions, "apply_along_axis apply_over_axes"),
+    (padding, "pad"),
+    (index_functions, "nonzero take take_along_axis"),
+    (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
+    (
+        sorting_functions,
+        "argpartition argsort digitize isin lexsort partition searchsorted sort sort_complex",
+    ),
+    (
+        set_functions,
+        "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts "
+        "unique_inverse unique_values",
+    ),
+    (
+        choice_functions,
+        "argwhere choose compress extract flatnonzero piecewise select",
+    ),
+    (
+        assignment_functions,
+        "copyto fill_diagonal place put put_along_axis putmask",
+    ),
+    (
+        index_arrays,
+        "diag_indices_from ix_ ravel_multi_index tril_indices_from triu_indices_from unravel_index",
+    ),
+    (comparison_functions, "allclose array_equal array_equiv"),
+    (contraction_functions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
+    (
+        statistics_functions,
+        "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
+        "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
+        "quantile",
+    ),
+    (signal_functions, "convolve correlate ediff1d interp"),
+    (counting_functions, "bincount histogram"),
+    (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
+    (
+        creation,
+        "array asarray copy empty empty_like eye frombuffer fromiter full full_like identity "
+        "meshgrid ones ones_like tri tril triu zeros zeros_like",
+    ),
+    (ranges, "arange fromfunction geomspace linspace logspace"),
+    (interchange, "save savez savez_compressed"),
+    (dtype_functions, "can_cast isdtype result_type"),
+)
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -156,9 +142,8 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 
 of_function: dict[Function, Function] = {
-    getattr(module, name): getattr(ours, name)
-    for module, families in _same_names.items()
-    for ours, names in families
+    getattr(np, name): getattr(module, name)
+    for module, names in _same_names
     for name in names.split()
 }
 of_function.update(
@@ -167,33 +152,46 @@ of_function.update(
         np.clip: _clip,
         np.einsum: einsum.einsum,
         np.einsum_path: einsum.einsum_path,
+        np.i0: lambda x: namespace("special").i0(x),
         np.array_repr: lambda arr: repr(arr),
         np.array_str: lambda a: str(a),
     }
 )
 
 
+# Modules whose functions are found by name. NumPy imports some of them when they are first used, we
+# all of ours; and SciPy must not be imported for this.
+_COUNTERPARTS = {"numpy.fft": "fft", "numpy.linalg": "linalg", "scipy.special": "special"}
+
+
 def of_scipy(ufunc: np.ufunc) -> Function | None:
-    """Our function for a ufunc of scipy.special: by name, so that SciPy need not be imported."""
+    """Our function for a ufunc of scipy.special."""
     name = ufunc.__name__
-    if name in special.__all__ and getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
-        return getattr(special, name)
-    return None
+    if getattr(sys.modules.get("scipy.special"), name, None) is not ufunc:
+        return None
+    return _named("special", name)
 
 
 def counterpart(function: Function) -> Function | None:
     """Our function for one of NumPy's, if there is one."""
-    found = of_function.get(function)
-    # By name: NumPy imports this module when it is first used, which takes a millisecond.
-    if found is None and function.__module__ == "numpy.fft" and function.__name__ in fft.__all__:
-        return getattr(fft, function.__name__)
-    return found
+    ours = _COUNTERPARTS.get(function.__module__)
+    if ours is not None:
+        return _named(ours, function.__name__)
+    return of_function.get(function)
+
+
+def _named(module: str, name: str) -> Function | None:
+    public = namespace(module)
+    return getattr(public, name) if name in public.__all__ else None
 
 
 def supported_names() -> list[str]:
     """NumPy's names of all that has a counterpart, with modules; those of numpy itself last."""
-    names = [f"numpy.fft.{name}" for name in fft.__all__]
-    names += [f"scipy.special.{name}" for name in special.__all__]
+    names = [
+        f"{module}.{name}"
+        for module, ours in _COUNTERPARTS.items()
+        for name in namespace(ours).__all__
+    ]
     names += [f"{function.__module__}.{function.__name__}" for function in of_function]
     names += [f"numpy.{ufunc.__name__}" for ufunc in of_ufunc]
     return sorted(names, key=lambda name: -name.count("."))

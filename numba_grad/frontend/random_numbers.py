@@ -33,6 +33,7 @@ from numba_grad.frontend.random_bits import (
 from numba_grad.frontend.reduction_functions import softmax
 from numba_grad.frontend.shape_functions import expand_dims
 from numba_grad.graph.node import OPS, Node
+from numba_grad.ops import random, special  # noqa: F401 - fills OPS
 from numba_grad.ops.elementwise import scaled
 from numba_grad.ops.families import broadcast_to, cast, literal, reshape
 

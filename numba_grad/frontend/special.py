@@ -34,6 +34,7 @@ from numba_grad.frontend.elementwise_functions import (
 from numba_grad.frontend.reduction_functions import Axis
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
+from numba_grad.ops import bessel, special  # noqa: F401 - fills OPS
 from numba_grad.ops.families import cast, literal, reshape
 
 if TYPE_CHECKING:

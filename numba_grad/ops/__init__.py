@@ -1,1 +1,17 @@
-"""The primitives: one record each, nothing about them elsewhere. Start with `families.py`."""
+"""The primitives: one record each, nothing about them elsewhere. Start with `families.py`.
+
+A module of records is imported by the functions that use it, so some only with `numba_grad.linalg`
+and the like.
+"""
+
+import importlib
+import pkgutil
+
+from numba_grad.graph.node import OPS, Op
+
+
+def all_ops() -> dict[str, Op]:
+    """Every primitive by its name, whether anything has used it yet or not."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return OPS

@@ -17,6 +17,7 @@ from numba_grad.errors import DTypeError, GradientError, ShapeError
 from numba_grad.graph.node import OPS, leaf
 from numba_grad.graph.types import DTYPES
 from numba_grad.graph.walk import toposort
+from numba_grad.ops import all_ops
 from numba_grad.ops.families import elementwise, literal
 from numba_grad.ops.samples import draw_operands
 from numba_grad.transforms.vjp import cotangents, reached
@@ -24,7 +25,7 @@ from numba_grad.transforms.vjp import cotangents, reached
 for module in pkgutil.iter_modules(numba_grad.ops.__path__):
     importlib.import_module(f"numba_grad.ops.{module.name}")
 
-TESTED = [op for op in OPS.values() if op.example is not None]
+TESTED = [op for op in all_ops().values() if op.example is not None]
 DIFFERENTIABLE = [op for op in TESTED if op.vjp is not None]
 ELEMENTWISE = [op for op in TESTED if op.family == "elementwise"]
 BY_ELEMENT = [op for op in TESTED if op.family in ("elementwise", "reduction")]

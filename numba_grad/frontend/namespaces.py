@@ -1,0 +1,15 @@
+"""`numba_grad.fft`, `linalg`, `random` and `special`: imported when they are first asked for.
+
+With the operations that only they have they are a sixth of the package, and most programs use one
+of them or none.
+"""
+
+import importlib
+from types import ModuleType
+
+NAMESPACES = ("fft", "linalg", "random", "special")
+
+
+def namespace(name: str) -> ModuleType:
+    """One of `NAMESPACES`, as a module."""
+    return importlib.import_module(f"numba_grad.frontend.{name}")
