@@ -22,6 +22,12 @@ import numba_grad as ng
 
 torch = pytest.importorskip("torch")
 
+# NumPy's of empty slices, PyTorch's of a variance of nothing.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
 LONGEST = 12
 # Of a value in between: of larger ones a few squares drown everything else.
 LARGEST_VALUE, LARGEST_SIZE = 50.0, 200
