@@ -263,30 +263,14 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
 def gammainc(a: ArrayLike, x: ArrayLike, /) -> "Tensor":
     """The regularized lower incomplete gamma function P(a, x), for a >= 0 and x >= 0.
 
-    Raises
-    ------
-    GradientError
-        By a differentiation by `a`.
-
-    Notes
-    -----
-    SciPy's. Error below 10 eps.
+    SciPy's. Error below 10 eps. Derivatives by `a`, of any order, are integrals by quadrature, with
+    errors of some 10 eps for `a` up to 200, and 200 eps at 10,000.
     """
     return _apply("gammainc", a, x)
 
 
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> "Tensor":
-    """1 - gammainc(a, x), accurate for large x.
-
-    Raises
-    ------
-    GradientError
-        By a differentiation by `a`.
-
-    Notes
-    -----
-    SciPy's. Error below 10 eps.
-    """
+    """1 - gammainc(a, x), accurate for large x. SciPy's; derivatives as those of `gammainc`."""
     return _apply("gammaincc", a, x)
 
 

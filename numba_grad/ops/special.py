@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.graph.node import Node
+from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.elementwise import (
     floor,
     is_zero,
@@ -24,14 +25,16 @@ from numba_grad.ops.elementwise import (
     where,
     zero_where,
 )
-from numba_grad.ops.families import elementwise, literal
+from numba_grad.ops.families import broadcast_to, elementwise, literal
 from numba_grad.ops.functions import cos, exp, log, log1p, power, sigmoid
 from numba_grad.ops.logic import (
     equal,
     greater,
+    less,
     less_equal,
     logical_and,
 )
+from numba_grad.ops.random import gamma_moment
 
 DTYPES = "fd"
 ROOT_PI = math.sqrt(math.pi)
@@ -292,14 +295,36 @@ def _gamma_density(a: Node, x: Node) -> Node:
     return _power_density(x, plus(a, -1), lambda x: -(x + gammaln(a)))
 
 
+def _slope_by_shape(a: Node, x: Node) -> Node:
+    """The derivative of gammainc by a: the density, integrated with log(t) - digamma(a) over t on
+    one side of x, the one with less of it.
+
+    For a < 1, where that integral converges slowly, by P(a, x) = P(a + 1, x) + (a density).
+    """
+    shape = broadcast_shapes("gammainc", ("a", "x"), (a.type, x.type))
+    a, x = broadcast_to(a, shape), broadcast_to(x, shape)
+    is_inside = logical_and(greater(x, number(0, x)), less(x, number(math.inf, x)))
+    x = where(is_inside, x, number(1, x))
+    is_small = less(a, number(1, a))
+    raised = where(is_small, plus(a, 1), a)
+    distance = log(x) - digamma(raised)
+    moments = distance * gamma_moment(x, raised, order=0) + gamma_moment(x, raised, order=1)
+    slope = -(_gamma_density(raised, x) * moments)
+    rest = _gamma_density(raised, x) * distance
+    slope = slope + where(is_small, rest, number(0, x))
+    return where(is_inside, slope, number(0, x))
+
+
 NO_CLOSED_FORM = "it has no closed form, and no kernel here"
 
 gammainc = elementwise(
     "gammainc",
     expression="gammainc({a}, {x})",
     reference=scipy_reference("gammainc"),
-    vjp=(None, lambda g, out, a, x: g * _gamma_density(a, x)),
-    no_derivative={"a": NO_CLOSED_FORM},
+    vjp=(
+        lambda g, out, a, x: g * _slope_by_shape(a, x),
+        lambda g, out, a, x: g * _gamma_density(a, x),
+    ),
     dtypes=DTYPES,
     samples=((0.5, 4), (0.2, 6)),
     cost=600,
@@ -309,8 +334,10 @@ gammaincc = elementwise(
     "gammaincc",
     expression="gammaincc({a}, {x})",
     reference=scipy_reference("gammaincc"),
-    vjp=(None, lambda g, out, a, x: -(g * _gamma_density(a, x))),
-    no_derivative={"a": NO_CLOSED_FORM},
+    vjp=(
+        lambda g, out, a, x: -(g * _slope_by_shape(a, x)),
+        lambda g, out, a, x: -(g * _gamma_density(a, x)),
+    ),
     dtypes=DTYPES,
     samples=((0.5, 4), (0.2, 6)),
     cost=600,
