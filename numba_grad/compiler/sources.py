@@ -129,7 +129,8 @@ class Sources:
             self.graph.signatures[views].tolist(),
             strict=True,
         ):
-            while nodes[x].op.name in RENAMINGS:  # a parameter that is differentiated, most often
+            # A parameter that is differentiated, most often. An input has no edge to follow.
+            while self.degrees[x] and nodes[x].op.name in RENAMINGS:
                 x = int(self.edges[self.graph.starts[x]])
             array, first, is_sliced = pieces.get(x, (x, 0, False))
             if array == x and self.is_free[x]:

@@ -64,3 +64,9 @@ def test_threads_ask_for_values_of_one_graph():
             assert results[1] == results[0][::-1]
             assert results[2] == results[0][::2]
             assert results[3] == results[0][1::2]
+
+
+def test_a_detached_tensor_that_is_computed_is_read_as_any_input():
+    x = (ng.tensor(np.arange(4.0)) * 1).detach()
+    x.numpy()
+    assert (x[1:] * 2).tolist() == [2, 4, 6]
