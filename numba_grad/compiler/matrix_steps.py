@@ -90,6 +90,7 @@ def _svdvals(node: Node) -> LibraryCall:
 
 
 MATRIX_CALLS: dict[str, Callable[[Node], LibraryCall]] = {
+    "inv": _square(kernels.inv_call),
     "solve": _solve,
     "solve_triangular": _solve_triangular,
     "lstsq": _lstsq,

@@ -86,12 +86,7 @@ def inv(a: ArrayLike, /) -> "Tensor":
     numpy.linalg.LinAlgError
         If `a` is not square; when computed, if it is singular.
     """
-    (matrix,) = for_lapack("inv", a)
-    if len(matrix.shape) < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise np.linalg.LinAlgError(
-            explain("inv", "not square", got={"a": matrix.type}, expected="(..., n, n)")
-        )
-    return wrap(OPS["solve"](matrix, identity(matrix.shape[-1], matrix.dtype)))
+    return wrap(OPS["inv"](matrix_for_lapack("inv", a)))
 
 
 def solve_triangular(

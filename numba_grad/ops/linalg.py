@@ -12,6 +12,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
 from numba_grad.ops.families import reshape, structural, sum_to
 from numba_grad.ops.matrices import (
+    batch_stack,
     check_lapack_dtype,
     check_matrices,
     lower_triangle,
@@ -112,6 +113,39 @@ solve = structural(
     batch=_batch_solve,
     saves=("inputs", "out"),
     example=_solve_examples,
+)
+
+
+# inv
+
+
+def _infer_inv(a: Type) -> Type:
+    check_matrices("inv", a, square=True)
+    return a
+
+
+# Two products, where solve(a, identity) would need another factorization: Giles (2008), 2.2.3.
+def _inv_vjp(g: Node, out: Node, a: Node) -> Node:
+    turned = conjugate_transpose(out)
+    return -matmul(matmul(turned, g), turned)
+
+
+def _inv_examples(rng: np.random.Generator) -> list[Any]:
+    shapes = [(3, 3), (10, 10), (1, 1), (2, 3, 2, 2), (0, 0), (0, 2, 2)]
+    return [((array_of(rng, *shape) + 2 * shape[-1] * np.eye(shape[-1]),), {}) for shape in shapes]
+
+
+inv = structural(
+    "inv",
+    family="library",
+    input_names=("a",),
+    infer=_infer_inv,
+    reference=np.linalg.inv,
+    vjp=(_inv_vjp,),
+    batch=batch_stack("inv"),
+    saves=("out",),
+    example=_inv_examples,
+    extras={"domain": "regular"},
 )
 
 

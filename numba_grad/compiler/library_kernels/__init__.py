@@ -27,7 +27,7 @@ from numba_grad.compiler.library_kernels.factorizations import (
 )
 from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.gamma_moments import gamma_moment_call
-from numba_grad.compiler.library_kernels.linear_systems import solve_call
+from numba_grad.compiler.library_kernels.linear_systems import inv_call, solve_call
 from numba_grad.compiler.library_kernels.matrix_exponential import expm_call
 from numba_grad.compiler.library_kernels.matrix_products import (
     MatrixOperand,
@@ -69,6 +69,7 @@ __all__ = [
     "fourier_call",
     "gamma_draw_call",
     "gamma_moment_call",
+    "inv_call",
     "linear_recurrence_call",
     "lstsq_call",
     "lu_call",

@@ -15,10 +15,10 @@ from numba_grad.compiler.library_kernels.lapack import (
 )
 from numba_grad.runtime.plan import ErrorSite
 
-# Products are kept within these powers of two, 2**300 and 2**-300, so that none overflows on the
-# way to a determinant that does not.
-_LARGE = "2.037035976334486e+90"
-_SMALL = "4.909093465297727e-91"
+# Products are kept within these powers of two, 2**64 and 2**-64, so that none overflows on the way
+# to a determinant that does not.
+_LARGE = "18446744073709551616.0"
+_SMALL = "5.421010862427522e-20"
 
 
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -104,11 +104,13 @@ for i in range(n):
     if small_pivots[pivot_step * i] != i + 1:
         {result} = -{result}
     size = absolute({result})
-    if size > {_LARGE}:
+    while size > {_LARGE} and size - size == 0:
         {result} = {result} * {wide}({_SMALL})
+        size = size * {_SMALL}
         scale += 1
-    elif size < {_SMALL} and size > 0:
+    while size < {_SMALL} and size > 0:
         {result} = {result} * {wide}({_LARGE})
+        size = size * {_LARGE}
         scale -= 1
 while scale > 0:
     {result} = {result} * {wide}({_LARGE})

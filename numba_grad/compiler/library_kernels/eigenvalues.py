@@ -105,7 +105,7 @@ def eig_call(dtype: np.dtype, n: int, count: int, *, vectors: bool) -> LibraryCa
     real = real_name(dtype)
     is_complex = dtype.kind == "c"
     result = "complex64" if real == "float32" else "complex128"
-    work_size = max(1, (4 + BLOCK) * n)
+    work_size = max(1, (4 + 2 * BLOCK) * n)
     right = n * n if vectors else 1
     rooms = {"factors": (n * n, name), "right": (right, name), "work": (work_size, name)}
     if is_complex:

@@ -20,8 +20,9 @@ from numba_grad.compiler.library_kernels.calls import (
 )
 from numba_grad.runtime.plan import SERIAL, ErrorSite
 
-# A stack is cut into at most so many tasks, of which each has memory of its own.
+# A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
 _TASKS = 64
+_BYTES_OF_TASKS = 1 << 30
 # Products that are worth a task.
 _PRODUCTS_OF_TASK = 1 << 15
 # LAPACK works in blocks of at most so many columns, if it is given room for them.
@@ -78,14 +79,15 @@ def stack_call(
         goes on with the next matrix
     tail : further numbers, as many as there are; the pointer `tail`
     """
-    block = max(-(-count // _TASKS), -(-_PRODUCTS_OF_TASK // max(1, products)))
-    tasks = -(-count // block)
     values: dict[str, LibraryWord] = {name: memory for name, (memory, _) in operands.items()}
     values.update(words)
     room = 0
     for name, (elements, dtype) in rooms.items():
         values[f"{name}_offset"] = room
         room += -(-max(1, elements) * np.dtype(dtype).itemsize // 64) * 64
+    tasks = max(1, min(_TASKS, _BYTES_OF_TASKS // max(1, room)))
+    block = max(-(-count // tasks), -(-_PRODUCTS_OF_TASK // max(1, products)))
+    tasks = -(-count // block)
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
     values.update({"errors": Errors(), **(sites or {})})
     source = _source(values, operands, rooms, body, tuple(sites or ()))
@@ -138,6 +140,18 @@ if atomic_compare_exchange(errors, 0, 1) == 0:
 continue"""
     return indent(text, line[: len(line) - len(line.lstrip())])
 
+
+# Where the matrices of two operands start whose stacks broadcast, by `words_of_stack` in `tail`.
+STACK_STARTS = """\
+x_start = 0
+y_start = 0
+rest = matrix
+for axis in range(tail[0] - 1, -1, -1):
+    extent = tail[1 + 3 * axis]
+    along = rest % extent
+    rest = rest // extent
+    x_start += along * tail[2 + 3 * axis]
+    y_start += along * tail[3 + 3 * axis]"""
 
 # How the pivots of `getrf` are read: in 4 or in 8 bytes, whichever the library has. They are at
 # least 1, so in 8 bytes the upper half of the first is 0; memory must have been cleared before.

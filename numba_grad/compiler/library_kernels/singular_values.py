@@ -8,6 +8,7 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryWord, 
 from numba_grad.compiler.library_kernels.lapack import (
     BLOCK,
     FAILED,
+    STACK_STARTS,
     blas,
     conjugate,
     lapack,
@@ -194,7 +195,7 @@ def lstsq_call(
         },
         rooms={
             **_gesdd_rooms(dtype, m, n, least, least, "S"),
-            "along": (least * columns, name),
+            "coordinates": (least * columns, name),
             "one": (1, name),
             "zero": (1, name),
         },
@@ -216,15 +217,8 @@ for i in range(least * n):
     right[i] = conjugate(right[i])
 """
     return f"""\
-start = 0
-b_start = 0
-rest = matrix
-for axis in range(tail[0] - 1, -1, -1):
-    extent = tail[1 + 3 * axis]
-    position = rest % extent
-    rest = rest // extent
-    start += position * tail[2 + 3 * axis]
-    b_start += position * tail[3 + 3 * axis]
+{STACK_STARTS}
+start = x_start
 x_at = out_at + matrix * n * columns * {size}
 if least == 0:
     for i in range(n * columns):
@@ -235,14 +229,14 @@ if least == 0:
 one[0] = 1
 zero[0] = 0
 call(gemm, as_it_is_at, as_it_is_at, columns_at, least_at, m_at, one_at,
-     b_at + b_start * {size}, columns_at, left_at, m_at, zero_at, along_at, columns_at, 1, 1)
+     b_at + y_start * {size}, columns_at, left_at, m_at, zero_at, coordinates_at, columns_at, 1, 1)
 limit = tolerance[start // (m * n)] * values[0]
 for k in range(least):
     factor = {real_name(dtype)}(0)
     if not (values[k] <= limit):
         factor = 1 / values[k]
     for j in range(columns):
-        along[k * columns + j] = along[k * columns + j] * {name}(factor)
-call(gemm, as_it_is_at, as_it_is_at, columns_at, n_at, least_at, one_at, along_at, columns_at,
+        coordinates[k * columns + j] = coordinates[k * columns + j] * {name}(factor)
+call(gemm, as_it_is_at, as_it_is_at, columns_at, n_at, least_at, one_at, coordinates_at, columns_at,
      right_at, least_at, zero_at, x_at, columns_at, 1, 1)
 """

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
-from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call
+from numba_grad.compiler.library_kernels.lapack import STACK_STARTS, blas, letter, stack_call
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
 from numba_grad.runtime.plan import ErrorSite
 
@@ -54,27 +54,19 @@ def solve_triangular_call(
 
 def _solve_triangular_body(dtype: np.dtype) -> str:
     return f"""\
-a_start = 0
-b_start = 0
-rest = matrix
-for axis in range(tail[0] - 1, -1, -1):
-    size = tail[1 + 3 * axis]
-    along = rest % size
-    rest = rest // size
-    a_start += along * tail[2 + 3 * axis]
-    b_start += along * tail[3 + 3 * axis]
+{STACK_STARTS}
 zeros = 0
 if checks:
     for i in range(n):
-        if a[a_start + i * (n + 1)] == 0:
+        if a[x_start + i * (n + 1)] == 0:
             zeros += 1
 if zeros > 0:
     fail(singular)
 start = matrix * n * columns
 for i in range(n * columns):
-    out[start + i] = b[b_start + i]
+    out[start + i] = b[y_start + i]
 one[0] = 1
 call(trsm, right_at, triangle_at, as_it_is_at, diagonal_at, columns_at, n_at, one_at,
-     a_at + a_start * {dtype.itemsize}, n_at, out_at + start * {dtype.itemsize}, columns_at,
+     a_at + x_start * {dtype.itemsize}, n_at, out_at + start * {dtype.itemsize}, columns_at,
      1, 1, 1, 1)
 """
