@@ -1,9 +1,12 @@
 """Public as `numba_grad.linalg`: the functions of numpy.linalg, and some of scipy.linalg.
 
-Those that differ from the functions of the same names in NumPy's top namespace are here.
+All take stacks of matrices, whose axes are the last two, real and complex. Computed by LAPACK in the
+dtype of the matrix, float32 too, for which NumPy computes in float64. Those that differ from the functions of the same names in NumPy's top namespace are here.
 """
 
 from typing import TYPE_CHECKING
+
+from numpy.linalg import LinAlgError
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import calculus_functions, contraction_functions
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EigResult",
     "EighResult",
+    "LinAlgError",
     "LstsqResult",
     "QRResult",
     "SVDResult",

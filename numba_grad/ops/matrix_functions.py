@@ -16,13 +16,14 @@ def _infer_expm(a: Type) -> Type:
 
 
 def _expm_reference(a: np.ndarray) -> np.ndarray:
-    """A Taylor series of the matrix scaled by a power of two, squared as often."""
+    """A Taylor series of the matrix scaled by a power of two, squared as often: with more digits,
+    since squaring loses some."""
     if a.size == 0:
         return a.copy()
     norm = np.abs(a).sum(-1).max()
     squarings = max(0, int(np.frexp(norm)[1]) + 2) if np.isfinite(norm) else 0
-    scaled = a * 2.0**-squarings
-    term = result = np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    scaled = a.astype(np.result_type(a.dtype, np.longdouble)) * 2.0**-squarings
+    term = result = np.broadcast_to(np.eye(a.shape[-1], dtype=scaled.dtype), a.shape)
     for k in range(1, 25):
         term = term @ scaled / k
         result = result + term
