@@ -1,7 +1,8 @@
 """Public as `numba_grad.linalg`: the functions of numpy.linalg, and some of scipy.linalg.
 
-All take stacks of matrices, whose axes are the last two, real and complex. Computed by LAPACK in the
-dtype of the matrix, float32 too, for which NumPy computes in float64. Those that differ from the functions of the same names in NumPy's top namespace are here.
+All take stacks of matrices, whose axes are the last two, real and complex. They are computed by
+LAPACK in the dtype of the matrix, float32 too, for which NumPy computes in float64. Those that
+differ from the functions of the same names in NumPy's top namespace are here.
 """
 
 from typing import TYPE_CHECKING
