@@ -44,7 +44,6 @@ from numba_grad.frontend.calculus_functions import (
     cross,
     gradient,
     kron,
-    polyval,
     trapezoid,
     unwrap,
     vander,
@@ -74,7 +73,7 @@ from numba_grad.frontend.contraction_functions import (
     vecdot,
     vecmat,
 )
-from numba_grad.frontend.counting_functions import bincount, histogram
+from numba_grad.frontend.counting_functions import bincount, histogram, histogram_bin_edges
 from numba_grad.frontend.creation import (
     array,
     asarray,
@@ -272,6 +271,17 @@ from numba_grad.frontend.number_functions import (
     spacing,
 )
 from numba_grad.frontend.padding import pad
+from numba_grad.frontend.polynomial_functions import (
+    poly,
+    polyadd,
+    polyder,
+    polyfit,
+    polyint,
+    polymul,
+    polysub,
+    polyval,
+    roots,
+)
 from numba_grad.frontend.ranges import arange, fromfunction, geomspace, linspace, logspace
 from numba_grad.frontend.reduction_functions import (
     all,
@@ -563,6 +573,7 @@ __all__ = [
     "heaviside",
     "hessian",
     "histogram",
+    "histogram_bin_edges",
     "hsplit",
     "hstack",
     "hvp",
@@ -673,6 +684,13 @@ __all__ = [
     "pi",
     "piecewise",
     "place",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
     "polyval",
     "positive",
     "pow",
@@ -700,6 +718,7 @@ __all__ = [
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "save",

@@ -185,18 +185,6 @@ def unwrap(
     return concatenate([wrap(part(node, number, 0, 1)), shifted], number)
 
 
-def polyval(p: ArrayLike, x: ArrayLike) -> "Tensor":
-    """The polynomial with coefficients `p`, 1-d, the highest power first, at `x`."""
-    coefficients = as_node(p)
-    if len(coefficients.shape) != 1:
-        raise ShapeError(explain("polyval", "coefficients are 1-d", got={"p": coefficients.type}))
-    at = wrap(as_node(x))
-    result: Any = at * 0
-    for coefficient in unstack(wrap(coefficients)):
-        result = result * at + coefficient
-    return result
-
-
 def cross(
     a: ArrayLike,
     b: ArrayLike,

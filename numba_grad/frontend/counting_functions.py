@@ -124,6 +124,18 @@ def histogram(
     return wrap(counts), wrap(edges)
 
 
+def histogram_bin_edges(
+    x: ArrayLike,
+    bins: int | str | ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    weights: ArrayLike | None = None,
+) -> "Tensor":
+    """The edges of `histogram` for the same arguments. Without a gradient."""
+    node = as_node(x)
+    flat = reshape(node, (node.type.size,))
+    return wrap(_edges(flat, bins, range, None if weights is None else as_node(weights)))
+
+
 def _terms(operation: str, x: Node, weights: Node | None) -> Node:
     """What each element of `x` adds."""
     if weights is None:

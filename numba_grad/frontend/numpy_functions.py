@@ -24,6 +24,7 @@ from numba_grad.frontend import (
     joining_functions,
     number_functions,
     padding,
+    polynomial_functions,
     ranges,
     reduction_functions,
     scan_functions,
@@ -69,14 +70,14 @@ of_accumulate: dict[np.ufunc, Function] = {
 }
 
 _same_names = (
-    (elementwise_functions, "angle around isclose nan_to_num real imag round sinc"),
+    (elementwise_functions, "angle around astype isclose nan_to_num real imag round sinc"),
     (
         number_functions,
         "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj",
     ),
     (
         reduction_functions,
-        "all any argmax argmin count_nonzero max mean min prod ptp std sum var",
+        "all amax amin any argmax argmin count_nonzero max mean min prod ptp std sum var",
     ),
     (
         shape_functions,
@@ -122,9 +123,10 @@ _same_names = (
         "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
         "quantile",
     ),
+    (polynomial_functions, "poly polyadd polyder polyfit polyint polymul polysub polyval roots"),
     (signal_functions, "convolve correlate ediff1d interp"),
-    (counting_functions, "bincount histogram"),
-    (calculus_functions, "cross gradient kron polyval trapezoid unwrap vander"),
+    (counting_functions, "bincount histogram histogram_bin_edges"),
+    (calculus_functions, "cross gradient kron trapezoid unwrap vander"),
     (
         creation,
         "array asarray copy empty empty_like eye frombuffer fromiter full full_like identity "
