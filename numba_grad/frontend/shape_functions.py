@@ -11,6 +11,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
+    common_dtype,
     wrap,
 )
 from numba_grad.frontend.creation import Shape, as_shape, integers
@@ -32,8 +33,21 @@ FLOAT64 = np.dtype(np.float64)
 # Shapes and axes
 
 
-def reshape(x: ArrayLike, shape: Shape, order: str = "C") -> "Tensor":
-    """The same elements, in row-major order, in another shape; a size of -1 is worked out."""
+def reshape(x: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None = None) -> "Tensor":
+    """The same elements, in row-major order, in another shape; a size of -1 is worked out.
+
+    The result is a value of its own, whatever `copy` is, but False raises ValueError: who asks for
+    it wants to write through a view, and tensors have none.
+    """
+    if copy is False:
+        raise ValueError(
+            explain(
+                "reshape",
+                "what is assigned into one tensor never changes another: there are no views",
+                got={"copy": copy},
+                fix="copy=None, and x[...] = y for what is to be written",
+            )
+        )
     if order != "C":
         raise ValueError(explain("reshape", f"order={order!r}", expected="'C'"))
     node = as_node(x)
@@ -325,17 +339,39 @@ def part(x: Node, axis: int, start: int, stop: int) -> Node:
     return take_index(x, (slice(None),) * axis + (slice(start, stop),))
 
 
-def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> "Tensor":
-    """Differences of neighbours along `axis`, taken `n` times; for bool, whether they differ."""
+def diff(
+    x: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> "Tensor":
+    """Differences of neighbours along `axis`, taken `n` times; for bool, whether they differ.
+
+    `prepend` and `append` are put before and after `x` first: a number, or an array that has the
+    shape of `x` but for the size along `axis`.
+    """
     node = as_node(x)
     number = normalize_axis("diff", axis, len(node.shape))
     if n < 0:
         raise ValueError(explain("diff", "negative order", got={"n": n}, expected="n >= 0"))
+    if n and (prepend is not None or append is not None):
+        before, after = (_end_of_line(node, number, end) for end in (prepend, append))
+        node = OPS["concatenate"](*common_dtype((*before, node, *after)), axis=number)
     for _ in range(n):
         op = OPS["not_equal" if node.dtype.kind == "b" else "subtract"]
         size = node.shape[number]
         node = op(part(node, number, 1, size), part(node, number, 0, max(size - 1, 0)))
     return wrap(node)
+
+
+def _end_of_line(x: Node, axis: int, end: ArrayLike | None) -> list[Node]:
+    """What is to be joined to `x`: nothing, or `end`, a number once for each line."""
+    if end is None:
+        return []
+    node = as_node(end)
+    size_one = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    return [node if node.shape else stretch(node, size_one)]
 
 
 # Repeating

@@ -655,9 +655,9 @@ class Tensor:
         """Assign `value` to all elements."""
         self[...] = value
 
-    def reshape(self, *shape: Shape, order: str = "C") -> "Tensor":
+    def reshape(self, *shape: Shape, order: str = "C", copy: bool | None = None) -> "Tensor":
         """The same elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
-        return shape_functions.reshape(self, _one_or_many(shape), order)
+        return shape_functions.reshape(self, _one_or_many(shape), order, copy=copy)
 
     def transpose(self, *axes: Any) -> "Tensor":
         """Axes in another order: x.transpose(1, 0), x.transpose((1, 0)); reversed by default."""
