@@ -32,6 +32,7 @@ def check_same(ours: ng.Tensor, numpys: np.ndarray) -> None:
     )
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", ALONG_ONE_AXIS)
 @pytest.mark.parametrize("n", [None, 1, 2, 5, 6, 7, 12])
 def test_lengths_axes_and_norms_along_one_axis(name, n):
@@ -42,6 +43,7 @@ def test_lengths_axes_and_norms_along_one_axis(name, n):
             check_same(getattr(ng.fft, name)(x, n, axis, norm), expected)
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", ALONG_SEVERAL)
 def test_sizes_axes_and_norms_along_several_axes(name):
     calls = [
@@ -60,6 +62,7 @@ def test_sizes_axes_and_norms_along_several_axes(name):
         check_same(getattr(ng.fft, name)(x, **call), getattr(np.fft, name)(x, **call))
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", ALONG_ONE_AXIS + ALONG_SEVERAL)
 def test_dtypes(name):
     dtypes = ["bool", "int8", "uint32", "int64", "float32", "float64"]
@@ -71,6 +74,7 @@ def test_dtypes(name):
     assert getattr(ng.fft, name)(np.ones((2, 4), np.float16)).dtype in (np.complex64, np.float32)
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", ALONG_ONE_AXIS + ALONG_SEVERAL)
 def test_numpys_function_reaches_ours(name):
     x = sample(name, (4, 6))
@@ -82,6 +86,7 @@ def test_numpys_function_reaches_ours(name):
         function(ng.tensor(x), out=np.empty(3))
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("shape", [(7,), (6,), (3, 4), (2, 3, 5), (0,)])
 def test_shifts(shape):
     x = sample("rfft", shape)
@@ -106,16 +111,16 @@ def test_frequencies():
         ng.fft.rfftfreq(2.5)
 
 
-# Each with one that crops, one that fills up, and an even and an odd length.
+# Each with one that crops and is even, and one that fills up and is odd.
 DIFFERENTIABLE = {
     **{
         f"{name}, n={n}": (lambda x, f=name, n=n: getattr(ng.fft, f)(x, n, 0), sample(name, (5, 2)))
         for name in ALONG_ONE_AXIS
-        for n in (None, 3, 4, 9)
+        for n in (4, 9)
     },
     **{
         name: (lambda x, f=name: getattr(ng.fft, f)(x, norm="ortho"), sample(name, (2, 3, 4)))
-        for name in ALONG_SEVERAL
+        for name in ("ifftn", "rfftn", "irfft2")
     },
     "sizes": (lambda x: ng.fft.irfftn(x, (3, 5), (2, 0)), sample("fft", (2, 3, 2))),
     "of a real array": (lambda x: ng.fft.fft(x), sample("rfft", (6,))),
@@ -133,6 +138,7 @@ def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name], elements=12)
 
 
+@pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", [*ALONG_ONE_AXIS, "fftn", "irfftn", "rfftn"])
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
 def test_gradients_are_torchs(name, norm):
@@ -158,6 +164,7 @@ def test_gradients_are_torchs(name, norm):
         )
 
 
+@pytest.mark.usefixtures("numpy_engine")
 def test_single_precision_gradients():
     x = sample("rfft", (3, 8))
     double = ng.grad(lambda x: (np.abs(ng.fft.rfft(x)) ** 2).sum())(x)
@@ -206,6 +213,7 @@ def test_vmap_over_any_axis():
     np.testing.assert_allclose(per_line.numpy(), whole.numpy(), rtol=1e-12)
 
 
+@pytest.mark.usefixtures("numpy_engine")
 def test_memory_that_is_not_contiguous():
     x = sample("fft", (6, 10))
     for view in (x.T, x[::2, ::-3], x[:, 4], np.broadcast_to(x[0], (3, 10))):
