@@ -9,9 +9,8 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, value_of, wrap
 from numba_grad.frontend.calculus_functions import vander
-from numba_grad.frontend.decompositions import eigvals
 from numba_grad.frontend.joining_functions import concatenate, unstack
-from numba_grad.frontend.linear_systems import lstsq
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import part
 from numba_grad.frontend.signal_functions import convolve
@@ -92,7 +91,7 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
     """
     zeros = as_node(seq_of_zeros)
     if len(zeros.shape) == 2:
-        zeros = eigvals(zeros)._node
+        zeros = namespace("linalg").eigvals(zeros)._node
     if len(zeros.shape) != 1:
         problem = "takes zeros, 1-d, or a square matrix"
         raise ShapeError(explain("poly", problem, got={"seq_of_zeros": zeros.type}))
@@ -127,7 +126,7 @@ def roots(p: ArrayLike) -> "Tensor":
     row = -OPS["divide"](part(node, 0, first + 1, last + 1), leading)
     below = leaf(np.eye(degree - 1, degree, dtype=node.dtype))
     matrix = OPS["concatenate"](reshape(row, (1, degree)), below, axis=0)
-    return concatenate([eigvals(matrix), zeros])
+    return concatenate([namespace("linalg").eigvals(matrix), zeros])
 
 
 def polyfit(
@@ -181,7 +180,7 @@ def polyfit(
     size = total(left * left, 0) ** 0.5
     if rcond is None:
         rcond = places.shape[0] * float(np.finfo(places.dtype).eps)
-    solution = lstsq(left / size, right, rcond).solution
+    solution = namespace("linalg").lstsq(left / size, right, rcond).solution
     return solution / (size if len(values.shape) == 1 else size[:, None])
 
 
