@@ -10,8 +10,8 @@ _COST = 1024  # of an element
 
 def gamma_moment_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
     """`ops.random.gamma_moment`. Inputs: x, a; one output, of `size`."""
-    words = (Memory("input", 0), Memory("input", 1), Memory("output"), order)
-    step = LibraryStep(_moment_source(dtype), words, size, grain_for(_COST, _CHUNK_COST))
+    words = (Memory("input", 0), Memory("input", 1), Memory("output"))
+    step = LibraryStep(_moment_source(dtype, order), words, size, grain_for(_COST, _CHUNK_COST))
     return LibraryCall((step,))
 
 
@@ -21,14 +21,14 @@ NODES = 64
 FIRST_NODE, NODE_STEP = -3.7, 0.125
 
 
-def _moment_source(dtype: np.dtype) -> str:
-    """Words: x, a, out, order. Above x in terms of y = exp(w) - 1, which falls more slowly."""
+def _moment_source(dtype: np.dtype, order: int) -> str:
+    """Words: x, a, out. Above x in terms of y = exp(w) - 1, which falls more slowly."""
+    factors = " * w" * order
     return f"""\
 def kernel(args, lo, hi):
     points = buffer(args, 0, {dtype.name})
     shapes = buffer(args, 1, {dtype.name})
     out = buffer(args, 2, {dtype.name})
-    order = integer(args, 3)
     nodes = local({NODES}, float64)
     weights = local({NODES}, float64)
     for k in range({NODES}):
@@ -45,16 +45,12 @@ def kernel(args, lo, hi):
                 y = width * nodes[k]
                 w = log1p(y)
                 term = weights[k] * exp((a - 1.0) * w - x * y)
-                for _ in range(order):
-                    term *= w
-                total = reduce_add(total, term)
+                total = reduce_add(total, term{factors})
         else:
             width = -width
             for k in range({NODES}):
                 w = width * nodes[k]
                 term = weights[k] * exp(a * w - x * expm1(w))
-                for _ in range(order):
-                    term *= w
-                total = reduce_add(total, term)
+                total = reduce_add(total, term{factors})
         out[i] = {dtype.name}(x * width * total)
 """
