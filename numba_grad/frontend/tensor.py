@@ -707,6 +707,16 @@ class Tensor:
         """The indices that put the elements in order along `axis`."""
         return sorting_functions.argsort(self, axis, descending=descending)
 
+    def argpartition(self, kth: int | Sequence[int], axis: int | None = -1) -> "Tensor":
+        """The indices that partition the elements along `axis`."""
+        return sorting_functions.argpartition(self, kth, axis)
+
+    def searchsorted(
+        self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
+    ) -> "Tensor":
+        """Where each `v` would go to keep the elements in order."""
+        return sorting_functions.searchsorted(self, v, side, sorter)
+
     def cumsum(self, axis: int | None = None, dtype: object = None) -> "Tensor":
         """Sums of all elements up to each one."""
         return scan_functions.cumsum(self, axis, dtype)

@@ -50,6 +50,13 @@ def test_searchsorted_is_numpys(dtype, side):
     )
 
 
+def test_methods_are_the_functions(numpy_engine):
+    t = ng.tensor(np.array([1.0, 3.0, 2.0]))
+    same(t.argpartition(1), [0, 2, 1])
+    same(t.searchsorted([2.5], sorter=t.argsort()), [2])
+    same(t.cumprod(), [1.0, 3.0, 6.0])
+
+
 def test_searchsorted_compares_in_the_common_dtype():
     a = np.float32([0.1, 0.2])
     same(ng.searchsorted(ng.tensor(a), 0.1), np.searchsorted(a, 0.1))
