@@ -11,6 +11,7 @@ from numba_grad.frontend.arrays import (
     as_node,
     canonical_dtype,
     is_traced,
+    scalar_leaf,
     value_of,
     wrap,
 )
@@ -176,7 +177,7 @@ def _counts(x: Node, edges: Node, terms: Node) -> Node:
     x, edges = cast(x, dtype), cast(edges, dtype)
     place = OPS["searchsorted"](edges, x, right=True)
     last = reshape(part(edges, 0, bins, bins + 1), ())
-    place = OPS["where"](OPS["equal"](x, last), full(bins, x.shape, INT64), place)
+    place = OPS["where"](OPS["equal"](x, last), scalar_leaf(bins, INT64), place)
     # The first one counts what is below all bins, the last one what is above.
     counts = full(0, (bins + 2,), terms.dtype)
     counts = OPS["scatter_add"](counts, terms, place, checked=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
+from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
 from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.reduction_functions import BOOL, FLOAT32, FLOAT64, INT64
 from numba_grad.frontend.shape_functions import diff, part
@@ -192,7 +192,7 @@ def _on_lines(at: Node, places: Node, values: Node, is_inside: Node) -> Node:
     one = full(1, (), INT64)
     index = OPS["searchsorted"](places, at, right=True) - one
     index = OPS["maximum"](index, full(0, (), INT64))
-    index = OPS["minimum"](index, full(places.shape[0] - 2, (), INT64))
+    index = OPS["minimum"](index, scalar_leaf(places.shape[0] - 2, INT64))
     x0, x1, y0, y1 = (
         OPS["gather"](z, k, checked=False) for z in (places, values) for k in (index, index + one)
     )

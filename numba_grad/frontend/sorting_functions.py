@@ -11,6 +11,7 @@ from numba_grad.frontend.arrays import (
     as_node,
     canonical_dtype,
     common_dtype,
+    scalar_leaf,
     value_of,
     wrap,
 )
@@ -277,7 +278,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> "Tensor":
         raise ValueError(explain("digitize", problem, got={"bins": edges.type}, fix="sorted bins"))
     backwards = OPS["flip"](edges, axes=(0,))
     # Counted from the other end.
-    return wrap(full(edges.shape[0], (), INT64) - searchsorted(backwards, node, side)._node)
+    return wrap(scalar_leaf(edges.shape[0], INT64) - searchsorted(backwards, node, side)._node)
 
 
 def isin(
@@ -298,6 +299,6 @@ def isin(
         return wrap(full(invert, x.shape, np.dtype(bool)))
     known = sort(known, None)._node
     place = OPS["searchsorted"](known, x, right=False)
-    last = full(count - 1, (), INT64)
+    last = scalar_leaf(count - 1, INT64)
     candidate = OPS["gather"](known, OPS["minimum"](place, last), checked=False)
     return wrap(OPS["not_equal" if invert else "equal"](candidate, x))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import build
 from numba_grad.errors import AxisError, DTypeError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
 
@@ -208,6 +209,34 @@ def test_jit_and_vmap_give_the_same(name):
     expected = np.asarray(f(x))
     np.testing.assert_array_equal(ng.jit(f)(x), expected)
     np.testing.assert_array_equal(ng.vmap(f)(np.stack([x, x]))[1], expected)
+
+
+EDGES = np.linspace(-2, 2, 9)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ng.sort(x),
+        lambda x: ng.top_k(x, 3)[0],
+        lambda x: ng.lexsort((x, x > 0)),
+        lambda x: ng.isin(x, x[1:] + 1.0),
+        lambda x: ng.digitize(x, EDGES[::-1]),
+        lambda x: ng.histogram(x, x.shape[0] // 8, (-1, 1))[0],
+        lambda x: ng.interp(x * 0.5, ng.sort(x), x),
+        lambda x: ng.convolve(x, x[5:], "same"),
+        lambda x: ng.logcumsumexp(ng.cumprod(x)),
+        ng.grad(lambda x: ng.cumprod(ng.cummax(x)).sum()),
+        ng.grad(lambda x: ng.convolve(x, x[:4]).sum()),
+    ],
+)
+def test_another_size_compiles_nothing(f):
+    jitted = ng.jit(lambda x: f(x))
+    jitted(RNG.standard_normal(200))
+    before = build.statistics().compilations, build.statistics().loads
+    for n in (150, 333):
+        jitted(RNG.standard_normal(n))
+    assert (build.statistics().compilations, build.statistics().loads) == before
 
 
 def test_empty_and_zero_dimensional_and_strided():
