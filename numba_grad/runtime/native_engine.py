@@ -361,6 +361,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     if problem is not None:
         which = f" (number {index} of the batch)" if size > 1 else ""
         raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
+    if site.kind == "memory":
+        raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(
         f"{site.operation}: index {index} is out of bounds for axis {site.axis} "
         f"with size {size}{note}"

@@ -35,9 +35,10 @@ class HasAddress(Protocol):
 class ErrorSite:
     """What to say when a kernel records an error under this site's number.
 
-    `kind` is "index" (recorded: index, size), or what is wrong with a matrix (recorded: its number,
-    how many there are): "singular", "pivots", "not positive definite", "not finite", "eigenvalues"
-    or "singular values", which did not converge.
+    `kind` is "index" (recorded: index, size), "memory" (recorded: the points of a transform that
+    there was none for), or what is wrong with a matrix (recorded: its number, how many there are):
+    "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
+    which did not converge.
     """
 
     kind: str

@@ -1,5 +1,7 @@
 """Transforms as operations: exact adjoints, what they refuse, and how work is cut."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,11 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import AxisError, DTypeError, ShapeError
 from numba_grad.graph.node import leaf
 from numba_grad.ops.fourier import ADJOINT_NORM, fft, irfft, rfft, scale_of
+from numba_grad.runtime import library
+
+
+# Programs that were made with its address keep it, so it must not go.
+NOTHING = ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * 4)(lambda *_: None)
 
 
 def complex_of(rng, *shape):
@@ -77,6 +84,24 @@ def test_however_work_is_cut(shape, axis, dtype):
         assert node.value.dtype == wanted.dtype
         tolerance = 8 * np.finfo(wanted.dtype).eps * np.abs(wanted).max()
         np.testing.assert_allclose(node.value, wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(37,), (6, 5003), (53, 9), (301, 7)])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_loop_without_memory_is_reported(monkeypatch, shape, dtype):
+    """It writes nothing, on whatever thread: here one that does nothing at all."""
+    address = ctypes.cast(NOTHING, ctypes.c_void_p).value
+    monkeypatch.setattr(library, "symbol_address", lambda name: address)
+    x = np.ones(shape, dtype)
+    last = shape[-1] // 2 + 1
+    nodes = [
+        fft(leaf(x), axis=0, inverse=False, norm="ortho"),
+        rfft(leaf(x.real.copy()), axis=0, norm="ortho"),
+        irfft(leaf(x[..., :last].copy()), axis=len(shape) - 1, n=shape[-1], norm="ortho"),
+    ]
+    for node in nodes:
+        with pytest.raises(MemoryError, match=f"{node.op.name}.*: no memory to transform"):
+            evaluate([node])
 
 
 def test_scales():

@@ -2,10 +2,12 @@
 
 import math
 import struct
+import textwrap
 
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import (
+    Errors,
     LibraryCall,
     LibraryStep,
     LibraryWord,
@@ -15,6 +17,7 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
+from numba_grad.runtime.plan import ErrorSite
 
 # PocketFFT makes the twiddle factors of a length anew in each call, at the price of one to two
 # lines. So a call gets as many lines as hold this many elements, and at least two: it transforms
@@ -43,7 +46,7 @@ def fourier_call(
 
     `function` is "fft" or "ifft" (complex to complex), "rfft_n_even" or "rfft_n_odd" (real to the
     n_out = n // 2 + 1 frequencies that are not negative), "irfft" (from these to n_out numbers).
-    """  # fmt: skip
+    """
     n = shape[axis]
     inner = math.prod(shape[axis + 1 :])
     outer = math.prod(shape[:axis])
@@ -57,6 +60,8 @@ def fourier_call(
         Symbol(symbol),
         Symbol(f"{symbol}.data") if function in ("fft", "ifft") else 0,
         *(n, n_out, scale_word),
+        Errors(),
+        ErrorSite("memory", function),
     )
     return make_step(words, dtype, out_dtype, outer, inner, n, n_out)
 
@@ -85,7 +90,7 @@ def _direct_step(
     strides += [length * inner * size for length, size in zip((n, n_out), sizes, strict=True)]
     work = min(lines, lines_of_call) * longest
     step = LibraryStep(
-        _direct_source(dtype),
+        _direct_source(dtype, out_dtype),
         (*words, lines, lines_of_call, calls, *strides),
         outer * calls,
         grain_for(work, _CHUNK_ELEMENTS),
@@ -110,7 +115,7 @@ def _copying_step(
     # A little longer than a power of two: else the starts of all rows would fall on one set of the
     # cache.
     row, row_out = n + _COLUMNS, n_out + _COLUMNS
-    rows_out_place = 0 if dtype == out_dtype else lines_of_call * row * dtype.itemsize
+    rows_out_place = lines_of_call * row * dtype.itemsize
     room = rows_out_place + lines_of_call * row_out * out_dtype.itemsize
     step = LibraryStep(
         _copying_source(dtype, out_dtype),
@@ -132,8 +137,8 @@ _ARGUMENTS = """\
     words = pointer(args, int64)
     n = words[4]
     n_out = words[5]
-    lines = words[7]
-    lines_of_call = words[8]
+    lines = words[9]
+    lines_of_call = words[10]
     place = stack_words(12)
     numbers = pointer(place, int64)
     scale = pointer(place + 88, {real})
@@ -149,42 +154,67 @@ def _arguments(dtype: np.dtype) -> str:
     return _ARGUMENTS.format(real=np.finfo(dtype).dtype.name)
 
 
-def _direct_source(dtype: np.dtype) -> str:
-    """Words: x, out, function, its data, n, n_out, bits of the scale, lines of a group, lines of a
-    call, calls of a group, then bytes from line to line of x, of out, from element to element of
-    x, of out, from group to group of x, of out. Task: (group, call).
+# A signaling nan, in the upper half of a float64 or as a float32: what no arithmetic gives.
+_MARKS = {4: 0x7FA5A3C1, 8: 0x7FF5A3C1}
+
+
+def _call(out_dtype: np.dtype, spaces: int) -> str:
+    """The call of a loop. It returns nothing, and Python's error state is that of the thread.
+
+    But where it finds no memory it writes nothing, and the mark that was there before stays.
+    """
+    size = np.finfo(out_dtype).dtype.itemsize
+    text = f"""\
+mark = pointer(numbers[2] + {size - 4}, uint32)
+mark[0] = uint32({_MARKS[size]})
+call(words[2], place, place + 24, place + 48, words[3])
+if mark[0] == uint32({_MARKS[size]}):
+    if atomic_compare_exchange(words[7], 0, 1) == 0:
+        record = pointer(words[7], int64)
+        record[1] = words[8]
+        record[2] = n
+        record[3] = n_out
+"""
+    return textwrap.indent(text, " " * spaces)
+
+
+def _direct_source(dtype: np.dtype, out_dtype: np.dtype) -> str:
+    """Words: x, out, function, its data, n, n_out, bits of the scale, error record, site; lines of
+    a group, lines of a call, calls of a group; then bytes from line to line of x, of out, from
+    element to element of x, of out, from group to group of x, of out. Task: (group, call).
     """
     return f"""\
 def kernel(args, lo, hi):
 {_arguments(dtype)}\
-    calls = words[9]
-    numbers[6] = words[10]
-    numbers[8] = words[11]
-    numbers[9] = words[12]
-    numbers[10] = words[13]
+    calls = words[11]
+    numbers[6] = words[12]
+    numbers[8] = words[13]
+    numbers[9] = words[14]
+    numbers[10] = words[15]
     for task in range(lo, hi):
         group = task // calls
         line = task % calls * lines_of_call
-        numbers[0] = words[0] + group * words[14] + line * words[10]
-        numbers[2] = words[1] + group * words[15] + line * words[11]
+        numbers[0] = words[0] + group * words[16] + line * words[12]
+        numbers[2] = words[1] + group * words[17] + line * words[13]
         numbers[3] = min(lines_of_call, lines - line)
-        call(words[2], place, place + 24, place + 48, words[3])
+{_call(out_dtype, 8)}\
 """
 
 
 def _copying_source(dtype: np.dtype, out_dtype: np.dtype) -> str:
-    """Words: x, out, function, its data, n, n_out, bits of the scale, lines, lines of a call,
-    tasks, elements after one step of the axis, length of a row for x, for out, scratch memory, its
-    bytes for each task, where the rows for out begin. Task: calls, every `tasks`-th.
+    """Words: x, out, function, its data, n, n_out, bits of the scale, error record, site; lines,
+    lines of a call, tasks, elements after one step of the axis, length of a row for x, for out,
+    scratch memory, its bytes for each task, where the rows for out begin. Task: calls, every
+    `tasks`-th.
     """
     size, size_out = dtype.itemsize, out_dtype.itemsize
     return f"""\
 def kernel(args, lo, hi):
 {_arguments(dtype)}\
-    tasks = words[9]
-    inner = words[10]
-    row = words[11]
-    row_out = words[12]
+    tasks = words[11]
+    inner = words[12]
+    row = words[13]
+    row_out = words[14]
     numbers[6] = row * {size}
     numbers[8] = row_out * {size_out}
     numbers[9] = {size}
@@ -192,9 +222,9 @@ def kernel(args, lo, hi):
     x = pointer(words[0], {kernel_dtype(dtype)})
     out = pointer(words[1], {kernel_dtype(out_dtype)})
     for task in range(lo, hi):
-        rows_place = words[13] + task * words[14]
+        rows_place = words[15] + task * words[16]
         rows = pointer(rows_place, {kernel_dtype(dtype)})
-        rows_out_place = rows_place + words[15]
+        rows_out_place = rows_place + words[17]
         rows_out = pointer(rows_out_place, {kernel_dtype(out_dtype)})
         numbers[0] = rows_place
         numbers[2] = rows_out_place
@@ -212,7 +242,7 @@ def kernel(args, lo, hi):
                     source += inner
                 line += width
             numbers[3] = end - first
-            call(words[2], place, place + 24, place + 48, words[3])
+{_call(out_dtype, 12)}\
             line = first
             while line < end:
                 column = line % inner
