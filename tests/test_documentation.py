@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,10 @@ def test_quoted_source_is_in_the_file_it_names(page):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", FENCE.sub("", page.read_text())):
         assert (page.parent / target).exists(), target
+
+
+def test_the_table_of_operations_is_that_of_the_records():
+    # In a process of its own: tests add operations.
+    command = [sys.executable, ROOT / "docs" / "operations.py", "--check"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
