@@ -11,7 +11,6 @@ from numba_grad.graph.node import leaf
 from numba_grad.ops.fourier import ADJOINT_NORM, fft, irfft, rfft, scale_of
 from numba_grad.runtime import library
 
-
 # Programs that were made with its address keep it, so it must not go.
 NOTHING = ctypes.CFUNCTYPE(None, *(ctypes.c_int64,) * 4)(lambda *_: None)
 
