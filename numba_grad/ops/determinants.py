@@ -23,7 +23,7 @@ def _conjugate(x: Node) -> Node:
 
 
 def _examples(rng: np.random.Generator) -> list[Any]:
-    shapes = ((3, 3), (1, 1), (6, 6), (2, 3, 2, 2), (0, 0), (2, 0, 0), (0, 2, 2))
+    shapes = ((3, 3), (2, 3, 3), (0, 0), (2, 0, 0), (0, 2, 2))
     return [((array_of(rng, *shape) + np.eye(shape[-1]),), {}) for shape in shapes]
 
 

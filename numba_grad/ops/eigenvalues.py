@@ -78,15 +78,15 @@ def hermitian(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return x + x.mT + 3 * np.diag(np.arange(shape[-1]))
 
 
-_HERMITIAN_SHAPES = ((3, 3), (1, 1), (7, 7), (2, 3, 2, 2), (0, 0), (0, 2, 2))
-
-
 def _eigh_examples(rng: np.random.Generator) -> list:
-    return [
-        ((hermitian(rng, *shape),), {"lower": lower})
-        for shape in _HERMITIAN_SHAPES
-        for lower in (True, False)
+    shapes = [
+        ((3, 3), True),
+        ((3, 3), False),
+        ((2, 3, 3), True),
+        ((0, 0), True),
+        ((0, 2, 2), False),
     ]
+    return [((hermitian(rng, *shape),), {"lower": lower}) for shape, lower in shapes]
 
 
 eigh = structural(
@@ -182,7 +182,7 @@ def _by_inverse_vectors(core: Node, turned: Node, a: Node) -> Node:
 def _eig_examples(rng: np.random.Generator) -> list:
     # Not symmetric, and eigenvalues are real: of complex ones the phase of the vectors, and so
     # the result, is not differentiable.
-    shapes = ((3, 3), (1, 1), (5, 5), (2, 2, 2), (0, 0), (0, 2, 2))
+    shapes = ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
     return [
         ((array_of(rng, *shape) / 4 + 3 * np.diag(np.arange(shape[-1])),), {}) for shape in shapes
     ]

@@ -21,7 +21,6 @@ from numba_grad.ops.matrices import (
     diagonal_of,
     hermitian_part,
     lower_triangle,
-    product,
     real_part,
     scaled,
     upper_triangle,
@@ -67,8 +66,7 @@ cholesky = structural(
     batch=batch_stack("cholesky"),
     saves=("out",),
     example=lambda rng: [
-        ((positive_definite(rng, *shape),), {})
-        for shape in ((3, 3), (1, 1), (12, 12), (2, 3, 4, 4), (0, 0), (0, 2, 2))
+        ((positive_definite(rng, *shape),), {}) for shape in ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
     ],
     extras={"domain": "hermitian"},
 )
@@ -174,7 +172,7 @@ def _solve_unit(adjoint: Node, b: Node) -> Node:
 
 
 def _lu_examples(rng: np.random.Generator) -> list[Any]:
-    shapes = [(3, 3), (1, 1), (4, 2), (2, 5), (10, 10), (2, 3, 3), (0, 0), (0, 2, 2), (3, 0)]
+    shapes = [(3, 3), (4, 2), (2, 5), (2, 3, 3), (0, 0), (0, 2, 2), (3, 0)]
     return [((array_of(rng, *shape),), {}) for shape in shapes]
 
 
@@ -272,7 +270,7 @@ def _qr_vjp(g: Node, out: Node, a: Node, *, mode: str) -> Node:
         if mode == "complete" and m > k:
             others = block(out, 0, m, k, m - k)
             g_others = block(g, 0, m, k, m - k)
-            g_q = g_q - product(others, conjugate_transpose(g_others), q)
+            g_q = g_q - matmul(others, matmul(conjugate_transpose(g_others), q))
     beside = None
     if n > k:
         right = block(a, 0, m, k, n - k)
@@ -298,9 +296,9 @@ def _qr_vjp(g: Node, out: Node, a: Node, *, mode: str) -> Node:
 
 
 def _qr_examples(rng: np.random.Generator) -> list[Any]:
-    shapes = [(3, 3), (5, 2), (2, 5), (1, 1), (2, 4, 3), (0, 0), (0, 2, 2), (3, 0), (0, 3)]
+    shapes = [(3, 3), (3, 2), (2, 4), (2, 3, 2), (0, 0), (0, 2, 2), (3, 0), (0, 3)]
     # One column more than a complete Q of m rows has to be: of more, the basis is not defined.
-    complete = [(3, 3), (3, 2), (2, 4), (2, 3, 2), (3, 0), (0, 3)]
+    complete = [(3, 2), (2, 4), (3, 0), (0, 3)]
     return [
         *[((array_of(rng, *s),), {"mode": mode}) for mode in ("reduced", "r") for s in shapes],
         *[((array_of(rng, *s),), {"mode": "complete"}) for s in complete],

@@ -67,7 +67,7 @@ def _without_turning(basis: Node, g: Node, start: int, packed: Node, g_packed: N
         return g
     others = block(packed, start, rows, k, rows - k)
     g_others = block(g_packed, start, rows, k, rows - k)
-    return g - product(others, conjugate_transpose(g_others), basis)
+    return g - matmul(others, matmul(conjugate_transpose(g_others), basis))
 
 
 # Townsend, Differentiating the singular value decomposition (2016), with the sum and the difference
@@ -86,8 +86,9 @@ def _svd_vjp(g: Node, out: Node, a: Node, *, full: bool) -> Node:
     g_v = _without_turning(v, g_v, m, out, g)
     column = conjugate_transpose(values)
     rounding = rounding_of(values, max(m, n))
-    turn_u = skew_part(matmul(conjugate_transpose(u), g_u))
-    turn_v = skew_part(matmul(conjugate_transpose(v), g_v))
+    along_u = matmul(conjugate_transpose(u), g_u)
+    along_v = matmul(conjugate_transpose(v), g_v)
+    turn_u, turn_v = skew_part(along_u), skew_part(along_v)
     gaps, sums = values - column, values + column
     is_distinct = OPS["greater"](OPS["absolute"](gaps), rounding)
     together = divided_where(is_distinct, turn_u + turn_v, gaps)
@@ -97,21 +98,21 @@ def _svd_vjp(g: Node, out: Node, a: Node, *, full: bool) -> Node:
     result = product(u, together + against + diagonal_matrix(stretches), v_adjoint)
     is_nonzero = OPS["greater"](values, rounding)
     if m > n:
-        outside = g_u - product(u, conjugate_transpose(u), g_u)
+        outside = g_u - matmul(u, along_u)
         result = result + matmul(divided_where(is_nonzero, outside, values), v_adjoint)
     if n > m:
-        outside = g_v - product(v, v_adjoint, g_v)
+        outside = g_v - matmul(v, along_v)
         scaled = divided_where(is_nonzero, outside, values)
         result = result + matmul(u, conjugate_transpose(scaled))
     return result
 
 
-_SVD_SHAPES = ((3, 3), (5, 2), (2, 5), (1, 1), (2, 4, 3), (0, 0), (0, 2, 2), (3, 0), (0, 3))
+_SVD_SHAPES = ((3, 3), (3, 2), (2, 3), (2, 3, 2), (0, 0), (0, 2, 2), (3, 0), (0, 3))
 
 
 def _svd_examples(rng: np.random.Generator) -> list[Any]:
     # Of vectors that complete a basis, one is defined up to its sign; more are not.
-    full = [(3, 3), (3, 2), (2, 3), (2, 2, 3), (3, 0), (0, 3)]
+    full = [(3, 2), (2, 3), (3, 0), (0, 3)]
     return [
         *[((array_of(rng, *shape),), {"full": False}) for shape in _SVD_SHAPES],
         *[((array_of(rng, *shape),), {"full": True}) for shape in full],
@@ -252,7 +253,6 @@ def _lstsq_examples(rng: np.random.Generator) -> list[Any]:
         ((4, 2), (4, 3)),
         ((2, 4), (2, 1)),
         ((3, 3), (3, 2)),
-        ((1, 1), (1, 1)),
         ((2, 3, 2), (3, 1)),
         ((3, 2), (2, 3, 1)),
         ((2, 0), (2, 1)),
