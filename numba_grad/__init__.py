@@ -73,7 +73,13 @@ from numba_grad.frontend.contraction_functions import (
     vecdot,
     vecmat,
 )
-from numba_grad.frontend.counting_functions import bincount, histogram, histogram_bin_edges
+from numba_grad.frontend.counting_functions import (
+    bincount,
+    histogram,
+    histogram2d,
+    histogram_bin_edges,
+    histogramdd,
+)
 from numba_grad.frontend.creation import (
     array,
     asarray,
@@ -573,7 +579,9 @@ __all__ = [
     "heaviside",
     "hessian",
     "histogram",
+    "histogram2d",
     "histogram_bin_edges",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hvp",

@@ -1,7 +1,9 @@
 """Functions that count: histograms."""
 
+import builtins
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.joining_functions import unstack
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import diff, part
@@ -23,6 +26,10 @@ from numba_grad.ops.families import cast, full, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
+
+
+Range = tuple[float, float]
+Bins = int | str | ArrayLike
 
 
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> "Tensor":
@@ -72,8 +79,8 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
 
 def histogram(
     x: ArrayLike,
-    bins: int | str | ArrayLike = 10,
-    range: tuple[float, float] | None = None,
+    bins: Bins = 10,
+    range: Range | None = None,
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> "tuple[Tensor, Tensor]":
@@ -125,10 +132,105 @@ def histogram(
     return wrap(counts), wrap(edges)
 
 
+def histogramdd(
+    sample: ArrayLike,
+    bins: int | Sequence[int | ArrayLike] = 10,
+    range: Sequence[Range | None] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> "tuple[Tensor, tuple[Tensor, ...]]":
+    """How many points are in each of the boxes of a grid, or the sum of their weights.
+
+    Parameters
+    ----------
+    sample : Tensor, shape (n, d), or a sequence of d tensors, (n,)
+    bins : a number of bins for each axis, or d numbers or tensors of edges
+    range : (float, float) or None for each axis
+    density : bool
+        Divide by the sum, and by volumes.
+    weights : Tensor, shape (n,), optional
+
+    Returns
+    -------
+    counts : Tensor of float64 (complex128 for complex weights), of d axes
+    edges : d tensors
+
+    Notes
+    -----
+    Edges, errors and gradient are those of `histogram`.
+    """
+    axes = _axes_of(sample)
+    given: Any = bins
+    each = [bins] * len(axes) if _is_number(bins) else list(given)
+    ranges = [None] * len(axes) if range is None else list(range)
+    if not len(each) == len(ranges) == len(axes):
+        problem = "needs bins, and a range, for each axis"
+        got: dict[str, object] = {"axes": len(axes), "bins": len(each), "range": len(ranges)}
+        raise ShapeError(explain("histogramdd", problem, got=got))
+    edges = [_edges(*arguments, None) for arguments in zip(axes, each, ranges, strict=True)]
+    terms = _terms("histogramdd", axes[0], None if weights is None else as_node(weights))
+    terms = cast(terms, canonical_dtype(np.result_type(terms.dtype, FLOAT64)))
+    sizes = tuple([one.shape[0] - 1 for one in edges])
+    counts = full(0, tuple([size + 2 for size in sizes]), terms.dtype)
+    places = [_places(x, own) for x, own in zip(axes, edges, strict=True)]
+    counts = OPS["scatter_add"](counts, terms, *places, checked=False)
+    for axis, size in enumerate(sizes):
+        counts = part(counts, axis, 1, size + 1)
+    if density:
+        whole = total(counts)._node
+        for axis, own in enumerate(edges):
+            widths = cast(diff(own)._node, counts.dtype)
+            shape = tuple([sizes[axis] if k == axis else 1 for k in builtins.range(len(sizes))])
+            counts = OPS["divide"](counts, reshape(widths, shape))
+        counts = OPS["divide"](counts, whole)
+    return wrap(counts), tuple([wrap(own) for own in edges])
+
+
+def histogram2d(
+    x: ArrayLike,
+    y: ArrayLike,
+    bins: int | ArrayLike | Sequence[int | ArrayLike] = 10,
+    range: Sequence[Range | None] | None = None,
+    density: bool | None = None,
+    weights: ArrayLike | None = None,
+) -> "tuple[Tensor, Tensor, Tensor]":
+    """`histogramdd` of two axes, given one by one; edges that are not two are for both axes.
+
+    Returns
+    -------
+    counts : Tensor, a row for each bin of `x`, a column for each bin of `y`
+    edges of x, edges of y : Tensor
+    """
+    each: Any = bins
+    if not _is_number(bins) and len(each) > 2:
+        each = [bins, bins]
+    counts, (x_edges, y_edges) = histogramdd([x, y], each, range, density, weights)
+    return counts, x_edges, y_edges
+
+
+def _is_number(bins: object) -> bool:
+    return not isinstance(bins, Sequence) and not as_node(bins).shape
+
+
+def _axes_of(sample: ArrayLike) -> list[Node]:
+    """The coordinates of points, axis by axis."""
+    if isinstance(sample, Sequence):
+        axes = [as_node(x) for x in sample]
+    else:
+        node = as_node(sample)
+        node = node if len(node.shape) == 2 else reshape(node, (node.type.size, 1))
+        axes = [x._node for x in unstack(wrap(node), axis=1)]
+    if any(len(x.shape) != 1 or x.shape != axes[0].shape or x.dtype.kind == "c" for x in axes):
+        got: dict[str, object] = {f"axis {k}": x.type for k, x in enumerate(axes)}
+        expected = "real, shape (n, d), or d of shape (n,)"
+        raise ShapeError(explain("histogramdd", "no points", got=got, expected=expected))
+    return axes
+
+
 def histogram_bin_edges(
     x: ArrayLike,
-    bins: int | str | ArrayLike = 10,
-    range: tuple[float, float] | None = None,
+    bins: Bins = 10,
+    range: Range | None = None,
     weights: ArrayLike | None = None,
 ) -> "Tensor":
     """The edges of `histogram` for the same arguments. Without a gradient."""
@@ -147,9 +249,7 @@ def _terms(operation: str, x: Node, weights: Node | None) -> Node:
     return weights
 
 
-def _edges(
-    x: Node, bins: int | str | ArrayLike, ends: tuple[float, float] | None, weights: Node | None
-) -> Node:
+def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Node:
     is_name = isinstance(bins, str)
     edges = None if is_name else as_node(bins)
     if edges is None or not edges.shape:
@@ -173,12 +273,17 @@ def _counts(x: Node, edges: Node, terms: Node) -> Node:
     bins = edges.shape[0] - 1
     if bins < 1:
         return full(0, (0,), terms.dtype)
+    counts = full(0, (bins + 2,), terms.dtype)
+    counts = OPS["scatter_add"](counts, terms, _places(x, edges), checked=False)
+    return part(counts, 0, 1, bins + 1)
+
+
+def _places(x: Node, edges: Node) -> Node:
+    """The number of the bin of each element, from 1; 0 below all bins, and one more than there are
+    above them."""
+    bins = edges.shape[0] - 1
     dtype = canonical_dtype(np.result_type(x.dtype, edges.dtype))
     x, edges = cast(x, dtype), cast(edges, dtype)
     place = OPS["searchsorted"](edges, x, right=True)
     last = reshape(part(edges, 0, bins, bins + 1), ())
-    place = OPS["where"](OPS["equal"](x, last), scalar_leaf(bins, INT64), place)
-    # The first one counts what is below all bins, the last one what is above.
-    counts = full(0, (bins + 2,), terms.dtype)
-    counts = OPS["scatter_add"](counts, terms, place, checked=False)
-    return part(counts, 0, 1, bins + 1)
+    return OPS["where"](OPS["equal"](x, last), scalar_leaf(bins, INT64), place)

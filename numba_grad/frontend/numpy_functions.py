@@ -125,7 +125,7 @@ _same_names = (
     ),
     (polynomial_functions, "poly polyadd polyder polyfit polyint polymul polysub polyval roots"),
     (signal_functions, "convolve correlate ediff1d interp"),
-    (counting_functions, "bincount histogram histogram_bin_edges"),
+    (counting_functions, "bincount histogram histogram2d histogram_bin_edges histogramdd"),
     (calculus_functions, "cross gradient kron trapezoid unwrap vander"),
     (
         creation,

@@ -716,10 +716,10 @@ def test_arguments_by_numpys_names_and_positions():
         (lambda x: np.unpackbits(x), r"numpy\.unpackbits: not supported on tensors"),
         (lambda x: np.packbits(x), r"try: numpy\.packbits\(x\.detach\(\)\.numpy\(\)\),"),
         (lambda x: scipy.special.airy(x), r"scipy\.special\.airy: not supported"),
-        (lambda x: np.histogramdd([x, x]), r"numpy\.histogramdd\(\.\.\., x\.detach"),
+        (lambda x: np.common_type(x, x), r"numpy\.common_type\(\.\.\., x\.detach"),
         (lambda x: np.power.at(x, 0, 1), r"numpy\.power\.at: not supported on tensors"),
         (lambda x: np.savetxt("f", x), r"try: numpy\.savetxt\(fname, X\.detach\(\)\.numpy\(\)\)"),
-        (lambda x: np.histogram2d(x, x), r"expected: .* the nearest is numpy\.histogram\n"),
+        (lambda x: np.polydiv(x, x), r"expected: .* the nearest is numpy\.poly\w*\n"),
         (lambda x: np.savetxt("file", x), r"the nearest is numpy\.save\n"),
         (
             lambda x: np.busday_count(x, x),

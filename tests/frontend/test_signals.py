@@ -133,6 +133,34 @@ def test_histogram_leaves_out_nan_and_what_is_outside():
     same(ng.histogram(np.zeros(0), 3)[0], np.array([0, 0, 0]))
 
 
+def test_histograms_of_several_axes_are_numpys(numpy_engine):
+    points = RNG.standard_normal((200, 3))
+    x, y, weights = points.T
+    edges = [-1.0, 0.0, 0.5, 1.0]
+    for arguments in (
+        {},
+        {"bins": 4, "weights": weights},
+        {"bins": [3, 5], "range": [(-1, 1), None], "density": True},
+        {"bins": [edges, 4]},
+        {"bins": edges, "weights": weights},
+        {"bins": np.array(edges), "density": True},
+    ):
+        expected = np.histogram2d(x, y, **arguments)
+        result = np.histogram2d(ng.tensor(x), y, **arguments)
+        for ours, theirs in zip(result, expected, strict=True):
+            same(ours, theirs, 1e-12)
+    counts, edges_of_each = np.histogramdd(points, (2, 3, 4), density=True)
+    ours, edges_of_ours = np.histogramdd(ng.tensor(points), (2, 3, 4), density=True)
+    same(ours, counts)
+    for own, theirs in zip(edges_of_ours, edges_of_each, strict=True):
+        same(own, theirs)
+    check_gradients(lambda w: ng.histogram2d(x[:9], y[:9], 2, weights=w)[0] ** 2, X)
+    with pytest.raises(ShapeError, match="histogramdd: needs bins, and a range, for each axis"):
+        ng.histogramdd(points, [2, 3])
+    with pytest.raises(ShapeError, match="histogramdd: no points"):
+        ng.histogram2d(x, y[:5])
+
+
 def test_bincount_is_numpys():
     x = np.array([3, 1, 1, 7, 0])
     weights = RNG.standard_normal(5)
