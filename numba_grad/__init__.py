@@ -259,6 +259,19 @@ from numba_grad.frontend.joining_functions import (
     vstack,
 )
 from numba_grad.frontend.namespaces import NAMESPACES, namespace
+from numba_grad.frontend.nan_functions import (
+    nanargmax,
+    nanargmin,
+    nancumprod,
+    nancumsum,
+    nanmax,
+    nanmean,
+    nanmin,
+    nanprod,
+    nanstd,
+    nansum,
+    nanvar,
+)
 from numba_grad.frontend.number_functions import (
     bitwise_count,
     fix,
@@ -275,6 +288,14 @@ from numba_grad.frontend.number_functions import (
     modf,
     nextafter,
     spacing,
+)
+from numba_grad.frontend.order_statistics import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
 )
 from numba_grad.frontend.padding import pad
 from numba_grad.frontend.polynomial_functions import (
@@ -377,23 +398,6 @@ from numba_grad.frontend.statistics_functions import (
     average,
     corrcoef,
     cov,
-    median,
-    nanargmax,
-    nanargmin,
-    nancumprod,
-    nancumsum,
-    nanmax,
-    nanmean,
-    nanmedian,
-    nanmin,
-    nanpercentile,
-    nanprod,
-    nanquantile,
-    nanstd,
-    nansum,
-    nanvar,
-    percentile,
-    quantile,
 )
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap

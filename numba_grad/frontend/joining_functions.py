@@ -269,21 +269,28 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
         count = added.shape[number]
     shape = (*node.shape[:number], count, *node.shape[number + 1 :])
     added = broadcast_to(added, shape)
+    # Where each run of what is added begins, and the run: in order of the places.
+    order = places.reshape(-1).argsort(kind="stable").tolist()
+    runs = [(int(places.flat[k]), k, k + 1) for k in order]
     if places.size == 1:
-        place = int(places.item())
-        before, after = part(node, number, 0, place), part(node, number, place, size)
-        return wrap(OPS["concatenate"](before, added, after, axis=number))
-    # Of the result, which are new: those put in before the same place stay in their order.
-    is_new = np.zeros(size + count, bool)
-    order = places.argsort(kind="stable")
-    at = places.copy()
-    at[order] += np.arange(count)
-    is_new[at] = True
-    source = np.empty(size + count, np.int64)
-    source[~is_new] = np.arange(size)
-    source[at] = size + np.arange(count)
-    both = OPS["concatenate"](node, added, axis=number)
-    return wrap(take_index(both, (slice(None),) * number + (source,)))
+        runs = [(runs[0][0], 0, count)]
+    if len(runs) > 8:  # one gather in place of many parts
+        return wrap(_inserted_by_index(node, number, added, [place for place, *_ in runs], order))
+    parts, done = [], 0
+    for place, start, stop in runs:
+        parts += [part(node, number, done, place), part(added, number, start, stop)]
+        done = place
+    return wrap(OPS["concatenate"](*parts, part(node, number, done, size), axis=number))
+
+
+def _inserted_by_index(
+    x: Node, axis: int, added: Node, places: list[int], order: list[int]
+) -> Node:
+    """`x` with part order[k] of `added` before places[k], which are in order."""
+    size = x.shape[axis]
+    source = np.insert(np.arange(size), places, size + np.array(order))
+    both = OPS["concatenate"](x, added, axis=axis)
+    return take_index(both, (slice(None),) * axis + (source,))
 
 
 def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> "Tensor":

@@ -22,7 +22,9 @@ from numba_grad.frontend import (
     index_functions,
     interchange,
     joining_functions,
+    nan_functions,
     number_functions,
+    order_statistics,
     padding,
     polynomial_functions,
     ranges,
@@ -53,8 +55,8 @@ of_reduce: dict[np.ufunc, Function] = {
     np.multiply: reduction_functions.prod,
     np.maximum: reduction_functions.max,
     np.minimum: reduction_functions.min,
-    np.fmax: statistics_functions.nanmax,
-    np.fmin: statistics_functions.nanmin,
+    np.fmax: nan_functions.nanmax,
+    np.fmin: nan_functions.nanmin,
     np.logaddexp: reduction_functions.logsumexp,
     np.logical_and: reduction_functions.all,
     np.logical_or: reduction_functions.any,
@@ -118,12 +120,13 @@ _same_names = (
     (comparison_functions, "allclose array_equal array_equiv"),
     (contraction_functions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
     (
-        statistics_functions,
-        "average corrcoef cov median nanargmax nanargmin nancumprod nancumsum nanmax nanmean "
-        "nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar percentile "
-        "quantile",
+        nan_functions,
+        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
+        "nanvar",
     ),
     (polynomial_functions, "poly polyadd polyder polyfit polyint polymul polysub polyval roots"),
+    (order_statistics, "median nanmedian nanpercentile nanquantile percentile quantile"),
+    (statistics_functions, "average corrcoef cov"),
     (signal_functions, "convolve correlate ediff1d interp"),
     (counting_functions, "bincount histogram histogram2d histogram_bin_edges histogramdd"),
     (calculus_functions, "cross gradient kron trapezoid unwrap vander"),

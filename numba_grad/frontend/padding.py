@@ -13,12 +13,12 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, scalar_leaf, wrap
+from numba_grad.frontend.order_statistics import median as median_of
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import max as largest
 from numba_grad.frontend.reduction_functions import mean as mean_of
 from numba_grad.frontend.reduction_functions import min as smallest
 from numba_grad.frontend.shape_functions import part
-from numba_grad.frontend.statistics_functions import median as median_of
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, reshape

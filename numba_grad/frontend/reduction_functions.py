@@ -52,10 +52,10 @@ def _chosen(operation: str, x: Node, where: ArrayLike, neutral: complex) -> Node
     """`x`, with `neutral` where the mask `where` is false."""
     if where is True:
         return x
-    return OPS["where"](_mask(operation, x, where), x, full(neutral, (), x.dtype))
+    return OPS["where"](mask_like(operation, x, where), x, full(neutral, (), x.dtype))
 
 
-def _mask(operation: str, x: Node, where: ArrayLike) -> Node:
+def mask_like(operation: str, x: Node, where: ArrayLike) -> Node:
     """The mask `where` in the shape of `x`."""
     mask = cast(as_node(where), BOOL)
     extra = len(x.shape) - len(mask.shape)
@@ -280,7 +280,7 @@ def mean(
     computing, result = mean_dtypes(node.dtype, wanted)
     number = _number("mean", node, axis, keepdims, where, computing)
     if number.__class__ is float and not number:
-        warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=2)
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     return wrap(cast(_mean(cast(node, computing), axis, keepdims, where, number), result))
 
 
@@ -295,7 +295,7 @@ def _number(
     """How many elements along `axis` there are, or how many a mask chooses."""
     if where is True:
         return float(count(x, axis))
-    numbers = cast(_mask(operation, x, where), INT64)
+    numbers = cast(mask_like(operation, x, where), INT64)
     return cast(reduced("sum", numbers, axis, keepdims, operation), dtype)
 
 
@@ -346,7 +346,7 @@ def var(
         as_node(x),
         axis,
         as_optional_dtype(dtype),
-        _degrees_lost("var", ddof, correction),
+        degrees_lost("var", ddof, correction),
         keepdims,
         where,
         mean,
@@ -371,7 +371,7 @@ def std(
         as_node(x),
         axis,
         as_optional_dtype(dtype),
-        _degrees_lost("std", ddof, correction),
+        degrees_lost("std", ddof, correction),
         keepdims,
         where,
         mean,
@@ -379,7 +379,7 @@ def std(
     return wrap(cast(root_with_gradient_0_at_0(variance), result))
 
 
-def _degrees_lost(operation: str, ddof: float, correction: float | None) -> float:
+def degrees_lost(operation: str, ddof: float, correction: float | None) -> float:
     if correction is None:
         return ddof
     if ddof:

@@ -34,7 +34,10 @@ FLOAT64 = np.dtype(np.float64)
 
 
 def reshape(x: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None = None) -> "Tensor":
-    """The same elements, in row-major order, in another shape; a size of -1 is worked out.
+    """The same elements in another shape; a size of -1 is worked out.
+
+    They are read and put in row-major order, or with order="F" in column-major order; "A" is
+    row-major, as all tensors are in memory.
 
     The result is a value of its own, whatever `copy` is, but False raises ValueError: who asks for
     it wants to write through a view, and tensors have none.
@@ -48,10 +51,23 @@ def reshape(x: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None =
                 fix="copy=None, and x[...] = y for what is to be written",
             )
         )
-    if order != "C":
-        raise ValueError(explain("reshape", f"order={order!r}", expected="'C'"))
     node = as_node(x)
-    return wrap(reshape_node(node, _complete_shape(node, shape)))
+    complete = _complete_shape(node, shape)
+    if _is_column_major("reshape", order):
+        return wrap(_reversed(reshape_node(_reversed(node), complete[::-1])))
+    return wrap(reshape_node(node, complete))
+
+
+def _is_column_major(operation: str, order: str) -> bool:
+    if order not in ("C", "F", "A", "K"):
+        expected = "'C', 'F', 'A' or 'K'"
+        raise ValueError(explain(operation, f"order={order!r}", expected=expected))
+    return order == "F"
+
+
+def _reversed(x: Node) -> Node:
+    """The axes in reversed order."""
+    return _transposed(x, tuple(range(len(x.shape)))[::-1])
 
 
 def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
@@ -72,9 +88,12 @@ def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def ravel(x: ArrayLike) -> "Tensor":
-    """All elements along one axis, in row-major order."""
-    return reshape(x, (-1,) if as_node(x).type.size else (0,))
+def ravel(x: ArrayLike, order: str = "C") -> "Tensor":
+    """All elements along one axis, in row-major order, or in column-major with order="F"."""
+    node = as_node(x)
+    if _is_column_major("ravel", order):
+        node = _reversed(node)
+    return wrap(reshape_node(node, (node.type.size,)))
 
 
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
@@ -82,7 +101,7 @@ def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
     node = as_node(x)
     rank = len(node.shape)
     if axes is None:
-        return wrap(_transposed(node, tuple(range(rank))[::-1]))
+        return wrap(_reversed(node))
     numbers = tuple([normalize_axis("transpose", axis, rank) for axis in axes])
     return wrap(OPS["transpose"](node, axes=numbers))
 

@@ -673,9 +673,9 @@ class Tensor:
         """Without axes of size 1."""
         return shape_functions.squeeze(self, axis)
 
-    def ravel(self) -> "Tensor":
+    def ravel(self, order: str = "C") -> "Tensor":
         """All elements along one axis."""
-        return shape_functions.ravel(self)
+        return shape_functions.ravel(self, order)
 
     flatten = ravel
 

@@ -19,6 +19,10 @@ DIFFERENTIABLE = {
     "quantile": (lambda x, q: ng.quantile(x, q, 1), X, QUANTILES),
     "quantile, hazen": (lambda x, q: ng.quantile(x, q, 0, method="hazen"), X, QUANTILES),
     "percentile": (lambda x: ng.percentile(x, 40.0), X),
+    "weighted quantile": (
+        lambda x: ng.quantile(x, QUANTILES, 1, weights=np.exp(Y[0]), method="inverted_cdf") ** 2,
+        X,
+    ),
     "nanquantile": (lambda x: ng.nanquantile(np.where(np.isnan(WITH_NAN), np.nan, x), 0.4), X),
     "cov": (lambda x, y: ng.cov(x, y), X, Y),
     "weighted cov": (lambda x, w: ng.cov(x, aweights=w), X, np.exp(Y[0])),
@@ -88,6 +92,21 @@ def test_infinite_elements_are_those_of_numpys_median():
     assert ng.quantile(np.array([1.0, 2.0, 3.0, np.inf, np.inf]), 0.5).item() == 3
 
 
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+@pytest.mark.parametrize("axis", [None, 0, 1, (1, 0)])
+def test_weights_of_quantiles(name, axis):
+    weights = np.array([[0.0, 1, 2, 0.5, 0], [3, 0, 1, 1, 1], [1, 1, 0, 2, 0]])
+    if axis == 1:
+        weights = weights[1] if name == "quantile" else weights[[1, 1, 1]]  # NumPy fails on those
+    for x in (X, np.round(X), WITH_NAN):
+        for q in (0.0, 0.35, [0.1, 0.5, 1.0]):
+            kwargs = {"axis": axis, "weights": weights, "method": "inverted_cdf", "keepdims": True}
+            if name == "nanquantile" and axis == 0 and x is WITH_NAN:
+                kwargs["weights"] = np.abs(Y)
+            expected = getattr(np, name)(x, q, **kwargs)
+            np.testing.assert_array_equal(getattr(ng, name)(x, q, **kwargs), expected)
+
+
 def test_only_nan():
     x = np.full((2, 3), np.nan)
     for f in (ng.nanmean, ng.nanvar, ng.nanstd, ng.nanmax, ng.nanmin, ng.nanmedian):
@@ -106,6 +125,17 @@ def test_the_derivative_of_sinc_at_zero():
         (lambda x: ng.quantile(x, 1.5), ValueError, r"quantile: q must be from 0 to 1\n"),
         (lambda x: ng.percentile(x, [-1, 50]), ValueError, "percentile: q must be from 0 to 100"),
         (lambda x: ng.quantile(x, 0.5, method="best"), ValueError, "expected: one of"),
+        (lambda x: ng.quantile(x, 0.5, weights=x), ValueError, "only one method is defined"),
+        (
+            lambda x: ng.quantile(x, 0.5, weights=[1, -1, 1], method="inverted_cdf"),
+            ValueError,
+            "weights below 0",
+        ),
+        (
+            lambda x: ng.quantile(x, 0.5, weights=[1, 1], method="inverted_cdf"),
+            ValueError,
+            "neither the shape of x, nor that of one axis",
+        ),
         (lambda x: ng.median(x * 1j), TypeError, "median: not defined for complex"),
         (lambda x: ng.median(x[:0]), IndexError, "median: no elements along the axis"),
         (lambda x: ng.average(x, weights=[1, 2]), TypeError, "need an axis"),
