@@ -202,8 +202,8 @@ def digamma(x: ArrayLike, /) -> "Tensor":
 
     Notes
     -----
-    Error below 2.5 ulp for positive x, next to the zero at 1.46 too; for negative x below 2 units
-    of eps relative to the distance to the next pole's value.
+    Error below 2.5 ulp for positive x, next to the zero at 1.46 too. For negative x it is small
+    compared with pi cot(pi x), a term of the result: next to a zero the two may cancel.
     """
     return _apply("digamma", x)
 
