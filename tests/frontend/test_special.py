@@ -221,6 +221,33 @@ def test_integrals_and_the_lower_branch_are_accurate_too():
         assert abs(w - exact) <= 3.5 * 2.3e-16 * abs(exact), argument
 
 
+def test_negative_arguments_of_gamma_functions():
+    x = -uniform(0, 30, 200)
+    names = ("gamma", "gammaln", "digamma")
+    found = [value_of(name, x) for name in names] + [np.asarray(special.polygamma(1, x))]
+    eps = float(np.finfo(np.float64).eps)
+    for k, number in enumerate(x):
+        z = mp.mpf(float(number))
+        gamma = mp.gamma(z)
+        assert abs(found[0][k] - gamma) <= 10 * eps * abs(gamma), number
+        logarithm = mp.log(abs(gamma))
+        assert abs(found[1][k] - logarithm) <= 5 * eps * max(abs(logarithm), 1), number
+        reflection = abs(mp.pi * mp.cot(mp.pi * z)) + abs(mp.digamma(1 - z))
+        assert abs(found[2][k] - mp.digamma(z)) <= 4 * eps * reflection, number
+        trigamma = mp.psi(1, z)
+        assert abs(found[3][k] - trigamma) <= 2.5 * eps * trigamma, number
+
+
+def test_float32_does_not_overflow_on_the_way():
+    x = np.array([2.8e38, -2.0e19], np.float32)
+    np.testing.assert_allclose(
+        special.erfcx(x[:1]), scipy.special.erfcx(np.float64(x[:1])), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        special.log_ndtr(x[1:]), scipy.special.log_ndtr(np.float64(x[1:])), rtol=1e-6
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_float32_agrees_with_float64_and_stays_float32(name):
     with np.errstate(all="ignore"):
