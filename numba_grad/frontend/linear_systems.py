@@ -308,7 +308,8 @@ def pinv(
     ----------
     a : Tensor, (..., m, n)
     rcond, rtol : singular values up to that, times the largest, count as 0: a number, or one for
-        each matrix. By default NumPy's 1e-15; with rtol=None machine precision times max(m, n)
+        each matrix. By default NumPy's 1e-15; with rtol=None, and by default in single precision,
+        machine precision times max(m, n)
     hermitian : read the lower triangle only, and take the matrix for Hermitian
 
     Notes
@@ -324,7 +325,11 @@ def pinv(
     matrix = matrix_for_lapack("pinv", a)
     if hermitian:
         matrix = hermitian_of_lower("pinv", matrix)
-    tolerance = tolerances("pinv", matrix, rtol if rcond is None else rcond)
+    if rcond is None:
+        # NumPy's default is for double precision, in which it computes.
+        is_single = np.finfo(matrix.dtype).eps > 1e-15
+        rcond = None if is_single and rtol.__class__ is float and rtol == 1e-15 else rtol
+    tolerance = tolerances("pinv", matrix, rcond)
     return wrap(OPS["lstsq"](matrix, identity(matrix.shape[-2], matrix.dtype), tolerance))
 
 

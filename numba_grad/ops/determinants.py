@@ -8,7 +8,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.families import broadcast_to, cast, reshape, structural
-from numba_grad.ops.linalg import solve
+from numba_grad.ops.linalg import inv, solve
 from numba_grad.ops.matrices import batch_stack, block, check_matrices, identity, real_part
 from numba_grad.ops.movement import array_of
 
@@ -118,9 +118,8 @@ def _slogdet_reference(a: np.ndarray) -> np.ndarray:
 
 # With t = tr(a^-1 da), the logarithm changes by the real part of t, and the phase by i times the
 # imaginary part of t times itself. Giles (2008), 2.2.3. A singular matrix has no derivative: there
-# `solve` raises.
+# `inv` raises.
 def _slogdet_vjp(g: Node, out: Node, a: Node) -> Node:
-    n = a.shape[-1]
     as_matrix = (*a.shape[:-2], 1, 2)
     sign = block(reshape(out, as_matrix), 0, 1, 0, 1)
     g_sign = block(reshape(g, as_matrix), 0, 1, 0, 1)
@@ -128,8 +127,7 @@ def _slogdet_vjp(g: Node, out: Node, a: Node) -> Node:
     if a.dtype.kind == "c":
         turn = OPS["imag"](OPS["multiply"](g_sign, OPS["conjugate"](sign)))
         weight = OPS["make_complex"](weight, turn)
-    right = OPS["multiply"](broadcast_to(cast(weight, a.dtype), a.shape), identity(n, a.dtype))
-    return solve(conjugate_transpose(a), right)
+    return OPS["multiply"](cast(weight, a.dtype), conjugate_transpose(inv(a)))
 
 
 slogdet = structural(

@@ -177,6 +177,12 @@ def test_determinants_of_which_a_part_would_overflow() -> None:
         a = np.diag(diagonal)
         value = run(kernels.det_call(a.dtype, 8, 1), [a], (), a.dtype)
         np.testing.assert_allclose(value, 1, rtol=1e-12)
+    sizes = np.repeat([1e3, 1e-3, 0], [110, 109, 1])
+    a = np.diag(sizes)
+    derivative = run(kernels.cofactor_call(a.dtype, 220, 1), [a], a.shape, a.dtype)
+    np.testing.assert_allclose(derivative[-1, -1], 1000, rtol=1e-11)
+    # The least singular value is 0 but for rounding of the largest.
+    np.testing.assert_allclose(np.diag(derivative)[:-1], 0, atol=1e-6)
     a = np.diag(np.full(8, 1e200))
     assert run(kernels.det_call(a.dtype, 8, 1), [a], (), a.dtype) == np.inf
 

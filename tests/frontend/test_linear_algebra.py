@@ -502,6 +502,14 @@ def test_the_dtype_of_results():
                 assert result.dtype == expected
 
 
+def test_pseudoinverses_of_single_precision_leave_out_what_is_rounding():
+    a = np.outer([1.0, 2.0, 3.0], [0.1, 0.2]).astype(np.float32)
+    for engine in ("native", "reference"):
+        with configure(engine=engine):
+            inverse = np.asarray(ng.linalg.pinv(a))
+        np.testing.assert_allclose(inverse, np.linalg.pinv(a.astype(float), 1e-6), rtol=1e-5)
+
+
 # What goes wrong
 
 

@@ -103,20 +103,31 @@ for i in range(n):
     {result} = {result} * {wide}({factors}[i * n + i])
     if small_pivots[pivot_step * i] != i + 1:
         {result} = -{result}
-    size = absolute({result})
-    while size > {_LARGE} and size - size == 0:
-        {result} = {result} * {wide}({_SMALL})
-        size = size * {_SMALL}
-        scale += 1
-    while size < {_SMALL} and size > 0:
-        {result} = {result} * {wide}({_LARGE})
-        size = size * {_LARGE}
-        scale -= 1
+{_indented(_brought_into_range(wide, result))}
+{_scaled_back(wide, result)}"""
+
+
+def _brought_into_range(wide: str, number: str) -> str:
+    """Powers of two taken out of a number; `scale` counts them."""
+    return f"""\
+size = absolute({number})
+while size > {_LARGE} and size - size == 0:
+    {number} = {number} * {wide}({_SMALL})
+    size = size * {_SMALL}
+    scale += 1
+while size < {_SMALL} and size > 0:
+    {number} = {number} * {wide}({_LARGE})
+    size = size * {_LARGE}
+    scale -= 1"""
+
+
+def _scaled_back(wide: str, number: str) -> str:
+    return f"""\
 while scale > 0:
-    {result} = {result} * {wide}({_LARGE})
+    {number} = {number} * {wide}({_LARGE})
     scale -= 1
 while scale < 0:
-    {result} = {result} * {wide}({_SMALL})
+    {number} = {number} * {wide}({_SMALL})
     scale += 1"""
 
 
@@ -137,6 +148,7 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
         "right": (n * n, name),
         "values": (n, real),
         "others": (n, "float64"),
+        "scales": (n, "int64"),
         "work": (work_size, name),
         "real_work": (7 * n * n + 7 * n if is_complex else 0, real),
         "integers": (8 * n, "int64"),
@@ -202,14 +214,24 @@ else:
          work_at, work_size_at{extra}, integers_at, info_at, 1)
     if {FAILED}:
         fail(diverged)
-    before = float64(1)
+    scale = 0
+    product = float64(1)
     for k in range(n):
-        others[k] = before
-        before = before * float64(values[k])
-    after = float64(1)
+        others[k] = product
+        scales[k] = scale
+        product = product * float64(values[k])
+{_indented(_indented(_brought_into_range("float64", "product")))}
+    after = 0
+    product = float64(1)
     for k in range(n - 1, -1, -1):
-        others[k] = others[k] * after
-        after = after * float64(values[k])
+        number = others[k] * product
+        scale = scales[k] + after
+{_indented(_indented(_scaled_back("float64", "number")))}
+        others[k] = number
+        scale = after
+        product = product * float64(values[k])
+{_indented(_indented(_brought_into_range("float64", "product")))}
+        after = scale
 {determinant("left", "left_value")}\
 {determinant("right", "right_value")}\
     phase = left_value * right_value
