@@ -403,6 +403,44 @@ def test_determinant_of_singular_matrices_has_a_gradient():
         gradient(lambda a: (ng.grad(lambda a: ng.linalg.det(a).sum())(a) ** 2).sum(), a).sum()
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 2, 2), (0, 3), (3, 0)], ids=str)
+def test_gradients_of_matrices_without_elements(shape):
+    linalg = ng.linalg
+    functions: list[Callable[[Any], Any]] = [
+        lambda a: sum(part.sum() for part in linalg.svd(a)),
+        lambda a: sum(part.sum() for part in linalg.svd(a, False)),
+        lambda a: sum(part.sum() for part in linalg.qr(a)),
+        lambda a: linalg.qr(a, "r").sum(),
+        lambda a: linalg.pinv(a).sum(),
+        lambda a: linalg.lstsq(a, np.ones((*shape[:-1], 1))).solution.sum(),
+        lambda a: linalg.norm(a, "nuc", (-2, -1)).sum(),
+        lambda a: linalg.lu_factor(a)[0].sum(),
+    ]
+    if shape[-1] == shape[-2]:
+        functions += [
+            lambda a: linalg.det(a).sum(),
+            lambda a: linalg.slogdet(a).logabsdet.sum(),
+            lambda a: linalg.eigh(a).eigenvectors.sum(),
+            lambda a: linalg.eigvalsh(a).sum(),
+            lambda a: ng.real(linalg.eig(a).eigenvectors).sum(),
+            lambda a: ng.real(linalg.eigvals(a)).sum(),
+            lambda a: linalg.expm(a).sum(),
+            lambda a: linalg.inv(a).sum(),
+            lambda a: linalg.cholesky(a).sum(),
+            lambda a: linalg.matrix_power(a, -3).sum(),
+            lambda a: linalg.lu_solve(linalg.lu_factor(a), np.ones(shape)).sum(),
+        ]
+    for function in functions:
+        assert gradient(function, np.zeros(shape)).shape == shape
+
+
+def test_the_hessian_of_the_logarithm_of_the_determinant():
+    a = REAL[3, 3]
+    inverse = np.linalg.inv(a)
+    hessian = ng.hessian(lambda a: ng.linalg.slogdet(a).logabsdet)(a)
+    check(hessian, -np.einsum("li,jk->ijkl", inverse, inverse), 1e-9)
+
+
 def test_gradients_are_those_of_torch():
     torch = pytest.importorskip("torch")
     linalg = torch.linalg
