@@ -146,7 +146,7 @@ class Sources:
                 first += further
                 is_sliced = is_sliced or node.shape != node.inputs[0].shape
             pieces[k] = (array, first, is_sliced)
-            if is_sliced and self.is_array(array):
+            if is_sliced and self.is_array(array) and is_part(node, nodes[array]):
                 base[k], start[k] = array, first
         return base, start
 
@@ -175,6 +175,12 @@ class Sources:
             parts.append(np.unique(further_pairs, axis=0))
         pairs = np.concatenate(parts)
         return pairs[np.argsort(pairs[:, 1], kind="stable")]
+
+
+def is_part(view: Node, array: Node) -> bool:
+    """Whether a view is a small part, such as a row. Most of an array, such as `x[1:]`, is often
+    read next to its other end: one pointer to the array, at two offsets."""
+    return 2 * view.type.size <= array.type.size
 
 
 def first_of_run(node: Node) -> int | None:
