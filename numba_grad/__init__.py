@@ -83,6 +83,7 @@ from numba_grad.frontend.counting_functions import (
 from numba_grad.frontend.creation import (
     array,
     asarray,
+    ascontiguousarray,
     copy,
     empty,
     empty_like,
@@ -102,7 +103,14 @@ from numba_grad.frontend.creation import (
     zeros,
     zeros_like,
 )
-from numba_grad.frontend.dtype_functions import can_cast, finfo, iinfo, isdtype, result_type
+from numba_grad.frontend.dtype_functions import (
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    promote_types,
+    result_type,
+)
 from numba_grad.frontend.einsum import einsum, einsum_path
 from numba_grad.frontend.elementwise_functions import (
     abs,
@@ -236,7 +244,16 @@ from numba_grad.frontend.index_functions import (
     take,
     take_along_axis,
 )
-from numba_grad.frontend.interchange import from_dlpack, load, save, savez, savez_compressed
+from numba_grad.frontend.interchange import (
+    from_dlpack,
+    fromfile,
+    fromstring,
+    load,
+    loadtxt,
+    save,
+    savez,
+    savez_compressed,
+)
 from numba_grad.frontend.jit import jit
 from numba_grad.frontend.joining_functions import (
     append,
@@ -309,7 +326,18 @@ from numba_grad.frontend.polynomial_functions import (
     polyval,
     roots,
 )
-from numba_grad.frontend.ranges import arange, fromfunction, geomspace, linspace, logspace
+from numba_grad.frontend.ranges import (
+    arange,
+    bartlett,
+    blackman,
+    fromfunction,
+    geomspace,
+    hamming,
+    hanning,
+    kaiser,
+    linspace,
+    logspace,
+)
 from numba_grad.frontend.reduction_functions import (
     all,
     amax,
@@ -457,6 +485,7 @@ __all__ = [
     "array_equiv",
     "array_split",
     "asarray",
+    "ascontiguousarray",
     "asin",
     "asinh",
     "astype",
@@ -468,6 +497,7 @@ __all__ = [
     "atleast_3d",
     "autograd",
     "average",
+    "bartlett",
     "bincount",
     "bitwise_and",
     "bitwise_count",
@@ -477,6 +507,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "blackman",
     "block",
     "bool",
     "bool_",
@@ -569,8 +600,10 @@ __all__ = [
     "frexp",
     "from_dlpack",
     "frombuffer",
+    "fromfile",
     "fromfunction",
     "fromiter",
+    "fromstring",
     "full",
     "full_like",
     "gcd",
@@ -580,6 +613,8 @@ __all__ = [
     "gradient",
     "greater",
     "greater_equal",
+    "hamming",
+    "hanning",
     "heaviside",
     "hessian",
     "histogram",
@@ -621,6 +656,7 @@ __all__ = [
     "jacobian",
     "jit",
     "jvp",
+    "kaiser",
     "kron",
     "lcm",
     "ldexp",
@@ -632,6 +668,7 @@ __all__ = [
     "linear_recurrence",
     "linspace",
     "load",
+    "loadtxt",
     "log",
     "log1p",
     "log2",
@@ -708,6 +745,7 @@ __all__ = [
     "pow",
     "power",
     "prod",
+    "promote_types",
     "ptp",
     "put",
     "put_along_axis",

@@ -121,6 +121,11 @@ def array(
     return wrap(reshape(as_node(result), (1,) * missing + result.shape)) if missing > 0 else result
 
 
+def ascontiguousarray(obj: ArrayLike, dtype: object = None) -> "Tensor":
+    """As `asarray`, with at least one axis. The elements of any tensor are in row-major order."""
+    return array(obj, dtype, copy=None, ndmin=1)
+
+
 def copy(x: ArrayLike, /) -> "Tensor":
     """The same values as a new tensor; gradients flow through."""
     return asarray(x, copy=True)

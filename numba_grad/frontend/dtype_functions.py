@@ -40,6 +40,11 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     return np.isdtype(as_dtype(dtype), kind)
 
 
+def promote_types(type1: DTypeLike, type2: DTypeLike) -> np.dtype:
+    """The smallest dtype that both can be cast to safely."""
+    return canonical_dtype(np.promote_types(_dtype_of(type1), _dtype_of(type2)))
+
+
 def result_type(*arrays_and_dtypes: "ArrayLike | DTypeLike") -> np.dtype:
     """The dtype that an operation on these has, by NumPy's promotion. Python scalars are weak."""
     operands = [

@@ -8,6 +8,7 @@ import numpy as np
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of
 from numba_grad.frontend.creation import check_device, tensor
+from numba_grad.graph.types import as_dtype
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -153,6 +154,23 @@ def load(file: File, /) -> "Tensor | dict[str, Tensor]":
         return tensor(found, copy=not found.flags.c_contiguous)
     with found as archive:
         return {name: tensor(array) for name, array in archive.items()}
+
+
+def fromfile(
+    file: File, dtype: object = float, count: int = -1, sep: str = "", offset: int = 0
+) -> "Tensor":
+    """`count` numbers, or all, from a file without a header; of text, if there is a separator."""
+    return tensor(np.fromfile(file, as_dtype(dtype), count, sep, offset=offset), copy=False)
+
+
+def fromstring(string: str, dtype: object = float, count: int = -1, *, sep: str) -> "Tensor":
+    """`count` numbers, or all, from text in which `sep` separates them."""
+    return tensor(np.fromstring(string, as_dtype(dtype), count, sep=sep), copy=False)
+
+
+def loadtxt(file: Any, dtype: object = float, **arguments: Any) -> "Tensor":
+    """The table in a text file. More arguments are those of numpy.loadtxt."""
+    return tensor(np.loadtxt(file, as_dtype(dtype), **arguments))
 
 
 def _values(x: ArrayLike) -> np.ndarray:

@@ -132,11 +132,11 @@ _same_names = (
     (calculus_functions, "cross gradient kron trapezoid unwrap vander"),
     (
         creation,
-        "array asarray copy empty empty_like eye frombuffer fromiter full full_like identity "
-        "meshgrid ones ones_like tri tril triu zeros zeros_like",
+        "array asarray ascontiguousarray copy empty empty_like eye frombuffer fromiter full "
+        "full_like identity meshgrid ones ones_like tri tril triu zeros zeros_like",
     ),
     (ranges, "arange fromfunction geomspace linspace logspace"),
-    (interchange, "save savez savez_compressed"),
+    (interchange, "fromfile fromstring save savez savez_compressed"),
     (dtype_functions, "can_cast isdtype result_type"),
 )
 

@@ -237,6 +237,34 @@ def _finished(values: "Tensor", dtype: np.dtype | None, axis: int) -> "Tensor":
     return wrap(cast((floor(result) if dtype.kind in "iu" else result)._node, dtype))
 
 
+# Windows: constants
+
+
+def bartlett(M: int) -> "Tensor":
+    """The triangular window of `M` values, 0 at the ends."""
+    return tensor(np.bartlett(operator.index(M)))
+
+
+def blackman(M: int) -> "Tensor":
+    """The Blackman window of `M` values: three terms of cosines."""
+    return tensor(np.blackman(operator.index(M)))
+
+
+def hamming(M: int) -> "Tensor":
+    """The Hamming window of `M` values: a raised cosine."""
+    return tensor(np.hamming(operator.index(M)))
+
+
+def hanning(M: int) -> "Tensor":
+    """The Hann window of `M` values: a cosine, 0 at the ends."""
+    return tensor(np.hanning(operator.index(M)))
+
+
+def kaiser(M: int, beta: float) -> "Tensor":
+    """The Kaiser window of `M` values. A larger `beta`, a number, makes it narrower."""
+    return tensor(np.kaiser(operator.index(M), _plain_number("kaiser", beta)))
+
+
 def fromfunction(
     function: Callable[..., Any], shape: Shape, *, dtype: object = float, **kwargs: Any
 ) -> Any:

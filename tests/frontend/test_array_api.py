@@ -388,7 +388,7 @@ def test_the_tables_of_promotion_are_whole():
 def test_promotion(a, b, wanted):
     x, y = ng.ones((2, 1), a), ng.ones(3, b)
     assert ng.result_type(x, y) == ng.result_type(getattr(ng, a), y) == wanted
-    assert ng.result_type(np.dtype(a), np.dtype(b)) == wanted
+    assert ng.result_type(np.dtype(a), np.dtype(b)) == ng.promote_types(a, b) == wanted
     assert ng.where(x != 0, x, y).dtype == ng.concat([x[0], y]).dtype == wanted
     assert (x == y).dtype == ng.bool
     if a == "bool":

@@ -240,7 +240,9 @@ def test_other_shapes_and_dtypes_than_the_prototype():
         lambda like: np.array([1, 2], ndmin=2, **like),
         lambda like: np.asarray([1, 2], float, **like),
         lambda like: np.frombuffer(b"abcd", np.uint8, count=2, **like),
+        lambda like: np.ascontiguousarray(3.0, **like),
         lambda like: np.fromiter(range(3), float, **like),
+        lambda like: np.fromstring("1, 2", sep=",", **like),
         lambda like: np.fromfunction(lambda i, j: i * j, (2, 3), dtype=int, **like),
     ],
 )

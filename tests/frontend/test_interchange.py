@@ -162,6 +162,15 @@ def test_files_of_several_arrays(tmp_path):
         assert loaded["z"].dtype == np.int64
 
 
+def test_files_without_headers(tmp_path):
+    path = tmp_path / "numbers"
+    np.arange(5, dtype="f4").tofile(path)
+    assert ng.fromfile(path, "f4", 3, offset=4).tolist() == [1.0, 2.0, 3.0]
+    assert ng.fromfile(path, "f4").dtype == np.float32
+    assert ng.fromstring("1 2 3", int, 2, sep=" ").tolist() == [1, 2]
+    assert ng.loadtxt(io.StringIO("1,2\n3,4"), delimiter=",").tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_files_that_run_code_are_not_loaded(tmp_path):
     path = tmp_path / "objects.npy"
     np.save(path, np.array([{}]), allow_pickle=True)

@@ -157,3 +157,12 @@ def test_functions_of_indices():
     v = ng.tensor(2.0, requires_grad=True)
     ng.fromfunction(lambda i, j, *, scale: scale * (i + j), (2, 3), scale=v).sum().backward()
     assert v.grad.item() == 9.0
+
+
+def test_windows():
+    for size in (0, 1, 2, 7):
+        for name in ("bartlett", "blackman", "hamming", "hanning"):
+            check(getattr(ng, name)(size), getattr(np, name)(size))
+        check(ng.kaiser(size, 8.5), np.kaiser(size, 8.5))
+    with pytest.raises(TypeError, match="kaiser: its numbers have no gradient"):
+        ng.kaiser(3, ng.tensor(1.0, requires_grad=True))
