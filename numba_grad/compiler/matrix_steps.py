@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from numba_grad.compiler import library_kernels as kernels
 from numba_grad.compiler.library_kernels import LibraryCall
 from numba_grad.graph.node import Node
@@ -109,3 +111,40 @@ MATRIX_CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "cofactor": _square(kernels.cofactor_call),
     "expm": _square(kernels.expm_call),
 }
+
+# Roughly, the additions and multiplications for one matrix of m rows and n columns, k the smaller
+# number: Golub and Van Loan, Matrix computations (2013).
+_OPERATIONS: dict[str, Callable[[int, int, int], int]] = {
+    "solve": lambda m, n, k: 2 * n**3 // 3,
+    "inv": lambda m, n, k: 8 * n**3 // 3,
+    "solve_triangular": lambda m, n, k: 0,
+    "lstsq": lambda m, n, k: 14 * m * n * k + 8 * k**3,
+    "cholesky": lambda m, n, k: n**3 // 3,
+    "lu": lambda m, n, k: 2 * m * n * k - (m + n) * k**2 + 2 * k**3 // 3,
+    "qr": lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3,
+    "eigh": lambda m, n, k: 9 * n**3,
+    "eigvalsh": lambda m, n, k: 4 * n**3 // 3,
+    "eig": lambda m, n, k: 25 * n**3,
+    "eigvals": lambda m, n, k: 10 * n**3,
+    "svd": lambda m, n, k: 14 * m * n * k + 8 * k**3,
+    "svdvals": lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3,
+    "det": lambda m, n, k: 2 * n**3 // 3,
+    "slogdet": lambda m, n, k: 2 * n**3 // 3,
+    "cofactor": lambda m, n, k: 2 * n**3,
+    "expm": lambda m, n, k: 18 * n**3,
+}
+# With each right side: those of a triangular system, and of a product.
+_SYSTEMS = {"solve": 2, "solve_triangular": 1, "lstsq": 4}
+
+
+def operations(node: Node) -> int | None:
+    """Roughly, what the step computes, for profiles; None if it is not of linear algebra."""
+    of_matrix = _OPERATIONS.get(node.op.name)
+    if of_matrix is None:
+        return None
+    m, n = node.inputs[0].shape[-2:]
+    count = math.prod(np.broadcast_shapes(*[x.shape[:-2] for x in node.inputs[:2]]))
+    total = of_matrix(m, n, min(m, n))
+    if node.op.name in _SYSTEMS:
+        total += _SYSTEMS[node.op.name] * m * n * node.shape[-1]
+    return count * total * (4 if node.inputs[0].dtype.kind == "c" else 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import emit_cpu, library_steps
+from numba_grad.compiler import emit_cpu, library_steps, matrix_steps
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
@@ -83,12 +83,11 @@ def library_program_step(
     """A library call's step, with its traffic and operations for profiles."""
     memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
-    flops = node.type.size
+    of_matrices = matrix_steps.operations(node)
+    flops = node.type.size if of_matrices is None else of_matrices
     match node.op.name:
         case "matmul" | "matmul_add":
             flops *= 2 * node.inputs[-2].shape[-1]
-        case "solve":
-            flops *= 2 * node.inputs[0].shape[-1] ** 2
         case "fft" | "rfft" | "irfft":
             flops *= 5 * node.shape[node.params["axis"]].bit_length()
         case "scatter_add" | "scatter_set" if in_place:

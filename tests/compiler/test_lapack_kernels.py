@@ -7,6 +7,7 @@ import pytest
 import scipy.linalg
 from scipy.linalg import lapack as scipy_lapack
 
+import numba_grad as ng
 from numba_grad.compiler import library_kernels as kernels
 from numba_grad.compiler.build import build
 from numba_grad.compiler.engine_build import native_engine
@@ -225,6 +226,17 @@ def test_pivots_are_read_in_the_size_that_the_library_has(
                 np.testing.assert_array_equal(packed[k, :, n], pivots)
     finally:
         library.symbol_address.cache_clear()
+
+
+def test_profiles_count_operations() -> None:
+    a = np.eye(30)
+    for function, expected in (
+        (ng.linalg.cholesky, 30**3 // 3),
+        (lambda a: ng.linalg.solve(a, a), 2 * 30**3 // 3 + 2 * 30**3),
+        (lambda a: ng.linalg.solve(a * 1j, a[:, :1]), 4 * (2 * 30**3 // 3 + 2 * 30**2)),
+    ):
+        kernels_of_function = ng.jit(function).lower(a).kernels
+        assert max(kernel.flops for kernel in kernels_of_function) == expected
 
 
 def wanted(name: str, dtype: np.dtype, *args: Any, **kwargs: Any) -> int:
