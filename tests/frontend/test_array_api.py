@@ -651,6 +651,36 @@ def test_special_cases_of_the_kernels(dtype):
     assert not wrong, "\n".join(wrong)
 
 
+COMPLEX_FUNCTIONS = [*UNARY["floating"].split(), "sign", "square", "abs", "conj", "negative"]
+# What is NumPy's for infinite and nan parts, too; docs/numerics.md says what others give.
+WHOLE_PLANE = ["log", "log2", "log10", "log1p", "square", "abs", "conj", "negative", "reciprocal"]
+
+
+def test_complex_special_cases_of_the_kernels():
+    """On both sides of all branch cuts, and at signed zeros: what NumPy gives."""
+    finite = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0]
+    pairs = {
+        False: np.array([complex(*z) for z in itertools.product(finite, repeat=2)]),
+        True: np.array(
+            [complex(*z) for z in itertools.product([*finite, INF, -INF, NAN], repeat=2)]
+        ),
+    }
+    calls = [(name, pairs[name in WHOLE_PLANE]) for name in COMPLEX_FUNCTIONS]
+    with ng.configure(engine="native"):
+        results = ng.jit(
+            lambda inputs: [getattr(ng, c[0])(z) for c, z in zip(calls, inputs, strict=True)]
+        )([z for _, z in calls])
+    wrong = []
+    for (name, z), result in zip(calls, results, strict=True):
+        with np.errstate(all="ignore"):
+            expected = getattr(np, name)(z)
+        for x, found, wanted in zip(z, np.asarray(result), expected, strict=True):
+            parts = [(f(found), f(wanted)) for f in (np.real, np.imag)]
+            if not all(is_same(float(a), float(b), 1e-14) for a, b in parts):
+                wrong.append(f"{name}({x}) is {found}, not {wanted}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_special_cases_of_reductions_and_empty_arrays():
     empty = ng.zeros((0, 3))
     assert ng.sum(empty, axis=0).tolist() == [0.0] * 3 and ng.prod(empty).item() == 1.0
