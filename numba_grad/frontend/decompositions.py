@@ -53,7 +53,8 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> "Tensor":
     Notes
     -----
     The gradient is Hermitian, as if both triangles had been read, so that gradient descent stays
-    among Hermitian matrices; torch's is the same.
+    among Hermitian matrices; torch's is the same, but for a part that is not Hermitian where `a` is
+    complex.
     """
     matrix = matrix_for_lapack("cholesky", a)
     if upper:
