@@ -302,8 +302,8 @@ STATEMENTS: dict[str, Statement] = {
     "take along": lambda m, x, y, k: m.take_along_axis(
         filled(x), m.argsort(re(filled(y)), axis_of(x, k)), axis_of(x, k)
     ),
-    "solve": lambda m, x, y, k: m.solve(m.matmul(x, x.mT) / 9 + m.eye(len(x)), x),
-    "inverse": lambda m, x, y, k: m.inv(0.1 * m.sin(re(x)) + m.eye(len(x))),
+    "solve": lambda m, x, y, k: m.solve(m.matmul(x, x.mT) / 9 + m.eye(x.shape[-2]), x),
+    "inverse": lambda m, x, y, k: m.inv(0.05 * m.sin(re(x)) + m.eye(x.shape[-1])),
 }
 
 SHAPES = [(2, 3), (3,), (3, 3), (), (2, 1, 3), (4, 2), (1,), (0, 3)]
@@ -339,6 +339,9 @@ def made(shapes: Sequence[tuple[int, ...]], given_lines: Sequence[Line]) -> tupl
                 program.refused.append((len(program.lines), line))
                 continue
             if value.size > LARGEST_SIZE or not np.all(np.abs(value) < LARGEST_VALUE):
+                continue
+            # Of equal numbers it is 0 or some 1e-17, by rounding: a root where it has no slope.
+            if line[0] == "std" and np.any(value < 1e-6):
                 continue
             program.lines.append(line)
             values.append(value)
