@@ -4,13 +4,9 @@ Values against the NumPy reference, derivatives and their derivatives against ce
 batching against a loop, and that records say what is true.
 """
 
-import importlib
-import pkgutil
-
 import numpy as np
 import pytest
 
-import numba_grad.ops
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import DTypeError, GradientError, ShapeError
@@ -21,9 +17,6 @@ from numba_grad.ops import all_ops
 from numba_grad.ops.families import elementwise, literal
 from numba_grad.ops.samples import draw_operands
 from numba_grad.transforms.vjp import cotangents, reached
-
-for module in pkgutil.iter_modules(numba_grad.ops.__path__):
-    importlib.import_module(f"numba_grad.ops.{module.name}")
 
 TESTED = [op for op in all_ops().values() if op.example is not None]
 DIFFERENTIABLE = [op for op in TESTED if op.vjp is not None]
