@@ -7,8 +7,8 @@ import pytest
 
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError
-from numba_grad.graph.node import OPS, leaf
-from numba_grad.ops import all_ops, elementwise, functions, leaves, logic, movement, reductions  # noqa: F401
+from numba_grad.graph.node import OPS, Op, leaf
+from numba_grad.ops import elementwise, functions, logic
 from numba_grad.ops.families import apply_elementwise, loop_dtypes
 from numba_grad.ops.samples import draw_operands
 from numba_grad.transforms.vjp import cotangents, reached
@@ -24,6 +24,7 @@ OF_TORCH = {
     "where": None,
     "cbrt": None,  # torch has none
     "floor_divide": None,  # has no derivative in torch
+    "ldexp": None,  # of whole exponents; compared in tests/frontend/test_ufuncs.py
     "sign": torch.sgn,
     "power": torch.pow,
     "rint": torch.round,
@@ -31,9 +32,14 @@ OF_TORCH = {
     "arcsinh": torch.asinh,
     "arctanh": torch.atanh,
 }
+# Those of `numba_grad.special` are compared in tests/frontend/test_special.py.
+MODULES = (elementwise, functions, logic)
+OPERATIONS = dict.fromkeys(
+    x for module in MODULES for x in vars(module).values() if isinstance(x, Op)
+)
 COMPARED = [
     op
-    for op in all_ops().values()
+    for op in OPERATIONS
     if op.family == "elementwise" and op.vjp is not None and OF_TORCH.get(op.name, True)
 ]
 EDGES = [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 0.5, np.inf, -np.inf, np.nan]
@@ -46,6 +52,7 @@ DIFFERENT = {
     "copysign": lambda x, y: ~np.isfinite(x),  # NaN at infinity
     "arccosh": lambda x: x < 1,  # another infinity at -1, for a value of NaN
     "fmod": lambda x, y: np.isnan(np.fmod(x, y)),  # infinite, for a value of NaN
+    "nextafter": lambda x, y: x == y,  # 0; the neighbours on both sides move with x
 }
 
 
