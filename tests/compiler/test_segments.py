@@ -117,3 +117,36 @@ def test_cuts_of_a_loop_are_periodic(period, reach):
 def test_a_short_graph_is_one_segment():
     signatures, edges = periodic(list(range(LONGEST_WHOLE)), 1, 3)
     assert cut(signatures, edges) == [0, LONGEST_WHOLE]
+
+
+def test_rows_of_parameters_that_are_differentiated_are_not_copied():
+    """`weights[k]` is a pointer into the parameter, for a product of matrices too."""
+
+    def loss(weights, x):
+        for _ in range(40):
+            for k in range(3):
+                x = ng.tanh(x @ weights[k])
+        return x.sum()
+
+    rng = np.random.default_rng(0)
+    arguments = 0.3 * rng.normal(size=(3, 12, 12)), rng.normal(size=(6, 12))
+    kernels = ng.jit(ng.value_and_grad(loss)).lower(*arguments).kernels
+    assert not [kernel.name for kernel in kernels if kernel.name.startswith("slice")]
+
+
+def test_parts_of_a_long_sum_do_not_wait_for_its_end():
+    """The gradient of what each of many steps reads: all adjoints would be kept until the last."""
+
+    def memory(steps):
+        def loss(u, source):
+            force = source / 9.0
+            rim = u - np.pad(u[1:-1, 1:-1], 1)
+            for _ in range(steps):
+                inside = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) + force
+                u = rim + np.pad(inside, 1)
+            return ((u - 1.0) ** 2).sum()
+
+        gradient = ng.jit(ng.grad(loss, argnums=(0, 1)))
+        return gradient.lower(np.ones((130, 130)), np.ones((128, 128))).peak_memory
+
+    assert memory(60) < 1.1 * memory(40)
