@@ -1,0 +1,356 @@
+"""Which values get memory: the *roots*.
+
+Results, what library calls read, reductions over loops, and what costs more to compute again than
+to store. Everything else is computed inside of the kernels that use it.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from numba_grad.compiler.flat_graph import ASSIGNMENTS, OVERWRITES
+from numba_grad.compiler.library_steps import memory_operands
+from numba_grad.compiler.lower import reduction_axes
+from numba_grad.compiler.spaces import loop_axes, matching_groups
+from numba_grad.graph.node import Node
+
+# Storing a value and loading it again, in additions, where one kernel would compute a value at
+# several shifted places: a chain of stencils that are not stored grows
+# exponentially, in its time to compile too.
+STORE_COST_OF_SHIFTS = 16
+# The same where the value is much larger than all it is made of, so that storing it costs bandwidth
+# (or does not fit).
+STORE_COST_OF_EXPANSION = 400
+EXPANSION = 8
+# Operations between memory and a root. LLVM takes a second for a thousand lines.
+LONGEST_CONE = 500
+# A sum of more arrays, none of which the caches would still have, is cut: until it is done all of
+# them take memory. The gradient of what each step of a loop uses: Jacobi's source, 14 % faster.
+MOST_TERMS = 8
+CACHED_BYTES = 1 << 20
+# These cut loops into pieces, each with a body of its own.
+CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
+CONDITIONAL_LENGTH = 12
+# A concatenation of more parts along a loop is stored: readers would look for the part at every
+# element.
+MOST_PARTS = 4
+# Of several assignments on top of each other, to most of an array, so many are read through: the
+# adjoints of the shifted slices of a stencil. The result of more than a few is stored.
+MOST_ASSIGNMENTS = 4
+FEW_ASSIGNMENTS = 2
+INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
+
+
+class Roots:
+    """The roots of a graph, and how its values are read.
+
+    Parameters
+    ----------
+    order : all nodes, inputs before users
+    writable : arguments that nobody needs afterwards
+    """
+
+    def __init__(
+        self,
+        order: Sequence[Node],
+        outputs: Sequence[Node],
+        writable: Collection[Node],
+    ) -> None:
+        self.order = order
+        self.outputs = outputs
+        self.writable = frozenset(writable)
+        self.memory = {node for node in order if node.op.family == "leaf"}
+        self.nodes: set[Node] = set()
+        self.partial_sums: set[Node] = set()  # roots that only cut a long sum
+        self.users: dict[Node, list[Node]] = {node: [] for node in order}
+        for node in order:
+            for x in dict.fromkeys(node.inputs):
+                self.users[x].append(node)
+        self.loops = {node: loop_axes(node.shape) for node in order}
+        self.find()
+
+    # What gets memory
+
+    def find(self) -> None:
+        for node in self.order:
+            if is_library(node):
+                self.nodes.add(node)
+                for x in memory_operands(node):
+                    self.add_root(x)
+            elif self.is_loop_reduction(node):
+                self.nodes.add(node)
+            elif node.op.name == "gather":
+                if node.inputs[0].op.family != "movement":
+                    self.add_root(node.inputs[0])
+            elif node.op.name == "reshape" and self.untangles_loops(node):
+                self.add_root(node.inputs[0])
+            elif node.op.name == "concatenate" and self.is_long(node):
+                self.add_root(node)
+            elif self.is_repeated_assignment(node):
+                # Otherwise reading an array looks through all that was ever assigned to it.
+                self.add_root(node.inputs[0])
+                if is_small_assignment(node):
+                    # In memory before the old value is written over, if it was made from that.
+                    self.add_root(node.inputs[1])
+            elif self.is_adjoint_of_stencil(node) or self.is_part_of_old_value(node):
+                self.add_root(node)
+            elif self.is_assigned_to_argument(node):
+                self.add_root(node)
+                self.add_root(node.inputs[1])
+        for node in self.outputs:
+            self.add_root(node)
+        self.add_expensive_roots()
+        self.bound_kernels()
+
+    def bound_kernels(self) -> None:
+        """Store values so that what is computed in one place stays short, and is not a sum of many
+        large arrays. Sets of nodes are ints with a bit for each."""
+        cone: dict[Node, int] = {}
+        arrays: dict[Node, int] = {}  # that are read for a node
+        conditional = 0
+        for number, node in enumerate(self.order):
+            bit = 1 << number
+            cone[node] = bit
+            arrays[node] = bit if self.loops[node] else 0
+            if node in self.memory or node in self.nodes:
+                continue
+            if node.op.name in CONDITIONAL:
+                conditional |= bit
+            read = 0
+            for x in node.inputs:
+                cone[node] |= cone[x]
+                read |= arrays[x]
+            length = cone[node].bit_count()
+            length += CONDITIONAL_LENGTH * (cone[node] & conditional).bit_count()
+            is_long = length > LONGEST_CONE and node.op.family == "elementwise"
+            terms = read.bit_count() if node.op.name == "add" else 0
+            is_wide = terms > MOST_TERMS and terms * node.type.nbytes > CACHED_BYTES
+            if self.loops[node] and (is_long or is_wide):
+                self.nodes.add(node)
+                cone[node] = bit
+                if is_wide:
+                    self.partial_sums.add(node)
+            else:
+                arrays[node] = read
+
+    def add_root(self, node: Node) -> None:
+        if node not in self.memory:
+            self.nodes.add(node)
+
+    def is_loop_reduction(self, node: Node) -> bool:
+        if node.op.family != "reduction":
+            return False
+        loops = self.loops[node.inputs[0]]
+        return any(axis in loops for axis in reduction_axes(node))
+
+    def is_repeated_assignment(self, node: Node) -> bool:
+        """Whether it assigns to an array with loops that was assigned to before, too often or too
+        little at a time to be read through."""
+        if node.op.name not in ASSIGNMENTS or not self.loops[node]:
+            return False
+        if self.is_decided_while_compiling(node):
+            return False
+        before = node.inputs[0]
+        if before.op.name not in ASSIGNMENTS:
+            return False
+        if is_small_assignment(node):
+            return True
+        chain = 1
+        while before.op.name in ASSIGNMENTS and before not in self.nodes:
+            chain += 1
+            before = before.inputs[0]
+        return chain > MOST_ASSIGNMENTS
+
+    def is_adjoint_of_stencil(self, node: Node) -> bool:
+        """Whether it is the last of several additions to slices."""
+        if any(user.op.name == "add_slice" and user.inputs[0] is node for user in self.users[node]):
+            return False
+        chain = 0
+        while node.op.name == "add_slice" and not self.is_decided_while_compiling(node):
+            chain += 1
+            node = node.inputs[0]
+        return chain > FEW_ASSIGNMENTS
+
+    def is_decided_while_compiling(self, node: Node) -> bool:
+        """Whether which elements an assignment changes does not depend on indices of loops."""
+        changed = node.inputs[1].shape
+        return all(changed[axis] == node.shape[axis] for axis in self.loops[node])
+
+    def is_assigned_to_argument(self, node: Node) -> bool:
+        """Whether it may be written over an argument."""
+        if node.op.name not in ASSIGNMENTS or node.inputs[0] not in self.writable:
+            return False
+        return is_small_assignment(node)
+
+    def is_part_of_old_value(self, node: Node) -> bool:
+        """Whether it is a small part of an array that is assigned to: stored, it is all that has to
+        be kept of the old value."""
+        if node.op.name != "slice":
+            return False
+        (x,) = node.inputs
+        is_small = bool(self.loops[x]) and 2 * node.type.size <= x.type.size
+        return is_small and any(
+            user.op.name in OVERWRITES and user.inputs[0] is x for user in self.users[x]
+        )
+
+    def is_long(self, node: Node) -> bool:
+        """Whether finding the part of a concatenation takes a search at each element."""
+        return len(node.inputs) > MOST_PARTS and node.params["axis"] in self.loops[node]
+
+    def untangles_loops(self, node: Node) -> bool:
+        """Whether a reshape cuts a long axis into several: computing through it takes divisions."""
+        (x,) = node.inputs
+        if 0 in x.shape:
+            return False
+        loops = self.loops[x]
+        return any(
+            len(old) > 1 and any(axis in loops for axis in old)
+            for old, _ in matching_groups(x.shape, node.shape)
+        )
+
+    def add_expensive_roots(self) -> None:
+        cost, source_size = self.inline_costs()
+        evaluations: dict[Node, float] = {}
+        counts: dict[Node, float] = {}  # of the values that are stored for what they cost
+        for node in reversed(self.order):
+            if node in self.memory:
+                continue
+            count = self.count_evaluations(node, evaluations)
+            is_computed = node.op.family in ("elementwise", "reduction")
+            may_be = node not in self.nodes and is_computed and count > 1.3 and cost[node] >= 4
+            if may_be and self.is_worth_storing(node, cost[node], count, source_size[node]):
+                self.nodes.add(node)
+                counts[node] = count
+            evaluations[node] = 1.0 if node in self.nodes else max(count, 1e-9)
+        # What was expensive from the inputs may be cheap now, from what is stored: the negative of
+        # a stored value.
+        self.inline_costs(counts)
+
+    def is_worth_storing(self, node: Node, cost: float, count: float, source_size: int) -> bool:
+        expands = node.type.size >= EXPANSION * source_size
+        limit = STORE_COST_OF_EXPANSION if expands else STORE_COST_OF_SHIFTS
+        return cost * (count - 1) > limit and bool(self.loops[node])
+
+    def inline_costs(
+        self, counts: Mapping[Node, float] = MappingProxyType({})
+    ) -> tuple[dict[Node, float], dict[Node, int]]:
+        """What computing one element costs from memory, and the size of the largest value read for
+        it.
+
+        Shared parts count once: a set of nodes is an int with a bit for each. Those of `counts`,
+        roots with how often each would be computed, are roots no more if they turn out cheap.
+        """
+        cone: dict[Node, int] = {}
+        cost: dict[Node, float] = {}
+        source_size: dict[Node, int] = {}
+        bits_of_weight: dict[float, int] = {}
+
+        def enter(node: Node, bit: int, inputs: Sequence[Node], weight: float, size: int) -> None:
+            cone[node] = bit
+            source_size[node] = max([size, *[source_size[x] for x in inputs]])
+            for x in inputs:
+                cone[node] |= cone[x]
+            cost[node] = weight + sum(
+                w * (cone[node] & bits).bit_count() for w, bits in bits_of_weight.items()
+            )
+
+        for number, node in enumerate(self.order):
+            bit, weight = 1 << number, self.own_cost(node)
+            is_stored = node in self.memory or node in self.nodes
+            if not is_stored or node in counts:
+                enter(node, bit, node.inputs, weight, 1)
+            if node in counts and not self.is_worth_storing(
+                node, cost[node], counts[node], source_size[node]
+            ):
+                self.nodes.discard(node)
+                is_stored = False
+            if is_stored:
+                weight = 1.0
+                enter(node, bit, (), weight, node.type.size)
+            bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
+        return cost, source_size
+
+    def own_cost(self, node: Node) -> float:
+        """Of one element of `node` itself."""
+        if node.op.family == "reduction":
+            return float(node.inputs[0].type.size // max(1, node.type.size))
+        return float(node.op.cost) if node.op.family == "elementwise" else 0.0
+
+    def count_evaluations(self, node: Node, evaluations: dict[Node, float]) -> float:
+        """How often each element of `node` would be computed if it were not stored."""
+        aligned = separate = 0.0
+        for user in self.users[node]:
+            if is_library(user):
+                continue
+            if self.is_aligned(user, node):
+                aligned = max(aligned, evaluations[user])
+            else:
+                separate += evaluations[user] * self.repetition(user, node)
+        return aligned + separate
+
+    # How values are read
+
+    def is_aligned(self, user: Node, x: Node) -> bool:
+        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one
+        point."""
+        if user.op.family == "elementwise":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if user.op.family == "reduction":
+            return True
+        if user.op.family == "movement":
+            return self.movement_is_aligned(user, x)
+        return False
+
+    def shape_of_loops(self, node: Node) -> list[tuple[int, int]]:
+        """Loop axes, counted from the last, with extents: what broadcasting lines up."""
+        rank = len(node.shape)
+        return [(axis - rank, node.shape[axis]) for axis in self.loops[node]]
+
+    def movement_is_aligned(self, user: Node, x: Node) -> bool:
+        loops = self.loops[x]
+        if not loops and not self.loops[user]:
+            return True
+        extents = [x.shape[axis] for axis in loops]
+        if extents != [user.shape[axis] for axis in self.loops[user]]:
+            return False
+        name = user.op.name
+        if name == "reshape":
+            return 0 not in x.shape and all(
+                len(old) == len(new) == 1 or not any(axis in loops for axis in old)
+                for old, new in matching_groups(x.shape, user.shape)
+            )
+        if name == "transpose":
+            return [user.params["axes"][axis] for axis in self.loops[user]] == list(loops)
+        if name == "broadcast_to":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if name == "concatenate":
+            return user.params["axis"] not in self.loops[user]
+        if name == "flip":
+            return not any(axis in loops for axis in user.params["axes"])
+        if name in ("slice", "pad"):
+            return all(x.shape[axis] == user.shape[axis] for axis in loops)
+        return name in ASSIGNMENTS and self.is_decided_while_compiling(user)
+
+    def repetition(self, user: Node, x: Node) -> float:
+        """Evaluations of each element of `x` for one evaluation of all of `user`."""
+        if not self.loops[x]:
+            return 1.0  # outside of all loops
+        stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
+        if not stretched:
+            return user.type.size / max(1, x.type.size)
+        # Along inner axes a value is kept in a register; along outer ones it is computed again.
+        shift = len(user.shape) - len(x.shape)
+        own = {axis + shift for axis in self.loops[x]}
+        last = max(own)
+        missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
+        return float(math.prod(missing))
+
+
+def is_library(node: Node) -> bool:
+    family = node.op.family
+    return family not in (*INLINE_FAMILIES, "reduction", "leaf") and node.op.name != "gather"
+
+
+def is_small_assignment(node: Node) -> bool:
+    """Whether it changes so little that writing over the old value pays."""
+    return 2 * node.inputs[1].type.size <= node.type.size
