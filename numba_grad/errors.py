@@ -23,6 +23,18 @@ class DeviceError(RuntimeError):
     """A device that does not exist, or tensors on different devices."""
 
 
+class CudaUnavailableError(DeviceError):
+    """A GPU was asked for, and driver, package or version that it takes is missing."""
+
+
+class OutOfMemoryError(MemoryError, DeviceError):
+    """A device has not the memory that was asked for, also with the pool emptied."""
+
+
+class ContextLostError(DeviceError):
+    """A kernel failed earlier, and with it everything that this process had on GPUs is gone."""
+
+
 class GradientError(RuntimeError):
     """A request for gradients that the recorded graph cannot answer (torch's conditions)."""
 

@@ -1,0 +1,1 @@
+"""What runs on NVIDIA GPUs: the driver, devices, streams, memory and arrays. No kernels here."""

@@ -1,0 +1,181 @@
+"""Devices by name, and the one that is current, for each thread its own."""
+
+import functools
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+
+from numba_grad.errors import CudaUnavailableError, DeviceError, explain
+from numba_grad.runtime.cuda.driver import current_driver
+
+CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The processor ("cpu") or a GPU ("cuda" and its number)."""
+
+    kind: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}" if self.kind == CUDA else self.kind
+
+    def __repr__(self) -> str:
+        return f"device('{self}')"
+
+
+CPU = Device("cpu")
+
+
+class _Current(threading.local):
+    index = 0
+
+
+_current = _Current()
+
+
+@functools.cache
+def cuda_device(index: int) -> Device:
+    """The GPU of that number: one object per GPU, so that devices can be told apart with `is`."""
+    return Device(CUDA, index)
+
+
+def parse_device(device: object) -> Device:
+    """What `device=` stands for: a `Device`, "cpu", "cuda" (the current one), "cuda:1", or None.
+
+    Other libraries' devices are taken by what they print as ("cuda:0").
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device.
+    CudaUnavailableError
+        If a GPU is asked for, and there is none to be used.
+    """
+    if device is None or device is CPU or device == "cpu":
+        return CPU
+    text = str(device)
+    if text == "cpu":
+        return CPU
+    kind, colon, number = text.partition(":")
+    # isdecimal: int() would take " 1", "+1" and "1_0" as well.
+    if kind != CUDA or (colon and not (number.isascii() and number.isdecimal())):
+        raise DeviceError(
+            explain(
+                "device",
+                "no such device",
+                got={"device": repr(device)},
+                expected="'cpu', 'cuda' or 'cuda:0'",
+            )
+        )
+    count = current_driver().device_count()
+    index = int(number) if colon else _current.index
+    if index >= count:
+        raise DeviceError(
+            explain(
+                "device",
+                "no GPU of that number",
+                got={"device": repr(device), "GPUs": count},
+                expected=_existing(count),
+            )
+        )
+    return cuda_device(index)
+
+
+def _existing(count: int) -> str:
+    return "'cuda:0'" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}'"
+
+
+def cuda_index(device: object = None) -> int:
+    """The number of a GPU: an integer, anything `parse_device` takes, or None for the current one.
+
+    Raises
+    ------
+    DeviceError
+        If it is none.
+    """
+    if device is None:
+        return _current.index
+    if isinstance(device, int) and not isinstance(device, bool):
+        device = f"{CUDA}:{device}"
+    parsed = parse_device(device)
+    if parsed is CPU:
+        raise DeviceError(
+            explain(
+                "cuda", "not a GPU", got={"device": repr(device)}, expected="'cuda' or 'cuda:0'"
+            )
+        )
+    return parsed.index
+
+
+def current_index() -> int:
+    """The calling thread's current GPU; 0 until it is changed."""
+    return _current.index
+
+
+def set_current_index(index: int) -> None:
+    _current.index = index
+
+
+def is_available() -> bool:
+    """Whether there is a GPU to be used. Never raises."""
+    try:
+        return current_driver().device_count() > 0
+    except DeviceError:
+        return False
+
+
+def device_count() -> int:
+    """How many GPUs there are; 0 where none is to be used."""
+    try:
+        return current_driver().device_count()
+    except CudaUnavailableError:
+        return 0
+
+
+class current_device_is:
+    """A block in which "cuda" is another GPU, for this thread."""
+
+    __slots__ = ("_index", "_previous")
+
+    def __init__(self, device: object) -> None:
+        self._index = cuda_index(device)
+        self._previous: list[int] = []  # one for each time that the block is entered
+
+    def __enter__(self) -> Device:
+        self._previous.append(_current.index)
+        _current.index = self._index
+        return cuda_device(self._index)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _current.index = self._previous.pop()
+
+
+class active:
+    """A block of calls to the driver that are about one device.
+
+    Afterwards the thread's context is again what another library, or nobody, had made it.
+    """
+
+    __slots__ = ("_index", "_previous")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        self._previous = current_driver().activate(self._index)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._previous is not None:
+            current_driver().restore(self._previous)
