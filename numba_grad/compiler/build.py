@@ -134,7 +134,7 @@ def _symbol(key: str) -> str:
 
 
 @contextlib.contextmanager
-def _interrupts_after() -> Iterator[None]:
+def interrupts_after() -> Iterator[None]:
     """Within, Ctrl-C waits: Numba, its import above all, does not survive being broken off.
 
     Nor would it always be seen: Python drops exceptions of finalizers, and LLVM's modules have one
@@ -155,7 +155,7 @@ def _interrupts_after() -> Iterator[None]:
 
 def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
     """One form of the optimized module, which does not live on."""
-    with _interrupts_after():
+    with interrupts_after():
         from numba_grad.compiler import front_end
 
         symbol = _symbol(request.key)

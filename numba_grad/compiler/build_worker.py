@@ -5,17 +5,22 @@ import os
 import sys
 import threading
 
-from numba_grad.compiler import build, cache
+from numba_grad.compiler import build, cache, parallel_build
 
 
 def main() -> None:
     """Compile the tasks of the first line of standard input that the disk cache does not have."""
-    tasks = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    for source, entry_name, signature in tasks:
+    for source, entry_name, signature in tasks():
         request = build.Request(source, entry_name, signature)
         if not cache.contains(request.key):
             build.compile_and_store(request)
+
+
+def tasks() -> list[parallel_build.Task]:
+    """What the process that started this one sent. When it is gone, this one ends."""
+    received = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    return received
 
 
 def _exit_with_parent() -> None:

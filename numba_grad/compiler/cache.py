@@ -67,8 +67,16 @@ class Statistics:
 
 def key_of(*parts: str) -> str:
     """The name of what these texts compile to, here and with the versions in use."""
+    return _key(_environment_hash().copy(), parts)
+
+
+def key_in(environment: bytes, *parts: str) -> str:
+    """The same for code that is not for this CPU: `environment` is all else it depends on."""
+    return _key(hashlib.sha256(environment), parts)
+
+
+def _key(digest: "hashlib._Hash", parts: tuple[str, ...]) -> str:
     # Lengths go in, so that moving text from one part to the next changes the key.
-    digest = _environment_hash().copy()
     for part in parts:
         data = part.encode()
         digest.update(b"%d:" % len(data))

@@ -23,19 +23,20 @@ _LINES_OF_SMALL = 30
 _MOST_WORKERS = 16
 
 Task = tuple[str, str, str]  # source, name of the function, signature
+WORKER = "numba_grad.compiler.build_worker"
 
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from numba_grad.compiler.build_worker import main; main()"
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "importlib.import_module(sys.argv[2]).main()"
 )
 
 
 @contextlib.contextmanager
-def workers_for(tasks: Sequence[Task]) -> Iterator[bool]:
+def workers_for(tasks: Sequence[Task], worker: str = WORKER) -> Iterator[bool]:
     """While the block runs, workers compile these from the end, if they are many enough.
 
     The caller goes from the start and meets them. Workers that fail, or never start, only leave
-    more work to the caller. None of them outlives the block.
+    more work to the caller. None of them outlives the block. `worker` is the module they run.
     """
     small_kernels = sum(max(1.0, source.count("\n") / _LINES_OF_SMALL) for source, _, _ in tasks)
     count = min(
@@ -45,17 +46,18 @@ def workers_for(tasks: Sequence[Task]) -> Iterator[bool]:
     try:
         if count > 0 and _can_start() and cache.is_usable():
             for _ in range(count):
-                workers.append(_start())  # noqa: PERF401  # each is stopped, even if the next fails
+                # One by one: each is stopped, even if the next fails.
+                workers.append(_start(worker))  # noqa: PERF401
             backwards = tasks[::-1]
-            for number, worker in enumerate(workers):
-                _send(worker, backwards[number::count])
+            for number, process in enumerate(workers):
+                _send(process, backwards[number::count])
         yield bool(workers)
     finally:
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
+        for process in workers:
+            process.kill()
+        for process in workers:
             with contextlib.suppress(OSError):
-                worker.communicate()
+                process.communicate()
 
 
 def _can_start() -> bool:
@@ -63,10 +65,10 @@ def _can_start() -> bool:
     return bool(sys.executable) and Path(sys.executable).name.lower().startswith("python")
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start(worker: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(config.cache_directory)}
     return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, json.dumps([str(p) for p in sys.path])],
+        [sys.executable, "-c", _PROGRAM, json.dumps([str(p) for p in sys.path]), worker],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

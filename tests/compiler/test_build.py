@@ -251,10 +251,10 @@ from numba_grad.config import config
 config.threads = 2
 parallel_build.KERNELS_PER_WORKER = 2
 start = parallel_build._start
-def announced():
-    worker = start()
-    print(worker.pid, flush=True)
-    return worker
+def announced(worker):
+    process = start(worker)
+    print(process.pid, flush=True)
+    return process
 parallel_build._start = announced
 source = {source!r}
 sources = [source.replace("7.0", f"{{k}}.0") for k in range({count})]

@@ -1,0 +1,245 @@
+"""Kernel source to cubins: from memory, from the disk cache, or compiled now.
+
+A warm start imports no compiler: the figures of a kernel are stored with its code.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from numba_grad.compiler import cache, parallel_build
+from numba_grad.compiler.build import interrupts_after
+from numba_grad.compiler.cuda import front_end
+from numba_grad.compiler.cuda.link import Usage, link
+from numba_grad.errors import KernelError, explain
+from numba_grad.locks import Lock
+
+# Of a driver that runs the source itself, in host memory: what tests use.
+SOURCE_ARCHITECTURE = "source"
+WORKER = "numba_grad.compiler.cuda.build_worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    source: str
+    architecture: str
+
+    @property
+    def key(self) -> str:
+        return cache.key_in(_environment(), self.source, self.architecture)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A compiled kernel: `code` is a cubin, whose one entry is `entry_name`."""
+
+    source: str
+    architecture: str
+    code: bytes
+    usage: Usage
+    entry_name: str = "kernel"
+
+    @property
+    def registers(self) -> int:
+        return self.usage.registers
+
+    @property
+    def spilled_bytes(self) -> int:
+        return self.usage.spilled_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.usage.shared_bytes
+
+    @property
+    def ptx(self) -> str:
+        """The PTX, compiled again for the occasion."""
+        return _ptx(Request(self.source, self.architecture))
+
+    @property
+    def sass(self) -> str:
+        """The machine code as text, by NVIDIA's disassembler.
+
+        Raises
+        ------
+        KernelError
+            If there is no `nvdisasm` (nor `cuobjdump`): the CUDA toolkit has them.
+        """
+        return _disassembled(self.code)
+
+    def occupancy(self, threads: int) -> "Occupancy":
+        """How many threads a multiprocessor runs at once, in blocks of so many."""
+        return occupancy(self.usage, threads, self.architecture)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What this process did so far."""
+
+    compilations: int = 0
+
+
+_lock = Lock()
+_kernels: dict[Request, DeviceKernel] = {}
+_statistics = Statistics()
+
+
+def statistics() -> Statistics:
+    return _statistics
+
+
+def build(source: str, architecture: str) -> DeviceKernel:
+    """The kernel of one source text, for an architecture such as "sm_90"."""
+    return build_all([source], architecture)[0]
+
+
+def build_all(sources: Iterable[str], architecture: str) -> list[DeviceKernel]:
+    """The kernels of several source texts; missing ones are compiled together."""
+    requests = [Request(source, architecture) for source in sources]
+    if not all(request in _kernels for request in requests):
+        with _lock:
+            missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
+            for request, stored in zip(missing, _stored(missing, architecture), strict=True):
+                _kernels[request] = _kernel(request, stored)
+    return [_kernels[request] for request in requests]
+
+
+def _stored(requests: list[Request], architecture: str) -> list[bytes]:
+    """What the cache has of each, after compiling what it had not."""
+    if architecture == SOURCE_ARCHITECTURE:
+        return [_packed(request.source.encode(), Usage(0, 0, 0, 0)) for request in requests]
+    found = {request: cache.read(request.key) for request in requests}
+    missing = [request for request, stored in found.items() if stored is None]
+    tasks = [(request.source, request.architecture, "") for request in missing]
+    with parallel_build.workers_for(tasks, WORKER) as are_working:
+        for request in missing:
+            stored = None
+            if are_working and cache.contains(request.key):
+                stored = cache.read(request.key)
+            found[request] = stored or compile_and_store(request)
+    return [stored for stored in found.values() if stored is not None]
+
+
+def compile_and_store(request: Request) -> bytes:
+    """Code and figures of a kernel that the disk cache does not have."""
+    with interrupts_after():
+        cubin, usage = link(_ptx(request), request.architecture)
+    stored = _packed(cubin, usage)
+    _statistics.compilations += 1
+    cache.write(request.key, stored)
+    return stored
+
+
+def _ptx(request: Request) -> str:
+    with interrupts_after():
+        return front_end.compile_to_ptx(request.source, request.architecture)
+
+
+def _packed(code: bytes, usage: Usage) -> bytes:
+    return json.dumps(dataclasses.asdict(usage)).encode() + b"\n" + code
+
+
+def _kernel(request: Request, stored: bytes) -> DeviceKernel:
+    head, _, code = stored.partition(b"\n")
+    return DeviceKernel(request.source, request.architecture, code, Usage(**json.loads(head)))
+
+
+@functools.cache
+def _environment() -> bytes:
+    """What a cubin depends on besides its source and architecture; device functions are in it."""
+    digest = hashlib.sha256(front_end.description(front_end.provider()).encode())
+    for name in ("front_end.py", "link.py"):
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    return digest.digest()
+
+
+def _disassembled(cubin: bytes) -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(cubin)
+        for program, *options in (("nvdisasm", "-c"), ("cuobjdump", "-sass")):
+            found = shutil.which(program) or shutil.which(program, path="/usr/local/cuda/bin")
+            if found is not None:
+                run = subprocess.run([found, *options, path], capture_output=True, text=True)
+                if run.returncode == 0:
+                    return run.stdout
+    raise KernelError(
+        explain(
+            "sass",
+            "neither nvdisasm nor cuobjdump was found on the PATH, or they refuse the code",
+            fix='pip install "cuda-toolkit[nvdisasm]", or the CUDA toolkit; `.ptx` needs neither',
+        )
+    )
+
+
+# Occupancy.
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Of one multiprocessor: what it runs at once, and what forbids more."""
+
+    threads: int
+    blocks: int
+    share: float  # of the threads it could run
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiprocessor:
+    """Limits from the CUDA programming guide, "Compute Capabilities"."""
+
+    threads: int
+    blocks: int
+    shared_bytes: int
+    registers: int = 65536
+
+
+_MULTIPROCESSORS = {
+    (7, 0): _Multiprocessor(2048, 32, 96 << 10),
+    (7, 5): _Multiprocessor(1024, 16, 64 << 10),
+    (8, 0): _Multiprocessor(2048, 32, 164 << 10),
+    (8, 6): _Multiprocessor(1536, 16, 100 << 10),
+    (8, 7): _Multiprocessor(1536, 16, 164 << 10),
+    (8, 9): _Multiprocessor(1536, 24, 100 << 10),
+    (9, 0): _Multiprocessor(2048, 32, 228 << 10),
+    (10, 0): _Multiprocessor(2048, 32, 228 << 10),
+    (12, 0): _Multiprocessor(1536, 24, 100 << 10),
+}
+_WARP = 32
+_REGISTERS_AT_ONCE = 256  # are given to a warp
+_SYSTEM_SHARED_BYTES = 1 << 10  # of each block, from compute capability 8.0 on
+
+
+def occupancy(usage: Usage, threads: int, architecture: str) -> Occupancy:
+    """By the formula of NVIDIA's occupancy calculator (CUDA best practices, "Occupancy").
+
+    Warps get registers in lots of 256, each of the four schedulers from its own quarter of the
+    register file; blocks get shared memory, and from compute capability 8.0 on 1 KiB more.
+    """
+    capability = front_end.capability(architecture)
+    limits = _MULTIPROCESSORS.get(capability)
+    if limits is None:
+        known = ", ".join(f"sm_{major}{minor}" for major, minor in _MULTIPROCESSORS)
+        raise KernelError(explain("occupancy", f"no limits of {architecture}", expected=known))
+    warps = -(-threads // _WARP)
+    per_warp = -(-usage.registers * _WARP // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    warps_at_once = limits.registers // 4 // max(1, per_warp) * 4
+    system = _SYSTEM_SHARED_BYTES if capability >= (8, 0) else 0
+    shared = -(-usage.shared_bytes // 128) * 128 + system
+    blocks = {
+        "threads": limits.threads // (warps * _WARP),
+        "blocks": limits.blocks,
+        "registers": warps_at_once // warps,
+        "shared memory": limits.shared_bytes // max(1, shared),
+    }
+    reason = min(blocks, key=lambda name: blocks[name])
+    running = blocks[reason] * warps * _WARP
+    return Occupancy(running, blocks[reason], running / limits.threads, reason)

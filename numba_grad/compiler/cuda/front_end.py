@@ -1,0 +1,346 @@
+"""Kernel source to PTX, by whichever compiler of CUDA Python is installed.
+
+Kernel source is the text of some device functions and of one `kernel` with its signature in the
+decorator; nothing else. The decorators are read here, not run: a kernel that compiles as its
+decorator runs wants a driver, which PTX alone does not need.
+"""
+
+import ast
+import contextlib
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import KernelError, explain
+
+SCALARS = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+VARIABLE = "NUMBA_GRAD_CUDA_COMPILER"
+
+Namespace = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Toolchain:
+    """A compiler, imported: names for kernel source, and two things to do with functions."""
+
+    namespace: Namespace
+    device_function: Callable[[Callable], Any]  # makes one callable from other functions
+    ptx: Callable[[Callable, str, tuple[int, int]], str]  # of a kernel, with its signature
+    # Device functions by architecture, their text and that of all they call: the compiler keeps
+    # what it made of one, so that the kernels of a process share it.
+    functions: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One way to compile CUDA Python."""
+
+    name: str  # as the environment variable has it
+    module: str  # whether it is installed is whether this can be found
+    distribution: str  # its name on PyPI
+    load: Callable[[], Toolchain]
+
+
+# numba-cuda.
+
+
+def _load_numba_cuda() -> Toolchain:
+    # What its .pth file does, which Python does not run in every place packages can be in.
+    importlib.import_module("_numba_cuda_redirector")
+    with _numpy_of_old():
+        from numba import cuda
+
+        if "numba_cuda" not in (cuda.__file__ or ""):
+            raise KernelError(
+                explain(
+                    "cuda",
+                    "Numba's own CUDA target was imported before numba-cuda could take its place",
+                    fix=f"{VARIABLE}=numba, or no `import numba.cuda` before numba_grad's kernels",
+                )
+            )
+        from numba.cuda import libdevice, types
+        from numba.cuda.extending import intrinsic
+
+    return _numba_toolchain(cuda, libdevice, types, intrinsic)
+
+
+@contextlib.contextmanager
+def _numpy_of_old() -> Iterator[None]:
+    """numba-cuda 0.30, its last feature release, asks NumPy for `row_stack`, gone with 2.5."""
+    gone = "row_stack"
+    if hasattr(np, gone):
+        yield
+        return
+    setattr(np, gone, np.vstack)
+    try:
+        yield
+    finally:
+        delattr(np, gone)
+
+
+# Numba's own target, which numba-cuda replaced: for machines that have nothing else.
+
+
+def _load_numba() -> Toolchain:
+    from numba import cuda, types
+    from numba.cuda import libdevice
+    from numba.extending import intrinsic
+
+    if "numba_cuda" in (cuda.__file__ or ""):
+        raise KernelError(
+            explain(
+                "cuda",
+                f"{VARIABLE}=numba, but numba-cuda is installed and takes the place of Numba's own",
+                fix=f"{VARIABLE}=numba-cuda, or pip uninstall numba-cuda",
+            )
+        )
+    return _numba_toolchain(cuda, libdevice, types, intrinsic)
+
+
+def _numba_toolchain(cuda: Any, libdevice: Any, types: Any, intrinsic: Any) -> Toolchain:
+    namespace: Namespace = {
+        "cuda": cuda,
+        "libdevice": libdevice,
+        "compare_and_swap": _numba_compare_and_swap(types, intrinsic),
+        **{name: getattr(types, name) for name in SCALARS},
+    }
+
+    def device_function(function: Callable) -> Any:
+        return cuda.jit(device=True)(function)
+
+    def ptx(function: Callable, signature: str, capability: tuple[int, int]) -> str:
+        with _numpy_of_old(), _device_of(capability):
+            return cuda.compile_ptx(function, signature, cc=capability)[0]
+
+    return Toolchain(namespace, device_function, ptx)
+
+
+@contextlib.contextmanager
+def _device_of(capability: tuple[int, int]) -> Iterator[None]:
+    """A device function is compiled for the device that Numba finds: let it find this one.
+
+    It would start the driver otherwise, which is absent where kernels are compiled for elsewhere.
+    """
+    dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
+
+    found = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = found
+
+
+def _numba_compare_and_swap(types: Any, intrinsic: Any) -> Any:
+    """Numba has atomics of arrays only, and kernels have pointers."""
+
+    @intrinsic
+    def compare_and_swap(typing_context, pointer, expected, desired):
+        def lower(context, builder, signature, arguments):
+            swap = builder.cmpxchg(*arguments, "monotonic", "monotonic")
+            return builder.extract_value(swap, 0)
+
+        return types.int64(pointer, types.int64, types.int64), lower
+
+    return compare_and_swap
+
+
+PROVIDERS = (
+    Provider("numba-cuda", "numba_cuda", "numba-cuda", _load_numba_cuda),
+    Provider("numba", "numba.cuda", "numba", _load_numba),
+)
+_toolchains: dict[str, Toolchain] = {}
+
+
+def provider() -> Provider:
+    """The compiler in use: the one that the environment names, else the first installed one.
+
+    Raises
+    ------
+    KernelError
+        If there is none, or not the one named.
+    """
+    chosen = os.environ.get(VARIABLE, "")
+    known = {p.name: p for p in PROVIDERS}
+    if chosen and chosen not in known:
+        raise KernelError(
+            explain(
+                "cuda", f"{VARIABLE}={chosen} is unknown", expected=f"one of {', '.join(known)}"
+            )
+        )
+    candidates = [known[chosen]] if chosen else PROVIDERS
+    for candidate in candidates:
+        if _is_installed(candidate):
+            return candidate
+    names = " or ".join(p.distribution for p in candidates)
+    raise KernelError(
+        explain(
+            "cuda",
+            f"no compiler of CUDA kernels: {names} is not installed",
+            fix='pip install "numba_grad[cuda]"',
+        )
+    )
+
+
+def _is_installed(candidate: Provider) -> bool:
+    try:
+        return importlib.util.find_spec(candidate.module) is not None
+    except ModuleNotFoundError:  # not even its parent
+        return False
+
+
+def description(chosen: Provider) -> str:
+    """The compiler and its parts with their versions: part of every cache key. Imports none."""
+    parts = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-nvjitlink")
+    found = [f"{chosen.name} {importlib.metadata.version(chosen.distribution)}"]
+    for part in parts:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{part} {importlib.metadata.version(part)}")
+    return ", ".join(found)
+
+
+def compile_to_ptx(source: str, architecture: str) -> str:
+    """The PTX of kernel source, in which the kernel's symbol is `kernel`.
+
+    Raises
+    ------
+    KernelError
+        If no compiler is installed, or the one there is refuses the source.
+    """
+    chosen = provider()
+    toolchain = _toolchains.get(chosen.name)
+    if toolchain is None:
+        toolchain = _toolchains[chosen.name] = _loaded(chosen)
+    function, signature = _functions(toolchain, source, architecture)
+    try:
+        ptx = toolchain.ptx(function, signature, capability(architecture))
+    except KernelError:
+        raise
+    except Exception as error:
+        raise KernelError(
+            explain(
+                "cuda",
+                f"{chosen.name} could not compile a kernel: {type(error).__name__}: {error}",
+                got={"source": "\n" + source},
+            )
+        ) from error
+    return with_plain_names(ptx)
+
+
+def _loaded(chosen: Provider) -> Toolchain:
+    try:
+        toolchain = chosen.load()
+    except ImportError as error:
+        raise KernelError(
+            explain(
+                "cuda",
+                f"{chosen.distribution} cannot be imported ({error})",
+                fix='pip install "numba_grad[cuda]"',
+            )
+        ) from error
+    import cmath
+    import math
+
+    toolchain.namespace.update(math=math, cmath=cmath, inf=math.inf, nan=math.nan)
+    return toolchain
+
+
+def capability(architecture: str) -> tuple[int, int]:
+    """(9, 0) of "sm_90"."""
+    found = re.fullmatch(r"sm_(\d+)(\d)[af]?", architecture)
+    if found is None:
+        raise KernelError(
+            explain("cuda", f"no architecture {architecture!r}", expected='a name like "sm_90"')
+        )
+    return int(found.group(1)), int(found.group(2))
+
+
+def _functions(toolchain: Toolchain, source: str, architecture: str) -> tuple[Callable, str]:
+    """The function `kernel` of the source, with all it calls in scope, and its signature."""
+    scope = dict(toolchain.namespace)
+    keys: dict[str, str] = {}
+    for definition in ast.parse(source).body:
+        assert isinstance(definition, ast.FunctionDef), "kernel source is functions"
+        signature = _signature(definition)
+        definition.decorator_list = []
+        names = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
+        parts = (
+            architecture,
+            ast.unparse(definition),
+            *(keys[name] for name in sorted(names & set(keys))),
+        )
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        if signature:
+            return _executed(definition, scope), signature
+        if key not in toolchain.functions:
+            function = _executed(definition, scope)
+            toolchain.functions[key] = toolchain.device_function(function)
+        keys[definition.name] = key
+        scope[definition.name] = toolchain.functions[key]
+    raise KernelError(explain("cuda", "no kernel in the source", got={"source": "\n" + source}))
+
+
+def _signature(definition: ast.FunctionDef) -> str:
+    """What `@cuda.jit("...")` says; "" of a device function."""
+    (decorator,) = definition.decorator_list
+    assert isinstance(decorator, ast.Call), "kernel source uses @cuda.jit(...)"
+    if not decorator.args:
+        return ""
+    return ast.literal_eval(decorator.args[0])
+
+
+def _executed(definition: ast.FunctionDef, scope: Namespace) -> Callable:
+    """The function, whose globals are what is in scope now."""
+    own = dict(scope)
+    module = ast.Module([definition], [])
+    exec(compile(module, f"<{definition.name} of a CUDA kernel>", "exec"), own)
+    return own[definition.name]
+
+
+# PTX. Numba's symbols count what a process compiled before.
+
+_SYMBOL = re.compile(r"\b_ZN[\w$]*")
+_PARTS = re.compile(r"(\d+)(?=[A-Za-z_])")
+
+
+def with_plain_names(ptx: str) -> str:
+    """The same PTX with the entry called `kernel`, and functions called as in the source."""
+    entry = re.search(r"\.entry\s+([\w$]+)", ptx)
+    if entry is None:
+        raise KernelError(explain("cuda", "no kernel in the PTX", got={"PTX": ptx}))
+    plain = {entry.group(1): "kernel"}
+    for function in re.findall(r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", ptx):
+        if function not in plain and function.startswith("_ZN"):
+            name = _name_in(function)
+            while name in plain.values():
+                name += "_"
+            plain[function] = name
+    longest_first = sorted(plain, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    # Of each function Numba declares a place for the interpreter's environment, which has no use.
+    lines = [line for line in ptx.splitlines() if "_ZN08NumbaEnv" not in line]
+    return pattern.sub(lambda found: plain[found.group()], "\n".join(lines)) + "\n"
+
+
+def _name_in(symbol: str) -> str:
+    """The function's own name in a mangled one: `_ZN` module, length and name, ..."""
+    found = re.match(r"_ZN(\d+)", symbol)
+    if found is None:
+        return symbol
+    rest = symbol[found.end() + int(found.group(1)) :]
+    own = re.match(r"(\d+)", rest)
+    if own is None:
+        return symbol
+    return rest[own.end() : own.end() + int(own.group(1))]

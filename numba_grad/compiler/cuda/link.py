@@ -1,0 +1,113 @@
+"""PTX to a cubin, by nvJitLink: no driver, no GPU, no process of its own.
+
+A cubin runs on every driver of the same major version of CUDA; PTX only on those that know its
+version. So the driver is always given a cubin.
+"""
+
+import importlib
+import re
+from dataclasses import dataclass
+from types import ModuleType
+
+from numba_grad.errors import KernelError, explain
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one kernel takes of a multiprocessor, as ptxas reports it.
+
+    `stack_bytes` are local memory of a thread for arrays and calls, `spilled_bytes` what is stored
+    and loaded there because registers did not suffice.
+    """
+
+    registers: int
+    stack_bytes: int
+    spilled_bytes: int
+    shared_bytes: int
+
+
+def link(ptx: str, architecture: str) -> tuple[bytes, Usage]:
+    """The cubin of the one kernel in `ptx`, for an architecture such as "sm_90".
+
+    Raises
+    ------
+    KernelError
+        If nvJitLink is missing, older than the compiler that wrote the PTX, or refuses it.
+    """
+    nvjitlink = _nvjitlink()
+    _check_versions(ptx, nvjitlink.version())
+    options = [f"-arch={architecture}", "-verbose", "-Xptxas=-v"]
+    text = ptx.encode()
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), "kernel.ptx")
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = _text(nvjitlink.get_error_log, nvjitlink.get_error_log_size(handle), handle)
+            raise KernelError(
+                explain("link", f"nvJitLink: {error}", got={"log": log.strip()})
+            ) from None
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        log = _text(nvjitlink.get_info_log, nvjitlink.get_info_log_size(handle), handle)
+    finally:
+        nvjitlink.destroy(handle)
+    return bytes(cubin), usage_of(log)
+
+
+def _text(read, size: int, handle: int) -> str:
+    buffer = bytearray(size)
+    read(handle, buffer)
+    return buffer.decode(errors="replace").rstrip("\0")
+
+
+def usage_of(log: str) -> Usage:
+    """The figures in nvJitLink's log of one kernel."""
+
+    def total(pattern: str) -> int:
+        return sum(int(n) for n in re.findall(pattern, log))
+
+    # The last line, by the linker, counts shared memory too: ptxas does not, where it is all
+    # known only to the linker.
+    last = log[log.rfind("Function properties for 'kernel'") :]
+    found = re.search(r"used (\d+) registers.*?(\d+) stack, (\d+) bytes smem", last)
+    if found is None:
+        raise KernelError(explain("link", "nvJitLink's report has no figures", got={"log": log}))
+    registers, stack, shared = (int(n) for n in found.groups())
+    return Usage(registers, stack, total(r"(\d+) bytes spill (?:stores|loads)"), shared)
+
+
+def _check_versions(ptx: str, linker: tuple[int, int]) -> None:
+    """nvJitLink reads PTX up to its own version, and says no more than "unsupported" of newer."""
+    found = re.search(r"Cuda compilation tools, release (\d+)\.(\d+)", ptx)
+    if found is None:
+        return
+    compiler = int(found.group(1)), int(found.group(2))
+    if linker >= compiler:
+        return
+    toolkit, own = f"{compiler[0]}.{compiler[1]}", f"{linker[0]}.{linker[1]}"
+    raise KernelError(
+        explain(
+            "cuda",
+            "nvJitLink is older than the compiler (NVVM) whose PTX it has to read",
+            got={"NVVM": toolkit, "nvJitLink": own},
+            expected="nvJitLink at least as new as NVVM, both of one major version",
+            fix=f'pip install "cuda-toolkit[nvvm]=={own}.*" "nvidia-nvjitlink=={own}.*"',
+        )
+    )
+
+
+def _nvjitlink() -> ModuleType:
+    try:
+        nvjitlink = importlib.import_module("cuda.bindings.nvjitlink")
+        nvjitlink.version()  # loads the library
+    except Exception as error:
+        raise KernelError(
+            explain(
+                "cuda",
+                f"nvJitLink, which makes GPU code of PTX, is not usable ({error})",
+                fix='pip install "numba_grad[cuda]"',
+            )
+        ) from None
+    return nvjitlink

@@ -1,0 +1,199 @@
+"""Source to cubin without a driver: the chain of compilers, its report, its cache, its errors."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler import cache
+from numba_grad.compiler.cuda import build, front_end, link
+from numba_grad.config import configure
+from numba_grad.errors import KernelError
+from tests.cuda.requirements import needs_compiler
+
+SOURCE = """\
+@cuda.jit(device=True)
+def twice(x):
+    return libdevice.fmul_rn(x, float32(2.0))
+
+
+@cuda.jit(device=True)
+def fourfold(x):
+    return twice(twice(x))
+
+
+@cuda.jit("void(int64, CPointer(float32), CPointer(float32))")
+def kernel(n0, x0, x1):
+    shared = cuda.shared.array(128, float32)
+    task = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    shared[cuda.threadIdx.x] = x0[task]
+    cuda.syncthreads()
+    while task < n0:
+        x1[task] = fourfold(x0[task]) + shared[127 - cuda.threadIdx.x]
+        task += cuda.gridDim.x * cuda.blockDim.x
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_kernels", {})
+    with configure(cache_directory=tmp_path / "cache"):
+        yield
+
+
+@needs_compiler
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_source_becomes_a_cubin_with_figures(architecture):
+    kernel = build.build(SOURCE, architecture)
+    assert kernel.code[:4] == b"\x7fELF"
+    assert kernel.entry_name == "kernel"
+    assert 8 <= kernel.registers <= 40
+    assert kernel.spilled_bytes == 0
+    assert kernel.usage.stack_bytes == 0
+    # From sm_90 on the system's KiB counts as the kernel's.
+    assert kernel.shared_bytes - 128 * 4 in (0, 1024)
+
+
+@needs_compiler
+def test_ptx_has_plain_names():
+    ptx = build.build(SOURCE, "sm_90").ptx
+    assert ".visible .entry kernel(" in ptx
+    assert "_ZN" not in re.sub(r"_ZN\w*_cudapy_smem\w*", "", ptx)
+    assert ".target sm_90" in ptx
+
+
+@needs_compiler
+def test_the_disk_cache_serves_a_process_without_a_compiler():
+    kernel = build.build(SOURCE, "sm_90")
+    program = (
+        "import sys\n"
+        "from numba_grad.compiler.cuda import build\n"
+        "source = sys.stdin.read()\n"
+        "kernel = build.build(source, 'sm_90')\n"
+        "loaded = [m for m in ('numba', 'numba_cuda', 'cuda') if m in sys.modules]\n"
+        "print(kernel.registers, len(kernel.code), build.statistics().compilations, loaded)\n"
+    )
+    with configure() as config:
+        environment = {"NUMBA_GRAD_CACHE_DIR": str(config.cache_directory), "PYTHONPATH": path()}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        input=SOURCE,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.split(maxsplit=3) == [
+        str(kernel.registers),
+        str(len(kernel.code)),
+        "0",
+        "[]\n",
+    ], run.stderr
+
+
+def path():
+    return ":".join(entry for entry in sys.path if entry)
+
+
+@needs_compiler
+def test_a_damaged_cache_entry_is_compiled_again(monkeypatch):
+    build.build(SOURCE, "sm_90")
+    entry = cache.path_of(build.Request(SOURCE, "sm_90").key)
+    entry.write_bytes(entry.read_bytes()[:-10])
+    monkeypatch.setattr(build, "_kernels", {})
+    before = build.statistics().compilations
+    assert build.build(SOURCE, "sm_90").code[:4] == b"\x7fELF"
+    assert build.statistics().compilations == before + 1
+
+
+@needs_compiler
+def test_keys_tell_architectures_and_sources_apart():
+    keys = {
+        build.Request(source, architecture).key
+        for source in (SOURCE, SOURCE + "\n")
+        for architecture in ("sm_80", "sm_90")
+    }
+    assert len(keys) == 4
+
+
+@needs_compiler
+def test_worker_processes_compile_too(monkeypatch):
+    sources = [SOURCE.replace("2.0", f"{k}.0") for k in range(3, 7)]
+    from numba_grad.compiler import parallel_build
+
+    monkeypatch.setattr(parallel_build, "KERNELS_PER_WORKER", 2)
+    with configure(threads=2):
+        kernels = build.build_all(sources, "sm_90")
+    assert len({kernel.code for kernel in kernels}) == 4
+
+
+def test_the_emulator_gets_the_source_itself():
+    kernel = build.build(SOURCE, build.SOURCE_ARCHITECTURE)
+    assert kernel.code.decode() == SOURCE
+
+
+@needs_compiler
+def test_source_that_does_not_compile_is_shown():
+    wrong = SOURCE.replace("fourfold(x0[task])", "undefined(x0[task])")
+    with pytest.raises(KernelError, match=r"undefined[\s\S]*def kernel"):
+        build.build(wrong, "sm_90")
+
+
+@needs_compiler
+def test_an_unknown_architecture_is_refused_by_name():
+    with pytest.raises(KernelError, match="hopper"):
+        build.build(SOURCE, "hopper")
+
+
+def test_an_older_nvjitlink_is_refused_with_both_versions_and_a_command():
+    ptx = "// Cuda compilation tools, release 13.4, V13.4.92\n.version 9.4\n"
+    with pytest.raises(KernelError, match=r"13\.4[\s\S]*13\.0[\s\S]*pip install") as caught:
+        link._check_versions(ptx, (13, 0))
+    assert "nvidia-nvjitlink==13.0.*" in str(caught.value)
+    link._check_versions(ptx, (13, 4))
+
+
+def test_an_unknown_compiler_is_refused(monkeypatch):
+    monkeypatch.setenv(front_end.VARIABLE, "nvcc")
+    with pytest.raises(KernelError, match="numba-cuda"):
+        front_end.provider()
+
+
+def test_a_missing_compiler_is_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(front_end, "_is_installed", lambda candidate: False)
+    with pytest.raises(KernelError, match=r"pip install"):
+        front_end.provider()
+
+
+def test_a_missing_disassembler_is_explained(monkeypatch):
+    monkeypatch.setattr(build.shutil, "which", lambda *a, **k: None)
+    with pytest.raises(KernelError, match="nvdisasm"):
+        _ = build.DeviceKernel("", "sm_90", b"", link.Usage(0, 0, 0, 0)).sass
+
+
+# NVIDIA's occupancy calculator gives these.
+@pytest.mark.parametrize(
+    ("architecture", "registers", "shared", "threads", "expected"),
+    [
+        ("sm_90", 32, 0, 256, (2048, 8, "threads")),
+        ("sm_90", 64, 0, 256, (1024, 4, "registers")),
+        ("sm_90", 255, 0, 256, (256, 1, "registers")),
+        ("sm_90", 32, 48 << 10, 256, (1024, 4, "shared memory")),
+        ("sm_80", 32, 48 << 10, 256, (768, 3, "shared memory")),
+        ("sm_80", 32, 0, 32, (1024, 32, "blocks")),
+        ("sm_86", 40, 0, 128, (1536, 12, "threads")),
+        ("sm_80", 40, 0, 96, (1536, 16, "registers")),
+    ],
+)
+def test_occupancy(architecture, registers, shared, threads, expected):
+    usage = link.Usage(registers, 0, 0, shared)
+    found = build.occupancy(usage, threads, architecture)
+    assert (found.threads, found.blocks, found.limited_by) == expected
+
+
+def test_row_stack_is_lent_and_taken_back(monkeypatch):
+    monkeypatch.delattr(np, "row_stack", raising=False)
+    with front_end._numpy_of_old():
+        assert np.row_stack is np.vstack  # noqa: NPY201
+    assert not hasattr(np, "row_stack")
