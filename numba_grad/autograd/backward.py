@@ -26,7 +26,7 @@ from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, zeros_like
+from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import (
     Cotangent,
@@ -323,7 +323,7 @@ def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> 
                 got={"output": node.type},
             )
         )
-    return full(1, node.shape, node.dtype)
+    return ones_like(node)
 
 
 # The pass.

@@ -138,7 +138,7 @@ class Call:
             if is_value:
                 g, type = next(given)
                 if g is None and kept.materialize_grads:
-                    g = full(0, type.shape, type.dtype)
+                    g = full(0, type.shape, type.dtype, type.device)
             arguments.append(None if g is None else tensor_of(g))
         returned = _backward_of(kept.function)(self.context, *arguments)
         gradients = returned if isinstance(returned, tuple) else (returned,)

@@ -16,7 +16,7 @@ from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.ops.families import cast, full, reshape, zeros_like
+from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
 
 Tensor = Any
 Tensors = Any  # a Tensor or a tuple of them
@@ -499,7 +499,7 @@ def _rows(
     """For each output, its derivatives by each input: one batched pass for all elements."""
     sizes = [x._node.type.size for x in outputs]
     if sizes == [1]:
-        seeds = [full(1, outputs[0]._node.shape, outputs[0]._node.dtype)]
+        seeds = [ones_like(outputs[0]._node)]
     else:
         seeds = _unit_vectors([x._node for x in outputs])
     found: tuple[Tensor | None, ...] = (None,) * len(inputs)
@@ -524,7 +524,7 @@ def _block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Te
     """The rows of `g`, a matrix by rows, that belong to one output."""
     shape = (*output.shape, *x.shape)
     if g is None:
-        return new_tensor(full(0, shape, x.dtype))
+        return new_tensor(full(0, shape, x.dtype, x.type.device))
     rows = g._node
     if rows.shape != (size, *x.shape) and rows.shape != x.shape:
         rank = len(x.shape)
@@ -548,7 +548,8 @@ def _unit_vectors(nodes: Sequence[Node]) -> list[Node]:
     for x, size in zip(nodes, sizes, strict=True):
         column = OPS["iota"](size=size, dtype=index) + full(start, (size,), index)
         is_one = OPS["equal"](row, reshape(column, (1, size)))
-        result.append(reshape(cast(is_one, x.dtype), (total, *x.shape)))
+        row_vectors = reshape(cast(is_one, x.dtype), (total, *x.shape))
+        result.append(placed(row_vectors, x.type.device))
         start += size
     return result
 

@@ -1,23 +1,29 @@
-"""Give values to recorded nodes, on the engine in force."""
+"""Give values to recorded nodes, on the engine in force and on the devices that they are on.
+
+One program computes what is wanted on one device. Where values move between devices, what is moved
+is computed first, on the device that it comes from.
+"""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import numpy as np
-
-from numba_grad.compiler import engine_build
-from numba_grad.compiler.flat_graph import flatten
+from numba_grad.compiler.backends import backend_of, copied_to
+from numba_grad.compiler.flat_graph import flatten, value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
+from numba_grad.graph import placement
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import CPU, Type
 from numba_grad.locks import Lock
+from numba_grad.ops.control import item
+from numba_grad.ops.transfer import is_move
 
 
 def evaluate(targets: Sequence[Node]) -> None:
-    """Compute `targets` in one program and set their `value`.
+    """Compute `targets` and set their `value`: those on one device in one program.
 
     Raises
     ------
@@ -27,16 +33,70 @@ def evaluate(targets: Sequence[Node]) -> None:
     pending = list(dict.fromkeys(node for node in targets if node.value is None))
     if not pending:
         return
-    if config.engine == "reference":
-        values = evaluate_with_numpy(pending)
+    if not placement.is_in_use():
+        _evaluate_on(CPU, pending)
+        return
+    for moves in _moves_before(pending):
+        _evaluate_by_device([node.inputs[0] for node in moves])
+        values = [copied_to(node.inputs[0].value, node.type.device) for node in moves]
+        _set_values(moves, values)
+    _evaluate_by_device(pending)
+
+
+def _evaluate_by_device(nodes: Iterable[Node]) -> None:
+    by_device: dict[str, list[Node]] = {}
+    for node in dict.fromkeys(nodes):
+        if node.value is None:
+            by_device.setdefault(node.type.device, []).append(node)
+    for device, own in by_device.items():
+        _evaluate_on(device, own)
+
+
+def _evaluate_on(device: str, nodes: list[Node]) -> None:
+    if config.engine == "reference" and device == CPU:
+        values = evaluate_with_numpy(nodes)
     else:
-        values = _evaluate_natively(pending)
+        values = _evaluate_with_kernels(device, nodes)
+    _set_values(nodes, values)
+
+
+def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
     with _graph_lock:
-        for node, value in zip(pending, values, strict=True):
+        for node, value in zip(nodes, values, strict=True):
             if node.value is None:
                 node.value = value
             if not node.requires_grad:
                 node.inputs = ()  # else a loop that asks for values would keep all of its past
+
+
+def _moves_before(targets: Sequence[Node]) -> list[list[Node]]:
+    """The moves between devices that `targets` depend on, in rounds: a round needs what earlier
+    ones have moved."""
+    with _graph_lock:
+        round_of: dict[Node, int] = {}  # 1 + the last round that a node needs
+        rounds: list[list[Node]] = []
+        stack = list(targets)
+        while stack:
+            node = stack[-1]
+            if node in round_of:
+                stack.pop()
+                continue
+            if node.value is not None:
+                round_of[node] = 0
+                continue
+            inputs = node.inputs if node.op is not item else value_inputs(node)
+            missing = [x for x in inputs if x not in round_of]
+            if missing:
+                stack += missing
+                continue
+            number = max((round_of[x] for x in inputs), default=0)
+            if is_move(node):
+                if number == len(rounds):
+                    rounds.append([])
+                rounds[number].append(node)
+                number += 1
+            round_of[node] = number
+    return rounds
 
 
 # Held while a graph is read or changed here, not while kernels run: two threads may want values
@@ -44,15 +104,15 @@ def evaluate(targets: Sequence[Node]) -> None:
 _graph_lock = Lock()
 
 
-def _evaluate_natively(targets: list[Node]) -> list[np.ndarray]:
+def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
     with _graph_lock:
         bases = [_without_reshapes(node) for node in targets]
         values = {base: base.value for base in bases}
         known = [base for base, value in values.items() if value is None]
-        inputs, program = _program_for(known) if known else ([], None)
+        inputs, program = _program_for(device, known) if known else ([], None)
         input_values = [node.value for node in inputs]
     if program is not None:
-        values.update(zip(known, runner(program)(*input_values), strict=True))
+        values.update(zip(known, runner(program, device)(*input_values), strict=True))
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
 
@@ -64,21 +124,22 @@ _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
 
 
-def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
+def _program_for(device: str, targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
     """The nodes with values that `targets` are computed from, and the program for graphs like
     this."""
     with CollectionPaused():
         graph = flatten(targets)
     inputs = [graph.nodes[k] for k in graph.inputs]
+    target = backend_of(device).target(device)
     if len(graph.nodes) > _LONGEST_KEPT:
-        return inputs, compile_flat(graph)
-    key = (graph.key, config.unroll_extent)
+        return inputs, compile_flat(graph, target)
+    key = (target.name, graph.key, config.unroll_extent)
     with _programs_lock:
         found = _programs.get(key)
         if found is not None:
             _programs.move_to_end(key)
             return inputs, found[0]
-    program = compile_flat(graph)
+    program = compile_flat(graph, target)
     with _programs_lock:
         _programs[key] = (program, graph.types)
         while len(_programs) > _MOST_PROGRAMS:
@@ -86,9 +147,9 @@ def _program_for(targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
     return inputs, program
 
 
-def runner(program: CompiledProgram) -> Callable[..., list[np.ndarray]]:
+def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:
     """What takes the values of a program's inputs and returns its outputs."""
-    return engine_build.native_engine().program(program.plan).run
+    return backend_of(device).runner(program, device)
 
 
 def _without_reshapes(node: Node) -> Node:

@@ -22,7 +22,7 @@ from numba_grad.ops.control import item
 # Never a step of their own: each segment that uses them computes them at the place of use.
 FREE_FAMILIES = ("movement", "literal", "iota")
 # The value of their input.
-RENAMINGS = ("detach", "identity", "checkpoint")
+RENAMINGS = ("detach", "identity", "checkpoint", "to_device")
 # The value of one of their inputs. A call is computed as its items, all by one segment.
 ALIASES = (*RENAMINGS, "item", "custom", "pack", "call")
 # Of the family of movements, but a chain of them would be computed again, from its start, in each

@@ -57,9 +57,6 @@ SHORTEST_PIECE = 16
 MOST_PIECES = 4
 # Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
 MOST_POINTERS = 12
-# Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
-# of threads.
-BLOCK_ELEMENTS = 16384
 
 
 def fewest_blocks() -> int:
@@ -115,7 +112,12 @@ class Survey:
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
 
 
-def lower(group: Group, place_of: Callable[[Node], Place | None]) -> Kernel:
+ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_blocks`
+
+
+def lower(
+    group: Group, place_of: Callable[[Node], Place | None], reduction_blocks: ReductionBlocks
+) -> Kernel:
     """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
     here.
 
@@ -139,7 +141,7 @@ def lower(group: Group, place_of: Callable[[Node], Place | None]) -> Kernel:
     # Merged axes have no conditions that change within the range they had: that one is to assume.
     lowering.known = {name: (0, known[name]) for name in order}
     lowering.addresses_blocks = not names and len(survey.places) > MOST_POINTERS
-    return lowering.kernel(survey.conditions)
+    return lowering.kernel(survey.conditions, reduction_blocks)
 
 
 def _loop_order(
@@ -813,8 +815,8 @@ class _Lowering:
         self.start_piece({name: (0, n) for name, n in self.extents.items()})
         self.write_roots()
 
-    def kernel(self, conditions: list[Interval]) -> Kernel:
-        self.blocks = self.number_of_blocks()
+    def kernel(self, conditions: list[Interval], reduction_blocks: ReductionBlocks) -> Kernel:
+        self.blocks = self.number_of_blocks(reduction_blocks)
         # A sum over everything has the same text for one block and for many: it grows with its
         # input.
         self.in_blocks = self.blocks > 1 or len(self.reduced) == len(self.order) > 0
@@ -843,8 +845,8 @@ class _Lowering:
     def bound_of_axis(self, name: str) -> str:
         return self.word(("extent", name), "n", self.extents[name])
 
-    def number_of_blocks(self) -> int:
-        """Parts of the outermost reduced axis: a function of sizes alone."""
+    def number_of_blocks(self, reduction_blocks: ReductionBlocks) -> int:
+        """Parts of the outermost reduced axis."""
         if not self.reduced or any(n.op.name in ARG_REDUCTIONS for n in self.group.reduced):
             return 1
         kept = summed = 1
@@ -854,11 +856,7 @@ class _Lowering:
             else:
                 kept *= n
         outermost = self.extents[next(name for name in self.order if name in self.reduced)]
-        if kept * BLOCK_ELEMENTS // 64 >= summed or kept * summed < 2 * BLOCK_ELEMENTS:
-            return 1
-        fewest = fewest_blocks()
-        blocks = min(64, max(kept * summed // BLOCK_ELEMENTS, fewest), outermost)
-        return blocks if blocks >= fewest else 1
+        return reduction_blocks(kept, summed, outermost, self.order[-1] not in self.reduced)
 
     def main_ranges(self, conditions: list[Interval]) -> dict[str, tuple[int, int]]:
         """For outer variables under conditions, the longest range in which none of them changes."""

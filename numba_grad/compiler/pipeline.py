@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import build
+from numba_grad.compiler import cpu_target
 from numba_grad.compiler.flat_graph import (
     ALIASES,
     FlatGraph,
@@ -28,11 +28,12 @@ from numba_grad.compiler.memory import Lifetimes
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
+from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
@@ -54,21 +55,24 @@ class CompiledProgram:
 
     plan: Plan
     segments: list[SegmentProgram]  # in the order of the plan, repeated ones repeated
-    kernels: dict[str, build.Kernel]  # by source
+    kernels: dict[str, Any]  # by source
 
 
 def compile_program(
-    inputs: Sequence[Node], outputs: Sequence[Node], reached: Collection[Node] | None = None
+    inputs: Sequence[Node],
+    outputs: Sequence[Node],
+    reached: Collection[Node] | None = None,
+    target: Target = cpu_target.TARGET,
 ) -> CompiledProgram:
     """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of
     `inputs`. `reached`: see `flatten`."""
-    return compile_flat(flatten(outputs, inputs, reached))
+    return compile_flat(flatten(outputs, inputs, reached), target)
 
 
-def compile_flat(graph: FlatGraph) -> CompiledProgram:
+def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> CompiledProgram:
     """The plan that computes the outputs of `graph`, which are distinct and no inputs."""
     with CollectionPaused():
-        return _Compiler(graph).compile()
+        return _Compiler(graph, target).compile()
 
 
 _segment_lock = Lock()
@@ -76,8 +80,9 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 
 class _Compiler:
-    def __init__(self, graph: FlatGraph) -> None:
+    def __init__(self, graph: FlatGraph, target: Target) -> None:
         self.graph = graph
+        self.target = target
         self.nodes = graph.nodes
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
         # Where each computed value is: a key of memory, and the first element.
@@ -94,7 +99,7 @@ class _Compiler:
             source for program in programs for step in program.steps for source in step.sources
         )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
-        kernels = dict(zip(sources, build.build_all(list(sources)), strict=True))
+        kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
         plan = self.plan(instances, kernels)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
@@ -109,7 +114,8 @@ class _Compiler:
             segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
         ):
             memory, offset = self.places[array]
-            type = self.nodes[k].type
+            # Devices have been settled: here everything is on the target.
+            type = self.nodes[k].type.on(CPU)
             # Where a view starts is not part of the key: each row of an array of observations is a
             # pointer of its own, so that the steps that read them are one segment.
             pointer = (memory, first * type.dtype.itemsize)
@@ -118,7 +124,14 @@ class _Compiler:
             memories.append(memory)
         writable = self.writable(segment, memories)
         has_own_memory = tuple([k in self.output_number for k in segment.needed])
-        key = (segment.key, tuple(places), has_own_memory, writable, config.unroll_extent)
+        key = (
+            self.target.name,
+            segment.key,
+            tuple(places),
+            has_own_memory,
+            writable,
+            config.unroll_extent,
+        )
         programs = self.graph.table.programs
         with _segment_lock:
             program = programs.get(key)
@@ -183,11 +196,13 @@ class _Compiler:
             else:
                 local.append(record(node.op, inputs, node.params))
         results = [local[number] for number in segment.needed_numbers.tolist()]
-        return compile_segment(results, argument_places, has_own_memory, may_be_written)
+        return compile_segment(
+            self.target, results, argument_places, has_own_memory, may_be_written
+        )
 
     # Memory and plan
 
-    def plan(self, instances: list[Instance], kernels: dict[str, build.Kernel]) -> Plan:
+    def plan(self, instances: list[Instance], kernels: dict[str, Any]) -> Plan:
         types = [self.nodes[k].type for k in self.graph.outputs]
         builder = PlanBuilder(len(self.graph.inputs), [(type.shape, type.dtype) for type in types])
         lifetimes = self.lifetimes(instances)
@@ -264,7 +279,7 @@ class _Template:
     """The words of a segment's steps, with the places of its memory left open."""
 
     def __init__(
-        self, program: SegmentProgram, kernels: dict[str, build.Kernel], builder: PlanBuilder
+        self, program: SegmentProgram, kernels: dict[str, Any], builder: PlanBuilder
     ) -> None:
         steps: list[tuple[int, int, int, int]] = []
         words: list[int] = []

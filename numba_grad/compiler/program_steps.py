@@ -98,8 +98,10 @@ def library_program_step(
     return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
 
 
-def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
-    """A kernel's text, its words, and how its tasks may be cut."""
+def arguments_of(
+    kernel: LoopKernel, partials: dict[object, Temporary]
+) -> tuple[list[Word], list[Source]]:
+    """What a kernel's words hold, and the memory that they point to."""
     words: list[Word] = []
     memory: list[Source] = []
     for word in kernel.words:
@@ -113,10 +115,20 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
             words.append(Pointer(source, place.offset))
         else:
             words.append(source)
+    return words, memory
+
+
+def work_of(kernel: LoopKernel) -> tuple[int, int]:
+    """Bytes of memory traffic, and scalar operations."""
     points = math.prod(axis.extent for axis in kernel.axes)
+    return points * _bytes_of_a_point(kernel), points * kernel.operations
+
+
+def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> ProgramStep:
+    """A kernel's text, its words, and how its tasks may be cut."""
+    words, memory = arguments_of(kernel, partials)
+    nbytes, flops = work_of(kernel)
     tasks = emit_cpu.number_of_tasks(kernel)
-    nbytes = points * _bytes_of_a_point(kernel)
-    flops = points * kernel.operations
     return ProgramStep(
         emit_cpu.emit(kernel, _streamed(kernel)),
         words,

@@ -4,31 +4,19 @@ hold.
 Made once for each distinct segment of a process; a plan contains it as often as the graph does.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from numba_grad.compiler import emit_cpu, library_steps
 from numba_grad.compiler.added_products import added_products
 from numba_grad.compiler.fuse import LibraryStep, fuse
+from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.lower import ARG_REDUCTIONS, Group, Place, fewest_blocks, lower
-from numba_grad.compiler.mirrored_sums import mirrored_sums
-from numba_grad.compiler.program_steps import (
-    Output,
-    ProgramStep,
-    Small,
-    Source,
-    Temporary,
-    library_program_step,
-    program_step,
-)
-from numba_grad.compiler.row_chains import Candidate, candidate, with_row_chains
-from numba_grad.compiler.simplify import simplify
+from numba_grad.compiler.program_steps import Output, ProgramStep, Small, Source, Temporary
 from numba_grad.compiler.spaces import space_of, unrolling_for
-from numba_grad.compiler.split_sums import split_sums
-from numba_grad.compiler.vector_products import vector_products
+from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -48,24 +36,14 @@ class SegmentProgram:
     graph: list[Node] = field(default_factory=list)  # the simplified results, for showing
 
 
-Pass = Callable[[list[Node]], list[Node]]
-
-# The order of compiling: these passes over the graph, added_products, then fuse, lower, emit.
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("simplify", simplify),
-    ("vector products", vector_products),  # before passes that look for sums
-    ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
-    ("split sums", split_sums),
-)
-
-
 def compile_segment(
+    target: Target,
     results: Sequence[Node],
     places: dict[Node, Place],
     has_own_memory: Sequence[bool],
     writable: Collection[Node] = (),
 ) -> SegmentProgram:
-    """Compile the graph of `results`.
+    """Compile the graph of `results`: the target's passes over the graph, then fuse, lower, emit.
 
     Parameters
     ----------
@@ -75,13 +53,15 @@ def compile_segment(
     writable : the argument nodes whose memory may be written over
     """
     outputs = list(results)
-    passes = (*PASSES, ("added products", partial(added_products, writable=writable)))
+    passes = [*target.passes]
+    if target.adds_products:
+        passes.append(("added products", partial(added_products, writable=writable)))
     for name, transform in passes:
         outputs = transform(outputs)
         if config.check_passes:
             check(name, results, outputs)
     order = toposort(outputs)
-    builder = _SegmentBuilder(outputs, places, has_own_memory)
+    builder = _SegmentBuilder(target, outputs, places, has_own_memory)
     computing = [node for node in order if node.op.family in COMPUTING]
     with unrolling_for([(node.shape, node.op.cost) for node in computing]):
         protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
@@ -91,7 +71,7 @@ def compile_segment(
             builder.emit_step(step)
         builder.copy_repeated_outputs()
     return SegmentProgram(
-        with_row_chains(builder.steps, builder.nbytes_of),
+        target.join(builder.steps, builder.nbytes_of),
         builder.output_places,
         builder.temporaries,
         builder.small,
@@ -105,12 +85,18 @@ COMPUTING = ("elementwise", "reduction")
 
 class _SegmentBuilder:
     def __init__(
-        self, outputs: list[Node], places: dict[Node, Place], has_own_memory: Sequence[bool]
+        self,
+        target: Target,
+        outputs: list[Node],
+        places: dict[Node, Place],
+        has_own_memory: Sequence[bool],
     ) -> None:
+        self.target = target
         self.outputs = outputs
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
-        self.steps: list[Candidate] = []
+        # Each with the kernel that it was made from; None if it does not follow its loops.
+        self.steps: list[tuple[ProgramStep, LoopKernel | None]] = []
         self.spare_sources: list[str] = []
         self.temporaries: list[int] = []
         self.small: dict[np.dtype, int] = {}
@@ -194,23 +180,23 @@ class _SegmentBuilder:
 
     def emit_step(self, step: Group | LibraryStep) -> None:
         if isinstance(step, LibraryStep):
-            self.steps += [
-                candidate(library_program_step(step.node, lowered, in_place=step.in_place), None)
-                for lowered in library_steps.lower(step.node, self.places, self.temporary)
-            ]
+            steps = self.target.library_steps(
+                step.node, self.places, self.temporary, in_place=step.in_place
+            )
+            self.steps += [(lowered, None) for lowered in steps]
             return
         self.emit_group(step, self.places)
 
     def emit_group(self, group: Group, places: dict[Node, Place]) -> None:
-        kernel = lower(group, places.get)
-        if emit_cpu.number_of_tasks(kernel) == 0:
-            # Never entered: what it loads before its loops, and tests, would not be there.
+        kernel = lower(group, places.get, self.target.reduction_blocks)
+        if any(axis.extent == 0 for axis in kernel.kept):
+            # No results: what it loads before its loops, and tests, would not be there.
             return
         partials: dict[object, Temporary] = {}
         if kernel.blocks > 1:
             for node in group.reduced:
                 partials["partial", node] = self.temporary(kernel.blocks * node.type.nbytes)
-        self.steps.append(candidate(program_step(kernel, partials), kernel))
+        self.steps.append((self.target.kernel_step(kernel, partials), kernel))
         if kernel.blocks_word:
             self.combine_blocks(group, kernel.blocks, partials, places)
 
@@ -232,9 +218,9 @@ class _SegmentBuilder:
             partial: object = partials["partial", node] if blocks > 1 else "not run"
             inner = {stand_in: Place(partial), combined: places[node]}
             reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
-            kernel = lower(reduced, inner.get)
-            step = program_step(kernel, {})
+            kernel = lower(reduced, inner.get, self.target.reduction_blocks)
+            step = self.target.kernel_step(kernel, {})
             if blocks > 1:
-                self.steps.append(candidate(step, kernel))
+                self.steps.append((step, kernel))
             else:
                 self.spare_sources.append(step.source)

@@ -29,6 +29,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     reductions,
     scans,
     sorting,
+    transfer,
 )
 from numba_grad.ops.families import cast, loop_dtypes
 

@@ -25,7 +25,7 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import (
@@ -112,7 +112,7 @@ def gradient_of_call(
     call, out, aux = run_on_variables(operation, f, args, kwargs, argnums, has_aux)
     value = scalar(operation, out)
     with recording(call.is_recorded([value])):
-        pulled = call.gradients([value], [full(1, (), value.dtype)])
+        pulled = call.gradients([value], [ones_like(value)])
     wanted = [value] if with_value else []
     results, aux = call.results_and_aux([*pulled, *wanted], aux)
     return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux
@@ -220,7 +220,7 @@ class Differentiation:
 
         found = cotangents(roots, [seed for _, seed in flowing], order, inside, differentiate)
         found.update(hooked)
-        return [found[x] if x in found else full(0, x.shape, x.dtype) for x in targets]
+        return [found[x] if x in found else zeros_like(x) for x in targets]
 
     def _reached(self, outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
         """The nodes on the ways from `targets` to `outputs`, inputs before users."""
@@ -318,7 +318,7 @@ class Differentiation:
         """The derivatives of `outputs` in `directions`, one for each variable."""
         with recording(True):
             # Where the pullback is differentiated: it is linear, so 0 is as good as any cotangent.
-            self.points = [_variable(full(0, x.shape, x.dtype)) for x in outputs]
+            self.points = [_variable(zeros_like(x)) for x in outputs]
             pulled = self.gradients(outputs, self.points)
         with recording(self.is_recorded(outputs, directions)):
             return self.gradients(pulled, directions, self.points)
@@ -424,7 +424,8 @@ def _unit_vectors(type: Type, unit: complex) -> Node:
     index = OPS["iota"](size=type.size, dtype=np.dtype(np.int64))
     is_one = OPS["equal"](reshape(index, (type.size, 1)), index)
     one, zero = full(unit, (), type.dtype), full(0, (), type.dtype)
-    return reshape(OPS["where"](is_one, one, zero), (type.size, *type.shape))
+    vectors = reshape(OPS["where"](is_one, one, zero), (type.size, *type.shape))
+    return placed(vectors, type.device)
 
 
 def _inexact(operation: str, node: Node) -> Node:

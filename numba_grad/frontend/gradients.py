@@ -17,7 +17,7 @@ from numba_grad.frontend.differentiation import (
     scalar,
 )
 from numba_grad.locks import Lock
-from numba_grad.ops.families import full
+from numba_grad.ops.families import ones_like
 
 
 def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -262,7 +262,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     directions = call.directions(tangents)
     value = scalar("hvp", out)
     with recording(True):
-        gradients = call.gradients([value], [full(1, (), value.dtype)])
+        gradients = call.gradients([value], [ones_like(value)])
     with recording(call.is_recorded([value], directions)):
         products = call.gradients(gradients, directions)
     return call.as_arguments(call.results(products))

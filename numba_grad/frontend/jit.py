@@ -264,7 +264,7 @@ class Jitted:
         self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
     ) -> list[np.ndarray]:
         values = [own_array(x) if not isinstance(x, Tensor) else _value(x) for x in dynamic.leaves]
-        if [array_type(v.shape, v.dtype) for v in values] != [
+        if [array_type(v.shape, v.dtype, v.device) for v in values] != [
             node.type for node in specialization.arguments
         ]:
             raise TypeError(

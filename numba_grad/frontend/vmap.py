@@ -10,7 +10,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.graph.node import OPS, Node, argument
-from numba_grad.graph.types import array_type, normalize_axis
+from numba_grad.graph.types import normalize_axis
 from numba_grad.transforms.batch import batch
 
 
@@ -65,7 +65,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         for k, x in mapped.items():
             # It requires grad where the batch does: `f` may differentiate, and must see what is the
             # caller's.
-            member = argument(array_type(x.shape[1:], x.dtype), x.requires_grad)
+            member = argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
             members[member] = x
             leaves[k] = wrap(member)
         out = f(*trees.unflatten(structure, leaves), **kwargs)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import InternalError
-from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.graph.placement import infer, settled
+from numba_grad.graph.types import CPU, TupleType, Type, array_type
 
 NO_PARAMS: dict[str, Any] = {}
 
@@ -118,7 +119,9 @@ class Node:
     inputs: "tuple[Node, ...]"
     params: dict[str, Any]
     type: Any  # Type, or TupleType for the few operations with several results
-    value: Any  # np.ndarray once computed (C-contiguous, of exactly `type`); a tuple for TupleType
+    # once computed, an ndarray or an array on the device (C-contiguous, of exactly `type`); a tuple
+    # for TupleType
+    value: Any
     requires_grad: bool
     released: bool  # a backward pass that did not retain the graph went through here
     serial: int  # order of recording: inputs before users; periodic in a loop: the compiler's cue
@@ -181,9 +184,11 @@ LEAF = Op("leaf", "leaf", (), _no_infer)  # has a value from the start
 ARGUMENT = Op("argument", "leaf", (), _no_infer)  # a traced function's parameter: no value
 
 
-def leaf(value: np.ndarray, requires_grad: bool = False) -> Node:
-    """A node that holds `value`, which must be C-contiguous, native, and never written to again."""
-    return Node(LEAF, (), NO_PARAMS, array_type(value.shape, value.dtype), value, requires_grad)
+def leaf(value: Any, requires_grad: bool = False) -> Node:
+    """A node that holds `value`, an ndarray or an array on another device. It must be C-contiguous,
+    native, and never written to again."""
+    type = array_type(value.shape, value.dtype, value.device)
+    return Node(LEAF, (), NO_PARAMS, type, value, requires_grad)
 
 
 def argument(type: Type, requires_grad: bool = False) -> Node:
@@ -216,10 +221,12 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
         key = (op, *[x.type for x in inputs])
     type = _inferred.get(key)
     if type is None:
-        type = op.infer(*[x.type for x in inputs], **params)
+        type = infer(op, [x.type for x in inputs], params)
         if len(_inferred) > _INFERRED_LIMIT:
             _inferred.clear()
         _inferred[key] = type
+    if type.device is not CPU:
+        inputs = settled(op, inputs, type.device, _moved)
     requires_grad = False
     if op.vjp is not None:
         for x in inputs:
@@ -230,6 +237,10 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
     if observer is not None:
         observer(node)
     return node
+
+
+def _moved(node: Node, device: str) -> Node:
+    return record(OPS["to_device"], (node,), {"device": device})
 
 
 def _may_require_grad(type: Any) -> bool:

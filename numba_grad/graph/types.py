@@ -1,8 +1,10 @@
-"""What is known of a value before it is computed: shape and dtype. Broadcasting, axis numbers."""
+"""What is known of a value before it is computed: shape, dtype, device. Broadcasting, axis
+numbers."""
 
 import functools
 import math
 import operator
+import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -20,21 +22,34 @@ DTYPES = tuple(
 _KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
-class Type:
-    """Shape and dtype of one array. Made by `array_type` only: equal types are identical.
+CPU = "cpu"
 
-    So comparing and hashing cost nothing, which recording a node does several times.
+
+class Type:
+    """Shape, dtype and device of one array. Made by `array_type` only: equal types are identical.
+
+    So comparing and hashing cost nothing, which recording a node does several times. What is
+    computed from literals alone has the device "cpu", and may be computed on any.
     """
 
-    __slots__ = ("dtype", "shape", "size")
+    __slots__ = ("device", "dtype", "shape", "size")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, device: str) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.device = device  # "cpu", "cuda:0", ...
         self.size = math.prod(shape)  # number of elements
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (array_type, (self.shape, self.dtype))
+        return (array_type, (self.shape, self.dtype, self.device))
+
+    def of_shape(self, shape: tuple[int, ...]) -> "Type":
+        """Another shape, with the same dtype and device."""
+        return array_type(shape, self.dtype, self.device)
+
+    def on(self, device: str) -> "Type":
+        """The same on a device."""
+        return self if device == self.device else array_type(self.shape, self.dtype, device)
 
     @property
     def rank(self) -> int:
@@ -45,7 +60,8 @@ class Type:
         return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        where = "" if self.device == CPU else f" on {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{where}"
 
 
 class TupleType:
@@ -62,19 +78,27 @@ class TupleType:
     def __hash__(self) -> int:
         return hash(self.items)
 
+    @property
+    def device(self) -> str:
+        """That of the items, if it is one."""
+        return next((t.device for t in self.items if t.device != CPU), CPU)
+
+    def on(self, device: str) -> "TupleType":
+        return TupleType(tuple([t.on(device) for t in self.items]))
+
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self.items))})"
 
 
-_types: dict[tuple[tuple[int, ...], np.dtype], Type] = {}
+_types: dict[tuple[tuple[int, ...], np.dtype, str], Type] = {}
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def array_type(shape: tuple[int, ...], dtype: np.dtype) -> Type:
-    """The one type of this shape and dtype."""
+def array_type(shape: tuple[int, ...], dtype: np.dtype, device: str = CPU) -> Type:
+    """The one type of this shape and dtype on this device."""
     dtype = _KNOWN.get(dtype, dtype)
     # Atomic: two threads that make the same type both get the first one.
-    return _types.setdefault((shape, dtype), Type(shape, dtype))
+    return _types.setdefault((shape, dtype, device), Type(shape, dtype, sys.intern(device)))
 
 
 def as_dtype(dtype: object) -> np.dtype:

@@ -15,7 +15,7 @@ import numpy as np
 
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
-from numba_grad.graph.types import Type, array_type, broadcast_shapes
+from numba_grad.graph.types import CPU, Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
 
 Rule = Callable[..., Node | None] | None
@@ -46,13 +46,24 @@ def literal(value: complex | bool, dtype: np.dtype) -> Node:
     return OPS["literal"](bytes=text, dtype=np.dtype(dtype))
 
 
-def full(value: complex | bool, shape: tuple[int, ...], dtype: np.dtype) -> Node:
+def full(value: complex | bool, shape: tuple[int, ...], dtype: np.dtype, device: str = CPU) -> Node:
     """`literal`, broadcast to a shape. Never occupies memory unless asked for."""
-    return broadcast_to(literal(value, dtype), shape)
+    return placed(broadcast_to(literal(value, dtype), shape), device)
 
 
 def zeros_like(x: Node) -> Node:
-    return full(0, x.shape, x.dtype)
+    return full(0, x.shape, x.dtype, x.type.device)
+
+
+def ones_like(x: Node) -> Node:
+    return full(1, x.shape, x.dtype, x.type.device)
+
+
+def placed(x: Node, device: str) -> Node:
+    """`x` on a device."""
+    if x.type.device == device:
+        return x
+    return OPS["to_device"](x, device=device)
 
 
 def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:

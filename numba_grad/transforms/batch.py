@@ -8,7 +8,7 @@ from typing import Any
 
 from numba_grad.errors import InternalError, explain
 from numba_grad.graph.node import OPS, Node, argument, grad_mode
-from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import toposort
 from numba_grad.ops.control import custom, custom_node
 from numba_grad.ops.families import broadcast_to, reshape
@@ -57,8 +57,8 @@ def repeat(node: Node, size: int) -> Node:
 def batched_type(type: Type | TupleType, size: int) -> Type | TupleType:
     """`type` with a batch axis first."""
     if isinstance(type, TupleType):
-        return TupleType(tuple(array_type((size, *t.shape), t.dtype) for t in type.items))
-    return array_type((size, *type.shape), type.dtype)
+        return TupleType(tuple(t.of_shape((size, *t.shape)) for t in type.items))
+    return type.of_shape((size, *type.shape))
 
 
 def _batched_node(
@@ -137,4 +137,4 @@ class _BatchedContext:
 
 def _member(g: Node) -> Node:
     """What stands for one member of the batch `g`."""
-    return argument(array_type(g.shape[1:], g.dtype), g.requires_grad)
+    return argument(g.type.of_shape(g.shape[1:]), g.requires_grad)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
-from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
@@ -81,7 +81,7 @@ class CallTarget:
         with self._lock:
             if key not in self._batched:
                 replaced = {
-                    node: argument(array_type((size, *node.shape), node.dtype), node.requires_grad)
+                    node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
                     for node, has_axis in zip(self.arguments, is_batched, strict=True)
                     if has_axis
                 }

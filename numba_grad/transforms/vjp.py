@@ -14,6 +14,7 @@ from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import item, pullback_of, several_results
+from numba_grad.ops.families import placed
 
 # The cotangent of a node; of one with several results, a list with None where nothing arrived.
 Cotangent = Any
@@ -89,7 +90,7 @@ def _cotangents(
                 if contribution is None:
                     continue
                 if contribution.type is not x.type:
-                    _check_type(node, k, contribution)
+                    contribution = _of_type(node, k, contribution)
                 previous = result.get(x)
                 result[x] = (
                     contribution if previous is None else add_cotangents(previous, contribution)
@@ -125,7 +126,7 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
                     raise
     for k, contribution in enumerate(result):
         if contribution is not None and contribution.__class__ is not list:
-            _check_type(node, k, contribution)
+            result[k] = _of_type(node, k, contribution)
     return result
 
 
@@ -171,12 +172,20 @@ def _add_item(result: dict[Node, Cotangent], node: Node, g: Node) -> None:
     items[number] = g if items[number] is None else add_cotangents(items[number], g)
 
 
-def _check_type(node: Node, k: int, contribution: Node) -> None:
-    if contribution.type != node.inputs[k].type:
-        raise InternalError(
-            f"vjp of {node.op.name}: cotangent {contribution.type} for input {k} of type "
-            f"{node.inputs[k].type}"
-        )
+def _of_type(node: Node, k: int, contribution: Node) -> Node:
+    """A contribution of exactly the type of input `k`.
+
+    It is on another device where the input is a number on the CPU among arrays elsewhere, or the
+    contribution is made of literals.
+    """
+    type = node.inputs[k].type
+    if contribution.type is not type:
+        contribution = placed(contribution, type.device)
+        if contribution.type is not type:
+            raise InternalError(
+                f"vjp of {node.op.name}: cotangent {contribution.type} for input {k} of type {type}"
+            )
+    return contribution
 
 
 def _where(node: Node, k: int) -> str:

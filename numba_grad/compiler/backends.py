@@ -1,0 +1,94 @@
+"""Who compiles and runs graphs, by the kind of device. The CPU's backend is here; that of "cuda"
+registers itself when the first CUDA device is asked for."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from numba_grad.compiler import cpu_target, engine_build
+from numba_grad.compiler.pipeline import CompiledProgram
+from numba_grad.compiler.target import Target
+from numba_grad.errors import InternalError
+from numba_grad.graph.types import CPU
+
+Run = Callable[..., list[Any]]
+
+
+class Backend(Protocol):
+    """What evaluation needs of a kind of device."""
+
+    def target(self, device: str) -> Target:
+        """What to compile for."""
+        ...
+
+    def runner(self, program: CompiledProgram, device: str) -> Run:
+        """What takes the values of a program's inputs and returns its outputs."""
+        ...
+
+    def from_host(self, array: np.ndarray, device: str) -> Any:
+        """A copy on the device."""
+        ...
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """A copy in host memory; errors that kernels left behind are raised here."""
+        ...
+
+    def to_device(self, array: Any, device: str) -> Any:
+        """A copy on another device of this kind."""
+        ...
+
+
+class _Processor:
+    """The CPU."""
+
+    def target(self, device: str) -> Target:
+        return cpu_target.TARGET
+
+    def runner(self, program: CompiledProgram, device: str) -> Run:
+        return engine_build.native_engine().program(program.plan).run
+
+    def from_host(self, array: np.ndarray, device: str) -> np.ndarray:
+        return array
+
+    def to_host(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def to_device(self, array: np.ndarray, device: str) -> np.ndarray:
+        return array
+
+
+_backends: dict[str, Backend] = {CPU: _Processor()}
+
+
+def register(kind: str, backend: Backend) -> None:
+    """Make devices of this kind usable."""
+    _backends[kind] = backend
+
+
+def backend_of(device: str) -> Backend:
+    """The backend of a device such as "cuda:0"."""
+    found = _backends.get(device.partition(":")[0])
+    if found is None:
+        raise InternalError(f"no backend for {device!r}: tensors there cannot exist")
+    return found
+
+
+def on_host(value: Any) -> np.ndarray:
+    """The array itself, or a copy of one that is on another device."""
+    return value if isinstance(value, np.ndarray) else backend_of(value.device).to_host(value)
+
+
+def copied_to(value: Any, device: str) -> Any:
+    """A value on a device, by way of the host if the kinds differ."""
+    source = value.device
+    if source == device:
+        return value
+    if source.partition(":")[0] == device.partition(":")[0]:
+        return backend_of(device).to_device(value, device)
+    return backend_of(device).from_host(on_host(value), device)
+
+
+def only_device(devices: Sequence[str]) -> str:
+    """The device of a program whose values are on these."""
+    return next((device for device in devices if device != CPU), CPU)

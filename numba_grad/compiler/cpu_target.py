@@ -1,0 +1,68 @@
+"""The processor: kernels in machine code, BLAS and LAPACK, steps cut into tasks for threads."""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba_grad.compiler import build, library_steps
+from numba_grad.compiler.loops import Kernel
+from numba_grad.compiler.lower import Place, fewest_blocks
+from numba_grad.compiler.mirrored_sums import mirrored_sums
+from numba_grad.compiler.program_steps import ProgramStep, library_program_step, program_step
+from numba_grad.compiler.row_chains import candidate, with_row_chains
+from numba_grad.compiler.simplify import simplify
+from numba_grad.compiler.split_sums import split_sums
+from numba_grad.compiler.target import Pass, Target
+from numba_grad.compiler.vector_products import vector_products
+from numba_grad.graph.node import Node
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("simplify", simplify),
+    ("vector products", vector_products),  # before passes that look for sums
+    ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
+    ("split sums", split_sums),
+)
+# Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
+# of threads.
+BLOCK_ELEMENTS = 16384
+MOST_BLOCKS = 64
+
+
+def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) -> int:
+    """Enough parts for the threads of a large machine, where there are few results."""
+    del in_memory
+    if kept * BLOCK_ELEMENTS // 64 >= summed or kept * summed < 2 * BLOCK_ELEMENTS:
+        return 1
+    fewest = fewest_blocks()
+    blocks = min(MOST_BLOCKS, max(kept * summed // BLOCK_ELEMENTS, fewest), outermost)
+    return blocks if blocks >= fewest else 1
+
+
+def _library_steps(
+    node: Node,
+    places: dict[Node, Place],
+    temporary: Callable[[int], object],
+    *,
+    in_place: bool,
+) -> list[ProgramStep]:
+    return [
+        library_program_step(node, step, in_place=in_place)
+        for step in library_steps.lower(node, places, temporary)
+    ]
+
+
+def _join(
+    steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
+) -> list[ProgramStep]:
+    return with_row_chains([candidate(step, kernel) for step, kernel in steps], nbytes_of)
+
+
+TARGET = Target(
+    name="cpu",
+    passes=PASSES,
+    reduction_blocks=reduction_blocks,
+    kernel_step=program_step,
+    library_steps=_library_steps,
+    join=_join,
+    build=build.build_all,
+    adds_products=True,
+)

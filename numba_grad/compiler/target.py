@@ -1,0 +1,31 @@
+"""What differs between the kinds of devices that a graph is compiled for. Everything else of the
+compiler is the same for all of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.compiler.loops import Kernel
+from numba_grad.graph.node import Node
+
+Pass = Callable[[list[Node]], list[Node]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How loop nests and library calls become steps of a plan, and steps become code."""
+
+    name: str  # "cpu", "cuda sm_90": part of the key of whatever is compiled
+    passes: tuple[tuple[str, Pass], ...]  # over the graph of a segment, in order
+    # (kept results, elements that each sums up, extent of the outermost of these loops, whether
+    # the innermost loop runs over results) -> parts that a reduction is cut into: a function of
+    # sizes alone, so that results do not depend on threads
+    reduction_blocks: Callable[[int, int, int, bool], int]
+    # (kernel, where its partial results are) -> step
+    kernel_step: Callable[[Kernel, dict[object, Any]], Any]
+    # (node, places, temporary, whether in place) -> steps of an operation that is no loop nest
+    library_steps: Callable[..., list[Any]]
+    # (steps with their kernels, bytes of a memory) -> steps
+    join: Callable[[list[Any], Callable[[Any], int | None]], list[Any]]
+    build: Callable[[Sequence[str]], list[Any]]  # sources to loaded kernels
+    adds_products: bool  # whether the library's matrix product can add to a sum

@@ -1,0 +1,94 @@
+"""Which device an operation runs on: that of its operands.
+
+What has the device "cpu" goes along with operands on another one if it is 0-d, as in torch, or if
+it is computed from literals alone (the zeros of a derivative): such values are made wherever they
+are needed. Everything else is moved by `to_device`, on the user's own line.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba_grad.errors import DeviceError, explain
+from numba_grad.graph.types import CPU, TupleType, Type
+
+# Operations that take no part in computing: their types are as they say, devices included.
+KEEPS_DEVICES = ("control", "transfer")
+
+_is_in_use = False
+
+
+def is_in_use() -> bool:
+    """Whether this process has recorded anything that concerns another device than the CPU."""
+    return _is_in_use
+
+
+def infer(op: Any, types: list[Any], params: dict[str, Any]) -> Type | TupleType:
+    """The type of `op` on operands of these types, on the device of those that are not on the
+    CPU."""
+    global _is_in_use
+    device = next((t.device for t in types if t.device != CPU), CPU)
+    if device == CPU or op.family in KEEPS_DEVICES:
+        result = op.infer(*types, **params)
+        _is_in_use = _is_in_use or result.device != CPU
+        return result
+    # Shape rules know nothing of devices.
+    return op.infer(*[t.on(CPU) for t in types], **params).on(device)
+
+
+def settled(
+    op: Any, inputs: tuple[Any, ...], device: str, place: Callable[[Any, str], Any]
+) -> tuple[Any, ...]:
+    """The operands of an operation on `device`, as they are to be recorded.
+
+    A number that is still to be computed on the CPU is moved; `place(node, device)` does that.
+
+    Raises
+    ------
+    DeviceError
+        If one is elsewhere.
+    """
+    if op.family in KEEPS_DEVICES:
+        return inputs
+    result = list(inputs)
+    for k, x in enumerate(inputs):
+        if x.type.device == device:
+            continue
+        if x.type.device != CPU or not (x.shape == () or is_made_of_literals(x)):
+            raise _mixed(op, inputs, device)
+        if x.value is None and not is_made_of_literals(x):
+            result[k] = place(x, device)
+    return tuple(result)
+
+
+def is_made_of_literals(node: Any) -> bool:
+    """Whether nothing in memory is needed to compute `node`, but numbers (0-d values)."""
+    stack = [node]
+    seen = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        is_leaf = node.value is not None or node.op.family == "leaf"
+        if node.type.device != CPU or (is_leaf and node.shape != ()):
+            return False
+        if not is_leaf:
+            stack += node.inputs
+    return True
+
+
+def _mixed(op: Any, inputs: tuple[Any, ...], device: str) -> DeviceError:
+    names = [*op.input_names, *op.input_names[-1:] * len(inputs)]
+    elsewhere = next(x.type.device for x in inputs if x.type.device != device and x.shape != ())
+    return DeviceError(
+        explain(
+            op.name,
+            f"tensors on different devices, {elsewhere} and {device}",
+            got={
+                f"{name} (on {x.type.device})": x.type.on(CPU)
+                for name, x in zip(names, inputs, strict=False)
+            },
+            expected="all on one device; a 0-d tensor or a Python number may be on the CPU",
+            fix=f"x.to({device!r}) of what is on {elsewhere}",
+        )
+    )
