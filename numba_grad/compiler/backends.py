@@ -76,12 +76,12 @@ def backend_of(device: str) -> Backend:
 
 def on_host(value: Any) -> np.ndarray:
     """The array itself, or a copy of one that is on another device."""
-    return value if isinstance(value, np.ndarray) else backend_of(value.device).to_host(value)
+    return value if isinstance(value, np.ndarray) else backend_of(str(value.device)).to_host(value)
 
 
 def copied_to(value: Any, device: str) -> Any:
     """A value on a device, by way of the host if the kinds differ."""
-    source = value.device
+    source = str(value.device)
     if source == device:
         return value
     if source.partition(":")[0] == device.partition(":")[0]:

@@ -16,20 +16,22 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.backends import backend_of, on_host
 from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
-from numba_grad.errors import InternalError, explain
+from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
 from numba_grad.frontend.lowered import Lowered
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.types import Type, array_type, is_inexact
+from numba_grad.graph.placement import is_made_of_literals
+from numba_grad.graph.types import CPU, Type, array_type, is_inexact
 from numba_grad.graph.walk import substitute
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
@@ -121,6 +123,8 @@ class Specialization:
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     program: CompiledProgram | None = None
+    device: str = CPU  # that the program runs on
+    computed_types: list[Type] = field(default_factory=list)
     run: Callable[..., list[np.ndarray]] | None = None  # the program
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     constant_values: list[np.ndarray] = field(default_factory=list)
@@ -152,10 +156,46 @@ class Specialization:
             if computed != outputs:
                 number_of = {node: number for number, node in enumerate(computed)}
                 self.output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
-            self.program = compile_program(self.inputs, computed, self.reached)
+            self.device = self._only_device()
+            target = backend_of(self.device).target(self.device)
+            self.program = compile_program(self.inputs, computed, self.reached, target)
             self.reached = None
+            self.computed_types = [node.type for node in computed]
             self.constant_values = [node.value for node in self.constants]
         return self.program
+
+    def _only_device(self) -> str:
+        """The device of everything that is computed here.
+
+        Raises
+        ------
+        DeviceError
+            If there are several.
+        """
+        inputs = set(self.inputs)
+        outputs = [x for x in self.graph_outputs if x not in inputs]
+        devices = {x.type.device for x in inputs if x.shape != () or x.type.device != CPU}
+        devices |= {
+            x.type.device
+            for x in outputs
+            if x.type.device not in devices and not is_made_of_literals(x)
+        }
+        if len(devices) > 1:
+            raise DeviceError(
+                explain(
+                    f"jit of {self.name}",
+                    f"values on several devices: {', '.join(sorted(devices))}",
+                    got={
+                        f"{what} {k}": x.type
+                        for what, nodes in (("input", self.inputs), ("result", outputs))
+                        for k, x in enumerate(nodes, start=1)
+                    },
+                    expected="arguments, what the function closes over, and results on one device; "
+                    "numbers may be on the CPU",
+                    fix="x.to(device) before the call, or after it",
+                )
+            )
+        return devices.pop() if devices else CPU
 
     @property
     def graph_outputs(self) -> list[Node]:
@@ -177,8 +217,14 @@ class Specialization:
             given = dict(zip(self.inputs, values, strict=True))
             return evaluate_with_numpy(self.graph_outputs, given)
         if self.run is None:
-            self.run = runner(self.compiled())
+            program = self.compiled()
+            self.run = runner(program, self.device)
         results = self.run(*values, *self.constant_values)
+        if self.device != CPU:
+            results = [
+                on_host(x) if type.device == CPU else x
+                for x, type in zip(results, self.computed_types, strict=True)
+            ]
         if self.output_numbers is None:
             return results
         # A result that is an argument must not share the caller's memory.
@@ -264,7 +310,7 @@ class Jitted:
         self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
     ) -> list[np.ndarray]:
         values = [own_array(x) if not isinstance(x, Tensor) else _value(x) for x in dynamic.leaves]
-        if [array_type(v.shape, v.dtype, v.device) for v in values] != [
+        if [array_type(v.shape, v.dtype, str(v.device)) for v in values] != [
             node.type for node in specialization.arguments
         ]:
             raise TypeError(

@@ -187,7 +187,7 @@ ARGUMENT = Op("argument", "leaf", (), _no_infer)  # a traced function's paramete
 def leaf(value: Any, requires_grad: bool = False) -> Node:
     """A node that holds `value`, an ndarray or an array on another device. It must be C-contiguous,
     native, and never written to again."""
-    type = array_type(value.shape, value.dtype, value.device)
+    type = array_type(value.shape, value.dtype, str(value.device))
     return Node(LEAF, (), NO_PARAMS, type, value, requires_grad)
 
 
