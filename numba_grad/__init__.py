@@ -434,7 +434,7 @@ from numba_grad.runtime.threads import get_num_threads, set_num_threads
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from numba_grad.frontend import fft, linalg, random, special
+    from numba_grad.frontend import cuda, fft, linalg, random, special
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -540,6 +540,7 @@ __all__ = [
     "count_nonzero",
     "cov",
     "cross",
+    "cuda",
     "cummax",
     "cummin",
     "cumprod",

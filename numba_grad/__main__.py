@@ -13,7 +13,9 @@ import numpy as np
 import numba_grad
 from numba_grad.compiler import cache
 from numba_grad.config import config
+from numba_grad.frontend import cuda
 from numba_grad.frontend.gradients import grad
+from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.threads import can_start_threads, get_num_threads
 
 PACKAGES = ("numba_grad", "numba", "llvmlite", "numpy", "scipy", "optree")
@@ -47,7 +49,8 @@ def describe() -> int:
         "system": platform.platform(),
         "processor": processor(),
         "threads": threads(),
-        "devices": "cpu",
+        "devices": ", ".join(["cpu", *gpus()]),
+        "cuda": diagnosis.report(),
         "engine": config.engine,
         "cache": kernels_on_disk(),
         "gradient": gradient,
@@ -76,6 +79,15 @@ def processor() -> str:
 def threads() -> str:
     layer = "own pool of native threads" if can_start_threads() else "none on this system"
     return f"{get_num_threads()}; threading layer: {layer}"
+
+
+def gpus() -> list[str]:
+    found = [(device, cuda.get_device_properties(device)) for device in range(cuda.device_count())]
+    return [
+        f"cuda:{device} ({gpu.name}, {gpu.total_memory / 2**30:.1f} GiB, compute capability "
+        f"{'.'.join(map(str, gpu.compute_capability))})"
+        for device, gpu in found
+    ]
 
 
 def kernels_on_disk() -> str:

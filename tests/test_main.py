@@ -41,6 +41,8 @@ def test_a_fresh_process_describes_itself(tmp_path):
     assert str(tmp_path / "kernels") in found["cache"]
     assert found["gradient"].startswith("right")
     assert "threading layer" in found["threads"]
+    assert found["devices"].startswith("cpu")
+    assert ("cuda:0" in found["devices"]) == found["cuda"].startswith("driver for CUDA")
     assert result.stderr == ""
 
 

@@ -5,6 +5,8 @@ import threading
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
+
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.runtime.cuda.driver import current_driver
 
@@ -97,7 +99,7 @@ def cuda_index(device: object = None) -> int:
     """
     if device is None:
         return _current.index
-    if isinstance(device, int) and not isinstance(device, bool):
+    if isinstance(device, int | np.integer) and not isinstance(device, bool):
         device = f"{CUDA}:{device}"
     parsed = parse_device(device)
     if parsed is CPU:

@@ -9,8 +9,11 @@ from numba_grad.errors import CudaUnavailableError, explain
 
 INSTALL = 'pip install "numba_grad[cuda]"'
 _OLDEST_DRIVER = 13000  # of CUDA 13.0, which kernels are linked for: driver 580
-_DRIVER_PAGE = "https://www.nvidia.com/drivers"
-_NO_LIBRARY = "libcuda"
+_PACKAGES = ("cuda-bindings", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink")
+_INSTALL_DRIVER = (
+    "sudo apt install nvidia-driver-580-open (or what https://www.nvidia.com/drivers offers); for "
+    "a container: docker run --gpus all"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ def examine() -> Any:
             {"import cuda.bindings.driver": error, "cuda-bindings": _version("cuda-bindings")},
             INSTALL,
         )
-    if int(_version("cuda-bindings").partition(".")[0]) < _OLDEST_DRIVER // 1000:
+    major = _version("cuda-bindings").partition(".")[0]
+    if major.isdecimal() and int(major) < _OLDEST_DRIVER // 1000:
         return Finding(
             "the package cuda-bindings is too old",
             {"cuda-bindings": _version("cuda-bindings")},
@@ -70,8 +74,8 @@ def _examine_driver(library: Any) -> Any:
     except RuntimeError as error:  # cuda.bindings found no libcuda, or not the function in it
         return Finding(
             "no NVIDIA driver is installed on this machine",
-            {"cuInit": error, **packages},
-            f"nvidia-smi, which shows whether there is one; drivers are at {_DRIVER_PAGE}",
+            {"cuInit": " ".join(str(error).split()), **packages},
+            _INSTALL_DRIVER,
         )
     success = library.CUresult.CUDA_SUCCESS
     if result != success:
@@ -86,7 +90,7 @@ def _examine_driver(library: Any) -> Any:
         return Finding(
             "the NVIDIA driver is too old",
             {"driver": shown, **packages},
-            f"a driver for CUDA 13.0 or newer, 580 or later, from {_DRIVER_PAGE}",
+            _INSTALL_DRIVER,
         )
     result, count = library.cuDeviceGetCount()
     if result != success or count == 0:
@@ -106,8 +110,19 @@ _INIT_FAILED = {
 }
 
 
+def report() -> str:
+    """One line on the state of CUDA: what there is, or what is missing and how to get it."""
+    found = examine()
+    if isinstance(found, Finding):
+        got = ", ".join(f"{name}: {value}" for name, value in found.got.items())
+        return " ".join(f"{found.problem} ({got}); try: {found.fix}".split())
+    _, version = found.cuDriverGetVersion()
+    packages = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    return f"driver for CUDA {version // 1000}.{version % 1000 // 10}, {packages}"
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "0 (not installed)"
+        return "(not installed)"

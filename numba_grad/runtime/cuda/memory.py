@@ -22,11 +22,11 @@ class Allocation:
     __slots__ = ("_driver", "_others", "address", "nbytes", "stream")
 
     def __init__(self, nbytes: int, stream: Stream) -> None:
+        self.address = 0  # until there is something to give back
         self._driver: Driver = current_driver()
         self._others: list[Stream] = []
         self.nbytes = nbytes
         self.stream = stream
-        self.address = 0  # until there is something to give back
         if nbytes:
             self.address = _allocated(self._driver, nbytes, stream)
 
@@ -36,12 +36,16 @@ class Allocation:
             self._others.append(stream)
 
     def __del__(self) -> None:
-        driver = self._driver
         # Nothing to do in a forked child, or without a context.
-        if self.address and driver is running_driver() and not driver.is_lost:
+        if self.address and _is_running(self._driver):
+            driver = self._driver
             with active(self.stream.device.index):
                 stream = _after(self.stream, self._others) if self._others else self.stream
                 driver.free(self.address, stream.handle)
+
+
+def _is_running(driver: Driver) -> bool:
+    return driver is running_driver() and not driver.is_lost
 
 
 def _after(first: Stream, others: list[Stream]) -> Stream:

@@ -28,9 +28,9 @@ class Stream:
     __slots__ = ("__weakref__", "_driver", "_owns_handle", "device", "handle")
 
     def __init__(self, device: object = None, priority: int = 0) -> None:
+        self._owns_handle = False  # until there is one
         index = cuda_index(device)
         self._driver: Driver = current_driver()
-        self._owns_handle = False  # until there is one
         self.device: Device = cuda_device(index)
         self.handle: int = self._driver.create_stream(index, priority)
         self._owns_handle = True
@@ -91,9 +91,11 @@ def external_stream(stream: Any, device: object = None) -> Stream:
     """
     if isinstance(stream, Stream):
         return stream
-    if hasattr(stream, "__cuda_stream__"):
-        protocol: Any = stream.__cuda_stream__  # a method, or in older objects a pair
-        version, handle = protocol() if callable(protocol) else protocol
+    # A method, or in older objects a pair.
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        pair: Any = protocol() if callable(protocol) else protocol
+        version, handle = pair
     else:
         version, handle = 0, stream
     if version != 0 or not isinstance(handle, int) or isinstance(handle, bool) or handle < 0:
