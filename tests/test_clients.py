@@ -45,7 +45,7 @@ def scipy_calls() -> dict[str, Call]:
         ),
     )
     calls: dict[str, Call] = {
-        "special.betainc": (special.betainc, (X, X + 1, P), VALUES),
+        "special.betainc": (special.betainc, (X, X + 1, P), DIFFERENTIABLE),
         "special.logsumexp": (lambda m: special.logsumexp(m, axis=0), (M,), DIFFERENTIABLE),
         "special.xlogy": (special.xlogy, (X, P), DIFFERENTIABLE),
         "signal.convolve": (signal.convolve, (X, P), VALUES),

@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels import (
     Memory,
     Symbol,
     argsort_call,
+    beta_moment_call,
     correlate_call,
     cumprod_call,
     cumsum_call,
@@ -19,12 +20,14 @@ from numba_grad.compiler.library_kernels import (
     fourier_call,
     gamma_draw_call,
     gamma_moment_call,
+    hyp1f1_derivative_call,
     linear_recurrence_call,
     matmul_add_call,
     matmul_call,
     poisson_draw_call,
     scatter_call,
     searchsorted_call,
+    zeta_derivative_call,
 )
 from numba_grad.compiler.lower import Place
 from numba_grad.compiler.matrix_steps import MATRIX_CALLS
@@ -195,6 +198,18 @@ def _gamma_moment(node: Node) -> LibraryCall:
     return gamma_moment_call(node.dtype, node.type.size, node.params["order"])
 
 
+def _beta_moment(node: Node) -> LibraryCall:
+    return beta_moment_call(node.dtype, node.type.size, **node.params)
+
+
+def _zeta_derivative(node: Node) -> LibraryCall:
+    return zeta_derivative_call(node.dtype, node.type.size, **node.params)
+
+
+def _hyp1f1_derivative(node: Node) -> LibraryCall:
+    return hyp1f1_derivative_call(node.dtype, node.type.size, **node.params)
+
+
 def _cumsum(node: Node) -> LibraryCall:
     (x,) = node.inputs
     return cumsum_call(
@@ -264,6 +279,9 @@ CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "correlate": _correlate,
     "gamma_draw": _gamma_draw,
     "gamma_moment": _gamma_moment,
+    "beta_moment": _beta_moment,
+    "zeta_derivative": _zeta_derivative,
+    "hyp1f1_derivative": _hyp1f1_derivative,
     "poisson_draw": _poisson_draw,
     "cumsum": _cumsum,
     "cumprod": _cumprod,

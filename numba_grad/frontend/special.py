@@ -225,6 +225,7 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> "Tensor":
     if node_of(n) is None and np.ndim(n) == 0:
         return _polygamma_of_order(n, x)
     order, node = _real_operands("polygamma", (n, x))
+    order = OPS["polygamma_order"](order)
     zero, one, two = (literal(value, order.dtype) for value in (0, 1, 2))
     is_zero = OPS["equal"](order, zero)
     exponent = OPS["where"](is_zero, two, order + one)
@@ -277,14 +278,11 @@ def gammaincc(a: ArrayLike, x: ArrayLike, /) -> "Tensor":
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
     """The regularized incomplete beta function, for positive a and b, and x from 0 to 1.
 
-    Raises
-    ------
-    GradientError
-        By a differentiation by `a` or `b`.
-
     Notes
     -----
-    SciPy's. Error below 10 eps.
+    SciPy's. Error below 10 eps. Derivatives by `a` and `b`, of any order, are integrals by
+    quadrature. Errors of the first ones, relative to themselves also in the tails: up to 100 eps
+    for `a` and `b` up to 10, 500 eps up to 100, 1,000 up to 1,000, and 3,000 up to 10,000.
     """
     return _apply("betainc", a, b, x)
 
@@ -292,15 +290,14 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
 def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> "Tensor":
     """The sum of (k + q)**-x over k = 0, 1, ...; Riemann's zeta function without `q`.
 
-    Raises
-    ------
-    GradientError
-        By a differentiation by `x`.
-
     Notes
     -----
     With `q`: nan for x < 1, and for q < 0 unless x is an integer and q above -1e6; error below 8
     ulp. Without: SciPy's, for all real x, error below 3 eps for x > 1, and 30 eps for negative x.
+
+    Derivatives by `x`, of any order, are sums of their own, nan for negative q: errors below 10 eps
+    for x > 1, and 90 eps down to -5, relative to 1 or the derivative if that is larger; below it
+    they grow with the derivative, to 200 eps at -20 and 7,000 at -100.
     """
     if q is None:
         return _apply("riemann_zeta", x)
@@ -469,14 +466,15 @@ def lambertw(z: ArrayLike, k: int = 0) -> "Tensor":
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
     """Kummer's confluent hypergeometric function 1F1(a; b; x).
 
-    Raises
-    ------
-    GradientError
-        By a differentiation by `a` or `b`.
-
     Notes
     -----
     SciPy's. Error below 200 eps for arguments up to 5; it grows where terms of the series cancel.
+
+    Derivatives by `a` and `b`, of any order, are series of their own. Errors of the first ones,
+    relative to 1 or the derivative if that is larger: up to 20 eps for positive parameters and
+    arguments up to 5, 200 eps up to 100 where 0 < a < b or x > 0. Digits are lost where terms
+    cancel: for a or b far below 0, and for x below 0 with a far above b. The derivative is nan
+    where fewer than 6 remain, and where |x| is above 16,000.
     """
     return _apply("hyp1f1", a, b, x)
 

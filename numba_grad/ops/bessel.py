@@ -23,7 +23,8 @@ from numba_grad.ops.elementwise import (
 from numba_grad.ops.families import elementwise
 from numba_grad.ops.functions import cos, exp, sin
 from numba_grad.ops.logic import less
-from numba_grad.ops.special import DTYPES, NO_CLOSED_FORM, number, one_where, scipy_reference
+from numba_grad.ops.parameters import hyp1f1_derivative
+from numba_grad.ops.special import DTYPES, number, one_where, scipy_reference, stretched
 
 
 def _over_x(out: Node, x: Node, at_zero: float) -> Node:
@@ -225,12 +226,20 @@ lambertw_below = elementwise(
     saves=("out",),
 )
 
+
+def _hyp1f1_slope(a: Node, b: Node, x: Node, *, by_a: int, by_b: int) -> Node:
+    return hyp1f1_derivative(*stretched("hyp1f1", a=a, b=b, x=x), by_a=by_a, by_b=by_b)
+
+
 hyp1f1 = elementwise(
     "hyp1f1",
     expression="hyp1f1({a}, {b}, {x})",
     reference=scipy_reference("hyp1f1"),
-    vjp=(None, None, lambda g, out, a, b, x: g * (a / b * hyp1f1(plus(a, 1), plus(b, 1), x))),
-    no_derivative={"a": NO_CLOSED_FORM, "b": NO_CLOSED_FORM},
+    vjp=(
+        lambda g, out, a, b, x: g * _hyp1f1_slope(a, b, x, by_a=1, by_b=0),
+        lambda g, out, a, b, x: g * _hyp1f1_slope(a, b, x, by_a=0, by_b=1),
+        lambda g, out, a, b, x: g * (a / b * hyp1f1(plus(a, 1), plus(b, 1), x)),
+    ),
     dtypes=DTYPES,
     samples=((0.5, 3), (0.5, 3), (-2, 2)),
     cost=900,

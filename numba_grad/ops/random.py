@@ -60,7 +60,7 @@ philox = elementwise(
 # gamma_draw
 
 
-def _check_equal_shapes(operation: str, got: dict[str, Type], dtypes: Sequence[str]) -> None:
+def check_equal_shapes(operation: str, got: dict[str, Type], dtypes: Sequence[str]) -> None:
     types = list(got.values())
     if any(t.shape != types[0].shape for t in types):
         raise ShapeError(
@@ -72,7 +72,7 @@ def _check_equal_shapes(operation: str, got: dict[str, Type], dtypes: Sequence[s
 
 def _infer_gamma_draw(key: Type, counter: Type, a: Type) -> Type:
     got = {"key": key, "counter": counter, "a": a}
-    _check_equal_shapes("gamma_draw", got, ("LQ", "LQ", "fd"))
+    check_equal_shapes("gamma_draw", got, ("LQ", "LQ", "fd"))
     return a
 
 
@@ -99,7 +99,7 @@ def _gamma_draw_reference(key: np.ndarray, counter: np.ndarray, a: np.ndarray) -
     return result.astype(a.dtype)
 
 
-def _same_shapes(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+def same_shapes(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
     """All with the batch axis first."""
     size = next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
     return [
@@ -132,7 +132,7 @@ gamma_draw = structural(
     reference=_gamma_draw_reference,
     vjp=None,
     no_vjp="the numbers jump where one is rejected; gamma_path has their derivative",
-    batch=lambda is_batched, *inputs: gamma_draw(*_same_shapes(is_batched, *inputs)),
+    batch=lambda is_batched, *inputs: gamma_draw(*same_shapes(is_batched, *inputs)),
     example=_gamma_draw_examples,
     dtypes="fd",
 )
@@ -143,7 +143,7 @@ gamma_draw = structural(
 
 def _infer_poisson_draw(key: Type, counter: Type, lam: Type) -> Type:
     got = {"key": key, "counter": counter, "lam": lam}
-    _check_equal_shapes("poisson_draw", got, ("LQ", "LQ", "fd"))
+    check_equal_shapes("poisson_draw", got, ("LQ", "LQ", "fd"))
     return array_type(lam.shape, np.dtype(np.int64))
 
 
@@ -203,7 +203,7 @@ poisson_draw = structural(
     infer=_infer_poisson_draw,
     reference=_poisson_draw_reference,
     vjp=None,
-    batch=lambda is_batched, *inputs: poisson_draw(*_same_shapes(is_batched, *inputs)),
+    batch=lambda is_batched, *inputs: poisson_draw(*same_shapes(is_batched, *inputs)),
     example=_poisson_draw_examples,
     dtypes="fd",
 )
@@ -224,7 +224,7 @@ def _gamma_path_vjp(g: Node, out: Node, x: Node, a: Node) -> Node:
 
 
 def _infer_gamma_path(x: Type, a: Type) -> Type:
-    _check_equal_shapes("gamma_path", {"x": x, "a": a}, ("fd", "fd"))
+    check_equal_shapes("gamma_path", {"x": x, "a": a}, ("fd", "fd"))
     return x
 
 
@@ -236,7 +236,7 @@ gamma_path = Op(
     ("x", "a"),
     _infer_gamma_path,
     by_argument((None, _gamma_path_vjp)),
-    lambda is_batched, *inputs: gamma_path(*_same_shapes(is_batched, *inputs)),
+    lambda is_batched, *inputs: gamma_path(*same_shapes(is_batched, *inputs)),
     lambda x, a: x.copy(),
     "{x}",
     saves=("inputs", "out"),
@@ -248,7 +248,7 @@ gamma_path = Op(
 
 
 def _infer_gamma_moment(x: Type, a: Type, *, order: int) -> Type:
-    _check_equal_shapes("gamma_moment", {"x": x, "a": a}, ("fd", "fd"))
+    check_equal_shapes("gamma_moment", {"x": x, "a": a}, ("fd", "fd"))
     if x.dtype != a.dtype:
         raise DTypeError(explain("gamma_moment", "dtypes differ", got={"x": x, "a": a}))
     return array_type(x.shape, x.dtype)
@@ -312,7 +312,7 @@ gamma_moment = structural(
     ),
     saves=("inputs", "out"),
     batch=lambda is_batched, *inputs, order: gamma_moment(
-        *_same_shapes(is_batched, *inputs), order=order
+        *same_shapes(is_batched, *inputs), order=order
     ),
     example=_gamma_moment_examples,
     dtypes="fd",

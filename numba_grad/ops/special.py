@@ -26,20 +26,23 @@ from numba_grad.ops.elementwise import (
     zero_where,
 )
 from numba_grad.ops.families import broadcast_to, elementwise, literal
-from numba_grad.ops.functions import cos, exp, log, log1p, power, sigmoid
+from numba_grad.ops.functions import cos, exp, log, log1p, power, sigmoid, sin
 from numba_grad.ops.logic import (
     equal,
     greater,
     less,
     less_equal,
     logical_and,
+    logical_not,
 )
+from numba_grad.ops.parameters import beta_moment, zeta_derivative
 from numba_grad.ops.random import gamma_moment
 
 DTYPES = "fd"
 ROOT_PI = math.sqrt(math.pi)
 ROOT_2_PI = math.sqrt(2 * math.pi)
 ROOT_HALF = math.sqrt(0.5)
+LOG_2_PI = math.log(2 * math.pi)
 
 
 def scipy_reference(name: str) -> Callable[..., np.ndarray]:
@@ -54,6 +57,12 @@ def scipy_reference(name: str) -> Callable[..., np.ndarray]:
 
 def number(value: float, like: Node) -> Node:
     return literal(value, like.dtype)
+
+
+def stretched(name: str, **inputs: Node) -> list[Node]:
+    """`inputs` broadcast to one shape, which operations with kernels of their own need."""
+    shape = broadcast_shapes(name, tuple(inputs), tuple(x.type for x in inputs.values()))
+    return [broadcast_to(x, shape) for x in inputs.values()]
 
 
 def one_where(condition: Node, x: Node) -> Node:
@@ -229,26 +238,66 @@ trigamma = elementwise(
     cost=60,
 )
 
+
+def _zeta_slope(x: Node, q: Node) -> Node:
+    """By x; NaN where zeta is, and for negative q."""
+    x, q = stretched("zeta", x=x, q=q)
+    is_defined = greater(x, number(1, x))
+    slope = zeta_derivative(where(is_defined, x, number(2, x)), q, order=1)
+    return where(is_defined, slope, number(math.nan, x))
+
+
 zeta = elementwise(
     "zeta",
     expression="zeta({x}, {q})",
     reference=scipy_reference("zeta"),
-    vjp=(None, lambda g, out, x, q: g * -(x * zeta(plus(x, 1), q))),
-    no_derivative={"x": "the derivative of zeta by its exponent has no kernel here"},
+    vjp=(
+        lambda g, out, x, q: g * _zeta_slope(x, q),
+        lambda g, out, x, q: g * -(x * zeta(plus(x, 1), q)),
+    ),
     dtypes=DTYPES,
     samples=((1.5, 5), (0.5, 9)),
     cost=600,
 )
 
+
+def _riemann_zeta_slope(x: Node) -> Node:
+    """For negative x that of 2 (2 pi)**(x - 1) sin(pi x / 2) gamma(1 - x) zeta(1 - x), whose sum
+    converges (DLMF 25.4.2). Not next to 0, where the sine and a pole cancel."""
+    is_negative = less(x, number(-0.5, x))
+    one = number(1, x)
+    near = zeta_derivative(where(is_negative, number(2, x), x), broadcast_to(one, x.shape), order=1)
+    below = where(is_negative, x, number(-1, x))
+    mirrored = one_minus(below)
+    factor = scaled(gamma(mirrored) * exp(scaled(plus(below, -1), LOG_2_PI)), 2)
+    angle = scaled(below, math.pi / 2)
+    # The sine by x, and by way of the two other factors.
+    growth = scaled(cos(angle), math.pi / 2) - sin(angle) * plus(digamma(mirrored), -LOG_2_PI)
+    derivative = zeta_derivative(mirrored, broadcast_to(one, x.shape), order=1)
+    far = factor * (growth * riemann_zeta(mirrored) - sin(angle) * derivative)
+    return where(is_negative, far, near)
+
+
 riemann_zeta = elementwise(
     "riemann_zeta",
     expression="riemann_zeta({x})",
     reference=scipy_reference("zeta"),
-    vjp=(None,),
-    no_derivative={"x": "the derivative of zeta by its exponent has no kernel here"},
+    vjp=(lambda g, out, x: g * _riemann_zeta_slope(x),),
     dtypes=DTYPES,
     samples=((1.5, 5),),
     cost=200,
+)
+
+# The order of a polygamma function, as an operand of the formula for all orders: a formula of
+# integers, which has another derivative by it than the function would, if that had one.
+polygamma_order = elementwise(
+    "polygamma_order",
+    expression="{n}",
+    reference=np.copy,
+    vjp=(None,),
+    no_derivative={"n": "it is defined for integers"},
+    dtypes=DTYPES,
+    samples=((0, 4),),
     saves=(),
 )
 
@@ -301,8 +350,7 @@ def _slope_by_shape(a: Node, x: Node) -> Node:
 
     For a < 1, where that integral converges slowly, by P(a, x) = P(a + 1, x) + (a density).
     """
-    shape = broadcast_shapes("gammainc", ("a", "x"), (a.type, x.type))
-    a, x = broadcast_to(a, shape), broadcast_to(x, shape)
+    a, x = stretched("gammainc", a=a, x=x)
     is_inside = logical_and(greater(x, number(0, x)), less(x, number(math.inf, x)))
     x = where(is_inside, x, number(1, x))
     is_small = less(a, number(1, a))
@@ -314,8 +362,6 @@ def _slope_by_shape(a: Node, x: Node) -> Node:
     slope = slope + where(is_small, rest, number(0, x))
     return where(is_inside, slope, number(0, x))
 
-
-NO_CLOSED_FORM = "it has no closed form, and no kernel here"
 
 gammainc = elementwise(
     "gammainc",
@@ -357,12 +403,43 @@ def _beta_density(a: Node, b: Node, x: Node) -> Node:
     return left * edge
 
 
+def _slopes_by_shapes(a: Node, b: Node, x: Node, of_a: bool) -> Node:
+    """The derivative of betainc by a or b: the density, integrated with log(t) - digamma(a) +
+    digamma(a + b), or with log(1 - t) in place of log(t), over t on one side of x.
+
+    That converges slowly where an end that is near has a parameter below 1, which is raised then:
+    I(a, b) = I(a + 1, b) + jump, I(a, b) = I(a, b + 1) - jump (DLMF 8.17.20, 8.17.21).
+    """
+    a, b, x = stretched("betainc", a=a, b=b, x=x)
+    zero, one = number(0, x), number(1, x)
+    is_inside = logical_and(greater(x, zero), less(x, one))
+    x = where(is_inside, x, number(0.5, x))
+    is_low = less_equal(x, number(0.5, x))
+    raises_a = logical_and(less(a, one), is_low)
+    raises_b = logical_and(less(b, one), logical_not(is_low))
+    raised_a, raised_b = where(raises_a, plus(a, 1), a), where(raises_b, plus(b, 1), b)
+    own, (by_a, by_b) = (raised_a, (1, 0)) if of_a else (raised_b, (0, 1))
+    logarithm = log(x) if of_a else log1p(-x)
+    distance = logarithm - digamma(own) + digamma(raised_a + raised_b)
+    moments = distance * beta_moment(raised_a, raised_b, x, by_a=0, by_b=0)
+    moments = moments + beta_moment(raised_a, raised_b, x, by_a=by_a, by_b=by_b)
+    slope = _beta_density(raised_a, raised_b, x) * moments
+
+    exponent = multiply(a, log(x)) + multiply(b, log1p(-x)) - betaln(raised_a, raised_b)
+    jump = exp(exponent - log(a + b)) * (logarithm - digamma(own) + digamma(a + b))
+    slope = slope + where(raises_a, jump, where(raises_b, -jump, zero))
+    return where(is_inside, slope, zero)
+
+
 betainc = elementwise(
     "betainc",
     expression="betainc({a}, {b}, {x})",
     reference=scipy_reference("betainc"),
-    vjp=(None, None, lambda g, out, a, b, x: g * _beta_density(a, b, x)),
-    no_derivative={"a": NO_CLOSED_FORM, "b": NO_CLOSED_FORM},
+    vjp=(
+        lambda g, out, a, b, x: g * _slopes_by_shapes(a, b, x, True),
+        lambda g, out, a, b, x: g * _slopes_by_shapes(a, b, x, False),
+        lambda g, out, a, b, x: g * _beta_density(a, b, x),
+    ),
     dtypes=DTYPES,
     samples=((0.5, 4), (0.5, 4), (0.1, 0.9)),
     cost=900,

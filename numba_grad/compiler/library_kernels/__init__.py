@@ -35,6 +35,11 @@ from numba_grad.compiler.library_kernels.matrix_products import (
     matmul_add_call,
     matmul_call,
 )
+from numba_grad.compiler.library_kernels.parameters import (
+    beta_moment_call,
+    hyp1f1_derivative_call,
+    zeta_derivative_call,
+)
 from numba_grad.compiler.library_kernels.rejections import gamma_draw_call, poisson_draw_call
 from numba_grad.compiler.library_kernels.scans import (
     cumprod_call,
@@ -56,6 +61,7 @@ __all__ = [
     "adds_by_itself",
     "append_call",
     "argsort_call",
+    "beta_moment_call",
     "cholesky_call",
     "cofactor_call",
     "correlate_call",
@@ -69,6 +75,7 @@ __all__ = [
     "fourier_call",
     "gamma_draw_call",
     "gamma_moment_call",
+    "hyp1f1_derivative_call",
     "inv_call",
     "linear_recurrence_call",
     "lstsq_call",
@@ -85,4 +92,5 @@ __all__ = [
     "solve_triangular_call",
     "sort_call",
     "svd_call",
+    "zeta_derivative_call",
 ]

@@ -1,0 +1,227 @@
+"""Derivatives of special functions by their parameters, element by element, in float64."""
+
+import itertools
+import math
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
+from numba_grad.ops.parameters import (
+    EULER_MACLAURIN,
+    LEAST_ACCURACY,
+    LEAST_EXPONENT,
+    MOST_TERMS,
+)
+
+_CHUNK_COST = 1 << 15  # in nanoseconds
+
+
+def beta_moment_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
+    """`ops.parameters.beta_moment`. Inputs: a, b, x; one output, of `size`."""
+    return _call(_moment_source(dtype, by_a, by_b), 3, size, cost=1500)
+
+
+def zeta_derivative_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
+    """`ops.parameters.zeta_derivative`. Inputs: x, q; one output, of `size`."""
+    return _call(_zeta_source(dtype, order), 2, size, cost=600)
+
+
+def hyp1f1_derivative_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
+    """`ops.parameters.hyp1f1_derivative`. Inputs: a, b, x; one output, of `size`."""
+    return _call(_hyp1f1_source(dtype, by_a, by_b), 3, size, cost=1000)
+
+
+def _call(source: str, inputs: int, size: int, cost: int) -> LibraryCall:
+    words = (*[Memory("input", k) for k in range(inputs)], Memory("output"))
+    return LibraryCall((LibraryStep(source, words, size, grain_for(cost, _CHUNK_COST)),))
+
+
+# More than of the gamma distribution: the integrand falls more slowly where it is far from x.
+_NODES = 72
+
+
+def _moment_source(dtype: np.dtype, by_a: int, by_b: int) -> str:
+    """The integral over w = log(t / x), or to the right of x over w = log((1 - t) / (1 - x)): of
+    exp(p w + q v), where v is the other logarithm. It falls at the rate p - q x / (1 - x) at
+    w = 0, and at the rate p far away, so that one width suits all of it.
+    """
+    left = " * w" * by_a + " * v" * by_b
+    right = " * v" * by_a + " * w" * by_b
+
+    def sums(factors: str) -> str:
+        return f"""\
+            for k in range({_NODES}):
+                w = -width * nodes[k]
+                v = log1p(-ratio * expm1(w))
+                term = weights[k] * exp(p * w + q * v)
+                total = reduce_add(total, term{factors})
+"""
+
+    return f"""\
+def kernel(args, lo, hi):
+    shapes_a = buffer(args, 0, {dtype.name})
+    shapes_b = buffer(args, 1, {dtype.name})
+    points = buffer(args, 2, {dtype.name})
+    out = buffer(args, 3, {dtype.name})
+    nodes = local({_NODES}, float64)
+    weights = local({_NODES}, float64)
+    for k in range({_NODES}):
+        t = {FIRST_NODE!r} + {NODE_STEP!r} * float64(k)
+        nodes[k] = exp(t - exp(-t))
+        weights[k] = {NODE_STEP!r} * nodes[k] * (1.0 + exp(-t))
+    for i in range(lo, hi):
+        a = float64(shapes_a[i])
+        b = float64(shapes_b[i])
+        x = float64(points[i])
+        is_left = x * (a + b) <= a
+        p = select(is_left, a, b)
+        q = select(is_left, b, a) - 1.0
+        y = select(is_left, x, 1.0 - x)
+        rest = select(is_left, 1.0 - x, x)
+        ratio = y / rest
+        growth = select(q > 0.0, q, 0.0) * ratio
+        width = 1.0 / (absolute(p - growth) + sqrt(growth / rest))
+        total = 0.0
+        if is_left:
+{sums(left)}\
+        else:
+            y = -y
+{sums(right)}\
+        out[i] = {dtype.name}(y * width * total)
+"""
+
+
+def _zeta_source(dtype: np.dtype, order: int) -> str:
+    """The first terms one by one, then the formula of Euler and Maclaurin (DLMF 25.11.28), by x.
+
+    The derivatives of u**-x log(u)**order by u are u**(-x - j) times polynomials in log(u): their
+    values, and those of their derivatives over factorials, are d0, d1, ...
+    """
+    power = " * logarithm" * order
+    steps: list[str] = []
+    for k in range(1, order + 1):
+        steps += [
+            "head = head * logarithm",
+            f"integral = (head + {float(k)} * integral) / (s - 1.0)",
+        ]
+    powers = ["1.0"] + [" * ".join(["logarithm"] * k) for k in range(1, order + 1)]
+    steps += [
+        f"d{k} = {float(math.comb(order, k))} * ({powers[order - k]})" for k in range(order + 1)
+    ]
+    steps.append("tail = 0.5 * d0")
+    for j in range(2 * len(EULER_MACLAURIN) - 1):
+        for k in range(order + 1):
+            above = f"{float(k + 1)} * d{k + 1} - " if k < order else "-"
+            steps.append(f"d{k} = ({above}(s + {float(j)}) * d{k}) / end")
+        if j % 2 == 0:
+            steps.append(f"tail -= {EULER_MACLAURIN[j // 2]!r} * d0")
+    text = "\n".join(f"            {step}" for step in steps)
+    return f"""\
+def kernel(args, lo, hi):
+    exponents = buffer(args, 0, {dtype.name})
+    starts = buffer(args, 1, {dtype.name})
+    out = buffer(args, 2, {dtype.name})
+    for i in range(lo, hi):
+        s = float64(exponents[i])
+        q = float64(starts[i])
+        result = nan
+        if s >= {LEAST_EXPONENT!r} and s < inf and q > 0.0 and q < inf:
+            total = 0.0
+            for k in range(10):
+                base = q + float64(k)
+                part = base - q
+                error = (q - (base - part)) + (float64(k) - part)
+                logarithm = log(base)
+                term = power(base, -s)
+                term -= term * (s * (error / base))
+                total += term{power}
+            end = q + 10.0
+            logarithm = log(end)
+            last = power(end, -s)
+            head = end
+            integral = head / (s - 1.0)
+{text}
+            if last > 0.0:
+                total += last * (integral + tail)
+            result = {"-total" if order % 2 else "total"}
+        out[i] = {dtype.name}(result)
+"""
+
+
+def _hyp1f1_source(dtype: np.dtype, by_a: int, by_b: int) -> str:
+    """The series of the function, its terms as polynomials in the changes of a and b.
+
+    Coefficient c_i_j of a term is its derivative, over i! j!. The quotient of two terms is linear
+    in the changes above and below, hence a recurrence. For negative x by Kummer's transformation
+    (DLMF 13.2.39): all terms of exp(x) hyp1f1(b - a, b, -x) soon have one sign. The exponential is
+    multiplied in pieces, as terms grow.
+    """
+    pairs = list(itertools.product(range(by_a + 1), range(by_b + 1)))
+    starts, terms, moves, scales, largest = [], [], [], [], []
+    for i, j in pairs:
+        starts.append(f"c_{i}_{j} = {1.0 if i == j == 0 else 0.0}")
+        text = f"numerator * c_{i}_{j}"
+        if i:
+            text += f" + turn_a * c_{i - 1}_{j}"
+        if j:
+            text += f" + select(is_negative, c_{i}_{j - 1}, 0.0)"  # not 0 * inf
+        below = f" - next_{i}_{j - 1}" if j else ""
+        terms.append(f"next_{i}_{j} = (({text}) * step{below}) / denominator")
+        moves.append(f"c_{i}_{j} = next_{i}_{j}")
+        largest.append(f"largest = max(largest, absolute(c_{i}_{j}))")
+        scales.append(f"c_{i}_{j} *= scale")
+
+    def lines(texts: list[str], depth: int) -> str:
+        return "\n".join(" " * 4 * depth + text for text in texts)
+
+    factorials = float(math.factorial(by_a) * math.factorial(by_b))
+    return f"""\
+def kernel(args, lo, hi):
+    shapes_a = buffer(args, 0, {dtype.name})
+    shapes_b = buffer(args, 1, {dtype.name})
+    points = buffer(args, 2, {dtype.name})
+    out = buffer(args, 3, {dtype.name})
+    for element in range(lo, hi):
+        a = float64(shapes_a[element])
+        b = float64(shapes_b[element])
+        x = float64(points[element])
+        is_negative = x < 0.0
+        first = select(is_negative, b - a, a)
+        turn_a = select(is_negative, -1.0, 1.0)
+        size = absolute(x)
+        left = select(is_negative, size, 0.0)
+        all_three = a + b + x
+        is_defined = (all_three - all_three == 0.0) & ((b > 0.0) | (b != floor(b)))
+        is_done = False
+{lines(starts, 2)}
+        total = c_{by_a}_{by_b}
+        magnitude = total
+        n = 0.0
+        while is_defined and not is_done and n < {float(MOST_TERMS)}:
+            step = size / (n + 1.0)
+            numerator = first + n
+            denominator = b + n
+{lines(terms, 3)}
+{lines(moves, 3)}
+            total += c_{by_a}_{by_b}
+            magnitude += absolute(c_{by_a}_{by_b})
+            n += 1.0
+            bound = 0.5 * absolute(b + n) * (n + 1.0)
+            if n > -2.0 * b and (absolute(first) + n) * size <= bound:
+                largest = 0.0
+{lines(largest, 4)}
+                is_done = largest <= 1e-17 * magnitude
+            if left > 0.0 and magnitude > 1e200:
+                piece = min(left, 400.0)
+                left -= piece
+                scale = exp(-piece)
+                total *= scale
+                magnitude *= scale
+{lines(scales, 4)}
+        scale = exp(-left) * {factorials!r}
+        total *= scale
+        magnitude *= scale
+        is_lost = {2.0**-52!r} * magnitude > {LEAST_ACCURACY!r} * max(1.0, absolute(total))
+        out[element] = {dtype.name}(select(is_done & ~is_lost, total, nan))
+"""

@@ -1,0 +1,317 @@
+"""Derivatives of special functions by their parameters: integrals and series, of every order.
+
+All inputs have one shape, and float32 is computed in float64. Each operation is closed under
+differentiation: the derivatives of one order are made of the next orders, and of lower ones.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import DTypeError, explain
+from numba_grad.graph.node import Node
+from numba_grad.graph.types import Type, array_type
+from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
+from numba_grad.ops.families import structural
+from numba_grad.ops.random import check_equal_shapes, same_shapes
+
+
+def _infer(name: str, got: dict[str, Type]) -> Type:
+    check_equal_shapes(name, got, ("fd",) * len(got))
+    first = next(iter(got.values()))
+    if any(t.dtype != first.dtype for t in got.values()):
+        raise DTypeError(explain(name, "dtypes differ", got=dict(got)))
+    return array_type(first.shape, first.dtype)
+
+
+def _sum(terms: Sequence[Node]) -> Node:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+# beta_moment
+
+
+def _infer_beta_moment(a: Type, b: Type, x: Type, *, by_a: int, by_b: int) -> Type:
+    return _infer("beta_moment", {"a": a, "b": b, "x": x})
+
+
+def _beta_moment_reference(
+    a: np.ndarray, b: np.ndarray, x: np.ndarray, *, by_a: int, by_b: int
+) -> np.ndarray:
+    t = -3.7 + 0.125 * np.arange(72)
+    nodes = np.exp(t - np.exp(-t))
+    weights = 0.125 * nodes * (1 + np.exp(-t))
+    dtype = x.dtype
+    a, b, x = (np.asarray(value, np.float64)[..., None] for value in (a, b, x))
+    is_left = x * (a + b) <= a
+    p, q = np.where(is_left, a, b), np.where(is_left, b - 1, a - 1)
+    y, rest = np.where(is_left, x, 1 - x), np.where(is_left, 1 - x, x)
+    ratio = y / rest
+    growth = np.maximum(q, 0) * ratio
+    width = 1 / (np.abs(p - growth) + np.sqrt(growth / rest))
+    near = -width * nodes
+    far = np.log1p(-ratio * np.expm1(near))
+    power = np.where(is_left, near, far) ** by_a * np.where(is_left, far, near) ** by_b
+    sums = (weights * np.exp(p * near + q * far) * power).sum(-1)
+    return (sums * (np.where(is_left, y, -y) * width)[..., 0]).astype(dtype)
+
+
+def _beta_moment_vjp_x(
+    g: Node, out: Node, a: Node, b: Node, x: Node, *, by_a: int, by_b: int
+) -> Node:
+    rest = one_minus(x)
+    slope = (plus(b, -1) / rest - plus(a, -1) / x) * out
+    if by_a == by_b == 0:
+        slope = plus(slope, 1)
+    if by_a:
+        slope = slope - scaled(beta_moment(a, b, x, by_a=by_a - 1, by_b=by_b) / x, by_a)
+    if by_b:
+        slope = slope + scaled(beta_moment(a, b, x, by_a=by_a, by_b=by_b - 1) / rest, by_b)
+    return g * slope
+
+
+def _beta_moment_examples(rng: np.random.Generator) -> list[Any]:
+    # Not at x == a / (a + b), where the side changes.
+    a = np.array([1.0, 1.5, 3.0, 10.0, 200.0, 0.3, 5.0, 2.0])
+    b = np.array([1.0, 4.0, 2.5, 12.0, 190.0, 2.0, 0.2, 1.5])
+    x = np.array([0.1, 0.6, 0.3, 0.4, 0.55, 0.7, 0.3, 0.9])
+    return [
+        ((a, b, x), {"by_a": 0, "by_b": 0}),
+        ((a, b, x), {"by_a": 1, "by_b": 0}),
+        ((a.reshape(2, 4), b.reshape(2, 4), x.reshape(2, 4)), {"by_a": 0, "by_b": 1}),
+        ((np.array(2.0), np.array(1.25), np.array(0.3)), {"by_a": 2, "by_b": 1}),
+        (tuple(np.zeros((0, 2)) for _ in range(3)), {"by_a": 0, "by_b": 0}),
+    ]
+
+
+# The integral of the beta density over its value at x, times log(t / x)**by_a and
+# log((1 - t) / (1 - x))**by_b: over t from 0 to x, or, if x is above a / (a + b), from 1 to x.
+# The derivatives of incomplete beta functions by a and b are made of these.
+beta_moment = structural(
+    "beta_moment",
+    family="library",
+    input_names=("a", "b", "x"),
+    infer=_infer_beta_moment,
+    reference=_beta_moment_reference,
+    vjp=(
+        lambda g, out, a, b, x, *, by_a, by_b: g * beta_moment(a, b, x, by_a=by_a + 1, by_b=by_b),
+        lambda g, out, a, b, x, *, by_a, by_b: g * beta_moment(a, b, x, by_a=by_a, by_b=by_b + 1),
+        _beta_moment_vjp_x,
+    ),
+    saves=("inputs", "out"),
+    batch=lambda is_batched, *inputs, by_a, by_b: beta_moment(
+        *same_shapes(is_batched, *inputs), by_a=by_a, by_b=by_b
+    ),
+    example=_beta_moment_examples,
+    dtypes="fd",
+)
+
+
+# zeta_derivative
+
+# Bernoulli's numbers B(2 k) / (2 k)!
+EULER_MACLAURIN = (
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -5.28419013868749322e-10,
+    1.3382536530684678861e-11,
+    -3.389680296322582717e-13,
+    8.5860620562778451694e-15,
+    -2.1748686985580619227e-16,
+    5.5090028283602295302e-18,
+    -1.3954464685812524713e-19,
+)
+
+LEAST_EXPONENT = -1.0
+
+
+def _infer_zeta_derivative(x: Type, q: Type, *, order: int) -> Type:
+    return _infer("zeta_derivative", {"x": x, "q": q})
+
+
+def _zeta_derivative_reference(x: np.ndarray, q: np.ndarray, *, order: int) -> np.ndarray:
+    dtype = x.dtype
+    s, q = np.asarray(x, np.float64), np.asarray(q, np.float64)
+    is_defined = (s >= LEAST_EXPONENT) & (s < np.inf) & (q > 0) & (q < np.inf)
+    with np.errstate(all="ignore"):
+        bases = q[..., None] + np.arange(10)
+        total = (bases ** -s[..., None] * np.log(bases) ** order).sum(-1)
+        end = q + 10
+        last, logarithm = end**-s, np.log(end)
+        integral = last * end / (s - 1)
+        for k in range(1, order + 1):
+            integral = last * end * logarithm**k / (s - 1) + k / (s - 1) * integral
+        total = total + integral + last * logarithm**order / 2
+        # f(u) = u**-s log(u)**order: its derivatives are u**(-s - j) times polynomials in log(u).
+        parts = [math.comb(order, k) * logarithm ** (order - k) for k in range(order + 1)]
+        for j in range(2 * len(EULER_MACLAURIN) - 1):
+            above = [*parts[1:], 0]
+            parts = [((k + 1) * above[k] - (s + j) * parts[k]) / end for k in range(order + 1)]
+            if j % 2 == 0:
+                total = total - last * EULER_MACLAURIN[j // 2] * parts[0]
+    return np.where(is_defined, (-1) ** order * total, np.nan).astype(dtype)
+
+
+def _zeta_derivative_vjp_q(g: Node, out: Node, x: Node, q: Node, *, order: int) -> Node:
+    following = plus(x, 1)
+    slope = x * zeta_derivative(following, q, order=order)
+    if order:
+        slope = slope + scaled(zeta_derivative(following, q, order=order - 1), order)
+    return -(g * slope)
+
+
+def _zeta_derivative_examples(rng: np.random.Generator) -> list[Any]:
+    x = np.array([1.5, 3.0, 0.2, 7.5, 30.0, 2.25])
+    q = np.array([1.0, 0.3, 1.0, 4.5, 1.25, 12.0])
+    return [
+        ((x, q), {"order": 0}),
+        ((x, q), {"order": 1}),
+        ((x.reshape(2, 3), q.reshape(2, 3)), {"order": 2}),
+        ((np.array(2.0), np.array(0.75)), {"order": 3}),
+        ((np.zeros((0, 2)), np.zeros((0, 2))), {"order": 1}),
+    ]
+
+
+# The derivatives of Hurwitz's zeta function by its exponent: of the sum of (q + k)**-x over k, for
+# q > 0. Where that diverges, x from -1 to 1, those of its continuation, less accurate. Else NaN.
+zeta_derivative = structural(
+    "zeta_derivative",
+    family="library",
+    input_names=("x", "q"),
+    infer=_infer_zeta_derivative,
+    reference=_zeta_derivative_reference,
+    vjp=(
+        lambda g, out, x, q, *, order: g * zeta_derivative(x, q, order=order + 1),
+        _zeta_derivative_vjp_q,
+    ),
+    saves=("inputs",),
+    batch=lambda is_batched, *inputs, order: zeta_derivative(
+        *same_shapes(is_batched, *inputs), order=order
+    ),
+    example=_zeta_derivative_examples,
+    dtypes="fd",
+)
+
+
+# hyp1f1_derivative
+
+MOST_TERMS = 1 << 15
+# What may be lost to cancellation: of 16 digits, 10.
+LEAST_ACCURACY = 1e-6
+
+
+def _infer_hyp1f1_derivative(a: Type, b: Type, x: Type, *, by_a: int, by_b: int) -> Type:
+    return _infer("hyp1f1_derivative", {"a": a, "b": b, "x": x})
+
+
+def _hyp1f1_derivative_reference(
+    a: np.ndarray, b: np.ndarray, x: np.ndarray, *, by_a: int, by_b: int
+) -> np.ndarray:
+    elements = np.broadcast(a, b, x)
+    values = [_hyp1f1_derivative(float(p), float(q), float(t), by_a, by_b) for p, q, t in elements]
+    return np.array(values, x.dtype).reshape(elements.shape)
+
+
+def _hyp1f1_derivative(a: float, b: float, x: float, by_a: int, by_b: int) -> float:
+    if not math.isfinite(a + b + x) or (b <= 0 and b == math.floor(b)):
+        return math.nan
+    # Kummer's transformation: exp(x) times the function of b - a, b and -x.
+    first, turn_a, turn_b = (a, 1, 0) if x >= 0 else (b - a, -1, 1)
+    size, left = abs(x), max(0.0, -x)
+    terms = np.zeros((by_a + 1, by_b + 1))
+    terms[0, 0] = 1
+    total = magnitude = terms[by_a, by_b]
+    for n in range(MOST_TERMS):
+        following = np.zeros_like(terms)
+        for i in range(by_a + 1):
+            for j in range(by_b + 1):
+                value = (first + n) * terms[i, j]
+                value += turn_a * terms[i - 1, j] if i else 0
+                value += turn_b * terms[i, j - 1] if j else 0
+                value *= size / (n + 1)
+                following[i, j] = (value - (following[i, j - 1] if j else 0)) / (b + n)
+        terms = following
+        total, magnitude = total + terms[by_a, by_b], magnitude + abs(terms[by_a, by_b])
+        m = n + 1
+        is_falling = m > -2 * b and (abs(first) + m) * size <= 0.5 * abs(b + m) * (m + 1)
+        if is_falling and np.abs(terms).max() <= 1e-17 * magnitude:
+            break
+        if left > 0 and magnitude > 1e200:
+            scale = math.exp(-min(left, 400))
+            left -= min(left, 400)
+            total, magnitude, terms = total * scale, magnitude * scale, terms * scale
+    else:
+        return math.nan
+    scale = math.exp(-left) * math.factorial(by_a) * math.factorial(by_b)
+    total, magnitude = total * scale, magnitude * scale
+    is_lost = 2.0**-52 * magnitude > LEAST_ACCURACY * max(1, abs(total))
+    return math.nan if is_lost else total
+
+
+def _hyp1f1_derivative_vjp_x(
+    g: Node, out: Node, a: Node, b: Node, x: Node, *, by_a: int, by_b: int
+) -> Node:
+    """Leibniz's rule: by x it is (a / b) hyp1f1(a + 1, b + 1, x), and that by a and b."""
+
+    def times_a(by_b: int) -> Node:
+        following = plus(a, 1), plus(b, 1), x
+        product = a * hyp1f1_derivative(*following, by_a=by_a, by_b=by_b)
+        if by_a:
+            lower = hyp1f1_derivative(*following, by_a=by_a - 1, by_b=by_b)
+            product = product + scaled(lower, by_a)
+        return product
+
+    inverse = reciprocal(b)
+    power, terms = inverse, []
+    for k in range(by_b + 1):
+        factor = float((-1) ** k * math.comb(by_b, k) * math.factorial(k))
+        terms.append(scaled(power * times_a(by_b - k), factor))
+        power = power * inverse
+    return g * _sum(terms)
+
+
+def _hyp1f1_derivative_examples(rng: np.random.Generator) -> list[Any]:
+    a = np.array([1.0, 2.5, 0.3, -0.5, 4.0, 2.0])
+    b = np.array([1.5, 0.75, 3.0, 1.25, -0.5, 2.0])
+    x = np.array([0.5, -2.0, 3.0, 1.0, -1.5, -4.0])
+    return [
+        ((a, b, x), {"by_a": 1, "by_b": 0}),
+        ((a.reshape(2, 3), b.reshape(2, 3), x.reshape(2, 3)), {"by_a": 0, "by_b": 1}),
+        ((a, b, x), {"by_a": 1, "by_b": 1}),
+        ((np.array(2.0), np.array(1.25), np.array(-0.3)), {"by_a": 2, "by_b": 1}),
+        (tuple(np.zeros((0, 2)) for _ in range(3)), {"by_a": 1, "by_b": 0}),
+    ]
+
+
+# The derivatives of hyp1f1 by its parameters, summed from its series. NaN at the poles of b, where
+# fewer than some six digits remain, and where the series is longer than `MOST_TERMS`.
+hyp1f1_derivative = structural(
+    "hyp1f1_derivative",
+    family="library",
+    input_names=("a", "b", "x"),
+    infer=_infer_hyp1f1_derivative,
+    reference=_hyp1f1_derivative_reference,
+    vjp=(
+        lambda g, out, a, b, x, *, by_a, by_b: (
+            g * hyp1f1_derivative(a, b, x, by_a=by_a + 1, by_b=by_b)
+        ),
+        lambda g, out, a, b, x, *, by_a, by_b: (
+            g * hyp1f1_derivative(a, b, x, by_a=by_a, by_b=by_b + 1)
+        ),
+        _hyp1f1_derivative_vjp_x,
+    ),
+    saves=("inputs",),
+    batch=lambda is_batched, *inputs, by_a, by_b: hyp1f1_derivative(
+        *same_shapes(is_batched, *inputs), by_a=by_a, by_b=by_b
+    ),
+    example=_hyp1f1_derivative_examples,
+    dtypes="fd",
+)
