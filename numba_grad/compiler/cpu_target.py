@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.loop_cuts import fewest_blocks
 from numba_grad.compiler.loops import Kernel
-from numba_grad.compiler.lower import Place, fewest_blocks
 from numba_grad.compiler.mirrored_sums import mirrored_sums
 from numba_grad.compiler.program_steps import ProgramStep, library_program_step, program_step
 from numba_grad.compiler.row_chains import candidate, with_row_chains

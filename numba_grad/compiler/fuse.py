@@ -9,8 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.flat_graph import OVERWRITES
+from numba_grad.compiler.groups import Group
 from numba_grad.compiler.library_steps import memory_operands
-from numba_grad.compiler.lower import Group, reduction_axes
+from numba_grad.compiler.reductions import reduction_axes
 from numba_grad.compiler.roots import EXPANSION, Roots, is_library, is_small_assignment
 from numba_grad.compiler.spaces import loop_axes, space_of
 from numba_grad.graph.node import Node

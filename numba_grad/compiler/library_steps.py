@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels import (
     Errors,
     LibraryCall,
@@ -29,7 +30,6 @@ from numba_grad.compiler.library_kernels import (
     searchsorted_call,
     zeta_derivative_call,
 )
-from numba_grad.compiler.lower import Place
 from numba_grad.compiler.matrix_steps import MATRIX_CALLS
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node

@@ -22,8 +22,8 @@ from numba_grad.compiler.flat_graph import (
     is_item_of_call,
     value_inputs,
 )
+from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.lower import Place
 from numba_grad.compiler.memory import Lifetimes
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs

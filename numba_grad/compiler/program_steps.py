@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import emit_cpu, library_steps, matrix_steps
+from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.lower import Place
 from numba_grad.compiler.spaces import Index
 from numba_grad.graph.node import Node
 

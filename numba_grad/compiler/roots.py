@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from numba_grad.compiler.flat_graph import ASSIGNMENTS, OVERWRITES
 from numba_grad.compiler.library_steps import memory_operands
-from numba_grad.compiler.lower import reduction_axes
+from numba_grad.compiler.reductions import reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups
 from numba_grad.graph.node import Node
 

@@ -12,9 +12,12 @@ import numpy as np
 
 from numba_grad.compiler.added_products import added_products
 from numba_grad.compiler.fuse import LibraryStep, fuse
+from numba_grad.compiler.groups import Group, Place
+from numba_grad.compiler.loop_cuts import fewest_blocks
 from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.lower import ARG_REDUCTIONS, Group, Place, fewest_blocks, lower
+from numba_grad.compiler.lower import lower
 from numba_grad.compiler.program_steps import Output, ProgramStep, Small, Source, Temporary
+from numba_grad.compiler.reductions import ARG_REDUCTIONS
 from numba_grad.compiler.spaces import space_of, unrolling_for
 from numba_grad.compiler.target import Target
 from numba_grad.config import config

@@ -85,6 +85,12 @@ def unrolled_indices(shape: tuple[int, ...]) -> list[tuple[int | None, ...]]:
     return result
 
 
+def is_loop(extent: int) -> bool:
+    """Whether an offset on an axis of this extent depends on sizes, so that the text must not show
+    it."""
+    return extent > config.unroll_extent or extent == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """A multiplier: `value`, which the kernel's text shows only if it is `literal`."""
@@ -164,6 +170,10 @@ def variable(name: str) -> Index:
 
 def literal_index(value: int) -> Index:
     return Index((), value)
+
+
+def constant_index(value: int, is_literal: bool) -> Index:
+    return Index((), value, 0) if is_literal else Index((), 0, value)
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[Factor, ...]:
