@@ -290,6 +290,7 @@ def _shortened(value: object) -> str:
 
 _AS_NUMBER = "np.sin(x) in place of math.sin(x), and the like: x stays a tensor"
 _OF_SORTED = "ng.sort(x), and comparisons of neighbours: the shape is then known"
+_FIXED = "indices as an array, known before the function is traced"
 _fixes_under_tracing = {
     "float": _AS_NUMBER,
     "int": _AS_NUMBER,
@@ -298,6 +299,8 @@ _fixes_under_tracing = {
     "bincount": "np.add.at(ng.zeros(n), x, 1), where n is known",
     "histogram": "bins=edges, or range=(low, high), as numbers",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
+    "at": _FIXED,
+    "reduceat": _FIXED,
     "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known",
 }
 
@@ -320,7 +323,7 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
                     got={"tensor": node.type},
                     expected="operations on tensors only, inside jit and vmap",
                     fix=_fixes_under_tracing.get(
-                        operation,
+                        operation.rpartition(".")[2],
                         "ng.where(condition, x, y) to choose element by element; ng.cond, for "
                         "whole computations, is to come",
                     ),

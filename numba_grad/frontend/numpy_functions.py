@@ -49,28 +49,6 @@ of_ufunc: dict[np.ufunc, Function] = {
     np.vecdot: contraction_functions.vecdot,
 }
 
-# `np.add.reduce(x, axis)`, over axis 0 by default.
-of_reduce: dict[np.ufunc, Function] = {
-    np.add: reduction_functions.sum,
-    np.multiply: reduction_functions.prod,
-    np.maximum: reduction_functions.max,
-    np.minimum: reduction_functions.min,
-    np.fmax: nan_functions.nanmax,
-    np.fmin: nan_functions.nanmin,
-    np.logaddexp: reduction_functions.logsumexp,
-    np.logical_and: reduction_functions.all,
-    np.logical_or: reduction_functions.any,
-}
-
-# `np.add.accumulate(x, axis)`, along axis 0 by default.
-of_accumulate: dict[np.ufunc, Function] = {
-    np.add: scan_functions.cumsum,
-    np.multiply: scan_functions.cumprod,
-    np.maximum: scan_functions.cummax,
-    np.minimum: scan_functions.cummin,
-    np.logaddexp: scan_functions.logcumsumexp,
-}
-
 _same_names = (
     (elementwise_functions, "angle around astype isclose nan_to_num real imag round sinc"),
     (

@@ -18,6 +18,7 @@ from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
 from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
+from numba_grad.frontend.ufunc_methods import ASSOCIATIVE
 
 Function = Callable[..., Any]
 
@@ -47,6 +48,8 @@ def call_ufunc(
     kwargs = without_defaults(name, method, kwargs)
     function = call_of(ufunc, method)
     if function is None:
+        if method in ("reduce", "accumulate", "reduceat") and ufunc in of_ufunc:
+            raise _not_associative(name)
         raise _unsupported(name, {f"x{k}": x for k, x in enumerate(inputs)})
     unknown = [key for key in kwargs if key not in _parameters(function)]
     if unknown:
@@ -90,6 +93,17 @@ def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
             "not supported on tensors",
             expected=f"a function that numba_grad has under the same name{_nearest(name)}",
             fix=f"{name}({', '.join(shown)}), whose result has no gradient",
+        )
+    )
+
+
+def _not_associative(name: str) -> TypeError:
+    return TypeError(
+        explain(
+            name,
+            "not supported on tensors: the ufunc is not associative",
+            expected=", ".join(sorted([ufunc.__name__ for ufunc in ASSOCIATIVE])),
+            fix=f"a loop, or {name}(x.detach().numpy()), whose result has no gradient",
         )
     )
 

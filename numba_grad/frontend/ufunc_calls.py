@@ -1,5 +1,4 @@
-"""Calls of NumPy's ufuncs on tensors, with their arguments and methods: `dtype=`, `reduce`,
-`accumulate`, `outer`, `at`."""
+"""Calls of NumPy's ufuncs on tensors, with their arguments, and which function a method is."""
 
 import functools
 from collections.abc import Callable
@@ -7,21 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd import state
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
     WEAK,
     ArrayLike,
     as_node,
     as_optional_dtype,
-    node_of,
-    operands,
     wrap,
 )
-from numba_grad.frontend.index_functions import index_of_nodes, mask_value
-from numba_grad.frontend.numpy_functions import of_accumulate, of_reduce, of_scipy, of_ufunc
+from numba_grad.frontend.numpy_functions import of_scipy, of_ufunc
+from numba_grad.frontend.ufunc_methods import accumulate_of, at_of, reduce_of, reduceat_of
 from numba_grad.ops.families import cast, reshape
-from numba_grad.ops.index_expressions import add_at_index
 
 Function = Callable[..., Any]
 
@@ -30,18 +25,19 @@ Function = Callable[..., Any]
 def call_of(ufunc: np.ufunc, method: str) -> Function | None:
     """What stands for a ufunc, or one of its methods; None if nothing does."""
     function = of_ufunc.get(ufunc) or of_scipy(ufunc)
-    if method == "reduce":
-        return of_reduce.get(ufunc)
-    if method == "accumulate":
-        return of_accumulate.get(ufunc)
-    if method == "at":
-        return _adding_at(ufunc) if ufunc in (np.add, np.subtract) else None
-    if function is None or method == "reduceat":
+    if function is None:
         return None
     is_elementwise = ufunc.signature is None
+    if method == "__call__":
+        return _with_dtype(ufunc, function) if is_elementwise else function
     if method == "outer":
         return _outer(ufunc, function) if is_elementwise and ufunc.nin == 2 else None
-    return _with_dtype(ufunc, function) if is_elementwise else function
+    if method == "at":
+        return at_of(ufunc, function) if is_elementwise and ufunc.nout == 1 else None
+    return _folds[method](ufunc, function)
+
+
+_folds = {"reduce": reduce_of, "accumulate": accumulate_of, "reduceat": reduceat_of}
 
 
 def without_defaults(name: str, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -121,35 +117,3 @@ def _outer(ufunc: np.ufunc, function: Function) -> Function:
         return call(columns, as_node(b), dtype=dtype, casting=casting)
 
     return outer
-
-
-def _adding_at(ufunc: np.ufunc) -> Function:
-    def at(x: Any, indices: Any, v: ArrayLike, /) -> None:
-        """Add to, or subtract from, elements of the tensor `x`, whose new value it becomes:
-        duplicates count each time."""
-        node = node_of(x)
-        if node is None:
-            raise TypeError(
-                explain(
-                    f"numpy.{ufunc.__name__}.at",
-                    "cannot write tensors into an array",
-                    got={"x": type(x).__name__},
-                    expected="a tensor to add to",
-                    fix="ng.tensor(x)",
-                )
-            )
-        _, term = operands(ufunc, (x, v))
-        if not np.can_cast(term.dtype, node.dtype, "same_kind"):
-            raise DTypeError(
-                explain(
-                    f"numpy.{ufunc.__name__}.at",
-                    "the result would not fit in x",
-                    got={"x": node.type, "v": as_node(v).type},
-                    fix=f"x = x.astype({term.dtype.name!r}), before",
-                )
-            )
-        index = index_of_nodes(indices)
-        term = -term if ufunc is np.subtract else term
-        state.replace(x, add_at_index(node, index, term, mask_value))
-
-    return at

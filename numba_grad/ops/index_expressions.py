@@ -506,7 +506,7 @@ def add_at_index(x: Node, index: Any, v: Node, value_of: ValueOf | None = None) 
 
 def _write(x: Node, expression: IndexExpression, v: Node, write_slice: Op, scatter: Op) -> Node:
     basic, advanced = expression.basic, expression.advanced
-    v = _fit(v, expression.shape)
+    v = fit(v, expression.shape)
     if advanced is None:
         return _write_region(write_slice, x, basic, v)
     order = _operand_order(basic, advanced)
@@ -530,7 +530,7 @@ def _replace_region(x: Node, basic: BasicIndex, part: Node) -> Node:
     return part if _is_whole(x, basic) else _write_region(update_slice, x, basic, part)
 
 
-def _fit(v: Node, shape: Shape) -> Node:
+def fit(v: Node, shape: Shape) -> Node:
     """`v` broadcast to `shape`. As in NumPy's assignment, further axes of size 1 may come first."""
     extra = max(len(v.shape) - len(shape), 0)
     own = v.shape[extra:]
@@ -585,7 +585,7 @@ def _choice_by_mask(x: Node, index: Any, v: Node) -> _Choice | None:
         basic,
         reshape(node, mask.shape + (1,) * after),
         _take_region(x, basic),
-        _fit(values, basic.shape),
+        fit(values, basic.shape),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.errors import DTypeError, GradientError
+from numba_grad.errors import AxisError, DTypeError, GradientError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -195,19 +195,142 @@ def test_where_and_out_are_refused():
         np.add(x, x, order="F")
 
 
-@pytest.mark.parametrize(
-    "name", ["add", "multiply", "maximum", "minimum", "fmax", "fmin", "logaddexp", "logical_or"]
-)
+ASSOCIATIVE = {
+    "add": float,
+    "multiply": float,
+    "maximum": float,
+    "minimum": float,
+    "fmax": float,
+    "fmin": float,
+    "logaddexp": float,
+    "logaddexp2": float,
+    "hypot": float,
+    "logical_and": float,
+    "logical_or": float,
+    "logical_xor": float,
+    "bitwise_and": np.int8,
+    "bitwise_or": np.uint16,
+    "bitwise_xor": bool,
+    "gcd": np.int32,
+    "lcm": np.int64,
+}
+NOT_REORDERABLE = ("logaddexp", "logaddexp2", "hypot", "lcm")  # to NumPy
+
+
+def to_join(name, *shape):
+    x = np.random.default_rng(0).integers(0, 5, shape)
+    return (x / 2 if ASSOCIATIVE[name] is float else x).astype(ASSOCIATIVE[name])
+
+
+def same_up_to_rounding(ours, theirs):
+    assert isinstance(ours, ng.Tensor)
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    np.testing.assert_allclose(ours.detach(), theirs, rtol=1e-14)
+
+
+def outcome(call, x):
+    try:
+        return call(x)
+    except (ValueError, IndexError) as error:
+        return error
+
+
+@pytest.mark.parametrize("name", ASSOCIATIVE)
 def test_reduce(name, numpy_engine):
-    ufunc = UFUNCS[name]
+    ufunc, x = UFUNCS[name], to_join(name, 3, 5, 2)
+    for axis in (0, -2, None, (0, 2)):
+        if name in NOT_REORDERABLE and not isinstance(axis, int):
+            continue
+        call = lambda x, axis=axis: ufunc.reduce(x, axis=axis, keepdims=axis == -2)  # noqa: E731
+        same_up_to_rounding(call(ng.tensor(x)), np.asarray(call(x)))
+    chosen = x[0] > 1
+    for call in (
+        ufunc.reduce,
+        lambda x: ufunc.reduce(x, axis=()),
+        lambda x: ufunc.reduce(x, where=chosen),
+        lambda x: ufunc.reduce(x, where=chosen, initial=1),
+        lambda x: ufunc.reduce(x[:0]),
+        lambda x: ufunc.reduce(x[:0], initial=1),
+    ):
+        expected = outcome(call, x)
+        ours = outcome(call, ng.tensor(x))
+        if isinstance(expected, Exception):
+            assert isinstance(ours, ValueError)
+        else:
+            same_up_to_rounding(ours, expected)
+
+
+@pytest.mark.parametrize("name", ASSOCIATIVE)
+def test_accumulate(name, numpy_engine):
+    ufunc, x = UFUNCS[name], to_join(name, 3, 5, 2)
+    same_up_to_rounding(ufunc.accumulate(ng.tensor(x)), ufunc.accumulate(x))
+    same_up_to_rounding(ufunc.accumulate(ng.tensor(x), -2), ufunc.accumulate(x, -2))
+    same_up_to_rounding(ufunc.accumulate(ng.tensor(x[:0])), ufunc.accumulate(x[:0]))
+
+
+@pytest.mark.parametrize("name", ASSOCIATIVE)
+def test_reduceat(name, numpy_engine):
+    ufunc, x = UFUNCS[name], to_join(name, 3, 8)
+    for indices in ([0, 3, 4], [5], [0, 7, 2, 2, 1], []):
+        expected = ufunc.reduceat(x, indices, axis=1)
+        same_up_to_rounding(ufunc.reduceat(ng.tensor(x), indices, axis=1), expected)
+    same_up_to_rounding(ufunc.reduceat(ng.tensor(x), ng.tensor([2, 0])), ufunc.reduceat(x, [2, 0]))
+    with pytest.raises(IndexError, match=rf"(?s){name}.reduceat: index out of range.*index.*-1"):
+        ufunc.reduceat(ng.tensor(x), [0, -1])
+    with pytest.raises(IndexError, match=rf"(?s){name}.reduceat: indices are 1-d and integers"):
+        ufunc.reduceat(ng.tensor(x), [0.5])
+
+
+def test_arguments_of_methods(numpy_engine):
+    x = to_join("hypot", 3, 4)
+    for call in (
+        lambda x: np.add.reduceat(x.astype(np.int8), [0, 1]),
+        lambda x: np.multiply.reduceat(x, [0, 1], dtype=np.float32),
+        lambda x: np.maximum.accumulate(x, dtype=np.float32),
+        lambda x: np.hypot.reduce(x, 1, np.float32, None, True),
+        lambda x: np.gcd.accumulate(x.astype(int), 1, np.int8),
+        lambda x: np.maximum.reduce(x, initial=1.5),
+    ):
+        ours, theirs = call(ng.tensor(x)), call(x)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"(?s)lcm.reduce: there may be no elements.*initial="):
+        np.lcm.reduce(ng.tensor(x.astype(int)), where=x > 1)
+    with pytest.raises(ShapeError, match=r"hypot.reduce: initial is not one number"):
+        np.hypot.reduce(ng.tensor(x), initial=ng.tensor([1.0]))
+    with pytest.raises(ShapeError, match=r"hypot.reduce: the mask does not broadcast"):
+        np.hypot.reduce(ng.tensor(x), where=np.array([True, False]))
+    with pytest.raises(AxisError, match=r"hypot.accumulate"):
+        np.hypot.accumulate(ng.tensor(x), 2)
+
+
+FOLDS = {
+    "reduce": lambda x: np.hypot.reduce(x, axis=(0, 1)) * np.logaddexp2.reduce(x, 1, where=x > -1),
+    "accumulate": lambda x: np.hypot.accumulate(x, axis=1) * np.fmax.accumulate(x),
+    "reduceat": lambda x: (
+        np.multiply.reduceat(x, [0, 2, 1], axis=1) + np.add.reduceat(x, [0])[0, 1]
+    ),
+    "reduceat of extremes": lambda x: np.maximum.reduceat(x.ravel(), [0, 5, 7, 2]) ** 2,
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_derivatives_of_folds(name, numpy_engine):
     x = np.random.default_rng(0).standard_normal((3, 4))
-    for axis in (0, 1, -1, None, (0, 1)):
-        if name == "logaddexp" and axis in (None, (0, 1)):
-            continue  # NumPy refuses: not reorderable
-        expected = ufunc.reduce(x, axis=axis, keepdims=True)
-        result = ufunc.reduce(ng.tensor(x), axis=axis, keepdims=True)
-        np.testing.assert_allclose(result, expected, rtol=1e-14)
-    np.testing.assert_allclose(ufunc.reduce(ng.tensor(x)), ufunc.reduce(x), rtol=1e-14)
+    check_gradients(FOLDS[name], x)
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_folds_under_jit_and_vmap(name):
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    expected = np.stack([FOLDS[name](ng.tensor(part)).numpy() for part in x])
+    np.testing.assert_allclose(ng.jit(ng.vmap(FOLDS[name]))(x), expected, rtol=1e-14)
+
+
+def test_an_infinity_stays_in_the_gradient_of_its_segment(numpy_engine):
+    x = ng.tensor([2.0, 3.0, np.inf, 0.0, 4.0], requires_grad=True)
+    np.multiply.reduceat(x, [0, 2, 3])[::2].sum().backward()
+    assert x.grad.numpy().tolist() == [3, 2, 0, 4, 0]
 
 
 def test_outer(numpy_engine):
@@ -251,28 +374,107 @@ def test_at_adds_for_each_index_and_keeps_what_was_recorded():
     np.testing.assert_array_equal(ng.jit(f)(x[:, 0], np.ones(3)), f(ng.tensor(x[:, 0]), np.ones(3)))
 
 
+AT = ["multiply", "divide", "maximum", "minimum", "fmax", "power", "hypot", "logical_xor", "less"]
+INDICES = {
+    "numbers": (np.array([2, 0, 0, 2, 0]), np.array([1.0, 2.0, 0.5, 3.0, 1.5])),
+    "none": ([], 2.0),
+    "pairs": ((np.array([1, 1, 2]), np.array([0, 0, 1])), np.array([2.0, 3.0, 1.5])),
+    "columns": ((slice(None), np.array([1, 1])), np.array([2.0, 3.0])),
+    "mask": (np.array([[True, False], [False, True], [True, True]]), 2.0),
+    "element": ((1, 1), 3),
+}
+
+
+@pytest.mark.parametrize("name", AT)
+def test_at_of_any_ufunc(name, numpy_engine):
+    x = np.array([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
+    ufunc = UFUNCS[name]
+    for index, v in INDICES.values():
+        of_rows = index is INDICES["numbers"][0]
+        expected, t = (x[:, 0] if of_rows else x).copy(), ng.tensor(x[:, 0] if of_rows else x)
+        ufunc.at(expected, index, v)
+        assert ufunc.at(t, index, v) is None
+        same_up_to_rounding(t, expected)
+
+
+def test_at_of_a_ufunc_of_one_argument(numpy_engine):
+    x = np.array([1.0, 4.0, 9.0])
+    for ufunc in (np.negative, np.sqrt, np.isnan):
+        expected, t = x.copy(), ng.tensor(x)
+        ufunc.at(expected, [0, 1, 1, 2])
+        ufunc.at(t, [0, 1, 1, 2])
+        same_bits(t, expected)
+    integers = np.array([6, 5, 12], np.int8)
+    t = ng.tensor(integers)
+    np.bitwise_and.at(t, [0, 2, 0], np.array([3, 4, 2], np.int8))
+    np.gcd.at(t, ng.tensor([1]), 10)
+    assert t.numpy().tolist() == [2, 5, 4] and t.dtype == np.int8
+
+
+def test_derivatives_of_at(numpy_engine):
+    def f(x, v):
+        y = x * x
+        np.multiply.at(y, np.array([0, 0, 2]), v)
+        np.maximum.at(y, [1, 1], v[1:])
+        np.divide.at(y, (np.array([2, 2]),), v[:2])
+        np.power.at(y, 0, v[2])
+        return y
+
+    check_gradients(f, np.array([0.7, -1.2, 2.1]), np.array([1.5, 0.8, 1.1]))
+    x, v = np.array([[0.7, -1.2, 2.1], [0.1, 3.0, 0.2]]), np.array([1.5, 0.8, 1.1])
+    expected = np.stack([f(ng.tensor(row), ng.tensor(v)).numpy() for row in x])
+    np.testing.assert_allclose(ng.vmap(f, (0, None))(x, v), expected, rtol=1e-14)
+
+
+def test_at_in_kernels():
+    def f(x, v):
+        y = x * 1
+        np.multiply.at(y, np.array([0, 0, 2, 1, 0]), v)
+        np.minimum.at(y, np.array([1, 1]), v[:2])
+        return y
+
+    x, v = np.array([2.0, 3.0, 4.0]), np.array([1.5, 0.5, -1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(ng.jit(f)(x, v), [4.5, 0.5, -4.0])
+    gradients = ng.jit(ng.grad(lambda x, v: f(x, v).sum(), argnums=(0, 1)))(x, v)
+    np.testing.assert_array_equal(gradients[0], [2.25, 0.0, -1.0])
+    np.testing.assert_array_equal(gradients[1], [3.0, 10.0, 4.0, 0.0, 1.5])
+
+
 def test_what_at_refuses():
     x = ng.tensor([1, 2])
     with pytest.raises(DTypeError, match=r"(?s)numpy.add.at: the result would not fit.*float64"):
         np.add.at(x, 0, 1.5)
+    with pytest.raises(DTypeError, match=r"(?s)numpy.sqrt.at: the result would not fit.*float64"):
+        np.sqrt.at(x, 0)
     with pytest.raises(TypeError, match=r"numpy.add.at: cannot write tensors into an array"):
         np.add.at(np.zeros(2), 0, x[0])
     with pytest.raises(GradientError, match="in-place"):
         np.add.at(ng.tensor([1.0], requires_grad=True), 0, 1.0)
+    with pytest.raises(IndexError, match=r"index 2 is out of bounds for axis 0"):
+        np.maximum.at(x, 2, 1)
+    with pytest.raises(ShapeError, match=r"v does not broadcast to the shape of x\[index\]"):
+        np.maximum.at(x, [0, 1], [1, 2, 3])
+
+    def f(x, index):
+        y = x * 1
+        np.maximum.at(y, index, 1)
+        return y
+
+    with pytest.raises(TracingError, match=r"(?s)numpy.maximum.at: needs the value.*known before"):
+        ng.jit(f)(x, ng.tensor([0]))
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda x: np.maximum.at(x, 0, 1.0), "numpy.maximum.at"),
-        (lambda x: np.add.reduceat(x, [0, 1]), "numpy.add.reduceat"),
-        (lambda x: np.subtract.reduce(x), "numpy.subtract.reduce"),
-        (lambda x: np.divide.accumulate(x), "numpy.divide.accumulate"),
-        (lambda x: np.isnat(x), "numpy.isnat"),
+        (lambda x: np.subtract.reduce(x), r"(?s)numpy.subtract.reduce: .*not associative.*hypot"),
+        (lambda x: np.power.reduceat(x, [0, 1]), "numpy.power.reduceat: .*not associative"),
+        (lambda x: np.divide.accumulate(x), "numpy.divide.accumulate: .*not associative"),
+        (lambda x: np.isnat(x), "numpy.isnat: not supported"),
     ],
 )
 def test_other_methods_are_refused_by_name(call, name):
-    with pytest.raises(TypeError, match=f"{name}: not supported on tensors"):
+    with pytest.raises(TypeError, match=name):
         call(ng.tensor([1.0, 2.0]))
 
 

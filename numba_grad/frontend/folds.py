@@ -1,0 +1,58 @@
+"""Folds of any associative function of two nodes along an axis: all elements to one, those up to
+each, those of each segment. A logarithmic number of steps, each over many elements at once."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from numba_grad.frontend.shape_functions import part
+from numba_grad.graph.node import OPS, Node
+from numba_grad.ops.families import reshape
+from numba_grad.ops.index_expressions import assign_index, take_index
+
+Join = Callable[[Node, Node], Node]
+
+
+def folded(join: Join, x: Node, axis: int) -> Node:
+    """All elements along `axis`, one or more, joined to one: the axis disappears.
+
+    `join` is commutative too: each step joins the first half with the second one.
+    """
+    size = x.shape[axis]
+    while size > 1:
+        half = size // 2
+        joined = join(part(x, axis, 0, half), part(x, axis, half, 2 * half))
+        rest = part(x, axis, 2 * half, size)
+        x = OPS["concatenate"](joined, rest, axis=axis) if size % 2 else joined
+        size -= half
+    return reshape(x, x.shape[:axis] + x.shape[axis + 1 :])
+
+
+def folded_up_to_each(join: Join, x: Node, axis: int) -> Node:
+    """All elements up to each one along `axis` joined, by doubling how many: Hillis and Steele,
+    Data parallel algorithms (1986)."""
+    size = x.shape[axis]
+    reach = 1
+    while reach < size:
+        joined = join(part(x, axis, 0, size - reach), part(x, axis, reach, size))
+        x = OPS["concatenate"](part(x, axis, 0, reach), joined, axis=axis)
+        reach *= 2
+    return x
+
+
+def folded_segments(join: Join, x: Node, counts: np.ndarray) -> Node:
+    """The elements of each segment along the first axis joined: shape (len(counts), ...).
+
+    Segments follow one another, and have `counts` elements, one or more.
+    """
+    number = np.repeat(np.arange(len(counts)), counts)
+    longest = int(counts.max(initial=1))
+    reach = 1
+    while reach < longest:
+        # Only pairs within a segment are joined, so nothing of one, as an infinity, gets into the
+        # gradient of another.
+        first = np.flatnonzero(number[reach:] == number[:-reach])
+        joined = join(take_index(x, first), take_index(x, first + reach))
+        x = assign_index(x, first, joined)
+        reach *= 2
+    return take_index(x, np.cumsum(counts) - counts)

@@ -1,0 +1,338 @@
+"""Methods of NumPy's ufuncs on tensors: `reduce`, `accumulate`, `reduceat`, `at`.
+
+Those of a ufunc that has a reduction or scan of its own call that. Others are folds: all that is
+needed of the ufunc is that it is associative.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd import state
+from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
+from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, operands, value_of, wrap
+from numba_grad.frontend.folds import Join, folded, folded_segments, folded_up_to_each
+from numba_grad.frontend.index_functions import index_of_nodes, mask_value
+from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.types import as_dtype, normalize_axes, normalize_axis
+from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, reshape
+from numba_grad.ops.index_expressions import add_at_index, assign_index, fit, take_index
+from numba_grad.ops.indexing import scatter_add
+from numba_grad.ops.movement import inverse_permutation
+
+Function = Callable[..., Any]
+
+# Associative and commutative: what their methods join may be grouped in any way. With rounding they
+# are so nearly, as sums are.
+ASSOCIATIVE = frozenset(
+    (
+        np.add,
+        np.multiply,
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.logaddexp,
+        np.logaddexp2,
+        np.logical_and,
+        np.logical_or,
+        np.logical_xor,
+        np.bitwise_and,
+        np.bitwise_or,
+        np.bitwise_xor,
+        np.hypot,
+        np.gcd,
+        np.lcm,
+    )
+)
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+
+
+# reduce
+
+
+def reduce_of(ufunc: np.ufunc, function: Function) -> Function | None:
+    """`ufunc.reduce`, for a `function` that stands for the ufunc; None if it is not associative."""
+    if ufunc not in ASSOCIATIVE:
+        return None
+    whole = _functions_of_numpy.get(ufunc) or _reduction(ufunc, _join(function))
+    has_dtype = ufunc in (np.add, np.multiply)
+
+    def reduce(
+        x: ArrayLike,
+        axis: Axis = 0,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> Any:
+        """Elements along `axis` joined by the ufunc, of those for which the mask `where` is true;
+        and with `initial`."""
+        if has_dtype:
+            return whole(x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+        node = x if dtype is None else cast(as_node(x), as_dtype(dtype))
+        return whole(node, axis, keepdims=keepdims, initial=initial, where=where)
+
+    return reduce
+
+
+# Those with all of NumPy's arguments under a name of their own.
+_functions_of_numpy: dict[np.ufunc, Function] = {
+    np.add: reduction_functions.sum,
+    np.multiply: reduction_functions.prod,
+    np.maximum: reduction_functions.max,
+    np.minimum: reduction_functions.min,
+    np.fmax: nan_functions.nanmax,
+    np.fmin: nan_functions.nanmin,
+}
+
+
+def _parity(x: Node, axes: tuple[int, ...]) -> Node:
+    count = OPS["sum"](cast(x, INT64), axes=axes)
+    return cast(OPS["remainder"](count, as_node(2)), BOOL)
+
+
+# Faster than folds, of nodes in the dtype that is joined in.
+_reductions: dict[np.ufunc, Callable[[Node, tuple[int, ...]], Node]] = {
+    np.logaddexp: lambda x, axes: reduction_functions.logsumexp(x, axes)._node,
+    np.logical_and: lambda x, axes: OPS["all"](x, axes=axes),
+    np.logical_or: lambda x, axes: OPS["any"](x, axes=axes),
+    np.logical_xor: _parity,
+}
+
+
+def _reduction(ufunc: np.ufunc, join: Join) -> Function:
+    name = f"{ufunc.__name__}.reduce"
+    reduced = _reductions.get(ufunc) or (lambda x, axes: _folded_over(join, x, axes))
+
+    def whole(
+        x: ArrayLike, axis: Axis, *, keepdims: bool, initial: ArrayLike | None, where: ArrayLike
+    ) -> Any:
+        node = _as_joined(ufunc, x)
+        axes = normalize_axes(name, axis, len(node.shape))
+        start = None if initial is None else cast(as_node(initial), node.dtype)
+        if start is not None and start.shape:
+            raise ShapeError(explain(name, "initial is not one number", got={"initial": start}))
+        if where is not True:
+            # Only lcm has no identity: of a number with itself it is the number.
+            is_started = start is not None and ufunc.identity is None
+            neutral = start if is_started else _neutral(ufunc, node)
+            node = OPS["where"](mask_like(name, node, where), node, neutral)
+        if any(node.shape[k] == 0 for k in axes):
+            shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
+            result = broadcast_to(_neutral(ufunc, node) if start is None else start, shape)
+        else:
+            result = reduced(node, axes) if axes else node
+            result = result if start is None else join(result, start)
+        return wrap(kept(result, node, axes) if keepdims else result)
+
+    return whole
+
+
+def _join(function: Function) -> Callable[..., Node]:
+    return lambda *values: function(*values)._node
+
+
+def _as_joined(ufunc: np.ufunc, x: ArrayLike) -> Node:
+    """`x` in the dtype of what the ufunc joins."""
+    node = as_node(x)
+    if ufunc in _LOGICAL:
+        return cast(node, BOOL)
+    return cast(node, loop_dtypes(ufunc, (node.dtype, node.dtype))[-1])
+
+
+def _neutral(ufunc: np.ufunc, x: Node) -> Node:
+    """What the ufunc joins with anything without a change."""
+    if ufunc.identity is None:
+        name = f"{ufunc.__name__}.reduce"
+        problem = "there may be no elements, and no number stands for none"
+        raise ValueError(explain(name, problem, got={"x": x.type}, fix="initial=..."))
+    return full(np.asarray(ufunc.identity).astype(x.dtype).item(), (), x.dtype)
+
+
+def _folded_over(join: Join, x: Node, axes: tuple[int, ...]) -> Node:
+    """All elements along several axes, as one axis."""
+    others = tuple([k for k in range(len(x.shape)) if k not in axes])
+    size = math.prod([x.shape[k] for k in axes])
+    moved = OPS["transpose"](x, axes=(*axes, *others))
+    return folded(join, reshape(moved, (size, *moved.shape[len(axes) :])), 0)
+
+
+# accumulate
+
+
+def accumulate_of(ufunc: np.ufunc, function: Function) -> Function | None:
+    """`ufunc.accumulate`, for a `function` that stands for the ufunc; None if it is not
+    associative."""
+    if ufunc not in ASSOCIATIVE:
+        return None
+    scan = _scans.get(ufunc)
+    if scan is None:
+        join = _join(function)
+
+        def scan(x: ArrayLike, axis: int) -> Any:
+            node = _as_joined(ufunc, x)
+            return wrap(folded_up_to_each(join, node, axis))
+
+    def accumulate(x: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
+        """Elements up to each one along `axis` joined by the ufunc."""
+        node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
+        number = normalize_axis(f"{ufunc.__name__}.accumulate", axis, len(node.shape))
+        if ufunc in (np.add, np.multiply):
+            return scan(node, number, dtype)
+        return scan(node, number)
+
+    return accumulate
+
+
+def _parity_up_to_each(x: Node, axis: int) -> Any:
+    count = scan_functions.cumsum(cast(x, BOOL), axis)
+    return count % 2 == 1
+
+
+# Faster than folds.
+_scans: dict[np.ufunc, Function] = {
+    np.add: scan_functions.cumsum,
+    np.multiply: scan_functions.cumprod,
+    np.maximum: scan_functions.cummax,
+    np.minimum: scan_functions.cummin,
+    np.logaddexp: scan_functions.logcumsumexp,
+    np.logical_and: lambda x, axis: scan_functions.cummin(cast(x, BOOL), axis),
+    np.logical_or: lambda x, axis: scan_functions.cummax(cast(x, BOOL), axis),
+    np.logical_xor: _parity_up_to_each,
+}
+
+
+# reduceat
+
+
+def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
+    """`ufunc.reduceat`, for a `function` that stands for the ufunc; None if it is not
+    associative."""
+    if ufunc not in ASSOCIATIVE:
+        return None
+    name = f"{ufunc.__name__}.reduceat"
+    join = _join(function)
+
+    def reduceat(x: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
+        """Elements along `axis` from each index to before the next one, joined by the ufunc; the
+        one at the index, where the next one is not larger; to the end, from the last index.
+
+        The value of `indices`, 1-d, is needed now.
+        """
+        node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
+        if ufunc in (np.add, np.multiply):
+            node = cast(node, ufunc.reduce(np.empty(0, node.dtype), dtype=dtype).dtype)
+        node = _as_joined(ufunc, node)
+        number = normalize_axis(name, axis, len(node.shape))
+        lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
+        places, counts = _segments(name, value_of(as_node(indices), name), lines.shape[0])
+        chosen = take_index(lines, places)
+        if ufunc is np.add:
+            segment = leaf(np.repeat(np.arange(len(counts)), counts))
+            zeros = full(0, (len(counts), *lines.shape[1:]), lines.dtype)
+            result = scatter_add(zeros, chosen, segment, checked=False)
+        else:
+            result = folded_segments(join, chosen, counts)
+        back = inverse_permutation(_to_front(number, len(node.shape)))
+        return wrap(OPS["transpose"](result, axes=back))
+
+    return reduceat
+
+
+def _to_front(axis: int, rank: int) -> tuple[int, ...]:
+    return (axis, *[k for k in range(rank) if k != axis])
+
+
+def _segments(name: str, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of all elements of all segments, and how many each one has."""
+    if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
+        got: dict[str, object] = {"indices": f"{starts.dtype}{list(starts.shape)}"}
+        raise IndexError(explain(name, "indices are 1-d and integers", got=got))
+    starts = starts.astype(np.int64)
+    for start in starts[(starts < 0) | (starts >= size)][:1]:
+        got = {"index": int(start)}
+        expected = f"0 <= index < {size}"
+        raise IndexError(explain(name, "index out of range", got=got, expected=expected))
+    ends = np.append(starts[1:], size)
+    counts = np.maximum(ends - starts, 1)
+    before = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(starts - before, counts), counts
+
+
+# at
+
+
+def at_of(ufunc: np.ufunc, function: Function) -> Function:
+    """`ufunc.at`, for a `function` that stands for the ufunc."""
+    name = f"numpy.{ufunc.__name__}.at"
+
+    def at(x: Any, indices: Any, *values: ArrayLike) -> None:
+        """Apply the ufunc to elements of the tensor `x`, whose new value it becomes: as often as an
+        index names them, one after the other.
+
+        Except for `add` and `subtract`, the value of `indices` is needed now. Gradients flow to
+        what was in `x`, and to `values`.
+        """
+        node = node_of(x)
+        if node is None:
+            raise TypeError(
+                explain(
+                    name,
+                    "cannot write tensors into an array",
+                    got={"x": type(x).__name__},
+                    expected="a tensor to write into",
+                    fix="ng.tensor(x)",
+                )
+            )
+        loop = operands(ufunc, (x, *values))
+        result = loop_dtypes(ufunc, tuple([z.dtype for z in loop]))[-1]
+        if not np.can_cast(result, node.dtype, "same_kind"):
+            raise DTypeError(
+                explain(
+                    name,
+                    "the result would not fit in x",
+                    got=dict(zip("xv", [as_node(z).type for z in (x, *values)], strict=False)),
+                    fix=f"x = x.astype({result.name!r}), before",
+                )
+            )
+        index = index_of_nodes(indices)
+        if ufunc in (np.add, np.subtract):
+            term = -loop[1] if ufunc is np.subtract else loop[1]
+            state.replace(x, add_at_index(node, index, term, mask_value))
+        else:
+            written = _applied_at(ufunc, function, node, index, loop[1:])
+            state.replace(x, written)
+
+    return at
+
+
+def _applied_at(
+    ufunc: np.ufunc, function: Function, x: Node, index: Any, values: tuple[Node, ...]
+) -> Node:
+    """`x` after the ufunc was applied where `index` says, in the order of NumPy."""
+    numbers = leaf(np.arange(x.type.size).reshape(x.shape))
+    named = take_index(numbers, index, mask_value)
+    place = value_of(named, f"numpy.{ufunc.__name__}.at").reshape(-1)
+    places, counts = np.unique(place, return_counts=True)
+    # What goes to one element follows one another.
+    order = np.argsort(place, kind="stable")
+    flat_values = [reshape(fit(v, named.shape), (named.type.size,)) for v in values]
+    grouped = [take_index(v, order) for v in flat_values]
+    join = _join(function)
+    if ufunc in ASSOCIATIVE:
+        grouped = [folded_segments(join, v, counts) for v in grouped]
+        counts = np.ones_like(counts)
+    first = np.cumsum(counts) - counts
+    result = reshape(x, (x.type.size,))
+    for repetition in range(counts.max(initial=0)):
+        again = counts > repetition
+        old = take_index(result, places[again])
+        with_old = [take_index(v, first[again] + repetition) for v in grouped]
+        result = assign_index(result, places[again], join(old, *with_old))
+    return reshape(result, x.shape)
