@@ -120,8 +120,8 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
             raise ShapeError(explain(name, "initial is not one number", got={"initial": start}))
         if where is not True:
             # Only lcm has no identity: of a number with itself it is the number.
-            is_started = start is not None and ufunc.identity is None
-            neutral = start if is_started else _neutral(ufunc, node)
+            has_identity = ufunc.identity is not None
+            neutral = _neutral(ufunc, node) if start is None or has_identity else start
             node = OPS["where"](mask_like(name, node, where), node, neutral)
         if any(node.shape[k] == 0 for k in axes):
             shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
@@ -171,23 +171,21 @@ def accumulate_of(ufunc: np.ufunc, function: Function) -> Function | None:
     associative."""
     if ufunc not in ASSOCIATIVE:
         return None
-    scan = _scans.get(ufunc)
-    if scan is None:
-        join = _join(function)
-
-        def scan(x: ArrayLike, axis: int) -> Any:
-            node = _as_joined(ufunc, x)
-            return wrap(folded_up_to_each(join, node, axis))
+    scan = _scans.get(ufunc) or _scan(ufunc, _join(function))
 
     def accumulate(x: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
         """Elements up to each one along `axis` joined by the ufunc."""
         node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
         number = normalize_axis(f"{ufunc.__name__}.accumulate", axis, len(node.shape))
-        if ufunc in (np.add, np.multiply):
-            return scan(node, number, dtype)
-        return scan(node, number)
+        # Sums and products promote integers, unless told not to.
+        promoted = (dtype,) if ufunc in (np.add, np.multiply) else ()
+        return scan(node, number, *promoted)
 
     return accumulate
+
+
+def _scan(ufunc: np.ufunc, join: Join) -> Function:
+    return lambda x, axis: wrap(folded_up_to_each(join, _as_joined(ufunc, x), axis))
 
 
 def _parity_up_to_each(x: Node, axis: int) -> Any:
@@ -225,9 +223,11 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
 
         The value of `indices`, 1-d, is needed now.
         """
-        node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
-        if ufunc in (np.add, np.multiply):
-            node = cast(node, ufunc.reduce(np.empty(0, node.dtype), dtype=dtype).dtype)
+        node = as_node(x)
+        if dtype is not None:
+            node = cast(node, as_dtype(dtype))
+        elif ufunc in (np.add, np.multiply):
+            node = cast(node, ufunc.reduce(np.empty(0, node.dtype)).dtype)
         node = _as_joined(ufunc, node)
         number = normalize_axis(name, axis, len(node.shape))
         lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
