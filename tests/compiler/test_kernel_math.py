@@ -14,7 +14,7 @@ import pytest
 
 from numba_grad.compiler import kernel_math
 from numba_grad.compiler.build import build
-from numba_grad.compiler.elementary import exponential, power, scalar, trigonometric
+from numba_grad.compiler.elementary import exponential, llvm_writer, power, trigonometric
 from numba_grad.config import configure
 
 INT64 = ctypes.c_int64
@@ -505,7 +505,7 @@ def test_complex_loops_are_vectorized(name):
     ],
 )
 def test_formulas_without_fma_use_none(name, formula, arity):
-    traced = scalar.trace(name, formula, ("double",) * arity, has_fma=False)
+    traced = llvm_writer.trace(name, formula, ("double",) * arity, has_fma=False)
     assert "llvm.fma" not in traced.text
 
 

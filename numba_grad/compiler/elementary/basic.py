@@ -9,6 +9,7 @@ import math
 
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
+    Definition,
     Value,
     absolute,
     call_defined,
@@ -200,7 +201,9 @@ def right_shift_unsigned(x: Value, y: Value) -> Value:
     return select(is_within, x >> select(is_within, y, 0), 0)
 
 
-_INTEGER_POWER = """\
+_INTEGER_POWER = Definition(
+    "numba_grad.integer_power",
+    """\
 define internal i64 @numba_grad.integer_power(i64 %x, i64 %y) noinline nounwind memory(none) {
 entry:
   br label %test
@@ -221,12 +224,13 @@ body:
 exit:
   ret i64 %result
 }
-"""
+""",
+)
 
 
 def power_unsigned(x: Value, y: Value) -> Value:
     """Of 64-bit integers, wrapping around."""
-    return call_defined("numba_grad.integer_power", _INTEGER_POWER, x, y)
+    return call_defined(_INTEGER_POWER, x, y)
 
 
 def power_signed(x: Value, y: Value) -> Value:

@@ -15,6 +15,7 @@ from numba_grad.compiler.elementary.power import power
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
+    Definition,
     Value,
     absolute,
     fma,
@@ -269,7 +270,9 @@ _EULER_MACLAURIN = (
 )
 # sum of (q + k)**-x for k from 0 to n - 1. The rounding error of q + k counts x times; it is
 # corrected to first order.
-_SUM_OF_POWERS = """\
+_SUM_OF_POWERS = Definition(
+    "numba_grad.sum_of_powers",
+    """\
 define internal double @numba_grad.sum_of_powers(double %x, double %q, double %n) noinline \
 nounwind willreturn memory(none) {
 entry:
@@ -296,7 +299,9 @@ body:
 done:
   ret double %total
 }
-"""
+""",
+    {"pow": ("double", ("double", "double"))},
+)
 
 
 def zeta(x: Value, q: Value) -> Value:
@@ -311,8 +316,7 @@ def zeta(x: Value, q: Value) -> Value:
     is_defined = is_defined & ((q > 0) | ((q > -1e6) & (x == round_down(x))))
     s, start = select(is_defined, x, 2.0), select(is_defined, q, 1.0)
     count = 10.0 + round_down(select(start < 0, -start, 0.0))
-    s.trace.declarations["pow"] = ("double", ("double", "double"))
-    total = library_call("numba_grad.sum_of_powers", s, start, count, definition=_SUM_OF_POWERS)
+    total = library_call(_SUM_OF_POWERS.symbol, s, start, count, definition=_SUM_OF_POWERS)
     end, error = two_sum(start, count)
     last = power(end, -s)
     last = last - last * (s * (error / end))

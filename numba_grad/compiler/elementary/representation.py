@@ -12,6 +12,7 @@ from numba_grad.compiler.elementary.exponential import (
     round_to_integer,
 )
 from numba_grad.compiler.elementary.scalar import (
+    Definition,
     Value,
     absolute,
     bits,
@@ -70,7 +71,9 @@ def frexp_exponent(x: Value) -> Value:
 # Integers
 
 
-_GREATEST_COMMON_DIVISOR = """\
+_GREATEST_COMMON_DIVISOR = Definition(
+    "numba_grad.gcd",
+    """\
 define internal i64 @numba_grad.gcd(i64 %x, i64 %y) noinline nounwind memory(none) {
 entry:
   br label %test
@@ -85,12 +88,13 @@ body:
 exit:
   ret i64 %a
 }
-"""
+""",
+)
 
 
 def gcd_unsigned(x: Value, y: Value) -> Value:
     """Of 64-bit integers, by Euclid; gcd(x, 0) = x."""
-    return call_defined("numba_grad.gcd", _GREATEST_COMMON_DIVISOR, x, y)
+    return call_defined(_GREATEST_COMMON_DIVISOR, x, y)
 
 
 def gcd_signed(x: Value, y: Value) -> Value:
@@ -108,7 +112,7 @@ def lcm_signed(x: Value, y: Value) -> Value:
 
 
 def count_bits(x: Value) -> Value:
-    return x.trace.intrinsic(x.kind, f"llvm.ctpop.{x.kind}", x)
+    return x.trace.function("ctpop", x)
 
 
 def count_bits_signed(x: Value) -> Value:

@@ -1,21 +1,22 @@
-"""Traced scalars: running a formula on them writes the LLVM text of a function.
+"""Traced scalars: running a formula on them writes the text of a function.
 
 A formula is straight-line arithmetic on `Value`s. Choices are `select`; the one kind of branch is
 `rarely`, which keeps the loop around it vectorizable. No fast-math flag is ever set here, as
 error-free transformations depend on every rounding.
+
+What the text is, is the `Trace`'s: LLVM's for the CPU (`llvm_writer.py`), CUDA Python for GPUs
+(`python_writer.py`).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# LLVM types of the values of a formula.
+# Types of the values of a formula, by LLVM's names.
 FLOAT32, FLOAT64, BOOL, INT32, INT64 = "float", "double", "i1", "i32", "i64"
 _INTEGER_OF = {FLOAT32: INT32, FLOAT64: INT64}
 _FLOAT_OF = {INT32: FLOAT32, INT64: FLOAT64}
-_SUFFIX = {FLOAT32: "f32", FLOAT64: "f64"}  # an integer type is its own suffix
 
 # From so many coefficients on a polynomial is computed in two chains, for even and odd powers: one
 # chain of 17 multiplications and additions, 4 cycles each, keeps a core waiting where a kernel has
@@ -25,38 +26,72 @@ LONG_POLYNOMIAL = 8
 Number = int | float
 
 
-@dataclass(slots=True)
-class Trace:
-    """The function being written: its instructions, and all it needs to be declared or defined."""
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """LLVM text of a function, which other targets replace by their own of the same symbol."""
 
-    has_fma: bool
-    lines: list[str] = field(default_factory=list)
-    block: str = "entry"
-    count: int = 0
-    # symbol -> (return type, argument types) of intrinsics and of functions of the C library.
+    symbol: str
+    text: str
+    # symbol -> (return type, argument types) of what the text calls.
     declarations: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    # symbol -> text, of other functions this one calls.
-    definitions: dict[str, str] = field(default_factory=dict)
-    # Definitions reached only through the name in an attribute, which LLVM would drop as unused.
-    kept: list[str] = field(default_factory=list)
 
-    def emit(self, kind: str, instruction: str) -> Value:
-        name = f"%v{self.count}"
-        self.count += 1
-        self.lines.append(f"  {name} = {instruction}")
-        return Value(self, kind, name)
 
-    def call(self, kind: str, symbol: str, *arguments: Value, attributes: str = "") -> Value:
-        text = ", ".join(f"{x.kind} {x.name}" for x in arguments)
-        return self.emit(kind, f"call {kind} @{symbol}({text}){attributes}")
+class Trace:
+    """The function being written. Operations have LLVM's names, whatever the target."""
 
-    def intrinsic(self, kind: str, symbol: str, *arguments: Value) -> Value:
-        self.declarations[symbol] = (kind, tuple(x.kind for x in arguments))
-        return self.call(kind, symbol, *arguments)
+    has_fma: bool  # whether x*y + z with one rounding is one instruction
+    has_fast_float64: bool  # whether float64 is a fair way to compute a float32 function
+
+    def constant(self, kind: str, number: Number) -> Value:
+        raise NotImplementedError
+
+    def binary(self, operation: str, x: Value, y: Value) -> Value:
+        """Of two values of one type, which is the result's: "fadd", "and", "udiv", ..."""
+        raise NotImplementedError
+
+    def compare(self, operation: str, x: Value, y: Value) -> Value:
+        """A truth value: "olt", "une" of floats, "slt", "eq", "ult" of integers, ..."""
+        raise NotImplementedError
+
+    def negate(self, x: Value) -> Value:
+        """The sign of a float turned."""
+        raise NotImplementedError
+
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        raise NotImplementedError
+
+    def convert(self, operation: str, x: Value, kind: str) -> Value:
+        """ "bitcast", "fpext" or "fptrunc"."""
+        raise NotImplementedError
+
+    def function(self, name: str, *arguments: Value) -> Value:
+        """Of values of one type, which is the result's: "fabs", "fma", "ctpop", ..."""
+        raise NotImplementedError
+
+    def call(self, definition: Definition, *arguments: Value) -> Value:
+        """A function of values of one type, which is the result's."""
+        raise NotImplementedError
+
+    def library_call(
+        self, name: str, *arguments: Value, definition: Definition | None = None
+    ) -> Value:
+        """The same, computed in float64: a function of the C library, or the definition's."""
+        raise NotImplementedError
+
+    def rarely(
+        self,
+        condition: Value,
+        usual: Value,
+        name: str,
+        *arguments: Value,
+        definition: Definition | None = None,
+    ) -> Value:
+        """`usual`, or that library call where the condition holds, which is off the usual way."""
+        raise NotImplementedError
 
 
 class Value:
-    """One SSA value of the function being traced, with Python's operators.
+    """One value of the function being traced, with Python's operators.
 
     Comparisons are ordered (false for NaN), `!=` is true for NaN, as in C. `>>` shifts in zeros.
     """
@@ -74,7 +109,7 @@ class Value:
             if number.kind != self.kind:
                 raise TypeError(f"formula mixes {self.kind} and {number.kind}")
             return number
-        return Value(self.trace, self.kind, _literal(self.kind, number))
+        return self.trace.constant(self.kind, number)
 
     @property
     def is_float(self) -> bool:
@@ -84,13 +119,11 @@ class Value:
         operation = float_op if self.is_float else int_op
         if not operation:
             raise TypeError(f"no such operation on {self.kind}")
-        text = f"{operation} {self.kind} {self.name}, {self.like(other).name}"
-        return self.trace.emit(self.kind, text)
+        return self.trace.binary(operation, self, self.like(other))
 
     def _compare(self, other: Value | Number, float_op: str, int_op: str) -> Value:
-        operation = f"fcmp {float_op}" if self.is_float else f"icmp {int_op}"
-        text = f"{operation} {self.kind} {self.name}, {self.like(other).name}"
-        return self.trace.emit(BOOL, text)
+        operation = float_op if self.is_float else int_op
+        return self.trace.compare(operation, self, self.like(other))
 
     def __add__(self, other):
         return self._binary(other, "fadd", "add")
@@ -118,7 +151,7 @@ class Value:
 
     def __neg__(self):
         if self.is_float:
-            return self.trace.emit(self.kind, f"fneg {self.kind} {self.name}")
+            return self.trace.negate(self)
         return self.like(0) - self
 
     def __and__(self, other):
@@ -160,50 +193,35 @@ class Value:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
-def _literal(kind: str, number: Number) -> str:
-    if kind == BOOL:
-        return "true" if number else "false"
-    if kind not in _INTEGER_OF:
-        return str(int(number))
-    if kind == FLOAT32:  # written by LLVM as the double of the same value
-        number = struct.unpack("f", struct.pack("f", number))[0]
-    return f"0x{struct.unpack('Q', struct.pack('d', number))[0]:016X}"
-
-
-# Arithmetic with one LLVM instruction or intrinsic.
-
-
-def _float_intrinsic(name: str, x: Value, *others: Value | Number) -> Value:
-    arguments = (x, *(x.like(y) for y in others))
-    return x.trace.intrinsic(x.kind, f"llvm.{name}.{_SUFFIX[x.kind]}", *arguments)
+# Arithmetic with one instruction.
 
 
 def absolute(x: Value) -> Value:
-    return _float_intrinsic("fabs", x)
+    return x.trace.function("fabs", x)
 
 
 def square_root(x: Value) -> Value:
-    return _float_intrinsic("sqrt", x)
+    return x.trace.function("sqrt", x)
 
 
 def round_half_even(x: Value) -> Value:
-    return _float_intrinsic("rint", x)
+    return x.trace.function("rint", x)
 
 
 def round_down(x: Value) -> Value:
-    return _float_intrinsic("floor", x)
+    return x.trace.function("floor", x)
 
 
 def round_up(x: Value) -> Value:
-    return _float_intrinsic("ceil", x)
+    return x.trace.function("ceil", x)
 
 
 def round_to_zero(x: Value) -> Value:
-    return _float_intrinsic("trunc", x)
+    return x.trace.function("trunc", x)
 
 
 def copy_sign(magnitude: Value, sign: Value) -> Value:
-    return _float_intrinsic("copysign", magnitude, sign)
+    return magnitude.trace.function("copysign", magnitude, sign)
 
 
 def select(condition: Value, x: Value | Number, y: Value | Number) -> Value:
@@ -214,31 +232,28 @@ def select(condition: Value, x: Value | Number, y: Value | Number) -> Value:
         x = y.like(x)
     else:
         raise TypeError("select between two numbers: which type?")
-    text = f"select i1 {condition.name}, {x.kind} {x.name}, {y.kind} {y.name}"
-    return x.trace.emit(x.kind, text)
+    return x.trace.select(condition, x, y)
 
 
 def bits(x: Value) -> Value:
     """The integer with the same bits."""
-    kind = _INTEGER_OF[x.kind]
-    return x.trace.emit(kind, f"bitcast {x.kind} {x.name} to {kind}")
+    return x.trace.convert("bitcast", x, _INTEGER_OF[x.kind])
 
 
 def from_bits(x: Value) -> Value:
-    kind = _FLOAT_OF[x.kind]
-    return x.trace.emit(kind, f"bitcast {x.kind} {x.name} to {kind}")
+    return x.trace.convert("bitcast", x, _FLOAT_OF[x.kind])
 
 
 def to_float64(x: Value) -> Value:
     if x.kind == FLOAT64:
         return x
-    return x.trace.emit(FLOAT64, f"fpext float {x.name} to double")
+    return x.trace.convert("fpext", x, FLOAT64)
 
 
 def to_float32(x: Value) -> Value:
     if x.kind == FLOAT32:
         return x
-    return x.trace.emit(FLOAT32, f"fptrunc double {x.name} to float")
+    return x.trace.convert("fptrunc", x, FLOAT32)
 
 
 def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
@@ -249,7 +264,7 @@ def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
     """
     y, z = x.like(y), x.like(z)
     if x.trace.has_fma:
-        return _float_intrinsic("fma", x, y, z)
+        return x.trace.function("fma", x, y, z)
     return x * y + z
 
 
@@ -271,26 +286,24 @@ def polynomial_in_one_chain(x: Value, coefficients: Sequence[float]) -> Value:
     return result
 
 
-# Integers. LLVM has one integer type of each width; signedness is in the operation.
+# Integers. There is one integer type of each width; signedness is in the operation.
 
 
 def divide_signed(x: Value, y: Value) -> tuple[Value, Value]:
     """Quotient rounded to zero, and remainder. Traps for y == 0 and for an overflow."""
-    operands = f"{x.kind} {x.name}, {y.name}"
-    return x.trace.emit(x.kind, f"sdiv {operands}"), x.trace.emit(x.kind, f"srem {operands}")
+    return x.trace.binary("sdiv", x, y), x.trace.binary("srem", x, y)
 
 
 def divide_unsigned(x: Value, y: Value) -> tuple[Value, Value]:
-    operands = f"{x.kind} {x.name}, {y.name}"
-    return x.trace.emit(x.kind, f"udiv {operands}"), x.trace.emit(x.kind, f"urem {operands}")
+    return x.trace.binary("udiv", x, y), x.trace.binary("urem", x, y)
 
 
 def shift_right_signed(x: Value, y: Value) -> Value:
-    return x.trace.emit(x.kind, f"ashr {x.kind} {x.name}, {y.name}")
+    return x.trace.binary("ashr", x, y)
 
 
 def is_less_unsigned(x: Value, y: Value) -> Value:
-    return x.trace.emit(BOOL, f"icmp ult {x.kind} {x.name}, {y.name}")
+    return x.trace.compare("ult", x, y)
 
 
 # Error-free transformations: the rounding error of an operation as a value of its own.
@@ -333,199 +346,31 @@ def fast_two_sum(x: Value, y: Value | Number) -> tuple[Value, Value]:
     return total, y - (total - x)
 
 
-def call_defined(symbol: str, definition: str, *arguments: Value) -> Value:
-    """A call of a function given as LLVM text. It stays a call: the loop around it stays scalar."""
-    trace = arguments[0].trace
-    trace.definitions[symbol] = definition
-    return trace.call(arguments[0].kind, symbol, *arguments, attributes=_PURE)
+# Calls.
 
 
-# Calls of the C library. They keep the loop around them vectorizable: the call names vector forms
-# of itself (LLVM's vector function ABI), which do the lanes that need it one by one.
-
-_LANES = {FLOAT64: (2, 4, 8), FLOAT32: (4, 8, 16)}
-_PURE = " nounwind willreturn memory(none)"
+def call_defined(definition: Definition, *arguments: Value) -> Value:
+    """A call of a function given as text. It stays a call: the loop around it stays scalar."""
+    return arguments[0].trace.call(definition, *arguments)
 
 
-def library_call(name: str, *arguments: Value, definition: str = "") -> Value:
+def library_call(name: str, *arguments: Value, definition: Definition | None = None) -> Value:
     """A function of the C library, computed in float64, where no formula is given.
 
-    With `definition`, LLVM text, a function of double numbers that is defined there.
+    With `definition`, a function of double numbers that is defined there.
     """
-    trace = arguments[0].trace
-    if definition:
-        trace.definitions[name] = definition
-    symbol = _define_library_call(trace, arguments[0].kind, name, len(arguments))
-    return trace.call(
-        arguments[0].kind, symbol, *arguments, attributes=_vector_forms(symbol, arguments)
-    )
+    return arguments[0].trace.library_call(name, *arguments, definition=definition)
 
 
 def rarely(
-    condition: Value, usual: Value, name: str, *arguments: Value, definition: str = ""
+    condition: Value,
+    usual: Value,
+    name: str,
+    *arguments: Value,
+    definition: Definition | None = None,
 ) -> Value:
     """`usual`, but the C library's `name(*arguments)` where the condition holds.
 
     In a vectorized loop this costs one test per vector as long as the condition holds in no lane.
     """
-    trace = usual.trace
-    number = trace.count
-    likely = trace.intrinsic(BOOL, "llvm.expect.i1", condition, condition.like(0))
-    before, slow, join = trace.block, f"slow{number}", f"join{number}"
-    trace.lines.append(f"  br i1 {likely.name}, label %{slow}, label %{join}")
-    trace.lines.append(f"{slow}:")
-    rare = library_call(name, *arguments, definition=definition)
-    trace.lines.append(f"  br label %{join}")
-    trace.lines.append(f"{join}:")
-    trace.block = join
-    text = f"phi {usual.kind} [ {usual.name}, %{before} ], [ {rare.name}, %{slow} ]"
-    return trace.emit(usual.kind, text)
-
-
-def _vector_forms(symbol: str, arguments: tuple[Value, ...]) -> str:
-    shape = "v" * len(arguments)
-    forms = ",".join(
-        f"_ZGV_LLVM_M{lanes}{shape}_{symbol}({symbol}.lanes{lanes})"
-        for lanes in _LANES[arguments[0].kind]
-    )
-    return f'{_PURE} "vector-function-abi-variant"="{forms}"'
-
-
-def _define_library_call(trace: Trace, kind: str, name: str, arity: int) -> str:
-    """Define the scalar call, its vector forms, and the loop over lanes that these share."""
-    symbol = f"numba_grad.{name.removeprefix('numba_grad.')}.{_SUFFIX[kind]}"
-    if symbol in trace.definitions:
-        return symbol
-    if name not in trace.definitions:
-        trace.declarations[name] = (FLOAT64, (FLOAT64,) * arity)
-    names = [f"%x{k}" for k in range(arity)]
-
-    body = []
-    operands = names
-    if kind == FLOAT32:
-        body += [f"  {x}.wide = fpext float {x} to double" for x in names]
-        operands = [f"{x}.wide" for x in names]
-    text = ", ".join(f"double {x}" for x in operands)
-    body.append(f"  %y = call double @{name}({text}){_PURE}")
-    if kind == FLOAT32:
-        body += ["  %narrow = fptrunc double %y to float", "  ret float %narrow"]
-    else:
-        body.append("  ret double %y")
-    parameters = ", ".join(f"{kind} {x}" for x in names)
-    trace.definitions[symbol] = (
-        f"define internal {kind} @{symbol}({parameters}) noinline{_PURE} {{\n"
-        + "\n".join(body)
-        + "\n}\n"
-    )
-
-    trace.definitions[f"{symbol}.loop"] = _lane_loop(symbol, kind, arity)
-    for lanes in _LANES[kind]:
-        trace.definitions[f"{symbol}.lanes{lanes}"] = _lane_form(symbol, kind, arity, lanes)
-        trace.kept.append(f"{symbol}.lanes{lanes}")
-    trace.declarations["llvm.cttz.i64"] = (INT64, (INT64, BOOL))
-    trace.declarations["llvm.expect.i1"] = (BOOL, (BOOL, BOOL))
-    return symbol
-
-
-def _lane_loop(symbol: str, kind: str, arity: int) -> str:
-    """`void(pointer to each argument's lanes, mask)`: the result replaces the first argument."""
-    parameters = ", ".join(f"ptr %p{k}" for k in range(arity))
-    loads = "\n".join(
-        f"  %a{k} = getelementptr {kind}, ptr %p{k}, i64 %lane\n  %x{k} = load {kind}, ptr %a{k}"
-        for k in range(arity)
-    )
-    arguments = ", ".join(f"{kind} %x{k}" for k in range(arity))
-    return f"""\
-define internal void @{symbol}.loop({parameters}, i64 %mask) noinline cold nounwind {{
-entry:
-  br label %body
-body:
-  %left = phi i64 [ %mask, %entry ], [ %rest, %body ]
-  %lane = call i64 @llvm.cttz.i64(i64 %left, i1 true)
-{loads}
-  %y = call {kind} @{symbol}({arguments})
-  store {kind} %y, ptr %a0
-  %less = sub i64 %left, 1
-  %rest = and i64 %left, %less
-  %more = icmp ne i64 %rest, 0
-  br i1 %more, label %body, label %done
-done:
-  ret void
-}}
-"""
-
-
-def _lane_form(symbol: str, kind: str, arity: int, lanes: int) -> str:
-    """The vector form: returns at once unless the mask has a lane."""
-    vector = f"<{lanes} x {kind}>"
-    parameters = ", ".join(f"{vector} %x{k}" for k in range(arity))
-    allocate = "\n".join(f"  %p{k} = alloca {vector}" for k in range(arity))
-    store = "\n".join(f"  store {vector} %x{k}, ptr %p{k}" for k in range(arity))
-    pointers = ", ".join(f"ptr %p{k}" for k in range(arity))
-    signature = f"{vector} @{symbol}.lanes{lanes}({parameters}, <{lanes} x i1> %m)"
-    return f"""\
-define internal {signature} alwaysinline{_PURE} {{
-entry:
-{allocate}
-  %lanes = bitcast <{lanes} x i1> %m to i{lanes}
-  %none = icmp eq i{lanes} %lanes, 0
-  %likely = call i1 @llvm.expect.i1(i1 %none, i1 true)
-  br i1 %likely, label %done, label %work
-work:
-{store}
-  %mask = zext i{lanes} %lanes to i64
-  call void @{symbol}.loop({pointers}, i64 %mask)
-  %y = load {vector}, ptr %p0
-  ret {vector} %y
-done:
-  ret {vector} poison
-}}
-"""
-
-
-# A whole function.
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """The text of one function, and what it refers to."""
-
-    symbol: str
-    signature: tuple[str, tuple[str, ...]]
-    text: str
-    declarations: dict[str, tuple[str, tuple[str, ...]]]
-    definitions: dict[str, str]
-    kept: tuple[str, ...]
-
-
-def trace(
-    name: str,
-    formula: Callable[..., Value | tuple[Value, ...]],
-    kinds: tuple[str, ...],
-    *,
-    has_fma: bool,
-) -> Traced:
-    """Run a formula once on arguments of the given LLVM types."""
-    writer = Trace(has_fma)
-    arguments = [Value(writer, kind, f"%x{k}") for k, kind in enumerate(kinds)]
-    result = formula(*arguments)
-    if isinstance(result, tuple):
-        kind = "{" + ", ".join(x.kind for x in result) + "}"
-        name_so_far = "poison"
-        for k, x in enumerate(result):
-            text = f"insertvalue {kind} {name_so_far}, {x.kind} {x.name}, {k}"
-            name_so_far = writer.emit(kind, text).name
-    else:
-        kind, name_so_far = result.kind, result.name
-    symbol = f"numba_grad.{name}." + ".".join(_SUFFIX.get(k, k) for k in kinds)
-    symbol += ".inline"
-    parameters = ", ".join(f"{x.kind} {x.name}" for x in arguments)
-    body = "\n".join(writer.lines)
-    # Inlined before LLVM looks at loops, so that they vectorize and share common parts.
-    text = (
-        f"define internal {kind} @{symbol}({parameters}) alwaysinline nounwind {{\n"
-        f"entry:\n{body}\n  ret {kind} {name_so_far}\n}}\n"
-    )
-    return Traced(
-        symbol, (kind, kinds), text, writer.declarations, writer.definitions, tuple(writer.kept)
-    )
+    return usual.trace.rarely(condition, usual, name, *arguments, definition=definition)

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from numba_grad.compiler.elementary.scalar import Value, library_call, rarely
+from numba_grad.compiler.elementary.scalar import (
+    Definition,
+    Value,
+    library_call,
+    rarely,
+)
 
 _PURE = " nounwind willreturn memory(none)"
 
@@ -18,38 +23,37 @@ def scipy_function(name: str) -> Callable[..., Value]:
     """The formula of SciPy's `name`, a function of some numbers that returns one."""
 
     def formula(*arguments: Value) -> Value:
-        own, definition = _defined(name, arguments)
-        return library_call(own, *arguments, definition=definition)
+        definition = _defined(name, len(arguments))
+        return library_call(definition.symbol, *arguments, definition=definition)
 
     return formula
 
 
 def rarely_scipy(condition: Value, usual: Value, name: str, *arguments: Value) -> Value:
     """`usual`, but SciPy's `name(*arguments)` where the condition holds."""
-    own, definition = _defined(name, arguments)
-    return rarely(condition, usual, own, *arguments, definition=definition)
+    definition = _defined(name, len(arguments))
+    return rarely(condition, usual, definition.symbol, *arguments, definition=definition)
 
 
-def _defined(name: str, arguments: tuple[Value, ...]) -> tuple[str, str]:
-    """A function of double numbers that calls SciPy's: its symbol, and its LLVM text.
+def _defined(name: str, arity: int) -> Definition:
+    """A function of double numbers that calls SciPy's.
 
     The last argument of SciPy's functions is Cython's: whether to skip looking for overrides.
     """
     symbol = f"scipy_special_{name}"
-    arguments[0].trace.declarations[symbol] = ("double", ("double",) * len(arguments) + ("i32",))
     own = f"numba_grad.scipy.{name}"
-    names = ", ".join(f"double %x{k}" for k in range(len(arguments)))
+    names = ", ".join(f"double %x{k}" for k in range(arity))
     text = (
         f"define internal double @{own}({names}) alwaysinline{_PURE} {{\n"
         f"  %y = call double @{symbol}({names}, i32 0){_PURE}\n"
         "  ret double %y\n}\n"
     )
-    return own, text
+    return Definition(own, text, {symbol: ("double", ("double",) * arity + ("i32",))})
 
 
 def _one_of_sici(name: str, result: int) -> Callable[[Value], Value]:
     own = f"numba_grad.scipy.{name}"
-    definition = (
+    text = (
         f"define internal double @{own}(double %x) alwaysinline{_PURE} {{\n"
         "  %p0 = alloca double\n"
         "  %p1 = alloca double\n"
@@ -58,8 +62,10 @@ def _one_of_sici(name: str, result: int) -> Callable[[Value], Value]:
         "  ret double %y\n}\n"
     )
 
+    declarations = {"scipy_special_sici": ("void", ("double", "ptr", "ptr"))}
+    definition = Definition(own, text, declarations)
+
     def formula(x: Value) -> Value:
-        x.trace.declarations["scipy_special_sici"] = ("void", ("double", "ptr", "ptr"))
         return library_call(own, x, definition=definition)
 
     return formula
