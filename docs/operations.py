@@ -43,12 +43,14 @@ FAMILIES = {
     "literal": "Constants",
     "iota": "Constants",
     "control": "Programs within programs",
+    "custom kernel": "Users' kernels",
 }
 
 # Names of sets of NumPy's type characters.
 DTYPES = (
     ("?", "bool"),
     ("bhilqBHILQ", "integers"),
+    ("il", "int32, int64"),
     ("l", "int64"),
     ("LQ", "uint64"),
     ("e", "float16"),

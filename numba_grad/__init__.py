@@ -103,6 +103,7 @@ from numba_grad.frontend.creation import (
     zeros,
     zeros_like,
 )
+from numba_grad.frontend.custom_op import custom_op
 from numba_grad.frontend.dtype_functions import (
     can_cast,
     finfo,
@@ -547,6 +548,7 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_op",
     "deg2rad",
     "degrees",
     "delete",

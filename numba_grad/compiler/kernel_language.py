@@ -363,22 +363,22 @@ def _index_error_function(module: ir.Module) -> ir.Function:
 
 @intrinsic
 def call(typing_context, address, *arguments):
-    """Call the C function at `address` with int64 arguments; its int64 result.
+    """Call the C function at `address` with int64 and float64 arguments; its int64 result.
 
     Functions that return nothing may be called too: then the result means nothing.
     """
     if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple):
         arguments = tuple(arguments[0].types)
-    count = len(arguments)
+    given = [types.float64 if isinstance(t, types.Float) else types.int64 for t in arguments]
 
     def lower(context, builder, signature, values):
         address, packed = values
-        operands = cgutils.unpack_tuple(builder, packed, count)
-        function_type = ir.FunctionType(INT64, [INT64] * count)
+        operands = cgutils.unpack_tuple(builder, packed, len(given))
+        function_type = ir.FunctionType(INT64, [operand.type for operand in operands])
         function = builder.inttoptr(address, function_type.as_pointer())
         return builder.call(function, operands)
 
-    return types.int64(types.int64, types.UniTuple(types.int64, count)), lower
+    return types.int64(types.int64, types.Tuple(given)), lower
 
 
 # Atomic words, for the engine. All operations on them happen in one order, the same for every

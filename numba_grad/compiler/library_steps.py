@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from numba_grad.compiler.custom_kernel_steps import call_of_custom_kernel
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels import (
     Errors,
@@ -273,6 +274,7 @@ IN_PLACE: dict[str, Callable[[Node, bool], LibraryCall]] = {
 }
 CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "matmul": _matmul,
+    "custom_kernel": call_of_custom_kernel,
     "fft": _fft,
     "rfft": _rfft,
     "irfft": _irfft,

@@ -94,7 +94,8 @@ def library_program_step(
             x, v = node.inputs[:2]
             nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
             flops = v.type.size
-    source = f"# {node.op.name}: {node.dtype.name}\n{step.source}"
+    name = node.params["kernel"].name if node.op.name == "custom_kernel" else node.op.name
+    source = f"# {name}: {node.dtype.name}\n{step.source}"
     return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
 
 

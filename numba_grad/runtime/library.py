@@ -1,4 +1,5 @@
-"""Library entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf".
+"""Library entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf"; and
+users' functions, "user.name".
 
 NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its
 symbols away. Plans call it from several threads at once, each with a tile of its own, and with the
@@ -29,6 +30,12 @@ _DECORATIONS = (
 _THREAD_DECORATIONS = ("scipy_{}64_", "scipy_{}", "{}64_", "{}")
 
 _lock = Lock()
+_users_functions: dict[str, int] = {}
+
+
+def give_address(name: str, address: int) -> None:
+    """Say what `symbol_address` answers for a user's function, "user.name": once for each name."""
+    _users_functions[name] = address
 
 
 @functools.cache
@@ -95,6 +102,8 @@ def symbol_address(name: str) -> int:
     package, _, function = name.partition(".")
     if package == "pocketfft":
         return pocketfft.loop_address(function)
+    if package == "user":
+        return _users_functions[name]
     with _lock:
         library = _numpy_library()
         address = _find(library, function, _DECORATIONS) if library else 0

@@ -260,7 +260,7 @@ class Program:
 
         Raises
         ------
-        IndexError, numpy.linalg.LinAlgError
+        IndexError, numpy.linalg.LinAlgError, and whatever a user's kernel raises
             What a kernel found, see `raise_error`.
         """
         outputs = [make(shape, dtype) for make, shape, dtype in self._outputs]
@@ -357,6 +357,10 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     _, number, index, size = (int(word) for word in record[:4])
     site = sites[number]
     note = f"\n{site.note}" if site.note else ""
+    if site.exception is not None:
+        error = site.exception(index, size)
+        error.add_note(f"in the kernel of {site.operation}{note}")
+        raise error
     problem = _MATRIX_PROBLEMS.get(site.kind)
     if problem is not None:
         which = f" (number {index} of the batch)" if size > 1 else ""

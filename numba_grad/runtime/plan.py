@@ -10,7 +10,7 @@ calls others finds them.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,13 +38,15 @@ class ErrorSite:
     `kind` is "index" (recorded: index, size), "memory" (recorded: the points of a transform that
     there was none for), or what is wrong with a matrix (recorded: its number, how many there are):
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
-    which did not converge.
+    which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
+    it, of which `exception` makes an exception).
     """
 
     kind: str
     operation: str
     axis: int = 0
     note: str = ""  # for instance, where the user's code recorded the operation
+    exception: Callable[[int, int], BaseException] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from numba_grad.compiler.library_kernels.calls import (
     append_call,
 )
 from numba_grad.compiler.library_kernels.correlations import correlate_call
+from numba_grad.compiler.library_kernels.custom_kernels import ArrayOperand, custom_kernel_call
 from numba_grad.compiler.library_kernels.determinants import (
     cofactor_call,
     det_call,
@@ -53,6 +54,7 @@ from numba_grad.compiler.library_kernels.sorts import argsort_call, searchsorted
 from numba_grad.compiler.library_kernels.triangular_systems import solve_triangular_call
 
 __all__ = [
+    "ArrayOperand",
     "Errors",
     "LibraryCall",
     "MatrixOperand",
@@ -68,6 +70,7 @@ __all__ = [
     "cumprod_call",
     "cumsum_call",
     "cumulative_position_call",
+    "custom_kernel_call",
     "det_call",
     "eig_call",
     "eigh_call",

@@ -1,0 +1,355 @@
+"""`custom_op`: a user's own kernels, with a derivative, as an operation of the graph."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd.function import Context, Function
+from numba_grad.autograd.handles import is_tensor
+from numba_grad.errors import DeviceError, GradientError, explain
+from numba_grad.frontend.arrays import as_node, is_scalar, wrap
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.node import OPS, Node, grad_mode
+from numba_grad.graph.types import Type, broadcast_shapes
+from numba_grad.ops.custom_kernels import (
+    CpuKernel,
+    CudaKernel,
+    CustomKernel,
+    Number,
+    call_kernel,
+    encoded,
+    float_of_bits,
+    layout_of,
+    python_function,
+)
+from numba_grad.ops.families import broadcast_to, cast, reshape
+
+Rule = Callable[..., Any]
+
+
+def custom_op(
+    name: str,
+    cpu: Any = None,
+    *,
+    shape: Rule | None = None,
+    dtype: Any = None,
+    vjp: Rule | None = None,
+    tasks: Rule | None = None,
+    grain: int | None = None,
+    cuda: Any = None,
+    launch: Rule | None = None,
+    elementwise: bool = False,
+) -> "CustomOp":
+    """An operation with kernels of your own, which takes part in graphs, `jit` and gradients.
+
+    A kernel is a function in the subset of Python that Numba compiles. It is called from native
+    code, in a plan, with the arrays themselves; no Python runs in between.
+
+    Parameters
+    ----------
+    name : as in messages, graphs and profiles
+    cpu : the kernel for the CPU, a plain function or one decorated with `numba.njit`. It takes the
+        inputs, the results, and keyword arguments as numbers, in this order; it writes all elements
+        of the results, and returns nothing. Arrays are C-contiguous, 0-d ones are `x[()]`; inputs
+        are read-only, results uninitialized. It must depend on nothing but its inputs.
+    shape : `shape(*inputs, **numbers)` -> the shape of the result; a list of shapes if there are
+        several results. An input has `shape`, `dtype` and `size`. Its parameters are those of the
+        operation: positional ones are arrays, keyword-only ones are numbers.
+    dtype : of the result; by default, what NumPy promotes the inputs to. A list if there are
+        several results; or a function, called as `shape` is.
+    vjp : `vjp(g, out, *inputs, **numbers)` -> the cotangent of the input, or a tuple of one for
+        each input, None for those that have none. `g` is the cotangent of the result `out`; of
+        several results, both are tuples. Written with operations, of numba_grad or your own: their
+        derivatives are those of higher order. So another custom_op can be a `vjp`.
+    tasks : `tasks(*inputs, **numbers)` -> how many independent parts the work has. The kernel then
+        takes two integers before its inputs, and does the parts from the first up to the second:
+        `for i in range(first, last)`. Threads share the parts.
+    grain : how many of these parts are worth a thread of their own; by default, as many as take
+        some 20 us if each of their elements takes a nanosecond
+    cuda : the kernel for CUDA, a plain function or one decorated with `numba.cuda.jit`: the same
+        arguments, run by each thread of the grid
+    launch : `launch(*inputs, **numbers)` -> (grid, block), or (grid, block, shared_bytes); grid and
+        block are ints or tuples of up to three. By default, blocks of 256 threads, and a thread for
+        each element of the first result.
+    elementwise : the functions take one element of each input and return the element of the
+        result. Inputs broadcast; `shape`, `tasks` and `launch` follow, and are not given.
+
+    Returns
+    -------
+    a function of arrays, with the keyword arguments of `shape`; it returns a Tensor, or a tuple of
+    them if `shape` gives a list
+
+    Raises
+    ------
+    TypeError
+        If the rules do not fit together.
+
+    Notes
+    -----
+    Kernels are compiled when a shape of arguments is first run, for each combination of dtypes and
+    dimensions. `@numba.njit(cache=True)` keeps the code on disk, as Numba does. An exception in a
+    kernel is raised where the value is asked for. Under `vmap` the kernel is called for each member
+    of the batch, members shared by the threads. The reference engine runs it in Python.
+
+    Examples
+    --------
+    >>> def blur(x, out):
+    ...     for i in range(x.size):
+    ...         out[i] = 0.5 * (x[i] + x[i - 1])
+    >>> def blur_adjoint(g, out):
+    ...     for i in range(g.size):
+    ...         out[i - 1] = 0.5 * (g[i - 1] + g[i])
+    >>> adjoint = ng.custom_op("blur_adjoint", blur_adjoint, shape=lambda g: g.shape)
+    >>> smooth = ng.custom_op(
+    ...     "blur", blur, shape=lambda x: x.shape, vjp=lambda g, out, x: adjoint(g)
+    ... )
+    >>> smooth(np.array([1.0, 2.0, 5.0]))
+    tensor([3. , 1.5, 3.5])
+    >>> ng.grad(lambda x: smooth(x)[0])(np.array([1.0, 2.0, 5.0]))
+    tensor([0.5, 0. , 0.5])
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(explain("custom_op", "needs a name", got={"name": repr(name)}))
+    rules = {"vjp": vjp, "tasks": tasks, "launch": launch, "shape": shape, "cpu": cpu, "cuda": cuda}
+    for rule_name, rule in rules.items():
+        if rule is not None and not callable(rule):
+            raise TypeError(
+                explain(name, f"`{rule_name}` must be a function", got={rule_name: repr(rule)})
+            )
+    if cpu is None and cuda is None:
+        raise TypeError(explain(name, "needs a kernel", expected="cpu=, cuda=, or both"))
+    if elementwise:
+        follows = {"shape": shape, "tasks": tasks, "grain": grain, "launch": launch}
+        given = [k for k, value in follows.items() if value is not None]
+        if given:
+            raise TypeError(
+                explain(name, "an elementwise operation has no " + " and no ".join(given))
+            )
+        arrays, numbers, defaults = _interface(name, python_function(cpu or cuda))
+        if numbers:
+            raise TypeError(
+                explain(
+                    name,
+                    "an elementwise operation has no keyword arguments",
+                    got={"keyword-only": ", ".join(numbers)},
+                    fix="an argument like the others: numbers broadcast",
+                )
+            )
+        shape = _shape_of_first
+    elif shape is None:
+        raise TypeError(
+            explain(
+                name,
+                "needs a rule for the shape of its result",
+                fix="shape=lambda x: x.shape, or elementwise=True",
+            )
+        )
+    else:
+        arrays, numbers, defaults = _interface(name, shape)
+    kernel = CustomKernel(
+        name,
+        arrays,
+        numbers,
+        shape,
+        dtype,
+        None if cpu is None else CpuKernel(cpu, tasks, grain),
+        None if cuda is None else CudaKernel(cuda, launch),
+        elementwise,
+    )
+    return CustomOp(kernel, vjp, defaults)
+
+
+def _shape_of_first(first: Type, *others: Type) -> tuple[int, ...]:
+    return first.shape
+
+
+def _interface(name: str, rule: Rule) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]:
+    """The arrays and the numbers that an operation takes, and defaults of the numbers."""
+    parameters = inspect.signature(rule).parameters.values()
+    kinds = {p.kind for p in parameters}
+    arrays = tuple([p.name for p in parameters if p.kind is not p.KEYWORD_ONLY])
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} or not arrays:
+        raise TypeError(
+            explain(
+                name,
+                "the parameters of `shape` are those of the operation: at least one array, and no "
+                "* or **",
+                got={"shape": inspect.signature(rule)},
+            )
+        )
+    numbers = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])
+    defaults = {p.name: p.default for p in parameters if p.name in numbers}
+    return arrays, numbers, {k: v for k, v in defaults.items() if v is not inspect.Parameter.empty}
+
+
+class CustomOp:
+    """An operation made by `custom_op`. Call it on arrays."""
+
+    def __init__(self, kernel: CustomKernel, vjp: Rule | None, defaults: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self._vjp = vjp
+        self._defaults = defaults
+        self._function = _differentiable(self)
+        self.__name__ = kernel.name
+        given = kernel.cpu or kernel.cuda
+        self.__doc__ = python_function(given.function).__doc__ if given else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results, recorded: nothing is computed yet."""
+        numbers: tuple[Number, ...] = ()
+        if kwargs or self.kernel.number_names or len(args) != len(self.kernel.input_names):
+            args, numbers = self._bound(args, kwargs)
+        nodes = self._nodes(args)
+        if grad_mode.enabled and any(node.requires_grad for node in nodes):
+            tensors = [
+                x if is_tensor(x) else wrap(node) for x, node in zip(args, nodes, strict=True)
+            ]
+            return self._function.apply(*tensors, numbers)
+        return self._results(nodes, numbers)
+
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Number, ...]]:
+        """The arrays, in order, and the numbers."""
+        names, number_names = self.kernel.input_names, self.kernel.number_names
+        if len(args) < len(names):
+            rest = [name for name in names[len(args) :] if name in kwargs]
+            args = (*args, *[kwargs[name] for name in rest])
+            kwargs = {k: v for k, v in kwargs.items() if k not in rest}
+        given = self._defaults | kwargs
+        if len(args) != len(names) or given.keys() != set(number_names):
+            raise TypeError(
+                explain(
+                    self.__name__,
+                    "called with other arguments than it has",
+                    got={"arrays": len(args), "keyword arguments": ", ".join(kwargs) or "none"},
+                    expected=self._signature(),
+                )
+            )
+        numbers = []
+        for name in number_names:
+            number = encoded(given[name])
+            if number is None:
+                raise TypeError(
+                    explain(
+                        self.__name__,
+                        f"`{name}` must be an int, a float or a bool: it is part of the graph, not "
+                        "a value in it",
+                        got={name: repr(given[name])},
+                        fix=f"{name} before the * of `shape`, which makes it an array",
+                    )
+                )
+            if number[0] == "int64" and not -(1 << 63) <= number[1] < 1 << 63:
+                raise OverflowError(
+                    explain(self.__name__, f"`{name}` does not fit an int64", got={name: number[1]})
+                )
+            numbers.append(number)
+        return args, tuple(numbers)
+
+    def _signature(self) -> str:
+        parts = list(self.kernel.input_names)
+        if self.kernel.number_names:
+            parts.append("*")
+        for name in self.kernel.number_names:
+            has_default = name in self._defaults
+            parts.append(f"{name}={self._defaults[name]!r}" if has_default else name)
+        return f"{self.__name__}({', '.join(parts)})"
+
+    def _nodes(self, args: tuple[Any, ...]) -> list[Node]:
+        """Python numbers take the dtype that they have next to the arrays."""
+        if self.kernel.cpu is None:
+            raise DeviceError(
+                explain(
+                    self.__name__,
+                    "has no kernel for the CPU, where its inputs are",
+                    fix=f"custom_op({self.__name__!r}, cpu=...)",
+                )
+            )
+        nodes = [None if is_scalar(x) else as_node(x) for x in args]
+        if None not in nodes:
+            return nodes  # type: ignore[return-value]
+        strong = [node for node in nodes if node is not None]
+        like = None
+        if strong:
+            dtype = np.result_type(*[node.dtype for node in strong])
+            like = cast(strong[0], dtype)
+        return [
+            as_node(x, like) if node is None else node for x, node in zip(args, nodes, strict=True)
+        ]
+
+    def _results(self, nodes: list[Node], numbers: tuple[Number, ...]) -> Any:
+        kernel = self.kernel
+        shape = ()
+        if kernel.by_element:
+            shape = broadcast_shapes(kernel.name, kernel.input_names, [x.type for x in nodes])
+            nodes = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in nodes]
+        types, is_tuple = kernel.results([x.type for x in nodes], numbers)
+        stored = call_kernel(nodes, kernel, numbers)
+        if kernel.by_element:
+            return wrap(reshape(stored, shape))
+        if len(types) == 1:
+            return (wrap(stored),) if is_tuple else wrap(stored)
+        starts = layout_of(kernel.name, types).starts
+        return tuple(
+            [wrap(_part(stored, start, type)) for start, type in zip(starts, types, strict=True)]
+        )
+
+    def _pulled_back(self, cotangents: Any, out: Any, tensors: Any, numbers: tuple) -> Any:
+        kernel = self.kernel
+        if self._vjp is None:
+            raise GradientError(
+                explain(
+                    kernel.name,
+                    "has no derivative",
+                    fix=f"custom_op({kernel.name!r}, ..., vjp=lambda g, out, "
+                    f"{', '.join(kernel.input_names)}: ...)",
+                )
+            )
+        found = self._vjp(cotangents, out, *tensors, **kernel.values(numbers))
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != len(tensors):
+            raise GradientError(
+                explain(
+                    kernel.name,
+                    "its vjp must return a cotangent for each input",
+                    got={"returned": len(found), "inputs": ", ".join(kernel.input_names)},
+                    expected="a tuple of that many, None for those that have none",
+                )
+            )
+        return found
+
+    def __repr__(self) -> str:
+        return f"<custom_op {self._signature()}>"
+
+
+def _part(stored: Node, start: int, type: Type) -> Node:
+    """One of several results that lie in one array."""
+    part = OPS["slice"](stored, starts=(start,), sizes=(type.size,), steps=(1,))
+    if type.dtype.kind == "f" and part.dtype.kind == "i":
+        part = float_of_bits(part)
+    return reshape(cast(part, type.dtype), type.shape)
+
+
+def _differentiable(op: CustomOp) -> type[Function]:
+    """The operation as a Function: what it saves, frees and checks is the same."""
+
+    def forward(ctx: Context, *args: Any) -> Any:
+        *tensors, numbers = args
+        results = op._results([tensor._node for tensor in tensors], numbers)
+        several = results if isinstance(results, tuple) else (results,)
+        ctx.save_for_backward(*tensors, *several)
+        ctx.count, ctx.numbers = len(tensors), numbers  # type: ignore[attr-defined]
+        ctx.is_tuple = isinstance(results, tuple)  # type: ignore[attr-defined]
+        return results
+
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        inputs, results = saved[: ctx.count], saved[ctx.count :]
+        g, out = (cotangents, results) if ctx.is_tuple else (cotangents[0], results[0])
+        return *op._pulled_back(g, out, inputs, ctx.numbers), None
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(op.kernel.name, (Function,), methods)
