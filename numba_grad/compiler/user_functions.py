@@ -71,7 +71,9 @@ def _address(kernel: CustomKernel, arguments: Sequence[Argument]) -> int:
         *[_type_of(argument, is_read_only=is_open) for argument in arguments],
     )
     _check_count(kernel, dispatcher, len(signature))
-    described = dict(zip(_names(kernel, arguments), signature[2 * has_range :], strict=True))
+    described: dict[str, object] = dict(
+        zip(_names(kernel, arguments), signature[2 * has_range :], strict=True)
+    )
     if is_open:
         try:
             dispatcher.compile(signature)

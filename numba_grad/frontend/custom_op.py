@@ -13,7 +13,7 @@ from numba_grad.errors import DeviceError, GradientError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, grad_mode
-from numba_grad.graph.types import Type, broadcast_shapes
+from numba_grad.graph.types import CPU, Type, broadcast_shapes
 from numba_grad.ops.custom_kernels import (
     CpuKernel,
     CudaKernel,
@@ -260,18 +260,11 @@ class CustomOp:
 
     def _nodes(self, args: tuple[Any, ...]) -> list[Node]:
         """Python numbers take the dtype that they have next to the arrays."""
-        if self.kernel.cpu is None:
-            raise DeviceError(
-                explain(
-                    self.__name__,
-                    "has no kernel for the CPU, where its inputs are",
-                    fix=f"custom_op({self.__name__!r}, cpu=...)",
-                )
-            )
         nodes = [None if is_scalar(x) else as_node(x) for x in args]
-        if None not in nodes:
-            return nodes  # type: ignore[return-value]
         strong = [node for node in nodes if node is not None]
+        self._check_device(strong)
+        if len(strong) == len(nodes):
+            return strong
         like = None
         if strong:
             dtype = np.result_type(*[node.dtype for node in strong])
@@ -279,6 +272,19 @@ class CustomOp:
         return [
             as_node(x, like) if node is None else node for x, node in zip(args, nodes, strict=True)
         ]
+
+    def _check_device(self, nodes: list[Node]) -> None:
+        """Raise if there is no kernel for the device that these are on."""
+        device = next((x.type.device for x in nodes if x.type.device != CPU), CPU)
+        kind = device.partition(":")[0]
+        if getattr(self.kernel, kind) is None:
+            raise DeviceError(
+                explain(
+                    self.__name__,
+                    f"has no kernel for {device}, where its inputs are",
+                    fix=f"custom_op({self.__name__!r}, {kind}=...)",
+                )
+            )
 
     def _results(self, nodes: list[Node], numbers: tuple[Number, ...]) -> Any:
         kernel = self.kernel
