@@ -6,8 +6,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of
+from numba_grad.frontend.arrays import ArrayLike, node_of, value_of
 from numba_grad.frontend.creation import check_device, tensor
+from numba_grad.graph.node import Node
 from numba_grad.graph.types import as_dtype
 
 if TYPE_CHECKING:
@@ -82,13 +83,12 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
 
 
 def to_dlpack(
-    x: "Tensor",
+    node: Node,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """The capsule that `x.__dlpack__` gives out: read-only memory of the tensor, or a copy."""
-    node = as_node(x)
+    """The capsule that a tensor's `__dlpack__` gives out: its memory, read-only, or a copy."""
     if node.requires_grad:
         raise BufferError(
             explain(

@@ -1,0 +1,287 @@
+"""NumPy's functions as methods of tensors: `x.sum(axis=0)` is `ng.sum(x, axis=0)`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from numba_grad.autograd.handles import new_tensor
+from numba_grad.frontend import (
+    choice_functions,
+    contraction_functions,
+    elementwise_functions,
+    index_functions,
+    reduction_functions,
+    scan_functions,
+    shape_functions,
+    sorting_functions,
+)
+from numba_grad.frontend.arrays import ArrayLike
+from numba_grad.frontend.creation import Shape
+from numba_grad.frontend.reduction_functions import Axis
+from numba_grad.graph.node import OPS, Node
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+
+class Methods:
+    """Abstract: the part of Tensor that has the methods of `numpy.ndarray`."""
+
+    __slots__ = ()
+
+    _node: Node
+
+    @property
+    def T(self) -> "Tensor":
+        """Axes in reversed order."""
+        return shape_functions.transpose(self)
+
+    @property
+    def mT(self) -> "Tensor":
+        """The last two axes exchanged."""
+        return shape_functions.matrix_transpose(self)
+
+    @property
+    def real(self) -> "Tensor":
+        """The real part."""
+        return elementwise_functions.real(self)
+
+    @property
+    def imag(self) -> "Tensor":
+        """The imaginary part: zeros for a real tensor."""
+        return elementwise_functions.imag(self)
+
+    def conj(self) -> "Tensor":
+        """The complex conjugate."""
+        return elementwise_functions.conjugate(self)
+
+    conjugate = conj
+
+    def astype(self, dtype: object, *, copy: bool = True) -> "Tensor":
+        """Converted to `dtype`, as NumPy converts."""
+        return elementwise_functions.astype(self, dtype, copy=copy)
+
+    def copy(self) -> "Tensor":
+        """The same values as a new tensor; gradients flow through."""
+        return new_tensor(OPS["identity"](self._node))
+
+    clone = copy
+
+    def reshape(self, *shape: Shape, order: str = "C", copy: bool | None = None) -> "Tensor":
+        """The same elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
+        return shape_functions.reshape(self, _one_or_many(shape), order, copy=copy)
+
+    def transpose(self, *axes: Any) -> "Tensor":
+        """Axes in another order: x.transpose(1, 0), x.transpose((1, 0)); reversed by default."""
+        if not axes or axes == (None,):
+            return shape_functions.transpose(self)
+        return shape_functions.transpose(self, _one_or_many(axes))
+
+    def swapaxes(self, axis1: int, axis2: int) -> "Tensor":
+        """Two axes exchanged."""
+        return shape_functions.swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis: Axis = None) -> "Tensor":
+        """Without axes of size 1."""
+        return shape_functions.squeeze(self, axis)
+
+    def ravel(self, order: str = "C") -> "Tensor":
+        """All elements along one axis."""
+        return shape_functions.ravel(self, order)
+
+    flatten = ravel
+
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
+        """Each element repeated, as `numpy.repeat`."""
+        return shape_functions.repeat(self, repeats, axis)
+
+    def take(self, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise") -> "Tensor":
+        """The elements at `indices` along `axis`."""
+        return index_functions.take(self, indices, axis, mode=mode)
+
+    def choose(self, choices: ArrayLike | Sequence[ArrayLike], *, mode: str = "raise") -> "Tensor":
+        """Element by element, the one of the choice whose number is here."""
+        return choice_functions.choose(self, choices, mode)
+
+    def compress(self, condition: ArrayLike, axis: int | None = None) -> "Tensor":
+        """The parts along `axis` for which the condition, 1-d, is true."""
+        return choice_functions.compress(condition, self, axis)
+
+    def nonzero(self) -> "tuple[Tensor, ...]":
+        """The indices of the elements that are not 0, one tensor for each axis."""
+        return index_functions.nonzero(self)
+
+    def argsort(self, axis: int | None = -1, *, descending: bool = False) -> "Tensor":
+        """The indices that put the elements in order along `axis`."""
+        return sorting_functions.argsort(self, axis, descending=descending)
+
+    def argpartition(self, kth: int | Sequence[int], axis: int | None = -1) -> "Tensor":
+        """The indices that partition the elements along `axis`."""
+        return sorting_functions.argpartition(self, kth, axis)
+
+    def searchsorted(
+        self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
+    ) -> "Tensor":
+        """Where each `v` would go to keep the elements in order."""
+        return sorting_functions.searchsorted(self, v, side, sorter)
+
+    def cumsum(self, axis: int | None = None, dtype: object = None) -> "Tensor":
+        """Sums of all elements up to each one."""
+        return scan_functions.cumsum(self, axis, dtype)
+
+    def cumprod(self, axis: int | None = None, dtype: object = None) -> "Tensor":
+        """Products of all elements up to each one."""
+        return scan_functions.cumprod(self, axis, dtype)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
+        """The elements of diagonal number `offset` of two axes."""
+        return contraction_functions.diagonal(self, offset, axis1, axis2)
+
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
+        """The sum along a diagonal."""
+        return contraction_functions.trace(self, offset, axis1, axis2)
+
+    def dot(self, other: ArrayLike) -> "Tensor":
+        """The product, as `numpy.dot`."""
+        return contraction_functions.dot(self, other)
+
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
+        """Brought between two bounds."""
+        return elementwise_functions.clip(self, min, max)
+
+    def round(self, decimals: int = 0) -> "Tensor":
+        """The nearest number of so many decimals."""
+        return elementwise_functions.round(self, decimals)
+
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
+        """The sum over `axis`, or of all elements."""
+        return reduction_functions.sum(
+            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
+        )
+
+    def prod(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
+        """The product over `axis`, or of all elements."""
+        return reduction_functions.prod(
+            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
+        )
+
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        keepdims: bool = False,
+        where: ArrayLike = True,
+    ) -> "Tensor":
+        """The mean over `axis`, or of all elements."""
+        return reduction_functions.mean(self, axis, dtype, keepdims=keepdims, where=where)
+
+    def var(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
+    ) -> "Tensor":
+        """The variance over `axis`, or of all elements."""
+        return reduction_functions.var(
+            self,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
+
+    def std(
+        self,
+        axis: Axis = None,
+        dtype: object = None,
+        *,
+        ddof: float = 0,
+        keepdims: bool = False,
+        where: ArrayLike = True,
+        mean: ArrayLike | None = None,
+        correction: float | None = None,
+    ) -> "Tensor":
+        """The standard deviation over `axis`, or of all elements."""
+        return reduction_functions.std(
+            self,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
+
+    def max(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
+        """The largest element along `axis`, or of all."""
+        return reduction_functions.max(self, axis, keepdims=keepdims, initial=initial, where=where)
+
+    def min(
+        self,
+        axis: Axis = None,
+        *,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike = True,
+    ) -> "Tensor":
+        """The smallest element along `axis`, or of all."""
+        return reduction_functions.min(self, axis, keepdims=keepdims, initial=initial, where=where)
+
+    def any(
+        self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+    ) -> "Tensor":
+        """Whether an element along `axis`, or any, is true."""
+        return reduction_functions.any(self, axis, keepdims=keepdims, where=where)
+
+    def all(
+        self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
+    ) -> "Tensor":
+        """Whether all elements along `axis`, or all, are true."""
+        return reduction_functions.all(self, axis, keepdims=keepdims, where=where)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
+        """The index of the first largest element along `axis`, or of all."""
+        return reduction_functions.argmax(self, axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
+        """The index of the first smallest element along `axis`, or of all."""
+        return reduction_functions.argmin(self, axis, keepdims=keepdims)
+
+
+def _one_or_many(arguments: tuple[Any, ...]) -> Any:
+    """The argument of a method that takes one sequence, or its items."""
+    if len(arguments) == 1 and isinstance(arguments[0], Sequence):
+        return arguments[0]
+    return arguments
