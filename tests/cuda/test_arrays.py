@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from host_driver import HostDriver, Misuse, installed
 
 from numba_grad.errors import DeviceError, ShapeError
 from numba_grad.runtime.cuda import arrays, devices, streams
+from tests.cuda.host_driver import HostDriver, Misuse, installed
 
 DTYPES = ["bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"]
 

@@ -4,12 +4,12 @@ import threading
 
 import numpy as np
 import pytest
-from host_driver import HostDriver, Misuse, installed
 
 from numba_grad.errors import DeviceError
 from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import arrays
 from numba_grad.runtime.cuda.devices import active, cuda_device
+from tests.cuda.host_driver import HostDriver, Misuse, installed
 
 
 class ForeignStream:

@@ -9,6 +9,7 @@ import numpy as np
 
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.runtime.cuda.driver import current_driver
+from numba_grad.runtime.cuda.interface import Activation
 
 CUDA = "cuda"
 
@@ -18,16 +19,17 @@ class Device:
     """The processor ("cpu") or a GPU ("cuda" and its number)."""
 
     kind: str
-    index: int = 0
+    index: int
+    name: str  # "cpu", "cuda:0"
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.index}" if self.kind == CUDA else self.kind
+        return self.name
 
     def __repr__(self) -> str:
-        return f"device('{self}')"
+        return f"device('{self.name}')"
 
 
-CPU = Device("cpu")
+CPU = Device("cpu", 0, "cpu")
 
 
 class _Current(threading.local):
@@ -40,7 +42,7 @@ _current = _Current()
 @functools.cache
 def cuda_device(index: int) -> Device:
     """The GPU of that number: one object per GPU, so that devices can be told apart with `is`."""
-    return Device(CUDA, index)
+    return Device(CUDA, index, f"{CUDA}:{index}")
 
 
 def parse_device(device: object) -> Device:
@@ -159,25 +161,6 @@ class current_device_is:
         _current.index = self._previous.pop()
 
 
-class active:
-    """A block of calls to the driver that are about one device.
-
-    Afterwards the thread's context is again what another library, or nobody, had made it.
-    """
-
-    __slots__ = ("_index", "_previous")
-
-    def __init__(self, index: int) -> None:
-        self._index = index
-
-    def __enter__(self) -> None:
-        self._previous = current_driver().activate(self._index)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._previous is not None:
-            current_driver().restore(self._previous)
+def active(index: int) -> Activation:
+    """A block of calls to the driver that are about one device."""
+    return Activation(current_driver(), index)

@@ -10,6 +10,7 @@ from numba_grad.errors import DeviceError, explain
 from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.cuda.interface import (
+    Activation,
     DeviceProperties,
     Driver,
     Grid,
@@ -161,12 +162,10 @@ class CudaDriver(Driver):
         return int(self._value(library.cuMemPoolGetAttribute(pool, which), "cuMemPoolGetAttribute"))
 
     def synchronize(self, device: int) -> None:
-        previous = self.activate(device)
-        self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
+        with Activation(self, device):
+            self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
         if self._count == 1:
             self.note_all_done()
-        if previous is not None:
-            self.restore(previous)
 
     # Memory
 
@@ -180,20 +179,17 @@ class CudaDriver(Driver):
         self._check(self._library.cuMemFreeAsync(address, stream), "cuMemFreeAsync")
 
     def memory_info(self, device: int) -> MemoryInfo:
-        previous = self.activate(device)
-        result = self._library.cuMemGetInfo()
+        with Activation(self, device):
+            result = self._library.cuMemGetInfo()
         self._check(result, "cuMemGetInfo")
         pool = self._pools[device]
-        info = MemoryInfo(
+        return MemoryInfo(
             free=int(result[1]),
             total=int(result[2]),
             used=self._get_pool(pool, "USED_MEM_CURRENT"),
             reserved=self._get_pool(pool, "RESERVED_MEM_CURRENT"),
             used_peak=self._get_pool(pool, "USED_MEM_HIGH"),
         )
-        if previous is not None:
-            self.restore(previous)
-        return info
 
     def reset_peak(self, device: int) -> None:
         if device in self._pools:
@@ -252,14 +248,10 @@ class CudaDriver(Driver):
     # Streams and events
 
     def create_stream(self, device: int, priority: int = 0) -> int:
-        library = self._library
-        previous = self.activate(device)
-        flags = int(library.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        result = library.cuStreamCreateWithPriority(flags, priority)
-        stream = int(self._value(result, "cuStreamCreateWithPriority"))
-        if previous is not None:
-            self.restore(previous)
-        return stream
+        flags = int(self._library.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        with Activation(self, device):
+            result = self._library.cuStreamCreateWithPriority(flags, priority)
+        return int(self._value(result, "cuStreamCreateWithPriority"))
 
     def destroy_stream(self, stream: int) -> None:
         self._check(self._library.cuStreamDestroy(stream), "cuStreamDestroy")

@@ -7,6 +7,7 @@ that `activate` made current for the calling thread, as the driver itself does.
 
 from collections import deque
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, NoReturn
 
 from numba_grad.errors import ContextLostError, DeviceError, KernelError, explain
@@ -340,3 +341,29 @@ class Driver:
         shown = ", ".join(names[-_NAMES_SHOWN:])
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         return f"one of {shown}{more}"
+
+
+class Activation:
+    """A block of calls to a driver that are about one device.
+
+    Afterwards the thread's context is again what another library, or nobody, had made it.
+    """
+
+    __slots__ = ("_driver", "_index", "_previous")
+
+    def __init__(self, driver: Driver, index: int) -> None:
+        self._driver = driver
+        self._index = index
+
+    def __enter__(self) -> None:
+        self._previous = self._driver.activate(self._index)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # A context that is lost cannot be left either, and it is the first error that says why.
+        if self._previous is not None and not self._driver.is_lost:
+            self._driver.restore(self._previous)

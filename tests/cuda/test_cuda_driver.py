@@ -1,0 +1,247 @@
+"""`CudaDriver` with the real `cuda.bindings`, over a libcuda that writes down its arguments.
+
+The library is stub_driver.c, built by the system's C compiler, and loaded in another process before
+`cuda.bindings` looks for one of that name.
+"""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+HAS_BINDINGS = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler"),
+    pytest.mark.skipif(not HAS_BINDINGS, reason='no cuda.bindings: pip install ".[cuda]"'),
+]
+
+PROCESS = """
+import ctypes, json, sys
+stub = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+
+def log():
+    text = ctypes.create_string_buffer(1 << 16)
+    stub.stub_take_log(text, ctypes.c_size_t(len(text)))
+    return text.value.decode().splitlines()
+
+def fail(name, code):
+    stub.stub_fail(name.encode(), code)
+
+import numpy as np
+from numba_grad import errors
+from numba_grad.runtime.cuda import arrays, driver, memory, streams
+words = np.array([3, -4], np.int64)
+d = driver.current_driver()
+for statement in json.load(sys.stdin):
+    result = error = None
+    try:
+        try:
+            result = eval(statement)
+        except SyntaxError:
+            exec(statement)
+    except errors.DeviceError as caught:
+        error = [type(caught).__name__, str(caught)]
+    except errors.KernelError as caught:
+        error = [type(caught).__name__, str(caught)]
+    print(json.dumps([repr(result), error, log()]))
+"""
+
+THRESHOLD = 2**64 - 1
+# Each of these after those before it: what is called, what comes of it, how the driver was called.
+CALLS = [
+    ("d.device_count()", "2", None),
+    (
+        "d.activate(0)",
+        "0",
+        [
+            "cuDeviceGet(0)",
+            "cuDevicePrimaryCtxRetain(100)",
+            "cuMemPoolCreate(1, 0, 1, 0, 0)",  # pinned, no handles, of a device, number 0
+            f"cuMemPoolSetAttribute(0xb000, 4, {THRESHOLD})",  # release threshold
+            "cuCtxSetCurrent(0xc064)",
+        ],
+    ),
+    ("d.activate(0)", "None", []),
+    (
+        "d.activate(1)",
+        str(0xC064),
+        [
+            "cuDeviceGet(1)",
+            "cuDevicePrimaryCtxRetain(101)",
+            "cuMemPoolCreate(1, 0, 1, 1, 0)",
+            f"cuMemPoolSetAttribute(0xb001, 4, {THRESHOLD})",
+            "cuCtxSetCurrent(0xc065)",
+        ],
+    ),
+    ("d.restore(0xC064)", "None", ["cuCtxSetCurrent(0xc064)"]),
+    ("d.synchronize(0)", "None", ["cuCtxSynchronize()"]),
+    (
+        "d.synchronize(1)",
+        "None",
+        ["cuCtxSetCurrent(0xc065)", "cuCtxSynchronize()", "cuCtxSetCurrent(0xc064)"],
+    ),
+    ("d.architecture(0)", "'sm_7576'", None),  # the stub's attributes are their own numbers
+    ("(d.properties(0).name, d.properties(0).total_memory >> 30)", "('stub 100', 128)", []),
+    ("a = d.allocate(1, 512, 0x5000)", "None", ["cuMemAllocFromPoolAsync(512, 0xb001, 0x5000)"]),
+    ("d.fill(a, 7, 16, 0x5000)", "None", ["cuMemsetD8Async(7, 16, 0x5000)"]),
+    (
+        "d.copy_to_device(a, words.ctypes.data, 16, 0x5000)",
+        "None",
+        ["cuMemcpyHtoDAsync(16, 0x5000)"],
+    ),
+    ("d.copy_on_device(a + 16, a, 16, 0x5000)", "None", ["cuMemcpyDtoDAsync(16, 0x5000)"]),
+    (
+        "d.copy_between_devices(a + 32, 1, a, 0, 16, 0x5000)",
+        "None",
+        ["cuMemcpyPeerAsync(0xc065, 0xc064, 16, 0x5000)"],
+    ),
+    ("back = np.zeros(6, np.int64)", "None", []),
+    (
+        "d.copy_to_host(back.ctypes.data, a, 48, 0x5000)",
+        "None",
+        ["cuMemcpyDtoHAsync(48, 0x5000)"],
+    ),
+    ("back.tolist()", "[3, -4, 3, -4, 3, -4]", []),
+    ("d.free(a, 0x5000)", "None", ["cuMemFreeAsync(address, 0x5000)"]),
+    (
+        "d.memory_info(0)",
+        "MemoryInfo(free=11, total=22, used=7000, reserved=5000, used_peak=8000)",
+        [
+            "cuMemGetInfo()",
+            "cuMemPoolGetAttribute(0xb000, 7)",
+            "cuMemPoolGetAttribute(0xb000, 5)",
+            "cuMemPoolGetAttribute(0xb000, 8)",
+        ],
+    ),
+    ("d.reset_peak(0)", "None", ["cuMemPoolSetAttribute(0xb000, 8, 0)"]),
+    ("d.trim(1)", "None", ["cuMemPoolTrimTo(0xb001, 0)"]),
+    ("d.pointer_attributes(0xDEAD)", "None", None),
+    ("d.pointer_attributes(0x1000).kind", "'host'", None),
+    ("d.pointer_attributes(0x3000).kind", "'managed'", None),
+    (
+        "d.pointer_attributes(0x2000)",
+        f"PointerAttributes(kind='device', device=1, start={0x2000 - 16}, nbytes=4096)",
+        None,
+    ),
+    ("hex(d.create_stream(0, -1))", "'0x5000'", ["cuStreamCreateWithPriority(1, -1)"]),
+    ("d.destroy_stream(0x5000)", "None", ["cuStreamDestroy(0x5000)"]),
+    ("d.synchronize_stream(0x5000)", "None", ["cuStreamSynchronize(0x5000)"]),
+    ("d.query_stream(0x5000)", "True", ["cuStreamQuery(0x5000)"]),
+    ("fail('cuStreamQuery', 600)", "None", []),  # CUDA_ERROR_NOT_READY
+    ("d.query_stream(0x5000)", "False", ["cuStreamQuery(0x5000)"]),
+    ("hex(d.create_event())", "'0xe000'", ["cuEventCreate(2)"]),  # without timing
+    ("hex(d.create_event(timing=True))", "'0xe000'", ["cuEventCreate(0)"]),
+    ("d.destroy_event(0xE000)", "None", ["cuEventDestroy(0xe000)"]),
+    ("d.record_event(0xE000, 0x5000)", "None", ["cuEventRecord(0xe000, 0x5000)"]),
+    ("d.wait_event(0x5000, 0xE000)", "None", ["cuStreamWaitEvent(0x5000, 0xe000, 0)"]),
+    ("d.synchronize_event(0xE000)", "None", ["cuEventSynchronize(0xe000)"]),
+    ("d.query_event(0xE000)", "True", ["cuEventQuery(0xe000)"]),
+    ("d.elapsed(0xE000, 0xE001)", "1.5", ["cuEventElapsedTime(0xe000, 0xe001)"]),
+    ("hex(d.load_module(b'cubin text'))", "'0x4000'", ["cuModuleLoadData(cubin text)"]),
+    ("hex(d.function(0x4000, 'kernel'))", "'0xf000'", ["cuModuleGetFunction(0x4000, kernel)"]),
+    ("d.unload_module(0x4000)", "None", ["cuModuleUnload(0x4000)"]),
+    (
+        "d.allow_shared_memory(0xF000, 100000)",
+        "None",
+        ["cuFuncSetAttribute(0xf000, 8, 100000)"],  # largest dynamic size
+    ),
+    (
+        "d.resident_blocks(0xF000, 256, 1024)",
+        "7",
+        ["cuOccupancyMaxActiveBlocksPerMultiprocessor(0xf000, 256, 1024)"],
+    ),
+    (
+        "d.launch(0xF000, (5, 4, 3), (32, 2, 1), 128, 0x5000, words.ctypes.data, 16)",
+        "None",
+        ["cuLaunchKernel(0xf000, 5 4 3, 32 2 1, 128, 0x5000, null, 3 -4)"],
+    ),
+    ("d.begin_capture(0x5000)", "None", ["cuStreamBeginCapture(0x5000, 2)"]),  # relaxed
+    ("d.is_capturing(0x5000)", "True", ["cuStreamIsCapturing(0x5000)"]),
+    ("d.is_capturing(0)", "False", ["cuStreamIsCapturing(0)"]),
+    ("hex(d.end_capture(0x5000))", "'0x6000'", ["cuStreamEndCapture(0x5000)"]),
+    ("hex(d.instantiate(0x6000))", "'0x7000'", ["cuGraphInstantiate(0x6000, 0)"]),
+    ("d.update(0x7000, 0x6000)", "True", ["cuGraphExecUpdate(0x7000, 0x6000)"]),
+    ("fail('cuGraphExecUpdate', 910)", "None", []),  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+    ("d.update(0x7000, 0x6000)", "False", ["cuGraphExecUpdate(0x7000, 0x6000)"]),
+    ("d.launch_graph(0x7000, 0x5000)", "None", ["cuGraphLaunch(0x7000, 0x5000)"]),
+    ("d.destroy_graph(0x6000)", "None", ["cuGraphDestroy(0x6000)"]),
+    ("d.destroy_executable(0x7000)", "None", ["cuGraphExecDestroy(0x7000)"]),
+    # Arrays, with all of it together
+    ("x = arrays.from_host(np.arange(4.0))", "None", None),
+    ("x.copy('cuda:1').copy(0).to_host().tolist()", "[0.0, 1.0, 2.0, 3.0]", None),
+    # Errors
+    ("fail('cuMemAllocFromPoolAsync', 2)", "None", []),
+    (
+        "memory.allocate(3 << 30)",
+        "OutOfMemoryError: cuda: out of memory on cuda:0.*3.00 GiB",
+        [
+            "cuMemAllocFromPoolAsync(3221225472, 0xb000, 0)",
+            "cuCtxSynchronize()",
+            "cuMemPoolTrimTo(0xb000, 0)",
+            "cuMemAllocFromPoolAsync(3221225472, 0xb000, 0)",
+            "cuMemGetInfo()",
+            "cuMemPoolGetAttribute(0xb000, 7)",
+            "cuMemPoolGetAttribute(0xb000, 5)",
+            "cuMemPoolGetAttribute(0xb000, 8)",
+        ],
+    ),
+    ("fail('cuModuleLoadData', 209)", "None", []),
+    (
+        "d.load_module(b'cubin')",
+        "DriverError: cuModuleLoadData.*CUDA_ERROR_NO_BINARY_FOR_GPU",
+        None,
+    ),
+    ("fail('cuStreamSynchronize', 700)", "None", []),
+    ("d.note_launch(0x5000, 'add: float64[3]')", "None", []),
+    (
+        "d.synchronize_stream(0x5000)",
+        "KernelError: add: float64.3.: a kernel failed on the GPU.*CUDA_ERROR_ILLEGAL_ADDRESS",
+        None,
+    ),
+    (
+        "d.synchronize_stream(0x5000)",
+        "ContextLostError: .*lost, by an earlier error.*add: float64.3.",
+        None,
+    ),
+    ("d.is_lost", "True", []),
+    ("del x", "None", []),  # nothing is called any more
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("stub")
+    library = directory / "libcuda.so.1"
+    source = Path(__file__).with_name("stub_driver.c")
+    soname = "-Wl,-soname,libcuda.so.1"
+    assert COMPILER is not None
+    subprocess.run(
+        [COMPILER, "-shared", "-fPIC", "-Wall", soname, "-o", library, source, "-ldl"], check=True
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", PROCESS, library],
+        input=json.dumps([statement for statement, _, _ in CALLS]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=[call[0][:40] for call in CALLS])
+def test_calls_of_the_driver(answers, number):
+    _, expected, calls = CALLS[number]
+    result, error, log = answers[number]
+    if error is not None:
+        assert re.match(expected, f"{error[0]}: {error[1]}", re.DOTALL), error
+    else:
+        assert result == expected
+    if calls is not None:
+        assert log == calls
