@@ -8,6 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import numba_grad as ng
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 # Posterior means of a Bayesian fit of the same model and data: Carpenter (2018), "Predator-prey
@@ -78,6 +80,27 @@ def test_lennard_jones_cluster_reaches_its_ground_state(capsys):
     assert abs(best.fun - -44.326801) < 1e-6
     assert "-44.326801" in capsys.readouterr().out
     assert np.max(np.abs(best.jac)) < 1e-4
+
+
+@pytest.fixture(scope="module")
+def custom_kernel():
+    return example("custom_kernel")
+
+
+def test_custom_kernel_solves_as_lapack_does(custom_kernel):
+    rng = np.random.default_rng(0)
+    lower, diagonal, upper, b = rng.uniform(0.5, 1, (4, 7))
+    matrix = np.diag(3 + diagonal) + np.diag(upper[:-1], 1) + np.diag(lower[1:], -1)
+    x = custom_kernel.solve(lower, 3 + diagonal, upper, b).numpy()
+    np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-13)
+    ng.testing.check_gradients(custom_kernel.solve, lower, 3 + diagonal, upper, b)
+    with pytest.raises(ValueError, match="needs pivoting"):
+        custom_kernel.solve(np.ones(2), np.ones(2), np.ones(2), np.ones(2)).numpy()
+
+
+def test_custom_kernel_finds_the_conductivities(custom_kernel, capsys):
+    np.testing.assert_allclose(custom_kernel.main(), custom_kernel.CONDUCTIVITIES, rtol=1e-5)
+    assert "tridiagonal_solve: float64" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
