@@ -6,7 +6,8 @@ from types import ModuleType
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend.creation import check_device
+from numba_grad.frontend import namespaces
+from numba_grad.frontend.devices import device_name
 from numba_grad.frontend.dtype_functions import isdtype
 from numba_grad.graph.types import DTYPES
 
@@ -54,12 +55,12 @@ class NamespaceInfo:
         return "cpu"
 
     def devices(self) -> list[str]:
-        """All devices."""
-        return ["cpu"]
+        """All devices that can be used."""
+        return ["cpu", *(f"cuda:{k}" for k in range(namespaces.namespace("cuda").device_count()))]
 
     def default_dtypes(self, *, device: object = None) -> dict[str, np.dtype]:
         """The dtypes of what is made without `dtype=`, and of indices."""
-        check_device(device)
+        device_name(device)
         return {
             "real floating": np.dtype(np.float64),
             "complex floating": np.dtype(np.complex128),
@@ -74,7 +75,7 @@ class NamespaceInfo:
 
         Tensors may also be of float16, which the standard does not have.
         """
-        check_device(device)
+        device_name(device)
         return {
             dtype.name: dtype
             for dtype in DTYPES

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd.handles import new_tensor
+from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
@@ -31,7 +32,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     sorting,
     transfer,
 )
-from numba_grad.ops.families import cast, loop_dtypes
+from numba_grad.ops.families import cast, loop_dtypes, placed
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -107,6 +108,11 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     if isinstance(value, np.generic):
         return scalar_leaf(value, canonical_dtype(value.dtype))
     return leaf(own_array(value))
+
+
+def constant_beside(x: Node, array: np.ndarray) -> Node:
+    """A leaf of these numbers, where `x` is."""
+    return placed(leaf(np.asarray(array, order="C")), x.type.device)
 
 
 def _default_dtype(value: Any) -> np.dtype:
@@ -306,7 +312,7 @@ _fixes_under_tracing = {
 
 
 def value_of(node: Node, operation: str = "index") -> np.ndarray:
-    """The value of `node`, computed now if it is not known. Nobody may write to it.
+    """The value of `node` in host memory, computed now if it is not known. Nobody may write to it.
 
     Raises
     ------
@@ -332,7 +338,7 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
         evaluate([node])
         value = node.value
     assert value is not None, "evaluate sets the value"
-    return value
+    return on_host(value)
 
 
 def is_traced(node: Node) -> bool:

@@ -12,6 +12,7 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     canonical_dtype,
+    constant_beside,
     is_traced,
     scalar_leaf,
     value_of,
@@ -21,7 +22,7 @@ from numba_grad.frontend.joining_functions import unstack
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import diff, part
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full, reshape
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
         if value.dtype.kind == "b":
             value = value.astype(np.uint8)
         own = None if weights is None or not is_name else value_of(weights, "histogram").ravel()
-        return leaf(np.ascontiguousarray(np.histogram_bin_edges(value, number, ends, own)))
+        return constant_beside(x, np.histogram_bin_edges(value, number, ends, own))
     got: dict[str, object] = {"bins": edges.type}
     if len(edges.shape) != 1:
         raise ShapeError(explain("histogram", "edges must be 1-d", got=got))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.errors import DeviceError, ShapeError, explain
+from numba_grad.compiler.backends import copied_to
+from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -22,9 +23,10 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.types import as_dtype
-from numba_grad.ops.families import broadcast_to, cast, reshape
+from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.families import full as constant
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def tensor(
     Parameters
     ----------
     dtype : as NumPy finds it, by default: float64 for Python floats, int64 for integers
-    device : "cpu", or None for it
+    device : "cpu", "cuda" (the current GPU) or "cuda:1"; by default where `obj` is
     requires_grad : whether gradients for it are accumulated in its `grad`
     copy : with False, the tensor shares memory with the NumPy array `obj`. Writing to that array
         afterwards changes the tensor, and makes the values and gradients of whatever was recorded
@@ -71,22 +73,22 @@ def tensor(
     >>> ng.tensor([1.0, 2.0], requires_grad=True)
     tensor([1., 2.], requires_grad=True)
     """
-    check_device(device)
     wanted = as_optional_dtype(dtype)
     node = node_of(obj)
     if node is not None:
         node = OPS["detach"](node if wanted is None else cast(node, wanted))
-        return result_of(node, requires_grad)
+        return result_of(on_device(node, device), requires_grad)
     value = obj
     if is_scalar(obj):
         value = np.array(obj, wanted)
-    return result_of(leaf(own_array(value, wanted, copy=copy)), requires_grad)
+    array = own_array(value, wanted, copy=copy)
+    return result_of(leaf(copied_to(array, device_name(device))), requires_grad)
 
 
 def asarray(
     obj: ArrayLike, dtype: object = None, device: object = None, *, copy: bool | None = None
 ) -> "Tensor":
-    """`obj` as a tensor. A Tensor of that dtype is returned as it is, unless `copy` is True.
+    """`obj` as a tensor. A Tensor that is so already is returned as it is, unless `copy` is True.
 
     Raises
     ------
@@ -96,20 +98,20 @@ def asarray(
     node = node_of(obj)
     if node is None:
         return tensor(obj, dtype, device, copy=copy is not False)
-    check_device(device)
     wanted = as_optional_dtype(dtype)
-    if wanted is None or wanted == node.dtype:
+    moved = on_device(node, device)
+    if (wanted is None or wanted == node.dtype) and moved is node:
         return wrap(OPS["identity"](node)) if copy else obj
     if copy is False:
         raise ValueError(
             explain(
                 "asarray",
                 "a copy is needed to convert",
-                got={"obj": node.type, "dtype": wanted, "copy": False},
+                got={"obj": node.type, "dtype": wanted, "device": device, "copy": False},
                 fix="copy=None",
             )
         )
-    return wrap(cast(node, wanted))
+    return wrap(moved if wanted is None else cast(moved, wanted))
 
 
 def array(
@@ -145,24 +147,24 @@ def zeros(
     shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
 ) -> "Tensor":
     """A tensor filled with zeros, of float64 by default."""
-    check_device(device)
-    return _constant(0, as_shape("zeros", shape), as_optional_dtype(dtype), requires_grad)
+    kind = as_optional_dtype(dtype)
+    return _constant(0, as_shape("zeros", shape), kind, device_name(device), requires_grad)
 
 
 def ones(
     shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
 ) -> "Tensor":
     """A tensor filled with ones, of float64 by default."""
-    check_device(device)
-    return _constant(1, as_shape("ones", shape), as_optional_dtype(dtype), requires_grad)
+    kind = as_optional_dtype(dtype)
+    return _constant(1, as_shape("ones", shape), kind, device_name(device), requires_grad)
 
 
 def empty(
     shape: Shape, dtype: object = None, device: object = None, requires_grad: bool = False
 ) -> "Tensor":
     """As `zeros`: there is no uninitialized memory here, and none is needed."""
-    check_device(device)
-    return _constant(0, as_shape("empty", shape), as_optional_dtype(dtype), requires_grad)
+    kind = as_optional_dtype(dtype)
+    return _constant(0, as_shape("empty", shape), kind, device_name(device), requires_grad)
 
 
 def full(
@@ -176,8 +178,7 @@ def full(
 
     The dtype is that of `fill_value` by default. An array is broadcast to `shape`, as in NumPy.
     """
-    check_device(device)
-    node = _fill_node(fill_value, as_optional_dtype(dtype))
+    node = on_device(_fill_node(fill_value, as_optional_dtype(dtype)), device)
     return result_of(broadcast_to(node, as_shape("full", shape)), requires_grad)
 
 
@@ -185,20 +186,18 @@ def zeros_like(
     x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
 ) -> "Tensor":
     """Zeros in the shape and the dtype of `x`, unless others are given."""
-    check_device(device)
     node = as_node(x)
-    sizes = _shape_like(node, shape)
-    return _constant(0, sizes, as_optional_dtype(dtype) or node.dtype, False)
+    sizes, where = _shape_like(node, shape), _device_like(node, device)
+    return _constant(0, sizes, as_optional_dtype(dtype) or node.dtype, where, False)
 
 
 def ones_like(
     x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
 ) -> "Tensor":
     """Ones in the shape and the dtype of `x`, unless others are given."""
-    check_device(device)
     node = as_node(x)
-    sizes = _shape_like(node, shape)
-    return _constant(1, sizes, as_optional_dtype(dtype) or node.dtype, False)
+    sizes, where = _shape_like(node, shape), _device_like(node, device)
+    return _constant(1, sizes, as_optional_dtype(dtype) or node.dtype, where, False)
 
 
 def empty_like(
@@ -217,14 +216,18 @@ def full_like(
     shape: Shape | None = None,
 ) -> "Tensor":
     """`fill_value` in the shape and the dtype of `x`, unless others are given."""
-    check_device(device)
     node = as_node(x)
     filling = _fill_node(fill_value, as_optional_dtype(dtype) or node.dtype)
+    filling = placed(filling, _device_like(node, device))
     return wrap(broadcast_to(filling, _shape_like(node, shape)))
 
 
 def _shape_like(node: Node, shape: Shape | None) -> tuple[int, ...]:
     return node.shape if shape is None else as_shape("shape", shape)
+
+
+def _device_like(node: Node, device: object) -> str:
+    return node.type.device if device is None else device_name(device)
 
 
 def eye(
@@ -236,11 +239,11 @@ def eye(
     requires_grad: bool = False,
 ) -> "Tensor":
     """Ones on the diagonal number `k` (above the main one if positive), zeros elsewhere."""
-    check_device(device)
     rows = operator.index(n_rows)
     shape = as_shape("eye", (rows, rows if n_cols is None else n_cols))
     mask = OPS["equal"](*_diagonal_numbers(shape, k))
-    return result_of(cast(mask, as_optional_dtype(dtype) or FLOAT64), requires_grad)
+    node = cast(mask, as_optional_dtype(dtype) or FLOAT64)
+    return result_of(on_device(node, device), requires_grad)
 
 
 def identity(n: int, dtype: object = None) -> "Tensor":
@@ -320,14 +323,6 @@ def meshgrid(
     return grids
 
 
-def check_device(device: object) -> None:
-    """Refuse a device that does not exist."""
-    if device is not None and str(device) != "cpu":
-        raise DeviceError(
-            explain("device", "no such device", got={"device": repr(device)}, expected="'cpu'")
-        )
-
-
 def integers(values: Any) -> list[int]:
     """One integer, or a sequence of them, as Python integers."""
     if isinstance(values, Iterable) and np.ndim(values):  # type: ignore[arg-type]
@@ -357,11 +352,14 @@ def as_shape(operation: str, shape: object) -> tuple[int, ...]:
 
 
 def _constant(
-    value: int, shape: tuple[int, ...], dtype: np.dtype | None, requires_grad: bool
+    value: int, shape: tuple[int, ...], dtype: np.dtype | None, device: str, requires_grad: bool
 ) -> "Tensor":
     dtype = dtype or FLOAT64
-    # A leaf that requires grad holds its values: made here, without starting the engine.
-    node = leaf(np.full(shape, value, dtype)) if requires_grad else constant(value, shape, dtype)
+    if requires_grad:
+        # A leaf that requires grad holds its values: made here, without starting the engine.
+        node = leaf(copied_to(np.full(shape, value, dtype), device))
+    else:
+        node = constant(value, shape, dtype, device)
     return result_of(node, requires_grad)
 
 
@@ -378,6 +376,9 @@ def result_of(node: Node, requires_grad: bool) -> "Tensor":
     if not requires_grad:
         return wrap(node)
     # A leaf of its own: a gradient is accumulated in it, so it must not be an operation's result.
-    result = wrap(node if node.op is LEAF else leaf(value_of(node, "requires_grad")))
+    if node.op is not LEAF:
+        value_of(node, "requires_grad")  # which computes it, and refuses to where it cannot
+        node = leaf(node.value)
+    result = wrap(node)
     result.requires_grad_()
     return result

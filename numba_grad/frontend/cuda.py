@@ -7,7 +7,7 @@ GPU, which is 0 until `device(i)` chooses another one, in each thread for itself
 
 from typing import Any
 
-from numba_grad.runtime.cuda import devices, memory
+from numba_grad.runtime.cuda import checks, devices, memory
 from numba_grad.runtime.cuda.devices import (
     Device,
     cuda_device,
@@ -81,8 +81,12 @@ def synchronize(device: Any = None) -> None:
     ------
     KernelError
         If a kernel failed meanwhile. The process cannot use any GPU after that.
+    IndexError, numpy.linalg.LinAlgError
+        What kernels found wrong with values since the host last asked for some.
     """
-    current_driver().synchronize(cuda_index(device))
+    index = cuda_index(device)
+    current_driver().synchronize(index)
+    checks.check(index)
 
 
 def memory_stats(device: Any = None) -> MemoryInfo:

@@ -22,7 +22,7 @@ from numba_grad.frontend.arrays import (
     uncast_dtypes,
     wrap,
 )
-from numba_grad.frontend.creation import check_device
+from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.index_functions import nonzero
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import as_dtype
@@ -316,12 +316,12 @@ def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object 
     Gradients flow between floating and complex dtypes. With `copy=False` a tensor that has the
     dtype is returned itself.
     """
-    check_device(device)
     node = as_node(x)
     wanted = as_dtype(dtype)
-    if not copy and node.dtype == wanted and node is getattr(x, "_node", None):
+    moved = on_device(node, device)
+    if not copy and node.dtype == wanted and moved is getattr(x, "_node", None):
         return x
-    return wrap(cast(node, wanted))
+    return wrap(cast(moved, wanted))
 
 
 # Complex numbers

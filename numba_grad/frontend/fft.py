@@ -18,7 +18,7 @@ import numpy as np
 
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, wrap
-from numba_grad.frontend.creation import check_device
+from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.elementwise_functions import where
 from numba_grad.frontend.shape_functions import part, roll
 from numba_grad.graph.node import OPS, Node
@@ -229,9 +229,8 @@ def fftfreq(n: int, /, d: ArrayLike = 1.0, dtype: object = None, device: object 
     That is k / (n d), with k from 0 to (n - 1) // 2 and then from -(n // 2) to -1. `d` may be a
     tensor, to which gradients flow.
     """
-    check_device(device)
     count = _points("fftfreq", n)
-    numbers = wrap(OPS["iota"](size=count, dtype=np.dtype(np.int64)))
+    numbers = wrap(on_device(OPS["iota"](size=count, dtype=np.dtype(np.int64)), device))
     signed = where(numbers < (count + 1) // 2, numbers, numbers - count)
     return signed.astype(as_optional_dtype(dtype) or np.float64) * (1.0 / (count * d))
 
@@ -240,9 +239,9 @@ def rfftfreq(
     n: int, /, d: ArrayLike = 1.0, dtype: object = None, device: object = None
 ) -> "Tensor":
     """The frequencies of `rfft`'s results: k / (n d), with k from 0 to n // 2."""
-    check_device(device)
     count = _points("rfftfreq", n)
-    numbers = wrap(OPS["iota"](size=count // 2 + 1, dtype=np.dtype(np.int64)))
+    iota = OPS["iota"](size=count // 2 + 1, dtype=np.dtype(np.int64))
+    numbers = wrap(on_device(iota, device))
     return numbers.astype(as_optional_dtype(dtype) or np.float64) * (1.0 / (count * d))
 
 

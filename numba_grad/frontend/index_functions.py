@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    constant_beside,
+    node_of,
+    value_of,
+    wrap,
+)
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
@@ -130,5 +137,6 @@ def _places_along(operation: str, x: Node, index: Node, axis: int) -> list[Node]
 
 def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":
     """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now."""
-    value = value_of(as_node(x), "nonzero")
-    return tuple([wrap(leaf(np.ascontiguousarray(index))) for index in value.nonzero()])
+    node = as_node(x)
+    value = value_of(node, "nonzero")
+    return tuple([wrap(constant_beside(node, index)) for index in value.nonzero()])

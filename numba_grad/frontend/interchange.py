@@ -7,7 +7,8 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import ArrayLike, node_of, value_of
-from numba_grad.frontend.creation import check_device, tensor
+from numba_grad.frontend.creation import tensor
+from numba_grad.frontend.devices import device_name
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import as_dtype
 
@@ -45,7 +46,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
     >>> ng.from_dlpack(np.arange(3.0))
     tensor([0., 1., 2.])
     """
-    check_device(device)
+    device_name(device)
     if not hasattr(x, "__dlpack__"):
         raise AttributeError(  # the standard's choice
             explain(

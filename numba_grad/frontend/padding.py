@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, scalar_leaf, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    constant_beside,
+    node_of,
+    scalar_leaf,
+    wrap,
+)
 from numba_grad.frontend.order_statistics import median as median_of
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import max as largest
 from numba_grad.frontend.reduction_functions import mean as mean_of
 from numba_grad.frontend.reduction_functions import min as smallest
 from numba_grad.frontend.shape_functions import part
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.index_expressions import take_index
@@ -188,7 +195,7 @@ def _mirrored_often(x: Node, axis: int, count: int, is_symmetric: bool, is_odd: 
     alone = [count if k == axis else 1 for k in range(len(x.shape))]
 
     def times(node: Node, numbers: np.ndarray) -> Node:
-        factors = leaf(numbers.astype(x.dtype).reshape(alone))
+        factors = constant_beside(x, numbers.astype(x.dtype).reshape(alone))
         return OPS["multiply"](node, factors)
 
     # f(i + 2 half) = f(i) + 2 (last - first), and on the way back 2 last - x.

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, value_of, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    common_dtype,
+    constant_beside,
+    operands,
+    value_of,
+    wrap,
+)
 from numba_grad.frontend.calculus_functions import vander
 from numba_grad.frontend.joining_functions import concatenate, unstack
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import part
 from numba_grad.frontend.signal_functions import convolve
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full, reshape
 
 if TYPE_CHECKING:
@@ -55,7 +63,7 @@ def polyder(p: ArrayLike, m: int = 1) -> "Tensor":
     node = _coefficients("polyder", p)
     for _ in range(_order("polyder", m)):
         degree = max(node.shape[0] - 1, 0)
-        powers = leaf(np.arange(degree, 0, -1))
+        powers = constant_beside(node, np.arange(degree, 0, -1))
         node = OPS["multiply"](*operands(np.multiply, (wrap(part(node, 0, 0, degree)), powers)))
     return wrap(node)
 
@@ -74,7 +82,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> "Tensor":
         got: dict[str, object] = {"k": constants.type, "m": order}
         raise ShapeError(explain("polyint", "needs one constant, or m of them", got=got))
     for number in range(order):
-        powers = leaf(np.arange(node.shape[0], 0, -1))
+        powers = constant_beside(node, np.arange(node.shape[0], 0, -1))
         integrated = OPS["divide"](*operands(np.divide, (wrap(node), powers)))
         place = number if constants.shape[0] > 1 else 0
         constant = part(constants, 0, place, place + 1)
@@ -119,12 +127,12 @@ def roots(p: ArrayLike) -> "Tensor":
     degree = last - first
     if node.dtype.kind not in "fc":
         node = cast(node, np.dtype(np.float64))
-    zeros = wrap(full(0, (at_zero,), np.result_type(node.dtype, np.complex64)))
+    zeros = wrap(full(0, (at_zero,), np.result_type(node.dtype, np.complex64), node.type.device))
     if not degree:
         return zeros
     leading = part(node, 0, first, first + 1)
     row = -OPS["divide"](part(node, 0, first + 1, last + 1), leading)
-    below = leaf(np.eye(degree - 1, degree, dtype=node.dtype))
+    below = constant_beside(node, np.eye(degree - 1, degree, dtype=node.dtype))
     matrix = OPS["concatenate"](reshape(row, (1, degree)), below, axis=0)
     return concatenate([namespace("linalg").eigvals(matrix), zeros])
 

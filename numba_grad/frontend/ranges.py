@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -21,7 +22,8 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.creation import INT64, Shape, as_shape, check_device, result_of, tensor
+from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of, tensor
+from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.elementwise_functions import floor, power, where
 from numba_grad.frontend.index_arrays import indices
 from numba_grad.frontend.shape_functions import moveaxis
@@ -43,7 +45,6 @@ def arange(
     requires_grad: bool = False,
 ) -> "Tensor":
     """Evenly spaced values from `start` (0 if only one number is given) up to, without, `stop`."""
-    check_device(device)
     wanted = as_optional_dtype(dtype)
     if stop is None:
         start, stop = 0, start
@@ -54,9 +55,10 @@ def arange(
     is_whole = all(number.__class__ is int for number in (start, stop, step))
     if is_whole and (wanted is None or wanted == INT64):
         size = len(range(start, stop, step))  # type: ignore[arg-type]
-        return result_of(_integer_range(int(start), int(step), size), requires_grad)
+        node = _integer_range(int(start), int(step), size)
+        return result_of(on_device(node, device), requires_grad)
     values = np.arange(start, stop, step, wanted)  # type: ignore[call-overload]
-    return result_of(leaf(values), requires_grad)
+    return result_of(leaf(copied_to(values, device_name(device))), requires_grad)
 
 
 def _integer_range(start: int, step: int, size: int) -> Node:
@@ -107,14 +109,14 @@ def linspace(
     Arrays of ends, broadcast, give values along a new `axis`. With `retstep` also the distance of
     two neighbours, nan if there are none. Values for an integer dtype are rounded down.
     """
-    check_device(device)
     number = _count("linspace", num)
     wanted = as_optional_dtype(dtype)
     if node_of(start) is None and node_of(stop) is None:
         values, step = np.linspace(
             start, stop, number, endpoint, retstep=True, dtype=wanted, axis=axis
         )
-        result = result_of(leaf(own_array(values)), requires_grad)
+        node = leaf(copied_to(own_array(values), device_name(device)))
+        result = result_of(node, requires_grad)
         return (result, tensor(step)) if retstep else result
     first, last = _floating_ends("linspace", start, stop)
     intervals = number - 1 if endpoint else number
@@ -126,7 +128,8 @@ def linspace(
         endpoint,
         lambda k, first, step: first + step * cast(k, step.dtype),
     )
-    result = result_of(_finished(values, wanted, axis)._node, requires_grad)
+    node = on_device(_finished(values, wanted, axis)._node, device)
+    result = result_of(node, requires_grad)
     if not retstep:
         return result
     return result, wrap(step if intervals > 0 else step * scalar_leaf(np.nan, step.dtype))

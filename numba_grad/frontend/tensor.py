@@ -13,6 +13,7 @@ import numpy as np
 
 from numba_grad.autograd import graph, handles, hooks, state
 from numba_grad.autograd.backward import backward as backward_from
+from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
 from numba_grad.frontend import (
     assignment_functions,
@@ -28,11 +29,12 @@ from numba_grad.frontend.arrays import (
     is_scalar,
     value_of,
 )
-from numba_grad.frontend.creation import check_device
+from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import assign_index, take_index
 
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
@@ -96,24 +98,28 @@ class Tensor(Operators, Methods, Conversions):
 
     @property
     def device(self) -> str:
-        """Where it is computed: "cpu"."""
-        return "cpu"
+        """Where it is: "cpu", "cuda:0"."""
+        return self._node.type.device
 
     def to(self, target: object) -> "Tensor":
         """On another device, or in another dtype; the tensor itself if it is so already."""
-        if isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda", "gpu"):
-            check_device(target)
-            return self
+        is_name = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda", "gpu")
+        if is_name or type(target).__name__ in ("Device", "device"):
+            return self.to_device(target)
         return elementwise_functions.astype(self, target, copy=False)
 
     def to_device(self, device: object, /, *, stream: object = None) -> "Tensor":
-        """On another device; the tensor itself if it is there."""
-        check_device(device)
-        return self
+        """On another device; the tensor itself if it is there. Gradients flow back."""
+        node = on_device(self._node, device)
+        return self if node is self._node else Tensor(node)
 
     def cpu(self) -> "Tensor":
-        """The tensor itself."""
-        return self
+        """In host memory; the tensor itself if it is there."""
+        return self.to_device("cpu")
+
+    def cuda(self, device: object = None) -> "Tensor":
+        """On a GPU, by default the current one; the tensor itself if it is there."""
+        return self.to_device("cuda" if device is None else device)
 
     # Indexing
 
@@ -265,10 +271,10 @@ class Tensor(Operators, Methods, Conversions):
     def __reduce__(self) -> tuple[Any, ...]:
         # As in torch, history does not travel: the copy is a leaf.
         value = np.array(value_of(self._node, "pickle"))
-        return _rebuilt, (value, self._node.requires_grad)
+        return _rebuilt, (value, self._node.requires_grad, self.device)
 
     def __copy__(self) -> "Tensor":
-        return _rebuilt(value_of(self._node, "copy"), self._node.requires_grad)
+        return _rebuilt(value_of(self._node, "copy"), self._node.requires_grad, self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         if not self.is_leaf:
@@ -288,9 +294,9 @@ class Tensor(Operators, Methods, Conversions):
         return result
 
 
-def _rebuilt(value: np.ndarray, requires_grad: bool) -> Tensor:
+def _rebuilt(value: np.ndarray, requires_grad: bool, device: str = CPU) -> Tensor:
     """A leaf that holds `value`, which nobody else writes to."""
-    result = Tensor(leaf(np.asarray(value, order="C")))
+    result = Tensor(leaf(copied_to(np.asarray(value, order="C"), device_name(device))))
     return result.requires_grad_() if requires_grad else result
 
 

@@ -13,6 +13,7 @@ from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
 from numba_grad.graph.node import Node
+from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import take_index
 
 _DEFAULT_PRINTED = frozenset(map(np.dtype, (bool, np.int64, np.float64, np.complex128)))
@@ -37,6 +38,8 @@ class Conversions:
         ------
         GradientError
             If the tensor requires grad: what NumPy does with it would have no gradient.
+        TypeError
+            If it is on a GPU.
         TracingError
             While a function is being traced.
         """
@@ -145,8 +148,8 @@ class Conversions:
         node = self._node
         if is_traced(node):
             facts = ["<traced>", f"shape={node.shape}", f"dtype={node.dtype}"]
-            return f"tensor({', '.join(facts + _gradient_fact(node))})"
-        return _printed(value_of(node, "repr"), _gradient_fact(node))
+            return f"tensor({', '.join(facts + _facts(node))})"
+        return _printed(value_of(node, "repr"), _facts(node))
 
     def __format__(self, specification: str) -> str:
         if not specification or self._node.shape:
@@ -154,11 +157,14 @@ class Conversions:
         return format(self.item(), specification)
 
 
-def _gradient_fact(node: Node) -> list[str]:
-    return ["requires_grad=True"] if node.requires_grad else []
+def _facts(node: Node) -> list[str]:
+    """What neither numbers, shape nor dtype tell."""
+    device = node.type.device
+    where = [] if device == CPU else [f"device='{device}'"]
+    return where + (["requires_grad=True"] if node.requires_grad else [])
 
 
-def _printed(value: np.ndarray, gradient_fact: list[str]) -> str:
+def _printed(value: np.ndarray, more_facts: list[str]) -> str:
     """As NumPy prints an array: by its options, and with what the numbers do not tell."""
     prefix, options = "tensor(", np.get_printoptions()
     numbers = np.array2string(value, separator=", ", prefix=prefix, suffix=")")
@@ -167,7 +173,7 @@ def _printed(value: np.ndarray, gradient_fact: list[str]) -> str:
         facts.append(f"shape={value.shape}")
     if value.dtype not in _DEFAULT_PRINTED or not value.size:
         facts.append(f"dtype={value.dtype}")
-    facts += gradient_fact
+    facts += more_facts
     if not facts:
         return f"{prefix}{numbers})"
     listed = ", ".join(facts)
@@ -186,6 +192,16 @@ def _value_without_gradient(node: Node, operation: str, fix: str) -> np.ndarray:
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
                 fix=fix,
+            )
+        )
+    if node.type.device != CPU:
+        raise TypeError(
+            explain(
+                operation,
+                f"cannot convert a tensor on {node.type.device} to a NumPy array",
+                got={"x": node.type},
+                expected="a tensor in host memory",
+                fix="x.cpu().numpy(), a copy",
             )
         )
     return value_of(node, operation)

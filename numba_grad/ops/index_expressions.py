@@ -22,7 +22,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.families import cast, reshape
+from numba_grad.ops.families import cast, placed, reshape
 from numba_grad.ops.indexing import (
     BATCH_AXIS,
     check_range,
@@ -415,9 +415,8 @@ def take(x: Node, expression: IndexExpression) -> Node:
     basic, advanced = expression.basic, expression.advanced
     if advanced is None:
         return _take_region(x, basic)
-    taken = gather(
-        _indexed_axes_first(x, basic, advanced), *_index_nodes(advanced), **_params(advanced)
-    )
+    indices = _index_nodes(advanced, x.type.device)
+    taken = gather(_indexed_axes_first(x, basic, advanced), *indices, **_params(advanced))
     return _transposed(taken, _result_order(expression))
 
 
@@ -459,8 +458,10 @@ def _transposed(x: Node, axes: Shape) -> Node:
     return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
 
 
-def _index_nodes(advanced: AdvancedIndex) -> list[Node]:
-    return [stretch(a if isinstance(a, Node) else leaf(a), advanced.shape) for a in advanced.arrays]
+def _index_nodes(advanced: AdvancedIndex, device: str) -> list[Node]:
+    """On the device of what is indexed: what is known on the host is copied there."""
+    nodes = [a if isinstance(a, Node) else leaf(a) for a in advanced.arrays]
+    return [stretch(placed(node, device), advanced.shape) for node in nodes]
 
 
 def _params(advanced: AdvancedIndex) -> dict[str, Any]:
@@ -512,7 +513,9 @@ def _write(x: Node, expression: IndexExpression, v: Node, write_slice: Op, scatt
     order = _operand_order(basic, advanced)
     target = _indexed_axes_first(x, basic, advanced)
     indices_first = _transposed(v, inverse_permutation(_result_order(expression)))
-    written = scatter(target, indices_first, *_index_nodes(advanced), **_params(advanced))
+    written = scatter(
+        target, indices_first, *_index_nodes(advanced, x.type.device), **_params(advanced)
+    )
     written = _transposed(written, inverse_permutation(order))
     return _replace_region(x, basic, written)
 
@@ -581,6 +584,7 @@ def _choice_by_mask(x: Node, index: Any, v: Node) -> _Choice | None:
     entries[at : at + 1] = [slice(None)] * len(mask.shape)
     basic = normalize_index(tuple(entries), x.shape).basic
     node = mask if isinstance(mask, Node) else leaf(np.array(mask, order="C"))
+    node = placed(node, x.type.device)
     return _Choice(
         basic,
         reshape(node, mask.shape + (1,) * after),

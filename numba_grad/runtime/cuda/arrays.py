@@ -43,6 +43,12 @@ class DeviceArray:
         if isinstance(self.owner, Allocation):
             self.owner.use_on(stream)
 
+    def wait_for_writer(self, stream: Stream) -> None:
+        """Let a stream that is going to use the elements wait until they are there."""
+        if isinstance(self.owner, Allocation) and self.owner.stream != stream:
+            stream.wait_stream(self.owner.stream)
+            self.owner.use_on(stream)
+
     def reshape(self, shape: tuple[int, ...]) -> "DeviceArray":
         """The same memory in another shape of the same size."""
         if math.prod(shape) != self.size:

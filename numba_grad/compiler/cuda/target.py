@@ -1,0 +1,42 @@
+"""GPUs: kernels in cubins, grids of blocks of threads. One target for each architecture."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from numba_grad.compiler import cpu_target
+from numba_grad.compiler.cuda import build, library_steps
+from numba_grad.compiler.cuda.emit import emit
+from numba_grad.compiler.cuda.launch import reduction_blocks
+from numba_grad.compiler.loops import Kernel
+from numba_grad.compiler.program_steps import ProgramStep, Temporary, arguments_of, work_of
+from numba_grad.compiler.target import Target
+
+
+def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
+    words, memory = arguments_of(kernel, partials)
+    nbytes, flops = work_of(kernel)
+    emitted = emit(kernel)
+    return ProgramStep(emitted.source, words, emitted.grid, emitted.block, memory, nbytes, flops)
+
+
+def _join(
+    steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
+) -> list[ProgramStep]:
+    """Steps stay apart: a chain of kernels over few rows at a time would leave a GPU idle."""
+    return [step for step, _ in steps]
+
+
+@functools.cache
+def cuda_target(architecture: str) -> Target:
+    """The target of an architecture such as "sm_90"."""
+    return Target(
+        name=f"cuda {architecture}",
+        passes=cpu_target.PASSES,
+        reduction_blocks=reduction_blocks,
+        kernel_step=_kernel_step,
+        library_steps=library_steps.lower,
+        join=_join,
+        build=functools.partial(build.build_all, architecture=architecture),
+        adds_products=False,
+    )

@@ -1,0 +1,299 @@
+"""Replays plans on GPUs: the first run launches each kernel, later ones one captured graph.
+
+    Program      a plan made ready to run on one GPU; `run(*inputs)` returns the outputs
+    Activation   what one run at a time needs: the words, host values on their way, captured graphs
+
+A plan is the same as the CPU's (`runtime/plan.py`); of a step, `tasks` are the blocks of the grid
+and `grain` the threads of a block. All of a kernel's parameters are eight bytes long, so the words
+of a step are its parameter block as they stand.
+
+Nothing here waits for the GPU. What a kernel found wrong (an index out of range) is recorded on the
+device, and raised when the host next asks for values (`checks.py`).
+"""
+
+import functools
+import itertools
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from numba_grad.locks import Lock
+from numba_grad.runtime.cuda import checks
+from numba_grad.runtime.cuda.arrays import DeviceArray, empty
+from numba_grad.runtime.cuda.devices import active
+from numba_grad.runtime.cuda.driver import current_driver
+from numba_grad.runtime.cuda.interface import Driver
+from numba_grad.runtime.cuda.memory import Allocation, allocate
+from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
+from numba_grad.runtime.plan import Plan
+
+# From so many steps on a graph pays: launching one costs what a few kernels cost.
+_FEWEST_CAPTURED = 4
+# Graphs kept for one activation: a loop that holds two results in turn has two sets of addresses.
+_KEPT_GRAPHS = 2
+_ALIGNMENT = 16
+_MOST_NAMES = 6
+
+
+class DeviceCode(Protocol):
+    """A compiled kernel, as a plan has it."""
+
+    @property
+    def code(self) -> bytes: ...
+
+    @property
+    def entry_name(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+class HostCall(Protocol):
+    """A step that the host does: a call of a library, which gives work to the stream."""
+
+    is_capturable: bool
+
+    def __call__(self, stream: Stream, words: Sequence[int]) -> None: ...
+
+
+class Program:
+    """A plan made ready to run on one GPU. Any number of threads may run it at once."""
+
+    def __init__(self, plan: Plan, device: int) -> None:
+        self.plan = plan
+        self.device = device
+        self.driver: Driver = current_driver()
+        with active(device):
+            self.kernels = [
+                kernel if callable(kernel) else _function(self.driver, device, kernel)
+                for kernel in plan.kernels
+            ]
+        self.steps = [tuple(row) for row in plan.steps.tolist()]
+        ends = [*plan.steps[1:, 1].tolist(), len(plan.words)]
+        self.parameter_bytes = [
+            8 * (end - start) for start, end in zip(plan.steps[:, 1].tolist(), ends, strict=True)
+        ]
+        self.targets, self.bases_of_words, self.offsets = plan.relocations.T.copy()
+        self.is_captured = len(self.steps) >= _FEWEST_CAPTURED and all(
+            not callable(kernel) or kernel.is_capturable for kernel in self.kernels
+        )
+        self.name = _name(plan.kernels)
+        self._free: dict[Stream, list[Activation]] = {}
+        self._free_lock = Lock()
+
+    def run(self, *inputs: Any) -> list[DeviceArray]:
+        """The outputs, in new arrays, as the current stream will have them.
+
+        `inputs` are arrays on the device, or numbers and small arrays on the host. What another
+        stream of ours computed is waited for, by the stream.
+        """
+        stream = current_stream(self.device)
+        with self._free_lock:
+            free = self._free.setdefault(stream, [])
+            activation = free.pop() if free else None
+        if activation is None:
+            activation = Activation(self, stream)
+        with active(self.device):
+            outputs = activation.run(inputs)
+        # Not in a `finally`: what an exception interrupted is dropped.
+        with self._free_lock:
+            self._free.setdefault(stream, []).append(activation)
+        return outputs
+
+    def profile(self, *inputs: Any, repeats: int = 1) -> np.ndarray:
+        """Mean seconds of each step over `repeats` runs, by events, after one that is not counted.
+
+        Steps are launched one by one, so a short one's time is at least that of an event, 1 to 2
+        microseconds.
+        """
+        stream = current_stream(self.device)
+        activation = Activation(self, stream)
+        with active(self.device):
+            outputs = activation.run(inputs)
+            del outputs
+            seconds = np.zeros(len(self.steps))
+            for _ in range(repeats):
+                events = [Event(timing=True) for _ in range(len(self.steps) + 1)]
+                activation.run(inputs, events)
+                events[-1].synchronize()
+                seconds += [
+                    start.elapsed_time(stop) / 1e3 for start, stop in itertools.pairwise(events)
+                ]
+        return seconds / repeats
+
+
+class Activation:
+    """What one run of a program at a time needs, on one stream."""
+
+    def __init__(self, program: Program, stream: Stream) -> None:
+        self.program = program
+        self.stream = stream
+        self.words = program.plan.words.copy()
+        self.bases = np.zeros(program.plan.base_count, np.int64)
+        self.written_bases: np.ndarray | None = None  # that the words hold
+        self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
+        self.runs = 0
+        self.host_values: Allocation | None = None  # where inputs from the host go
+
+    def __del__(self) -> None:
+        driver = self.program.driver
+        if self.graphs and driver is current_driver() and not driver.is_lost:
+            with active(self.program.device):
+                for executable in self.graphs.values():
+                    driver.destroy_executable(executable)
+
+    def run(self, inputs: Sequence[Any], events: Sequence[Event] = ()) -> list[DeviceArray]:
+        program, plan, stream = self.program, self.program.plan, self.stream
+        bases = self.bases
+        self._place_inputs(inputs)
+        outputs = [empty(shape, dtype, program.device, stream) for shape, dtype in plan.outputs]
+        first = plan.input_count
+        for number, output in enumerate(outputs, start=first):
+            bases[number] = output.address
+        first += len(outputs)
+        # The memory goes back in the order of the stream: after this run.
+        arena = allocate(plan.arena_bytes, stream) if plan.arena_bytes else None
+        bases[first] = arena.address if arena is not None else 0
+        record = checks.new_record(stream) if plan.sites else None
+        bases[first + 1] = record.address if record is not None else 0
+        program.driver.note_launch(stream.handle, program.name)
+        if events or not program.is_captured or not self.runs:
+            self._write_words()
+            self._launch_all(stream, events)
+        else:
+            program.driver.launch_graph(self._graph(), stream.handle)
+        self.runs += 1
+        if record is not None:
+            checks.add(record, plan.sites)
+        return outputs
+
+    def _place_inputs(self, inputs: Sequence[Any]) -> None:
+        """The addresses of the inputs; what is on the host is copied, all of it at once."""
+        on_host: list[tuple[int, np.ndarray]] = []
+        for number, value in enumerate(inputs):
+            if isinstance(value, DeviceArray):
+                value.wait_for_writer(self.stream)
+                self.bases[number] = value.address
+            else:
+                on_host.append((number, value))
+        if not on_host:
+            return
+        offsets: list[int] = []
+        nbytes = 0
+        for _, value in on_host:
+            offsets.append(nbytes)
+            nbytes += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if self.host_values is None:
+            # The plan's own, so that its address stays that of the captured graph.
+            self.host_values = allocate(max(nbytes, 1), self.stream)
+        block = np.zeros(nbytes, np.uint8)
+        for (number, value), offset in zip(on_host, offsets, strict=True):
+            block[offset : offset + value.nbytes] = value.reshape(-1).view(np.uint8)
+            self.bases[number] = self.host_values.address + offset
+        if nbytes:
+            # Of pageable memory the driver has a copy when it returns, if it is small.
+            self.program.driver.copy_to_device(
+                self.host_values.address, block.ctypes.data, nbytes, self.stream.handle
+            )
+
+    def _write_words(self) -> None:
+        if self.written_bases is not None and np.array_equal(self.written_bases, self.bases):
+            return
+        program = self.program
+        self.words[program.targets] = self.bases[program.bases_of_words] + program.offsets
+        self.written_bases = self.bases.copy()
+
+    def _launch_all(self, stream: Stream, events: Sequence[Event] = ()) -> None:
+        program = self.program
+        launch, handle = program.driver.launch, stream.handle
+        address = self.words.ctypes.data
+        kernels = program.kernels
+        for number, (kernel, start, blocks, threads) in enumerate(program.steps):
+            if events:
+                events[number].record(stream)
+            function = kernels[kernel]
+            nbytes = program.parameter_bytes[number]
+            if callable(function):
+                function(stream, self.words[start : start + nbytes // 8].tolist())
+                continue
+            launch(
+                function, (blocks, 1, 1), (threads, 1, 1), 0, handle, address + 8 * start, nbytes
+            )
+        if events:
+            events[-1].record(stream)
+
+    def _graph(self) -> int:
+        """The captured launches, with the addresses of this run."""
+        key = self.bases.tobytes()
+        found = self.graphs.get(key)
+        if found is not None:
+            self.graphs.move_to_end(key)
+            return found
+        driver = self.program.driver
+        self._write_words()
+        # Work may not be captured on the default stream, so it is on one that nobody else uses.
+        stream = _capturing_stream(driver, self.program.device)
+        with _capture_lock:
+            driver.begin_capture(stream.handle)
+            try:
+                self._launch_all(stream)
+            finally:
+                graph = driver.end_capture(stream.handle)
+        try:
+            executable = self._executable(driver, graph)
+        finally:
+            driver.destroy_graph(graph)
+        self.graphs[key] = executable
+        return executable
+
+    def _executable(self, driver: Driver, graph: int) -> int:
+        if len(self.graphs) < _KEPT_GRAPHS:
+            return driver.instantiate(graph)
+        # Other addresses in the same kernels: changed in place, which costs a fraction of making.
+        _, oldest = self.graphs.popitem(last=False)
+        if driver.update(oldest, graph):
+            return oldest
+        driver.destroy_executable(oldest)
+        return driver.instantiate(graph)
+
+
+_capture_lock = Lock()
+
+
+def _capturing_stream(driver: Driver, device: int) -> Stream:
+    key = ("capturing stream", device)
+    found = driver.kept.get(key)
+    if found is None:
+        found = driver.kept.setdefault(key, Stream(device))
+    return found
+
+
+def _function(driver: Driver, device: int, kernel: DeviceCode) -> int:
+    """The kernel, loaded on a device once."""
+    key = ("function", device, kernel)
+    found = driver.kept.get(key)
+    if found is None:
+        module = driver.load_module(kernel.code)
+        found = driver.kept[key] = driver.function(module, kernel.entry_name)
+    return found
+
+
+def _name(kernels: Sequence[Any]) -> str:
+    """What the plan computes, for the message of a kernel that fails."""
+    names: dict[str, None] = {}
+    for kernel in kernels:
+        names.update(dict.fromkeys(_operations(kernel.source)))
+    listed = list(names)
+    more = ", ..." if len(listed) > _MOST_NAMES else ""
+    return ", ".join(listed[:_MOST_NAMES]) + more
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _operations(source: str) -> tuple[str, ...]:
+    """The operations that a kernel's comments name: "# add: float64, 1-d"."""
+    lines = [line.strip() for line in source.splitlines()]
+    return tuple(
+        [line[2:].partition(":")[0] for line in lines if line.startswith("# ") and ":" in line]
+    )
