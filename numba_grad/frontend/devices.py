@@ -18,7 +18,7 @@ def device_name(device: object) -> str:
     """
     if device is None or device == CPU:
         return CPU
-    return str(namespace("cuda").parse_device(device))
+    return namespace("cuda").device_name(device)
 
 
 def on_device(node: Node, device: object) -> Node:

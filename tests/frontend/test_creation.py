@@ -135,13 +135,13 @@ def test_without_copy_memory_is_shared_or_the_reason_is_given():
         ng.tensor(a, np.float32, copy=False)
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", "gpu", 0, "tpu"])
+@pytest.mark.parametrize("device", ["gpu", 0, "tpu", "cuda:x", "cuda:-1"])
 def test_devices_that_do_not_exist(device):
     for make in (ng.zeros, ng.ones, ng.tensor, ng.arange, ng.eye, ng.zeros_like):
         with pytest.raises(DeviceError, match=r"expected: 'cpu'"):
             make(3, device=device)
     with pytest.raises(DeviceError):
-        ng.ones(2).to("cuda")
+        ng.ones(2).to("gpu")
     assert ng.zeros(3, device="cpu").device == "cpu"
 
 
