@@ -103,7 +103,7 @@ def test_the_pool_is_emptied_once_before_giving_up():
 def test_more_than_there_is_at_all():
     with (
         installed(HostDriver(total_memory=10 * MIB)),
-        pytest.raises(OutOfMemoryError, match="4096.00 GiB"),
+        pytest.raises(OutOfMemoryError, match=r"4096\.00 GiB"),
     ):
         arrays.empty((1 << 40,), np.int32)
 
