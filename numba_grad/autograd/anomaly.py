@@ -17,6 +17,7 @@ import numpy as np
 
 from numba_grad.autograd import observers
 from numba_grad.autograd.state import state_of
+from numba_grad.compiler.backends import on_host
 from numba_grad.errors import GradientError
 from numba_grad.graph.node import Node
 from numba_grad.transforms.vjp import Cotangent
@@ -180,7 +181,7 @@ def check(checks: Checks) -> None:
         return
     for node, pulled in checks:
         for k, g in enumerate(pulled):
-            if any(np.isnan(part.value).any() for part in _arrays([g])):
+            if any(np.isnan(on_host(part.value)).any() for part in _arrays([g])):
                 raise GradientError(
                     f"backward: the derivative of {node.op.name} returned nan values in its {k}th "
                     "output, the "

@@ -13,8 +13,10 @@ import numpy as np
 
 from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.compiler.backends import copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.ops.families import zeros_like
 
 Tensor = Any
 Func = Callable[..., Any]
@@ -132,7 +134,10 @@ def gradgradcheck(
     if grad_outputs is None:
         rng = np.random.default_rng(0)
         vectors = tuple(
-            [_variable(_random(rng, x._node)) for x in _differentiable(_as_tuple(func(*arguments)))]
+            [
+                _variable(_random(rng, x._node), x)
+                for x in _differentiable(_as_tuple(func(*arguments)))
+            ]
         )
     else:
         vectors = _as_tuple(grad_outputs)
@@ -237,14 +242,15 @@ class _Check:
         """The outputs, flat, with another value of one input."""
         arguments = list(self.arguments)
         position = self.positions[changed]
-        arguments[position] = _variable(value.astype(arguments[position]._node.dtype))
+        old = arguments[position]
+        arguments[position] = _variable(value.astype(old._node.dtype), old)
         nodes = [output._node for _, output in self._call(arguments)]
         evaluate(nodes)
         if [x.type for x in nodes] != [x._node.type for _, x in self.outputs]:
             raise GradcheckError(
                 "outputs change their number, shape or dtype when an input is perturbed"
             )
-        return [x.value.reshape(-1).astype(np.float64) for x in nodes]
+        return [on_host(x.value).reshape(-1).astype(np.float64) for x in nodes]
 
     def _difference(self, number: int, direction: np.ndarray) -> list[np.ndarray]:
         """The derivatives of the outputs along a change of one input, by central differences."""
@@ -276,7 +282,8 @@ class _Check:
 
     def _gradients(self, output: Tensor, seed: np.ndarray, **options: Any) -> list[np.ndarray]:
         """The gradients of one output by all inputs."""
-        vector = new_tensor(leaf(np.array(seed, output._node.dtype, order="C")))
+        numbers = np.array(seed, output._node.dtype, order="C")
+        vector = new_tensor(leaf(copied_to(numbers, output._node.type.device)))
         found = grad(output, self.inputs, vector, retain_graph=True, allow_unused=True, **options)
         batch = seed.shape[:1] if options else ()
         return [self._checked(g, x, batch) for g, x in zip(found, self.inputs, strict=True)]
@@ -364,12 +371,15 @@ class _Check:
                 for sign in (1, -1):
                     arguments = list(self.arguments)
                     value = (at + sign * self.eps * unit).astype(at.dtype)
-                    arguments[self.positions[number]] = _variable(value)
+                    position = self.positions[number]
+                    arguments[position] = _variable(value, arguments[position])
                     outputs = [o for o in _as_tuple(self._func(*arguments)) if is_tensor(o)]
                     nodes.append([o._node for o in outputs])
                     evaluate(nodes[-1])
                 for above, below in zip(*nodes, strict=True):
-                    if above.dtype.kind in "fc" and np.any(above.value != below.value):
+                    if above.dtype.kind in "fc" and np.any(
+                        on_host(above.value) != on_host(below.value)
+                    ):
                         raise GradcheckError("numerical gradient for function expected to be zero")
 
     def batched(self) -> None:
@@ -403,7 +413,7 @@ class _Check:
             outputs = [x for k, (_, x) in enumerate(self.outputs) if k != left_out]
             if not outputs:
                 continue
-            seeds = [new_tensor(leaf(np.zeros(x._node.shape, x._node.dtype))) for x in outputs]
+            seeds = [new_tensor(zeros_like(x._node)) for x in outputs]
             try:
                 found = grad(outputs, self.inputs, seeds, retain_graph=True, allow_unused=True)
             except RuntimeError as error:
@@ -429,14 +439,16 @@ def _is_checked(value: Any) -> bool:
     return is_tensor(value) and value._node.requires_grad
 
 
-def _variable(value: np.ndarray) -> Tensor:
-    return new_tensor(leaf(np.array(value, order="C"), requires_grad=True))
+def _variable(value: np.ndarray, like: Tensor) -> Tensor:
+    """A leaf that requires grad, where `like` is."""
+    own = copied_to(np.array(value, order="C"), like._node.type.device)
+    return new_tensor(leaf(own, requires_grad=True))
 
 
 def _value(tensor: Tensor) -> np.ndarray:
     node = tensor._node
     evaluate([node])
-    return node.value
+    return on_host(node.value)
 
 
 def _random(rng: np.random.Generator, node: Node) -> np.ndarray:

@@ -26,6 +26,12 @@ class Backend(Protocol):
         """What takes the values of a program's inputs and returns its outputs."""
         ...
 
+    def profile(
+        self, program: CompiledProgram, device: str, values: Sequence[Any], repeats: int
+    ) -> np.ndarray:
+        """Mean seconds of each step."""
+        ...
+
     def from_host(self, array: np.ndarray, device: str) -> Any:
         """A copy on the device."""
         ...
@@ -47,6 +53,11 @@ class _Processor:
 
     def runner(self, program: CompiledProgram, device: str) -> Run:
         return engine_build.native_engine().program(program.plan).run
+
+    def profile(
+        self, program: CompiledProgram, device: str, values: Sequence[Any], repeats: int
+    ) -> np.ndarray:
+        return engine_build.native_engine().profile(program.plan, values, repeats=repeats)
 
     def from_host(self, array: np.ndarray, device: str) -> np.ndarray:
         return array

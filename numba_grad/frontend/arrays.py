@@ -15,7 +15,7 @@ from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
-from numba_grad.graph.types import DTYPES, as_dtype
+from numba_grad.graph.types import CPU, DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
@@ -339,6 +339,11 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
         value = node.value
     assert value is not None, "evaluate sets the value"
     return on_host(value)
+
+
+def known_value(node: Node) -> np.ndarray | None:
+    """The value, if it is known on the host. Nothing is computed, and no GPU is waited for."""
+    return node.value if node.type.device == CPU else None
 
 
 def is_traced(node: Node) -> bool:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, is_traced, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    common_dtype,
+    is_traced,
+    known_value,
+    wrap,
+)
 from numba_grad.frontend.index_functions import brought_into_range, mask_value, nonzero
 from numba_grad.frontend.joining_functions import stack
 from numba_grad.frontend.reduction_functions import BOOL, INT64
@@ -100,13 +107,13 @@ def choose(x: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], mode: str = "
     count = len(nodes)
     if mode != "raise":
         index = brought_into_range("choose", index, count, mode)
-    elif index.value is not None:
-        bad = (index.value < 0) | (index.value >= count)
+    elif (known := known_value(index)) is not None:
+        bad = (known < 0) | (known >= count)
         if bad.any():
             raise ValueError(
                 explain(
                     "choose",
-                    f"no choice number {index.value[bad][0]}",
+                    f"no choice number {known[bad][0]}",
                     got={"x": index.type, "choices": count},
                     expected=f"0 <= x < {count}",
                     fix="mode='wrap' or mode='clip'",

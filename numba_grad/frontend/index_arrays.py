@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    known_value,
+    wrap,
+)
 from numba_grad.frontend.creation import Shape, as_shape
 from numba_grad.frontend.index_functions import brought_into_range, nonzero
 from numba_grad.frontend.reduction_functions import INT64
@@ -233,17 +239,18 @@ def _positions(operation: str, name: str, given: ArrayLike) -> Node:
 
 def _checked(operation: str, name: str, node: Node, size: int) -> Node:
     """`node`, whose integers are from 0 to size - 1: now, or when they are computed."""
-    if node.value is None:
+    known = known_value(node)
+    if known is None:
         # A lookup in 0, 1, 2, ... is the integer itself, and refuses one that is out of range.
         negative = OPS["less"](node, as_node(0))
         index = OPS["where"](negative, as_node(size), node)
         return gather(OPS["iota"](size=size, dtype=INT64), index, checked=True)
-    bad = (node.value < 0) | (node.value >= size)
+    bad = (known < 0) | (known >= size)
     if bad.any():
         raise ValueError(
             explain(
                 operation,
-                f"index {node.value[bad][0]} is out of range",
+                f"index {known[bad][0]} is out of range",
                 got={name: node.type, "size": size},
                 expected=f"0 <= index < {size}",
             )

@@ -9,6 +9,7 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     constant_beside,
+    known_value,
     node_of,
     value_of,
     wrap,
@@ -104,8 +105,9 @@ def _check_along(operation: str, x: Node, index: Node, axis: int) -> None:
         got: dict[str, object] = {"x": x.type, "indices": index.type}
         error = ShapeError if index.dtype.kind in "iu" else IndexError
         raise error(explain(operation, problem, got=got))
-    if index.value is not None:
-        check_range(operation, index.value, axis, x.shape[axis])
+    known = known_value(index)
+    if known is not None:
+        check_range(operation, known, axis, x.shape[axis])
 
 
 def taken_along(x: Node, index: Node, axis: int, *, checked: bool) -> Node:

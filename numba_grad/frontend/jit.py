@@ -298,11 +298,13 @@ class Jitted:
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
         specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        program = specialization.compiled()
         return Lowered(
             specialization.name,
             specialization.inputs,
             specialization.graph_outputs,
-            specialization.compiled(),
+            program,
+            specialization.device,
             lambda *a, **k: self._values(specialization, *self._split(a, k)),
         )
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import engine_build
-from numba_grad.compiler.build import Kernel
+from numba_grad.compiler.backends import backend_of
 from numba_grad.compiler.pipeline import CompiledProgram
+from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.show import as_dot, as_text
 
@@ -18,23 +18,69 @@ class LoweredKernel:
     """One distinct kernel of a plan."""
 
     name: str
-    kernel: Kernel
+    kernel: Any  # of compiler/build.py, or of compiler/cuda/build.py
     count: int  # how many steps of the plan run it
     nbytes: int  # memory traffic of all of these together, if every access went to memory
     flops: int  # scalar operations of all of these together, roughly
 
     @property
     def source(self) -> str:
-        """The Numba source. Self-contained but for the names of the kernel language."""
+        """The Numba source. On the CPU self-contained but for the names of the kernel language."""
         return self.kernel.source
 
     @property
     def llvm(self) -> str:
-        return self.kernel.llvm
+        """Optimized LLVM text; on the CPU only."""
+        return self._form("llvm")
 
     @property
     def asm(self) -> str:
-        return self.kernel.asm
+        """Machine code as assembly; on the CPU only."""
+        return self._form("asm")
+
+    @property
+    def ptx(self) -> str:
+        """On GPUs, as `sass`, `registers` and the rest."""
+        return self._form("ptx")
+
+    @property
+    def sass(self) -> str:
+        """Machine code, by NVIDIA's disassembler."""
+        return self._form("sass")
+
+    @property
+    def registers(self) -> int:
+        """Of each thread."""
+        return self._form("registers")
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Of each thread, that did not fit in registers."""
+        return self._form("spilled_bytes")
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        return self._form("shared_bytes")
+
+    def occupancy(self, threads: int = 256) -> Any:
+        """How many threads a multiprocessor runs at once, in blocks of so many, and why no more."""
+        return self._form("occupancy")(threads)
+
+    def _form(self, name: str) -> Any:
+        form = getattr(self.kernel, name, None)
+        if form is None:
+            is_native = hasattr(self.kernel, "address")
+            raise KernelError(
+                explain(
+                    f"kernel {self.name}",
+                    f"a kernel for {'the CPU' if is_native else 'GPUs'} has no {name}",
+                    expected="source, llvm, asm"
+                    if is_native
+                    else "source, ptx, sass, registers, spilled_bytes, shared_bytes, occupancy()",
+                )
+            )
+        return form
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}: {self.count} steps, {self.nbytes} bytes, {self.flops} flops>"
@@ -75,9 +121,11 @@ class Lowered:
         inputs: Sequence[Node],
         outputs: Sequence[Node],
         program: CompiledProgram,
+        device: str,
         values: Callable[..., list[np.ndarray]],
     ) -> None:
         self.name = name
+        self.device = device  # that it is compiled for
         self._inputs = list(inputs)
         self._outputs = list(outputs)
         self._program = program
@@ -120,8 +168,8 @@ class Lowered:
         """Run each step on its own and measure: a table of time, GB/s and GFLOP/s for each
         kernel."""
         values = self._values(*args, **kwargs)
-        engine = engine_build.native_engine()
-        seconds = engine.profile(self._program.plan, values, repeats=repeats)
+        backend = backend_of(self.device)
+        seconds = backend.profile(self._program, self.device, values, repeats)
         names = self._names()
         rows: dict[str, list[float]] = {}
         for step, duration in zip(self._steps(), seconds, strict=True):

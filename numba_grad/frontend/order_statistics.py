@@ -10,7 +10,13 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
-from numba_grad.frontend.arrays import ArrayLike, as_node, scalar_leaf, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    known_value,
+    scalar_leaf,
+    wrap,
+)
 from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis
 from numba_grad.frontend.shape_functions import moved_axes
@@ -174,7 +180,7 @@ def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
     is_weak = isinstance(q, int | float) and x.dtype.kind == "f"
     quantiles = scalar_leaf(float(q), x.dtype) if is_weak else as_node(q)  # type: ignore[arg-type]
     limit = 100 if "percentile" in operation else 1
-    known = quantiles.value
+    known = known_value(quantiles)
     if known is not None and not np.all((known >= 0) & (known <= limit)):
         raise ValueError(explain(operation, f"q must be from 0 to {limit}", got={"q": q}))
     if quantiles.dtype.kind != "f":
@@ -224,7 +230,8 @@ def _weights(weights: Node, x: Node, axes: tuple[int, ...], method: str, operati
             )
         alone = tuple([n if k in axes else 1 for k, n in enumerate(x.shape)])
         weights = broadcast_to(reshape(weights, alone), x.shape)
-    if weights.value is not None and (weights.value < 0).any():
+    known = known_value(weights)
+    if known is not None and (known < 0).any():
         raise ValueError(explain(operation, "weights below 0", got={"weights": weights.type}))
     if x.dtype.kind == "f":
         weights = OPS["where"](OPS["isnan"](x), full(0, (), weights.dtype), weights)

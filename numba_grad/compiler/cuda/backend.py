@@ -1,5 +1,8 @@
 """CUDA devices as what `compiler/backends.py` asks of a kind of device. Importing registers it."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from numba_grad.compiler import backends
@@ -34,6 +37,11 @@ class _Cuda:
 
     def runner(self, program: CompiledProgram, device: str) -> backends.Run:
         return self.program(program, device).run
+
+    def profile(
+        self, program: CompiledProgram, device: str, values: Sequence[Any], repeats: int
+    ) -> np.ndarray:
+        return self.program(program, device).profile(*values, repeats=repeats)
 
     def from_host(self, array: np.ndarray, device: str) -> DeviceArray:
         return arrays.from_host(array, device)
