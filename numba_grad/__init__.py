@@ -40,6 +40,7 @@ from numba_grad.frontend.assignment_functions import (
     put_along_axis,
     putmask,
 )
+from numba_grad.frontend.bit_functions import packbits, unpackbits
 from numba_grad.frontend.calculus_functions import (
     cross,
     gradient,
@@ -106,6 +107,7 @@ from numba_grad.frontend.creation import (
 from numba_grad.frontend.custom_op import custom_op
 from numba_grad.frontend.dtype_functions import (
     can_cast,
+    common_type,
     finfo,
     iinfo,
     isdtype,
@@ -305,6 +307,7 @@ from numba_grad.frontend.number_functions import (
     ldexp,
     modf,
     nextafter,
+    real_if_close,
     spacing,
 )
 from numba_grad.frontend.order_statistics import (
@@ -320,6 +323,7 @@ from numba_grad.frontend.polynomial_functions import (
     poly,
     polyadd,
     polyder,
+    polydiv,
     polyfit,
     polyint,
     polymul,
@@ -521,6 +525,7 @@ __all__ = [
     "choose",
     "clip",
     "column_stack",
+    "common_type",
     "complex64",
     "complex128",
     "compress",
@@ -729,6 +734,7 @@ __all__ = [
     "ones",
     "ones_like",
     "outer",
+    "packbits",
     "pad",
     "partition",
     "percentile",
@@ -739,6 +745,7 @@ __all__ = [
     "poly",
     "polyadd",
     "polyder",
+    "polydiv",
     "polyfit",
     "polyint",
     "polymul",
@@ -760,6 +767,7 @@ __all__ = [
     "ravel",
     "ravel_multi_index",
     "real",
+    "real_if_close",
     "reciprocal",
     "relu",
     "remainder",
@@ -838,6 +846,7 @@ __all__ = [
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "unpackbits",
     "unravel_index",
     "unstack",
     "unwrap",

@@ -78,7 +78,13 @@ def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     assert template is not None
     if "{dtype}" in template:
         template = template.replace("{dtype}", _kernel_dtype_name(node.dtype))
-    return values.apply(template, node.dtype, casts=node.dtype.kind in "iub", **operands)
+    return values.apply(template, node.dtype, casts=is_rounded(node.dtype), **operands)
+
+
+def is_rounded(dtype: np.dtype) -> bool:
+    """Whether what an expression computes is not yet of the `dtype`: integers below 64 bits are
+    computed in 64, float16 in float32. A result must not depend on whether it is stored."""
+    return dtype.kind in "iub" or dtype.name == "float16"
 
 
 def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:

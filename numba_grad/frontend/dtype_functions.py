@@ -21,6 +21,11 @@ def can_cast(
     return np.can_cast(_dtype_of(from_), as_dtype(to), casting)
 
 
+def common_type(*arrays: "ArrayLike") -> type:
+    """The floating or complex class that holds the elements of all arrays; float64 of integers."""
+    return np.common_type(*[np.empty(0, _dtype_of(x)) for x in arrays])
+
+
 def finfo(type: "DTypeLike | Tensor", /) -> np.finfo:
     """Limits of a floating dtype, or of the parts of a complex one: bits, eps, max, min, ..."""
     return np.finfo(_dtype_of(type))

@@ -9,6 +9,7 @@ import numpy as np
 from numba_grad.frontend import (
     apply_functions,
     assignment_functions,
+    bit_functions,
     calculus_functions,
     choice_functions,
     comparison_functions,
@@ -36,6 +37,7 @@ from numba_grad.frontend import (
     sorting_functions,
     statistics_functions,
 )
+from numba_grad.frontend.arrays import as_node, value_of
 from numba_grad.frontend.namespaces import namespace
 
 Function = Callable[..., Any]
@@ -53,7 +55,7 @@ _same_names = (
     (elementwise_functions, "angle around astype isclose nan_to_num real imag round sinc"),
     (
         number_functions,
-        "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj",
+        "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj real_if_close",
     ),
     (
         reduction_functions,
@@ -102,7 +104,10 @@ _same_names = (
         "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
         "nanvar",
     ),
-    (polynomial_functions, "poly polyadd polyder polyfit polyint polymul polysub polyval roots"),
+    (
+        polynomial_functions,
+        "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
+    ),
     (order_statistics, "median nanmedian nanpercentile nanquantile percentile quantile"),
     (statistics_functions, "average corrcoef cov"),
     (signal_functions, "convolve correlate ediff1d interp"),
@@ -115,13 +120,37 @@ _same_names = (
     ),
     (ranges, "arange fromfunction geomspace linspace logspace"),
     (interchange, "fromfile fromstring save savez savez_compressed"),
-    (dtype_functions, "can_cast isdtype result_type"),
+    (dtype_functions, "can_cast common_type isdtype result_type"),
+    (bit_functions, "packbits unpackbits"),
 )
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low = min if a_min is None else a_min
     return elementwise_functions.clip(a, low, max if a_max is None else a_max)
+
+
+def _array2string(a: Any, *positional: Any, **arguments: Any) -> str:
+    return np.array2string(value_of(as_node(a), "numpy.array2string"), *positional, **arguments)
+
+
+def _array_repr(
+    arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+) -> str:
+    with np.printoptions(**_options(max_line_width, precision, suppress_small)):
+        return repr(arr)
+
+
+def _array_str(
+    a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+) -> str:
+    with np.printoptions(**_options(max_line_width, precision, suppress_small)):
+        return str(a)
+
+
+def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
+    given = {"linewidth": width, "precision": precision, "suppress": suppress}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 of_function: dict[Function, Function] = {
@@ -136,8 +165,9 @@ of_function.update(
         np.einsum: einsum.einsum,
         np.einsum_path: einsum.einsum_path,
         np.i0: lambda x: namespace("special").i0(x),
-        np.array_repr: lambda arr: repr(arr),
-        np.array_str: lambda a: str(a),
+        np.array2string: _array2string,
+        np.array_repr: _array_repr,
+        np.array_str: _array_str,
     }
 )
 

@@ -58,6 +58,50 @@ def polymul(a1: ArrayLike, a2: ArrayLike) -> "Tensor":
     return convolve(_coefficients("polymul", a1), _coefficients("polymul", a2))
 
 
+def polydiv(u: ArrayLike, v: ArrayLike) -> "tuple[Tensor, Tensor]":
+    """The quotient and the remainder of two polynomials: u = quotient * v + remainder.
+
+    Parameters
+    ----------
+    u, v : Tensor, shapes (m,) and (n,), floating or complex; integers become float64
+
+    Returns
+    -------
+    quotient : Tensor, shape (max(m - n + 1, 1),)
+    remainder : Tensor, 1-d
+        Without leading coefficients up to 1e-8, as in NumPy: its value is needed now.
+
+    Raises
+    ------
+    TracingError
+        Inside jit and vmap, where there is no value.
+
+    Notes
+    -----
+    Differentiable by both, where the leading coefficient of v is not 0.
+    """
+    dividend, divisor = common_dtype((u, v))
+    if dividend.dtype.kind not in "fc":
+        dividend, divisor = (cast(z, np.dtype(np.float64)) for z in (dividend, divisor))
+    nodes = {"u": dividend, "v": divisor}
+    if any(len(z.shape) > 1 or not z.type.size for z in nodes.values()):
+        got: dict[str, object] = {name: z.type for name, z in nodes.items()}
+        raise ShapeError(explain("polydiv", "coefficients are 1-d, one or more", got=got))
+    rest, divisor = (reshape(z, (z.type.size,)) for z in (dividend, divisor))
+    size, extra = rest.shape[0], rest.shape[0] - divisor.shape[0]
+    factor = OPS["reciprocal"](part(divisor, 0, 0, 1))
+    quotient = []
+    for k in range(extra + 1):
+        coefficient = OPS["multiply"](factor, part(rest, 0, k, k + 1))
+        term = OPS["multiply"](coefficient, divisor)
+        rest = rest - OPS["pad"](term, low=(k,), high=(extra - k,), interior=(0,))
+        quotient.append(wrap(coefficient))
+    is_small = np.isclose(value_of(rest, "polydiv"), 0, rtol=1e-14)
+    leading = int(np.append(~is_small[:-1], True).argmax())
+    whole = concatenate(quotient) if quotient else wrap(full(0, (1,), rest.dtype))
+    return whole, wrap(part(rest, 0, leading, size))
+
+
 def polyder(p: ArrayLike, m: int = 1) -> "Tensor":
     """The derivative of order `m` of a polynomial, in its variable."""
     node = _coefficients("polyder", p)

@@ -59,7 +59,8 @@ def without_defaults(name: str, method: str, arguments: dict[str, Any]) -> dict[
             explain(
                 name,
                 "where= is not supported on tensors: without out=, other elements are undefined",
-                fix=f"ng.where(mask, {name}(...), 0)",
+                fix=f"ng.where(mask, {name}(...), 0); of ng.where(mask, x, 1), where a gradient "
+                "outside the mask would not be finite",
             )
         )
     return left

@@ -31,6 +31,19 @@ def test_arithmetic(name):
         same(function(ng.tensor(p), q), function(p, q), 1e-6)
 
 
+def test_division():
+    for u, v in (
+        (P, Q),
+        (Q, P),
+        (np.array([1, -3, 2]), np.array([1, -1])),
+        (P * 1j, Q),
+        (np.float32(P), np.float32([2.0])),
+        (np.array(6), np.array(4)),
+    ):
+        for ours, theirs in zip(np.polydiv(ng.tensor(u), v), np.polydiv(u, v), strict=True):
+            same(ours, theirs, 1e-6)
+
+
 def test_derivatives_and_integrals_in_the_variable():
     for p in (P, np.array([3, 0, -1]), P[:1]):
         for m in (0, 1, 2, 5):
@@ -67,6 +80,7 @@ def test_polyfit_is_numpys():
 DIFFERENTIABLE = {
     "polyadd": (ng.polyadd, P, Q),
     "polymul": (ng.polymul, P, Q),
+    "polydiv": (lambda u, v: ng.concatenate(ng.polydiv(u, v)) ** 2, P, Q),
     "polyder": (lambda p: ng.polyder(p, 2) ** 2, P),
     "polyint": (lambda p, k: ng.polyint(p, 2, k) ** 2, P, Q),
     "poly": (ng.poly, P),
@@ -76,12 +90,15 @@ DIFFERENTIABLE = {
 }
 
 
+NEED_VALUES = ("roots", "polydiv")
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name != "roots"])
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name not in NEED_VALUES])
 def test_jit_gives_the_same(name):
     f, *arrays = DIFFERENTIABLE[name]
     np.testing.assert_allclose(ng.jit(f)(*arrays), f(*arrays).numpy(), rtol=1e-10, atol=1e-12)
@@ -92,6 +109,9 @@ def test_jit_gives_the_same(name):
     [
         (lambda x: ng.polyadd(x[None], x), ShapeError, "polyadd: coefficients are 1-d"),
         (lambda x: ng.polyder(x, -1), ValueError, "polyder: a negative order"),
+        (lambda x: ng.polydiv(x[None], x), ShapeError, "polydiv: coefficients are 1-d"),
+        (lambda x: ng.polydiv(x[:0], x), ShapeError, "polydiv: coefficients are 1-d, one or more"),
+        (lambda x: ng.jit(ng.polydiv)(x, x), TracingError, "polydiv: needs the value"),
         (lambda x: ng.polyint(x, 3, [1, 2]), ShapeError, "polyint: needs one constant"),
         (lambda x: ng.poly(x[None, None]), ShapeError, "poly: takes zeros"),
         (lambda x: ng.polyfit(x, x[:2], 1), ShapeError, "polyfit: shapes do not fit"),

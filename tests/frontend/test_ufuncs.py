@@ -73,16 +73,32 @@ def test_parts_of_numbers(dtype):
             same_bits(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_neighbours_of_numbers(dtype):
     x = edges(dtype)
     same_bits(np.spacing(ng.tensor(x)), np.spacing(x))
     same_bits(np.nextafter(ng.tensor(x)[:, None], x), np.nextafter(x[:, None], x))
 
 
-def test_there_are_no_neighbours_in_half_precision():
-    with pytest.raises(DTypeError, match=r"nextafter: not defined for these dtypes"):
-        np.spacing(ng.tensor(np.float16([1.0])))
+def test_neighbours_of_every_half():
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for y in np.float16([np.inf, -np.inf, -0.0, 1.5]):
+        same_bits(np.nextafter(ng.tensor(x), y), np.nextafter(x, y))
+    same_bits(np.spacing(ng.tensor(x)), np.spacing(x))
+    h = ng.tensor(np.float16([0.3, -2.0, 0.0]), requires_grad=True)
+    (ng.nextafter(h, 1) * h).sum().backward()
+    expected = h.detach() + np.nextafter(h.detach(), np.float16(1))
+    np.testing.assert_array_equal(h.grad, expected)
+
+
+def test_half_precision_rounds_every_result():
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float16)
+    y = np.float16([60000, 65504, -40000, 6e-8])
+    same_bits((ng.tensor(y) * 2) * np.float16(0.5), (y * 2) * np.float16(0.5))
+    f = lambda x, three: ((x * x + x) / (x * three - 1) - x) ** 2  # noqa: E731
+    same_bits(f(ng.tensor(x), np.float16(3)), f(x, np.float16(3)))
+    z = np.float32([65519, 65520, 1e-8, 1 / 3])
+    same_bits(ng.tensor(z).astype("float16").astype("float32") - 1, z.astype("f2").astype("f4") - 1)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -120,6 +136,15 @@ def test_kinds_of_numbers(name, dtype, numpy_engine):
     result = function(ng.tensor(x))
     assert result.dtype == expected.dtype
     np.testing.assert_array_equal(result, expected)
+
+
+def test_real_if_close():
+    for x in (np.array([1 + 1e-15j, 2]), np.array([1 + 1e-3j]), np.complex64([1 + 1e-6j]), [1.0]):
+        for tol in (100, 0.01):
+            same_bits(np.real_if_close(ng.tensor(x), tol), np.real_if_close(x, tol))
+    check_gradients(lambda x: ng.real_if_close(x + 0j) ** 2, np.array([1.0, 2.0]))
+    with pytest.raises(TracingError, match="real_if_close: needs the value"):
+        ng.jit(ng.real_if_close)(np.array([1j]))
 
 
 def test_kinds_of_objects():
