@@ -1,4 +1,4 @@
-"""Determinants and their derivatives, by LAPACK."""
+"""Determinants and their derivatives, by LAPACK; of small matrices written out."""
 
 import numpy as np
 
@@ -13,6 +13,14 @@ from numba_grad.compiler.library_kernels.lapack import (
     real_name,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.small_matrices import (
+    are_at_most,
+    cofactors,
+    eliminated,
+    is_small,
+    loaded,
+    stored,
+)
 from numba_grad.runtime.plan import ErrorSite
 
 # Products are kept within these powers of two, 2**64 and 2**-64, so that none overflows on the way
@@ -23,10 +31,27 @@ _SMALL = "5.421010862427522e-20"
 
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The determinant. Input: a. One output."""
+    operands = {"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)}
+    if is_small(n):
+        return stack_call(
+            count=count,
+            products=n**3,
+            operands=operands,
+            words={},
+            rooms={},
+            body=f"""\
+{_small_elimination(dtype, n)}
+value = {_wide(dtype)}(parity)
+scale = 0
+{_small_product(dtype, n)}
+{_scaled_back(_wide(dtype), "value")}
+out[matrix] = value
+""",
+        )
     return stack_call(
         count=count,
         products=n**3,
-        operands={"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)},
+        operands=operands,
         words=_words(dtype, n),
         rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
         body=f"""\
@@ -43,10 +68,28 @@ out[matrix] = value
 def slogdet_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The determinant divided by its magnitude, and the logarithm of that. One output, (2,)."""
     wide = _wide(dtype)
+    operands = {"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)}
+    if is_small(n):
+        factors = "\n".join(_factor_of_sign(wide, f"m_{k}_{k}") for k in range(n))
+        return stack_call(
+            count=count,
+            products=n**3,
+            operands=operands,
+            words={},
+            rooms={},
+            body=f"""\
+{_small_elimination(dtype, n)}
+sign = {wide}(parity)
+logarithm = float64(0)
+{factors}
+out[2 * matrix] = sign
+out[2 * matrix + 1] = logarithm
+""",
+        )
     return stack_call(
         count=count,
         products=n**3,
-        operands={"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)},
+        operands=operands,
         words=_words(dtype, n),
         rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
         body=f"""\
@@ -57,19 +100,42 @@ for i in range(n * n):
 sign = {wide}(1)
 logarithm = float64(0)
 for i in range(n):
-    factor = {wide}(factors[i * n + i])
-    size = absolute(factor)
-    logarithm += log(size)
-    if size == 0:
-        sign = {wide}(0)
-    elif size - size == 0:
-        sign = sign * (factor / {wide}(size))
+{_indented(_factor_of_sign(wide, "factors[i * n + i]"))}
     if small_pivots[pivot_step * i] != i + 1:
         sign = -sign
 out[2 * matrix] = sign
 out[2 * matrix + 1] = logarithm
 """,
     )
+
+
+def _factor_of_sign(wide: str, factor: str) -> str:
+    return f"""\
+factor = {wide}({factor})
+size = absolute(factor)
+logarithm += log(size)
+if size == 0:
+    sign = {wide}(0)
+elif size - size == 0:
+    sign = sign * (factor / {wide}(size))"""
+
+
+def _small_elimination(dtype: np.dtype, n: int) -> str:
+    return f"""\
+start = matrix * {n * n}
+{loaded("m", n, n, "a", "start")}
+{eliminated("m", n, dtype)}"""
+
+
+def _small_product(dtype: np.dtype, n: int) -> str:
+    """The pivots multiplied onto `value`."""
+    wide = _wide(dtype)
+    lines = []
+    for k in range(n):
+        lines.append(f"value = value * {wide}(m_{k}_{k})")
+        if dtype.name in ("float64", "complex128"):  # a product of four float32 does not overflow
+            lines.append(_brought_into_range(wide, "value"))
+    return "\n".join(lines)
 
 
 def _words(dtype: np.dtype, n: int) -> dict[str, LibraryWord]:
@@ -134,6 +200,7 @@ while scale < 0:
 def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The derivative of the determinant by each element, exact also for singular matrices.
 
+    Of small matrices, unless products could overflow on the way, as the polynomials that they are.
     By the inverse, where no pivot is lost in rounding; else by singular values: with a = U S V^H it
     is det(U) det(V^H) conj(U) S' V^T, where S' holds the products of all other singular values.
     Input: a. One output.
@@ -172,20 +239,7 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
     if not is_complex:
         left, right = "left[k * n + i]", "right[j * n + k]"
-    return stack_call(
-        count=count if n else 0,
-        products=3 * n**3,
-        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
-        words={
-            **_words(dtype, n),
-            "getri": lapack(dtype, "getri"),
-            "gesdd": lapack(dtype, "gesdd"),
-            "job": letter("A"),
-            "work_size": work_size,
-        },
-        rooms=rooms,
-        sites={"diverged": ErrorSite("singular values", "derivative of det")},
-        body=f"""\
+    body = f"""\
 start = matrix * n * n
 poison = {real}(0)
 for i in range(n):
@@ -241,8 +295,35 @@ else:
             for k in range(n):
                 total += {wide}({left} * {right}) * {wide}(others[k])
             out[start + i * n + j] = phase * total
-""",
+"""
+    return stack_call(
+        count=count if n else 0,
+        products=3 * n**3,
+        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+        words={
+            **_words(dtype, n),
+            "getri": lapack(dtype, "getri"),
+            "gesdd": lapack(dtype, "gesdd"),
+            "job": letter("A"),
+            "work_size": work_size,
+        },
+        rooms=rooms,
+        sites={"diverged": ErrorSite("singular values", "derivative of det")},
+        body=_small_cofactors(dtype, n, body) if is_small(n) else body,
     )
+
+
+def _small_cofactors(dtype: np.dtype, n: int, otherwise: str) -> str:
+    limit = 2.0**300 if dtype.name in ("float64", "complex128") else float(np.finfo(dtype).max)
+    return f"""\
+start = matrix * {n * n}
+{loaded("m", n, n, "a", "start", dtype=_wide(dtype))}
+if {are_at_most("m", n, dtype, limit)}:
+{_indented(cofactors("m", n, "c"))}
+{_indented(stored("c", n, n, "out", "start"))}
+else:
+{_indented(otherwise)}
+"""
 
 
 def _indented(text: str) -> str:

@@ -12,19 +12,44 @@ from numba_grad.compiler.library_kernels.lapack import (
     letter,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.small_matrices import (
+    cholesky_factor,
+    is_small,
+    loaded,
+    stored,
+)
 from numba_grad.runtime.plan import ErrorSite
 
 
 def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The lower triangular L of a = L L^H; the lower triangle of a is read. One output."""
     name = dtype.name
+    operands = {"a": (Memory("input"), name), "out": (Memory("output"), name)}
+    sites = {"indefinite": ErrorSite("not positive definite", "cholesky")}
+    if is_small(n):
+        return stack_call(
+            count=count,
+            products=n**3 // 3,
+            operands=operands,
+            words={},
+            rooms={},
+            sites=sites,
+            body=f"""\
+start = matrix * {n * n}
+{loaded("m", n, n, "a", "start")}
+{cholesky_factor("m", n, dtype, "is_indefinite")}
+if is_indefinite:
+    fail(indefinite)
+{stored("m", n, n, "out", "start")}
+""",
+        )
     return stack_call(
         count=count if n else 0,
         products=n**3 // 3,
-        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+        operands=operands,
         words={"potrf": lapack(dtype, "potrf"), "n": n, "upper": letter("U")},
         rooms={},
-        sites={"indefinite": ErrorSite("not positive definite", "cholesky")},
+        sites=sites,
         # LAPACK counts columns first: it sees a^T = conj(a) and factorizes it into conj(L) L^T, of
         # which it writes the upper triangular factor.
         body=f"""\

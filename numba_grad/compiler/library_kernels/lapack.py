@@ -16,8 +16,10 @@ from numba_grad.compiler.library_kernels.calls import (
     LibraryStep,
     LibraryWord,
     Memory,
+    Shape,
     Symbol,
 )
+from numba_grad.compiler.library_kernels.matrix_stacks import steps_of_stack, words_of_stack
 from numba_grad.runtime.plan import SERIAL, ErrorSite
 
 # A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
@@ -141,7 +143,17 @@ continue"""
     return indent(text, line[: len(line) - len(line.lstrip())])
 
 
-# Where the matrices of two operands start whose stacks broadcast, by `words_of_stack` in `tail`.
+def stack_starts(
+    stack: Shape, x_stack: Shape, y_stack: Shape, x_size: int, y_size: int
+) -> tuple[str, Sequence[int]]:
+    """Where the matrices of two operands start whose stacks broadcast: the text, and `tail`."""
+    steps = steps_of_stack(stack, x_stack, y_stack, x_size, y_size)
+    if steps is not None:
+        return "x_start = matrix * tail[0]\ny_start = matrix * tail[1]", steps
+    return STACK_STARTS, words_of_stack(stack, x_stack, y_stack, x_size, y_size)
+
+
+# By `words_of_stack` in `tail`.
 STACK_STARTS = """\
 x_start = 0
 y_start = 0

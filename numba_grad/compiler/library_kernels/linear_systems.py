@@ -1,25 +1,50 @@
-"""Linear systems, by LAPACK."""
+"""Linear systems, by LAPACK; small ones written out."""
 
 import math
 
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
-from numba_grad.compiler.library_kernels.lapack import FAILED, STACK_STARTS, lapack, stack_call
-from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
+from numba_grad.compiler.library_kernels.small_matrices import (
+    eliminated,
+    has_zero_on_diagonal,
+    identity,
+    is_small,
+    loaded,
+    stored,
+    substituted,
+)
 from numba_grad.runtime.plan import ErrorSite
 
 
 def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The inverse. Input: a. One output. A singular matrix is an error at the site."""
     name = dtype.name
+    sites = {"singular": ErrorSite("singular", "inv")}
+    if is_small(n):
+        return stack_call(
+            count=count,
+            products=2 * n**3,
+            operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+            words={},
+            rooms={},
+            sites=sites,
+            body=f"""\
+start = matrix * {n * n}
+{loaded("m", n, n, "a", "start")}
+{identity("x", n, dtype)}
+{_small_system(dtype, n, n)}
+{stored("x", n, n, "out", "start")}
+""",
+        )
     return stack_call(
         count=count if n else 0,
         products=2 * n**3,
         operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
         words={"gesv": lapack(dtype, "gesv"), "n": n},
         rooms={"factors": (n * n, name), "pivots": (n, "int64")},
-        sites={"singular": ErrorSite("singular", "inv")},
+        sites=sites,
         # LAPACK counts columns first: it sees a^T, whose inverse is the transpose of ours.
         body=f"""\
 start = matrix * n * n
@@ -45,20 +70,41 @@ def solve_call(
     """
     stack = np.broadcast_shapes(a_stack, b_stack)
     name = dtype.name
+    operands = {
+        "a": (Memory("input", 0), name),
+        "b": (Memory("input", 1), name),
+        "out": (Memory("output"), name),
+    }
+    sites = {"singular": ErrorSite("singular", "solve", note=note)}
+    starts, tail = stack_starts(stack, a_stack, b_stack, n * n, n * columns)
+    if is_small(n, columns):
+        return stack_call(
+            count=math.prod(stack),
+            products=n * n * (n + columns),
+            operands=operands,
+            words={},
+            rooms={},
+            sites=sites,
+            tail=tail,
+            body=f"""\
+{starts}
+{loaded("m", n, n, "a", "x_start")}
+{loaded("x", n, columns, "b", "y_start")}
+{_small_system(dtype, n, columns)}
+start = matrix * {n * columns}
+{stored("x", n, columns, "out", "start")}
+""",
+        )
     return stack_call(
         count=math.prod(stack) if n and columns else 0,
         products=n * n * (n + columns),
-        operands={
-            "a": (Memory("input", 0), name),
-            "b": (Memory("input", 1), name),
-            "out": (Memory("output"), name),
-        },
+        operands=operands,
         words={"gesv": lapack(dtype, "gesv"), "n": n, "columns": columns},
         rooms={"factors": (n * n, name), "right": (n * columns, name), "pivots": (n, "int64")},
-        sites={"singular": ErrorSite("singular", "solve", note=note)},
-        tail=words_of_stack(stack, a_stack, b_stack, n * n, n * columns),
+        sites=sites,
+        tail=tail,
         body=f"""\
-{STACK_STARTS}
+{starts}
 for i in range(n):
     for j in range(n):
         factors[j * n + i] = a[x_start + i * n + j]
@@ -73,3 +119,12 @@ for i in range(n):
         out[start + i * columns + j] = right[j * n + i]
 """,
     )
+
+
+def _small_system(dtype: np.dtype, n: int, columns: int) -> str:
+    """The matrix m with the right sides x, which become the solutions."""
+    return f"""\
+{eliminated("m", n, dtype, right="x", columns=columns)}
+if {has_zero_on_diagonal("m", n)}:
+    fail(singular)
+{substituted("m", n, "x", columns)}"""

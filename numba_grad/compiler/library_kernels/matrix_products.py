@@ -1,5 +1,6 @@
 """Matrix products: BLAS in tiles, plain loops for small ones."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -16,7 +17,11 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     value_dtype,
 )
-from numba_grad.compiler.library_kernels.matrix_stacks import walk_stack, words_of_stack
+from numba_grad.compiler.library_kernels.matrix_stacks import (
+    steps_of_stack,
+    walk_stack,
+    words_of_stack,
+)
 
 _TILE_ROWS = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
 _TILE_COLUMNS = 256
@@ -24,6 +29,8 @@ _FEWEST_TILES = 4
 _TILE_PRODUCTS = 1 << 18  # multiplications that are worth a task of their own
 _PART_LENGTH = 2048  # of a long summed axis
 _CHUNK_PRODUCTS = 1 << 18  # 10 us: what a launch over the threads should be worth
+_LONGEST_WRITTEN_OUT = 4
+_FEWEST_WRITTEN_OUT = 256  # products of one shape, for which a kernel of its own is worth it
 _LOOP_PRODUCTS = 64  # up to here a plain loop is faster than a call of BLAS, which takes 40 ns
 
 
@@ -52,6 +59,10 @@ def matmul_call(
     is_conjugated = x.is_conjugated or y.is_conjugated
     if dtype.name in BLAS_LETTERS and (is_conjugated or m * n * k > _LOOP_PRODUCTS):
         return _blas_matmul(dtype, m, n, k, x, y, count, stack_words)
+    steps = steps_of_stack(np.broadcast_shapes(x.stack, y.stack), x.stack, y.stack, m * k, k * n)
+    is_small = min(m, n, k) > 0 and max(m, n, k) <= _LONGEST_WRITTEN_OUT
+    if steps and is_small and count >= _FEWEST_WRITTEN_OUT and dtype.name in BLAS_LETTERS:
+        return LibraryCall((_written_out(dtype, m, n, k, x, y, count, steps),))
     return LibraryCall((_loop_matmul(dtype, m, n, k, x, y, count, stack_words),))
 
 
@@ -273,6 +284,41 @@ def _sum_of_products(dtype: np.dtype, total: str, x: str, y: str) -> str:
     if dtype == np.bool_:
         return f"{total} | ({x} & {y})"
     return f"{total} + {x} * {y}"
+
+
+def _written_out(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    count: int,
+    steps: tuple[int, int],
+) -> LibraryStep:
+    """Stacks of small matrices, without loops. Words: x, y, out, the steps. Task: a product."""
+
+    def element(name: str, operand: MatrixOperand, i: int, j: int, rows: int, columns: int) -> str:
+        place = j * rows + i if operand.is_transposed else i * columns + j
+        return f"{name}[{name}_start + {place}]"
+
+    lines = []
+    for i, j in itertools.product(range(m), range(n)):
+        terms = [f"{element('x', x, i, p, m, k)} * {element('y', y, p, j, k, n)}" for p in range(k)]
+        lines.append(f"        out[matrix * {m * n} + {i * n + j}] = {' + '.join(terms)}\n")
+    source = f"""\
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {dtype.name})
+    y = buffer(args, 1, {dtype.name})
+    out = buffer(args, 2, {dtype.name})
+    x_step = integer(args, 3)
+    y_step = integer(args, 4)
+    for matrix in range(lo, hi):
+        x_start = matrix * x_step
+        y_start = matrix * y_step
+{"".join(lines)}"""
+    words = (Memory("input", 0), Memory("input", 1), Memory("output"), *steps)
+    return LibraryStep(source, words, count, grain_for(m * n * k, _CHUNK_PRODUCTS // 16))
 
 
 _LOOP_HEAD = """\

@@ -4,6 +4,8 @@ Their words: the rank of the result's stack, then for each axis the size and the
 operands, in elements.
 """
 
+import math
+
 from numba_grad.compiler.library_kernels.calls import Shape
 
 
@@ -16,6 +18,20 @@ def words_of_stack(
     for size, x_stride, y_stride in zip(stack, x_strides, y_strides, strict=True):
         words += [size, x_stride, y_stride]
     return words
+
+
+def steps_of_stack(
+    stack: Shape, x_stack: Shape, y_stack: Shape, x_size: int, y_size: int
+) -> tuple[int, int] | None:
+    """How far two matrices that follow each other are apart, in each operand, if that is constant:
+    where the stacks are equal, or one of them is a single matrix."""
+    steps = []
+    for own, size in ((x_stack, x_size), (y_stack, y_size)):
+        own_count = math.prod(own)
+        if own_count not in (1, math.prod(stack)):
+            return None
+        steps.append(0 if own_count == 1 else size)
+    return steps[0], steps[1]
 
 
 def _stack_strides(stack: Shape, own: Shape, matrix_size: int) -> list[int]:

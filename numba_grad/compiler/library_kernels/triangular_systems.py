@@ -1,12 +1,18 @@
-"""Linear systems with triangular matrices, by BLAS."""
+"""Linear systems with triangular matrices, by BLAS; small ones written out."""
 
 import math
 
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
-from numba_grad.compiler.library_kernels.lapack import STACK_STARTS, blas, letter, stack_call
-from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call, stack_starts
+from numba_grad.compiler.library_kernels.small_matrices import (
+    has_zero_on_diagonal,
+    is_small,
+    loaded,
+    stored,
+    substituted,
+)
 from numba_grad.runtime.plan import ErrorSite
 
 
@@ -26,15 +32,29 @@ def solve_triangular_call(
     """
     stack = np.broadcast_shapes(a_stack, b_stack)
     name = dtype.name
+    operands = {
+        "a": (Memory("input", 0), name),
+        "b": (Memory("input", 1), name),
+        "out": (Memory("output"), name),
+    }
+    sites = {"singular": ErrorSite("singular", "solve_triangular")}
+    starts, tail = stack_starts(stack, a_stack, b_stack, n * n, n * columns)
+    if is_small(n, columns):
+        return stack_call(
+            count=math.prod(stack),
+            products=n * n * columns,
+            operands=operands,
+            words={},
+            rooms={},
+            sites=sites,
+            tail=tail,
+            body=starts + _small_body(n, columns, lower=lower, unit_diagonal=unit_diagonal),
+        )
     # BLAS counts columns first: it sees a^T, and solves x^T a^T = b^T.
     return stack_call(
         count=math.prod(stack) if n and columns else 0,
         products=n * n * columns,
-        operands={
-            "a": (Memory("input", 0), name),
-            "b": (Memory("input", 1), name),
-            "out": (Memory("output"), name),
-        },
+        operands=operands,
         words={
             "trsm": blas(dtype, "trsm"),
             "n": n,
@@ -46,15 +66,14 @@ def solve_triangular_call(
             "checks": not unit_diagonal,
         },
         rooms={"one": (1, name)},
-        sites={"singular": ErrorSite("singular", "solve_triangular")},
-        tail=words_of_stack(stack, a_stack, b_stack, n * n, n * columns),
-        body=_solve_triangular_body(dtype),
+        sites=sites,
+        tail=tail,
+        body=starts + _solve_triangular_body(dtype),
     )
 
 
 def _solve_triangular_body(dtype: np.dtype) -> str:
-    return f"""\
-{STACK_STARTS}
+    return f"""
 zeros = 0
 if checks:
     for i in range(n):
@@ -69,4 +88,19 @@ one[0] = 1
 call(trsm, right_at, triangle_at, as_it_is_at, diagonal_at, columns_at, n_at, one_at,
      a_at + x_start * {dtype.itemsize}, n_at, out_at + start * {dtype.itemsize}, columns_at,
      1, 1, 1, 1)
+"""
+
+
+def _small_body(n: int, columns: int, *, lower: bool, unit_diagonal: bool) -> str:
+    check = f"""\
+if {has_zero_on_diagonal("m", n)}:
+    fail(singular)
+"""
+    return f"""
+{loaded("m", n, n, "a", "x_start")}
+{"" if unit_diagonal else check}\
+{loaded("x", n, columns, "b", "y_start")}
+{substituted("m", n, "x", columns, lower=lower, unit_diagonal=unit_diagonal)}
+start = matrix * {n * columns}
+{stored("x", n, columns, "out", "start")}
 """
