@@ -44,6 +44,7 @@ FAMILIES = {
     "iota": "Constants",
     "control": "Programs within programs",
     "custom kernel": "Users' kernels",
+    "transfer": "Between devices",
 }
 
 # Names of sets of NumPy's type characters.
