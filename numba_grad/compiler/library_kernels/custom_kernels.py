@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from textwrap import indent
 
 from numba_grad.compiler.library_kernels.calls import (
     Errors,
@@ -24,6 +24,27 @@ class ArrayOperand:
     shape: Shape
     itemsize: int
     member_stride: int = 0  # bytes from one member of a batch to the next
+
+    def of_member(self, member: int) -> "ArrayOperand":
+        """The array of one member of the batch."""
+        start = self.memory.offset + member * self.member_stride
+        memory = Memory(self.memory.role, self.memory.number, start)
+        return ArrayOperand(memory, self.shape, self.itemsize)
+
+
+# What Numba passes for an array: whose memory it is and its Python object, both none here; its
+# size, the size of an element, the address; then shape and strides.
+ADDRESS = 4
+
+
+def words_of_array(array: ArrayOperand) -> list[LibraryWord]:
+    """An array as arguments of a function that Numba compiled, on the CPU and on CUDA alike."""
+    strides: list[int] = []
+    size = 1
+    for extent in reversed(array.shape):
+        strides.insert(0, size * array.itemsize)
+        size *= extent
+    return [0, 0, size, array.itemsize, array.memory, *array.shape, *strides]
 
 
 def custom_kernel_call(
@@ -53,57 +74,38 @@ def custom_kernel_call(
         Errors(),
         ErrorSite("kernel", name, exception=exception),
     ]
-    call: list[str] = []
+
+    def appended(*more: LibraryWord) -> list[str]:
+        words.extend(more)
+        return [f"integer(args, {k})" for k in range(len(words) - len(more), len(words))]
+
+    arguments: list[str] = []
     if tasks is not None:
-        if members is None:
-            call.append("lo, hi")
-        else:
-            call.append(f"0, integer(args, {len(words)})")
-            words.append(tasks)
+        arguments.append("lo, hi" if members is None else f"0, {appended(tasks)[0]}")
     for array in arrays:
-        call.append(_array(array, len(words), is_batched=members is not None))
-        words += _words(array, is_batched=members is not None)
+        texts = appended(*words_of_array(array))
+        texts[:2] = ["0", "0"]
+        if members is not None:
+            texts[ADDRESS] += f" + member * {appended(array.member_stride)[0]}"
+        arguments.append(", ".join(texts))
     for kind, bits in numbers:
-        value = f"integer(args, {len(words)})"
-        call.append(f"bitcast({value}, float64)" if kind == "float64" else value)
-        words.append(bits)
-    source = _source(call, is_batched=members is not None)
+        (text,) = appended(bits)
+        arguments.append(f"bitcast({text}, float64)" if kind == "float64" else text)
+    source = _source(arguments, is_batched=members is not None)
     count = members if members is not None else tasks
     if count is None:
-        return LibraryCall((LibraryStep(source, tuple(words), 1, SERIAL),))
+        count, grain = 1, SERIAL
     return LibraryCall((LibraryStep(source, tuple(words), count, grain),))
 
 
-def _words(array: ArrayOperand, *, is_batched: bool) -> list[Any]:
-    strides: list[int] = []
-    size = 1
-    for extent in reversed(array.shape):
-        strides.insert(0, size * array.itemsize)
-        size *= extent
-    member_stride = [array.member_stride] if is_batched else []
-    return [array.memory, *member_stride, size, array.itemsize, *array.shape, *strides]
-
-
-def _array(array: ArrayOperand, first: int, *, is_batched: bool) -> str:
-    """An array as Numba passes it: whose memory it is and its Python object, both none, then size,
-    size of an element, address, shape, strides."""
-    address = f"integer(args, {first})"
-    following = first + 1
-    if is_batched:
-        address += f" + member * integer(args, {following})"
-        following += 1
-    size, itemsize, *layout = [
-        f"integer(args, {k})" for k in range(following, following + 2 + 2 * len(array.shape))
-    ]
-    return ", ".join(["0", "0", size, itemsize, address, *layout])
-
-
 # What a function of Numba returns: 0, or -2 where it returns None, or else it has raised.
-_SOURCE = """\
+_HEAD = """\
 def kernel(args, lo, hi):
     result = stack_words(1)
     exception = stack_words(1)
-{loop}status = call(
+"""
+_CALL = """\
+    status = call(
         integer(args, 0), result, exception,
         {arguments},
     ) & 0xFFFFFFFF
@@ -117,10 +119,8 @@ def kernel(args, lo, hi):
 """
 
 
-def _source(arguments: list[str], *, is_batched: bool) -> str:
-    text = _SOURCE.format(loop="    ", arguments=",\n        ".join(arguments))
-    if not is_batched:
-        return text
-    head, marker, body = text.partition("    status = call(")
-    lines = (marker + body).splitlines(keepends=True)
-    return head + "    for member in range(lo, hi):\n" + "".join(f"    {line}" for line in lines)
+def _source(arguments: Sequence[str], *, is_batched: bool) -> str:
+    text = _CALL.format(arguments=",\n        ".join(arguments))
+    if is_batched:
+        text = "    for member in range(lo, hi):\n" + indent(text, "    ")
+    return _HEAD + text
