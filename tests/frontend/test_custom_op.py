@@ -9,6 +9,8 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import DeviceError, DTypeError, GradientError, KernelError, ShapeError
+from numba_grad.frontend.arrays import wrap
+from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import ArrayArgument, Launch, NumberArgument
 
@@ -750,6 +752,12 @@ def test_without_a_kernel_for_the_cpu():
         DeviceError, match=r"(?s)far_away: has no kernel for cpu, where its inputs are.*cpu="
     ):
         op(X)
+
+
+def test_on_a_device_that_has_no_kernel():
+    x = wrap(argument(array_type((3,), FLOAT64, "cuda:1")))
+    with pytest.raises(DeviceError, match=r"(?s)cube: has no kernel for cuda:1.*cuda=\.\.\."):
+        cube(x)
 
 
 def test_arguments_and_launch_of_a_cuda_kernel():

@@ -10,9 +10,10 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from numba_grad.compiler import cache, parallel_build
 from numba_grad.compiler.build import interrupts_after
@@ -88,6 +89,9 @@ class Statistics:
 
 _lock = Lock()
 _kernels: dict[Request, DeviceKernel] = {}
+# What is no kernel source, but stands for something else in plans: by its text, what makes a kernel
+# of it for an architecture.
+_makers: dict[str, Callable[[str], Any]] = {}
 _statistics = Statistics()
 
 
@@ -100,8 +104,19 @@ def build(source: str, architecture: str) -> DeviceKernel:
     return build_all([source], architecture)[0]
 
 
-def build_all(sources: Iterable[str], architecture: str) -> list[DeviceKernel]:
+def give_maker(source: str, make: Callable[[str], Any]) -> None:
+    """Let `source` stand for what `make(architecture)` returns, a kernel or a call of the host."""
+    _makers[source] = make
+
+
+def build_all(sources: Iterable[str], architecture: str) -> list[Any]:
     """The kernels of several source texts; missing ones are compiled together."""
+    sources = list(sources)
+    compiled = iter(_build_all([s for s in sources if s not in _makers], architecture))
+    return [_makers[s](architecture) if s in _makers else next(compiled) for s in sources]
+
+
+def _build_all(sources: list[str], architecture: str) -> list[DeviceKernel]:
     requests = [Request(source, architecture) for source in sources]
     if not all(request in _kernels for request in requests):
         with _lock:

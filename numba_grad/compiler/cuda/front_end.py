@@ -37,7 +37,9 @@ class Toolchain:
 
     namespace: Namespace
     device_function: Callable[[Callable], Any]  # makes one callable from other functions
-    ptx: Callable[[Callable, str, tuple[int, int]], str]  # of a kernel, with its signature
+    # of a kernel, with its signature: text or types
+    ptx: Callable[..., str]
+    array_type: Callable[[str, int, bool], Any]  # dtype, dimensions, whether it is read-only
     # Device functions by architecture, their text and that of all they call: the compiler keeps
     # what it made of one, so that the kernels of a process share it.
     functions: dict[str, Any] = field(default_factory=dict)
@@ -120,11 +122,17 @@ def _numba_toolchain(cuda: Any, libdevice: Any, types: Any, intrinsic: Any) -> T
     def device_function(function: Callable) -> Any:
         return cuda.jit(device=True)(function)
 
-    def ptx(function: Callable, signature: str, capability: tuple[int, int]) -> str:
+    def ptx(
+        function: Callable, signature: Any, capability: tuple[int, int], *, fastmath: bool = False
+    ) -> str:
         with _numpy_of_old(), _device_of(capability):
-            return cuda.compile_ptx(function, signature, cc=capability)[0]
+            return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
 
-    return Toolchain(namespace, device_function, ptx)
+    def array_type(dtype: str, rank: int, is_read_only: bool) -> Any:
+        element = types.boolean if dtype == "bool" else getattr(types, dtype)
+        return types.Array(element, rank, "C", readonly=is_read_only)
+
+    return Toolchain(namespace, device_function, ptx, array_type)
 
 
 @contextlib.contextmanager
@@ -219,13 +227,10 @@ def compile_to_ptx(source: str, architecture: str) -> str:
     KernelError
         If no compiler is installed, or the one there is refuses the source.
     """
-    chosen = provider()
-    toolchain = _toolchains.get(chosen.name)
-    if toolchain is None:
-        toolchain = _toolchains[chosen.name] = _loaded(chosen)
-    function, signature = _functions(toolchain, source, architecture)
+    chosen, tools = provider(), toolchain()
+    function, signature = _functions(tools, source, architecture)
     try:
-        ptx = toolchain.ptx(function, signature, capability(architecture))
+        ptx = tools.ptx(function, signature, capability(architecture))
     except KernelError:
         raise
     except Exception as error:
@@ -237,6 +242,21 @@ def compile_to_ptx(source: str, architecture: str) -> str:
             )
         ) from error
     return with_plain_names(ptx)
+
+
+def toolchain() -> Toolchain:
+    """The compiler in use, imported.
+
+    Raises
+    ------
+    KernelError
+        If there is none.
+    """
+    chosen = provider()
+    found = _toolchains.get(chosen.name)
+    if found is None:
+        found = _toolchains[chosen.name] = _loaded(chosen)
+    return found
 
 
 def _loaded(chosen: Provider) -> Toolchain:

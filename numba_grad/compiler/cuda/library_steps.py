@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from numba_grad.compiler.cuda import user_functions
 from numba_grad.compiler.lower import Place
 from numba_grad.compiler.program_steps import ProgramStep
 from numba_grad.errors import KernelError, explain
@@ -11,7 +12,9 @@ from numba_grad.graph.node import Node
 Temporaries = Callable[[int], object]
 Lowering = Callable[[Node, dict[Node, Place], Temporaries], list[ProgramStep]]
 
-LOWERINGS: dict[str, Lowering] = {}
+LOWERINGS: dict[str, Lowering] = {
+    "custom_kernel": user_functions.lower,
+}
 
 
 def lower(

@@ -23,7 +23,7 @@ from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import checks
 from numba_grad.runtime.cuda.arrays import DeviceArray, empty
 from numba_grad.runtime.cuda.devices import active
-from numba_grad.runtime.cuda.driver import current_driver
+from numba_grad.runtime.cuda.driver import current_driver, running_driver
 from numba_grad.runtime.cuda.interface import Driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
@@ -67,7 +67,7 @@ class Program:
         self.driver: Driver = current_driver()
         with active(device):
             self.kernels = [
-                kernel if callable(kernel) else _function(self.driver, device, kernel)
+                kernel if callable(kernel) else loaded_function(self.driver, device, kernel)
                 for kernel in plan.kernels
             ]
         self.steps = [tuple(row) for row in plan.steps.tolist()]
@@ -139,7 +139,7 @@ class Activation:
 
     def __del__(self) -> None:
         driver = self.program.driver
-        if self.graphs and driver is current_driver() and not driver.is_lost:
+        if self.graphs and driver is running_driver() and not driver.is_lost:
             with active(self.program.device):
                 for executable in self.graphs.values():
                     driver.destroy_executable(executable)
@@ -270,7 +270,7 @@ def _capturing_stream(driver: Driver, device: int) -> Stream:
     return found
 
 
-def _function(driver: Driver, device: int, kernel: DeviceCode) -> int:
+def loaded_function(driver: Driver, device: int, kernel: DeviceCode) -> int:
     """The kernel, loaded on a device once."""
     key = ("function", device, kernel)
     found = driver.kept.get(key)

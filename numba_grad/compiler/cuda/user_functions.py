@@ -1,0 +1,194 @@
+"""Users' CUDA kernels: Python functions to cubins, and calls of them to steps.
+
+A kernel gets its arrays as Numba passes them (`library_kernels/custom_kernels.py`). All of its
+parameters are eight bytes long, so the words of a step are its parameter block, but for the first
+ones: those are the grid, the block, and the dynamic shared memory.
+"""
+
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.build import interrupts_after
+from numba_grad.compiler.cuda import build, front_end
+from numba_grad.compiler.cuda.link import Usage, link
+from numba_grad.compiler.custom_kernel_steps import operands_of
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.library_kernels import Memory
+from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.program_steps import ProgramStep
+from numba_grad.errors import KernelError, explain
+from numba_grad.graph.node import Node
+from numba_grad.locks import Lock
+from numba_grad.ops.custom_kernels import (
+    Argument,
+    ArrayArgument,
+    CustomKernel,
+    python_function,
+)
+from numba_grad.runtime.cuda.driver import current_driver
+from numba_grad.runtime.cuda.engine import loaded_function
+from numba_grad.runtime.cuda.streams import Stream
+
+# Of dynamic shared memory a block may have this much without asking.
+_SHARED_BYTES = 48 << 10
+_LAUNCH_WORDS = 7
+
+_lock = Lock()
+_sources: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
+_next_number = itertools.count().__next__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UserKernel:
+    """A compiled kernel, which launches itself: as a step, a call of the host."""
+
+    source: str
+    architecture: str
+    code: bytes
+    usage: Usage
+    ptx: str
+    entry_name: str = "kernel"
+
+    @property
+    def is_capturable(self) -> bool:
+        return True
+
+    def __call__(self, stream: Stream, words: Sequence[int]) -> None:
+        driver, device = current_driver(), stream.device.index
+        function = loaded_function(driver, device, self)
+        gx, gy, gz, bx, by, bz, shared_bytes = words[:_LAUNCH_WORDS]
+        if shared_bytes > _SHARED_BYTES:
+            driver.allow_shared_memory(function, shared_bytes)
+        parameters = np.array(words[_LAUNCH_WORDS:], np.int64)
+        driver.launch(
+            function,
+            (gx, gy, gz),
+            (bx, by, bz),
+            shared_bytes,
+            stream.handle,
+            parameters.ctypes.data,
+            parameters.nbytes,
+        )
+
+
+def lower(
+    node: Node, places: dict[Node, Place], temporary: Callable[[int], object]
+) -> list[ProgramStep]:
+    """The steps of a `custom_kernel`: a launch, or one for each member of a batch."""
+    kernel, numbers = node.params["kernel"], node.params["numbers"]
+    inputs, arrays, members = operands_of(node)
+    source = _source_of(kernel, kernel.arguments(inputs, numbers))
+    launch = kernel.launch(inputs, numbers)
+    steps = []
+    for member in range(1 if members is None else members):
+        words: list[Any] = [*launch.grid, *launch.block, launch.shared_bytes]
+        for array in arrays:
+            words += words_of_array(array.of_member(member))
+        words += [bits for _, bits in numbers]
+        words = [_placed(w, node, places) if isinstance(w, Memory) else w for w in words]
+        memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
+        nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
+        share = members or 1
+        size = node.type.size // share
+        steps.append(ProgramStep(source, words, 1, 1, memory, nbytes // share, size))
+    return steps
+
+
+def _placed(memory: Memory, node: Node, places: dict[Node, Place]) -> Pointer:
+    x = node if memory.role == "output" else node.inputs[memory.number]
+    place = places[x]
+    return Pointer(place.source, place.offset * x.dtype.itemsize + memory.offset)
+
+
+def _source_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str:
+    """The text that stands for the kernel's function for these arguments, in plans."""
+    with _lock:
+        source = _sources.get((kernel, arguments))
+        if source is None:
+            assert kernel.cuda is not None
+            source = f"# {kernel.name}: user's kernel {_next_number()}\n"
+            try:
+                source += inspect.getsource(python_function(kernel.cuda.function))
+            except (OSError, TypeError):
+                source += "# (its source is not in a file)\n"
+            _sources[kernel, arguments] = source
+            make = functools.partial(_made, kernel, arguments, source)
+            build.give_maker(source, functools.cache(make))
+    return source
+
+
+def _made(
+    kernel: CustomKernel, arguments: tuple[Argument, ...], source: str, architecture: str
+) -> UserKernel:
+    if architecture == build.SOURCE_ARCHITECTURE:
+        assert kernel.cuda is not None
+        name = python_function(kernel.cuda.function).__name__
+        return UserKernel(source, architecture, source.encode(), Usage(0, 0, 0, 0), "", name)
+    with interrupts_after():
+        ptx = compile_to_ptx(kernel, arguments, architecture)
+        code, usage = link(ptx, architecture)
+    return UserKernel(source, architecture, code, usage, ptx)
+
+
+def compile_to_ptx(kernel: CustomKernel, arguments: Sequence[Argument], architecture: str) -> str:
+    """The PTX of the kernel's CUDA function, in which its symbol is `kernel`.
+
+    Raises
+    ------
+    KernelError
+        If the function cannot be compiled for these arguments.
+    """
+    tools = front_end.toolchain()
+    assert kernel.cuda is not None
+    function = python_function(kernel.cuda.function)
+    if kernel.by_element:
+        function = _loop(tools, kernel.cuda.function, len(kernel.input_names))
+    options = getattr(kernel.cuda.function, "targetoptions", {})
+    signature = tuple([_type_of(tools, argument) for argument in arguments])
+    try:
+        ptx = tools.ptx(
+            function,
+            signature,
+            front_end.capability(architecture),
+            fastmath=bool(options.get("fastmath")),
+        )
+    except Exception as error:
+        raise KernelError(
+            explain(
+                kernel.name,
+                "its CUDA kernel cannot be compiled for these arguments",
+                got={"kernel": inspect.signature(function), "arguments": signature},
+            )
+            + f"\n\n{type(error).__name__}: {error}"
+        ) from error
+    return front_end.with_plain_names(ptx)
+
+
+def _type_of(tools: front_end.Toolchain, argument: Argument) -> Any:
+    if isinstance(argument, ArrayArgument):
+        return tools.array_type(argument.dtype.name, argument.rank, not argument.is_result)
+    return tools.namespace[argument.dtype.name]
+
+
+def _loop(tools: front_end.Toolchain, function: Any, count: int) -> Callable[..., Any]:
+    """A kernel that applies `function` to an element of each input, in each thread."""
+    names = ", ".join(f"x{k}" for k in range(count))
+    elements = ", ".join(f"x{k}[i]" for k in range(count))
+    text = (
+        f"def kernel({names}, result):\n"
+        "    i = cuda.grid(1)\n"
+        "    if i < result.size:\n"
+        f"        result[i] = function({elements})\n"
+    )
+    if not hasattr(function, "py_func"):
+        function = tools.device_function(function)
+    namespace: dict[str, Any] = {"function": function, "cuda": tools.namespace["cuda"]}
+    exec(text, namespace)
+    return namespace["kernel"]
