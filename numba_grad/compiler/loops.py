@@ -19,6 +19,7 @@ from numba_grad.compiler.spaces import Index
 ROWS_OF_BLOCK = 16
 FIRST_ROW = "first_row"  # the name of the first of them
 LOCAL = -1
+OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,9 @@ class Kernel:
     )
     operations: int  # scalar operations per innermost point, roughly
     locals: list[Buffer] = field(default_factory=list)
+    # How the accumulators of another part, named with `OTHER`, are added to these. An accumulator
+    # that starts from its identity changes nothing: (extreme, index 0) does so for argmax, too.
+    merges: list[Update] = field(default_factory=list)
 
     @property
     def kept(self) -> list[Axis]:

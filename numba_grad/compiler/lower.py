@@ -27,6 +27,7 @@ from numba_grad.compiler.loop_cuts import (
 )
 from numba_grad.compiler.loop_order import Survey, loop_order, mergeable_loops
 from numba_grad.compiler.loops import (
+    OTHER,
     Accumulator,
     Apply,
     Axis,
@@ -38,6 +39,7 @@ from numba_grad.compiler.loops import (
 )
 from numba_grad.compiler.reductions import (
     ARG_REDUCTIONS,
+    SAME_AND_BEFORE,
     combining_expression,
     extreme,
     identity_of,
@@ -108,6 +110,7 @@ class _Lowering:
         self.indices = indices
         self.reduced = reduced
         self.accumulators: dict[object, Accumulator] = {}
+        self.merges: list[Update] = []
         self.blocks = 1
         self.in_blocks = False
 
@@ -146,6 +149,7 @@ class _Lowering:
             self.blocks,
             values.word("blocks", "blocks", self.blocks) if self.in_blocks else "",
             values.operations // len(variants),
+            merges=self.merges,
         )
 
     def bound_of_axis(self, name: str) -> str:
@@ -241,13 +245,9 @@ class _Lowering:
                 self.update_arg(node, where, index[axes[0]], value)
             else:
                 accumulator = self.accumulator(node, where, identity_of(node), node.dtype, True)
-                combined = Apply(
-                    combining_expression(node),
-                    (("accumulator", accumulator.name), ("value", value)),
-                    node.dtype,
-                    node.dtype.kind in "iub",
-                )
-                self.values.body.updates.append(Update(accumulator.name, combined))
+                name = accumulator.name
+                self.values.body.updates.append(Update(name, _combined(node, name, value)))
+                self.merge(Update(name, _combined(node, name, OTHER + name)))
 
     def update_arg(self, node: Node, where: Index, along: Index, value: str) -> None:
         dtype = node.inputs[0].dtype
@@ -262,6 +262,24 @@ class _Lowering:
             Update(chosen.name, _select_text(better, number, chosen.name, INT64)),
             Update(best.name, _select_text(better, value, best.name, dtype)),
         ]
+        other, other_number = OTHER + best.name, OTHER + chosen.name
+        operands = (
+            ("value", other),
+            ("best", best.name),
+            ("number", other_number),
+            ("chosen", chosen.name),
+        )
+        template = f"({ARG_REDUCTIONS[node.op.name]}) | ({SAME_AND_BEFORE})"
+        self.merge(
+            Update(better, Apply(template, operands, BOOL, False)),
+            Update(chosen.name, _select_text(better, other_number, chosen.name, INT64)),
+            Update(best.name, _select_text(better, other, best.name, dtype)),
+        )
+
+    def merge(self, *updates: Update) -> None:
+        """Remember how accumulators of two parts become one, once for each of them."""
+        known = {update.name for update in self.merges}
+        self.merges += [update for update in updates if update.name not in known]
 
     def accumulator(
         self, node: Node, where: Index, identity: object, dtype: np.dtype, is_result: bool
@@ -284,6 +302,11 @@ class _Lowering:
             )
             self.accumulators[key] = found
         return found
+
+
+def _combined(node: Node, accumulator: str, value: str) -> Apply:
+    operands = (("accumulator", accumulator), ("value", value))
+    return Apply(combining_expression(node), operands, node.dtype, node.dtype.kind in "iub")
 
 
 def _select_text(condition: str, x: str, y: str, dtype: np.dtype) -> Apply:

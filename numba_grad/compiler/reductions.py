@@ -9,6 +9,10 @@ ARG_REDUCTIONS = {
     "argmax": "({value} > {best}) | (({value} != {value}) & ({best} == {best}))",
     "argmin": "({value} < {best}) | (({value} != {value}) & ({best} == {best}))",
 }
+# Of two parts with equal extremes, or a NaN each, the one that has it at a smaller index.
+SAME_AND_BEFORE = (
+    "(({value} == {best}) | (({value} != {value}) & ({best} != {best}))) & ({number} < {chosen})"
+)
 
 
 def reduction_axes(node: Node) -> tuple[int, ...]:

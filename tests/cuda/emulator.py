@@ -1,0 +1,677 @@
+"""Runs the source of CUDA kernels on the host, thread by thread, and checks what hardware does not.
+
+A kernel without barriers and shuffles is a plain function that is called for every thread. In one
+with them every thread of a block is a generator: such calls become `yield`s, and the emulator
+resumes threads as barriers and warps demand. Scalars are NumPy's, so that a float32 stays one;
+integers are Python's, and wrap where the source casts or stores them.
+
+Errors, each an `EmulationError` that names the kernel's line where it can:
+
+- accesses outside of an allocation or of a shared array, reads of shared memory never written,
+- an element written by two threads, or written by one and read by another, with no barrier between,
+- barriers or shuffles that not all threads of the block, or of the warp, come to,
+- untyped float literals, which would turn a float32 kernel into a float64 one,
+- names that kernel source may not use.
+"""
+
+import ast
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from numba_grad.runtime.cuda.interface import Grid
+from tests.cuda.host_driver import HostDriver
+
+WARP = 32
+MOST_THREADS = 1024
+MOST_SHARED_BYTES = 48 * 1024
+COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
+INTEGER: tuple[type, ...] = (int, np.integer)
+MOVABLE: tuple[type, ...] = (int, np.float32, np.float64)  # by a shuffle
+
+
+class EmulationError(AssertionError):
+    """The kernel does what a device would not do, or not always do the same way."""
+
+
+# Where an address points to: the bytes from there to the end of its allocation.
+Memory = Callable[[int], np.ndarray]
+
+
+class HostMemory:
+    """Allocations of a test: arrays, found by where their elements lie."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, np.ndarray] = {}
+
+    def add(self, array: np.ndarray) -> int:
+        """Make an array known; its address."""
+        assert array.flags.c_contiguous
+        address = array.ctypes.data
+        self._bytes[address] = array.reshape(-1).view(np.uint8)
+        return address
+
+    def __call__(self, address: int) -> np.ndarray:
+        for start, data in self._bytes.items():
+            if start <= address < start + max(data.size, 1):
+                return data[address - start :]
+        raise EmulationError(f"address {address:#x} lies in no allocation")
+
+
+class EmulatedDriver(HostDriver):
+    """A driver in host memory that runs the kernels, too."""
+
+    def run_kernel(
+        self, source: str, name: str, grid: Grid, block: Grid, parameters: bytes
+    ) -> None:
+        assert name == "kernel"
+        words = np.frombuffer(parameters, np.int64).tolist()
+        if grid[1:] != (1, 1) or block[1:] != (1, 1):
+            raise EmulationError(f"kernels have one dimension, not {grid} and {block}")
+        run_kernel(source, grid[0], block[0], words, self.memory)
+
+
+def run_kernel(source: str, grid: int, block: int, words: Sequence[int], memory: Memory) -> None:
+    """Launch `kernel` of `source` with `words` as parameters: integers, and addresses."""
+    if not 1 <= block <= MOST_THREADS or not 1 <= grid < 2**31:
+        raise EmulationError(f"no such launch: {grid} blocks of {block} threads")
+    kernel = compile_source(source)
+    if len(words) != len(kernel.parameters):
+        raise EmulationError(f"{len(kernel.parameters)} parameters, {len(words)} words")
+    launch = _Launch(grid, block)
+    arguments = [
+        word if parameter is None else _pointer(launch, name, parameter, word, memory)
+        for (name, parameter), word in zip(kernel.parameters, words, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        for number in range(grid):
+            kernel.run_block(launch, number, arguments)
+
+
+# Launches
+
+
+class _Launch:
+    """What the threads of a launch share."""
+
+    def __init__(self, grid: int, block: int) -> None:
+        self.grid, self.block = grid, block
+        self.number = 0  # of the block that runs
+        self.thread = 0
+        self.epoch = 0  # barriers that the block has passed
+        # Who wrote an address: block, epoch, thread.
+        self.writers: dict[int, tuple[int, int, int]] = {}
+        self.shared: dict[int, _Shared] = {}
+
+    def is_ordered(self, other: tuple[int, int, int]) -> bool:
+        """Whether what `other` did happened before what the present thread does."""
+        number, epoch, thread = other
+        return number == self.number and (thread == self.thread or epoch < self.epoch)
+
+
+class _Pointer:
+    """A typed pointer into an allocation."""
+
+    __slots__ = ("address", "array", "is_checked", "launch", "name", "of_integers")
+
+    def __init__(self, launch: _Launch, name: str, array: np.ndarray) -> None:
+        self.launch, self.name, self.array = launch, name, array
+        self.address = array.ctypes.data
+        self.of_integers = array.dtype.kind in "iu"
+        # The error record takes whichever error comes first.
+        self.is_checked = not name.startswith("errors")
+
+    def _check(self, index: Any) -> None:
+        if type(index) is not int or not 0 <= index < self.array.size:
+            raise EmulationError(
+                f"{self.name}[{index}]: from there on {self.array.size} elements of "
+                f"{self.array.dtype} are allocated"
+            )
+
+    def __getitem__(self, index: int) -> Any:
+        self._check(index)
+        if self.launch.writers and self.is_checked:
+            writer = self.launch.writers.get(self.address + index * self.array.itemsize)
+            if writer is not None and not self.launch.is_ordered(writer):
+                raise EmulationError(f"{self.name}[{index}] is read while another thread writes it")
+        return self.array.item(index) if self.of_integers else self.array[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._check(index)
+        launch = self.launch
+        if self.is_checked:
+            key = self.address + index * self.array.itemsize
+            writer = launch.writers.get(key)
+            if writer is not None and not launch.is_ordered(writer):
+                raise EmulationError(f"{self.name}[{index}] is written by two threads")
+            launch.writers[key] = (launch.number, launch.epoch, launch.thread)
+        _store(self.array, index, value)
+
+
+class _Shared:
+    """A shared array: each element remembers who touched it since the last barrier."""
+
+    def __init__(self, launch: _Launch, size: int, dtype: np.dtype) -> None:
+        self.launch, self.size = launch, size
+        self.array = np.zeros(size, dtype)
+        self.writers: dict[int, tuple[int, int, int]] = {}
+        self.readers: dict[int, tuple[int, int, int]] = {}
+
+    def _check(self, index: Any) -> None:
+        if type(index) is not int or not 0 <= index < self.size:
+            raise EmulationError(f"element {index} of a shared array of {self.size}")
+
+    def __getitem__(self, index: int) -> Any:
+        self._check(index)
+        writer = self.writers.get(index)
+        if writer is None:
+            raise EmulationError(f"shared element {index} is read before it is written")
+        launch = self.launch
+        if not launch.is_ordered(writer):
+            raise EmulationError(f"shared element {index} is read with no barrier after its write")
+        reader = self.readers.get(index)
+        mine = (launch.number, launch.epoch, launch.thread)
+        if reader is None or reader[1] < launch.epoch:
+            self.readers[index] = mine
+        elif reader[2] != launch.thread:
+            self.readers[index] = (launch.number, launch.epoch, -1)  # several
+        return self.array.item(index) if self.array.dtype.kind in "iu" else self.array[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._check(index)
+        for others in (self.writers, self.readers):
+            other = others.get(index)
+            if other is not None and not self.launch.is_ordered(other):
+                raise EmulationError(f"shared element {index} is written with no barrier before")
+        self.writers[index] = (self.launch.number, self.launch.epoch, self.launch.thread)
+        _store(self.array, index, value)
+
+
+class _Local:
+    """An array of one thread."""
+
+    def __init__(self, size: int, dtype: np.dtype) -> None:
+        self.array = np.zeros(size, dtype)
+        self.written: set[int] = set()
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.written:
+            raise EmulationError(f"local element {index} is read before it is written")
+        return self.array.item(index) if self.array.dtype.kind in "iu" else self.array[index]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        if not 0 <= index < self.array.size:
+            raise EmulationError(f"element {index} of a local array of {self.array.size}")
+        self.written.add(index)
+        _store(self.array, index, value)
+
+
+def _store(array: np.ndarray, place: int, value: Any) -> None:
+    dtype = array.dtype
+    if dtype.kind in "iu":
+        value = _INTEGERS[dtype.name](value)
+    elif dtype.kind != "c" and isinstance(value, COMPLEX):
+        raise EmulationError(f"a complex value is stored as {dtype}")
+    array[place] = value
+
+
+def _pointer(launch: _Launch, name: str, dtype: np.dtype, address: int, memory: Memory) -> _Pointer:
+    if address == 0:
+        return _Pointer(launch, name, np.zeros(0, dtype))
+    if address % dtype.itemsize:
+        raise EmulationError(f"{name}: address {address:#x} is not aligned for {dtype}")
+    data = memory(address)
+    return _Pointer(launch, name, data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype))
+
+
+# Source to Python functions
+
+# fmt: off
+_PAUSES = {
+    "syncthreads": "barrier", "syncwarp": "warp",
+    "shfl_sync": "warp", "shfl_up_sync": "warp", "shfl_down_sync": "warp", "shfl_xor_sync": "warp",
+    "all_sync": "warp", "any_sync": "warp", "ballot_sync": "warp",
+}
+# fmt: on
+
+
+@dataclass(slots=True)
+class CompiledKernel:
+    """A kernel as a Python function, or a generator if its threads wait for each other."""
+
+    function: Callable[..., Any]
+    parameters: list[tuple[str, np.dtype | None]]  # the dtype of what a pointer points to
+    pauses: bool
+    cuda: SimpleNamespace
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def run_block(self, launch: _Launch, number: int, arguments: list[Any]) -> None:
+        launch.number, launch.epoch, launch.shared = number, 0, {}
+        self.state["launch"] = launch
+        cuda = self.cuda
+        cuda.blockIdx.x, cuda.blockDim.x, cuda.gridDim.x = number, launch.block, launch.grid
+        if not self.pauses:
+            for thread in range(launch.block):
+                launch.thread = cuda.threadIdx.x = thread
+                self.function(*arguments)
+            return
+        _Block(launch, cuda, [self.function(*arguments) for _ in range(launch.block)]).run()
+
+
+class _Block:
+    """The threads of a block, which wait at barriers and shuffles."""
+
+    def __init__(self, launch: _Launch, cuda: SimpleNamespace, threads: list[Any]) -> None:
+        self.launch, self.cuda, self.threads = launch, cuda, threads
+        self.requests: list[tuple | None] = [None] * len(threads)
+
+    def resume(self, thread: int, answer: Any) -> None:
+        self.launch.thread = self.cuda.threadIdx.x = thread
+        try:
+            self.requests[thread] = self.threads[thread].send(answer)
+        except StopIteration:
+            self.requests[thread] = None
+
+    def run(self) -> None:
+        everyone = range(len(self.threads))
+        for thread in everyone:
+            self.resume(thread, None)
+        while True:
+            for first in range(0, len(self.threads), WARP):
+                self.run_warp(everyone[first : first + WARP])
+            sites = {r and r[:2] for r in self.requests}
+            if sites == {None}:
+                return
+            if len(sites) > 1:
+                raise EmulationError(f"threads of a block wait at different barriers: {sites}")
+            self.launch.epoch += 1
+            for thread in everyone:
+                self.resume(thread, None)
+
+    def run_warp(self, warp: range) -> None:
+        """Until all of its threads are at a barrier, or done."""
+        while any(self.waits_for_warp(thread) for thread in warp):
+            requests = [self.requests[thread] for thread in warp]
+            if len({r and r[:2] for r in requests}) > 1:
+                sites = {r and r[:2] for r in requests}
+                raise EmulationError(f"threads of a warp are at different places: {sites}")
+            answers = _exchanged([r for r in requests if r is not None])
+            for thread, answer in zip(warp, answers, strict=True):
+                self.resume(thread, answer)
+
+    def waits_for_warp(self, thread: int) -> bool:
+        request = self.requests[thread]
+        return request is not None and _PAUSES[request[0]] == "warp"
+
+
+def _exchanged(requests: list[tuple]) -> list[Any]:
+    """What each thread of a warp gets."""
+    name = requests[0][0]
+    if name == "syncwarp":
+        return [None] * len(requests)
+    present = (1 << len(requests)) - 1
+    values = [request[3] for request in requests]
+    for request in requests:
+        if request[2] & present != present:
+            raise EmulationError(f"{name}: threads of the warp are not in its mask")
+    if name in ("all_sync", "any_sync"):
+        return [(all if name == "all_sync" else any)(values)] * len(values)
+    if name == "ballot_sync":
+        return [sum(bool(value) << k for k, value in enumerate(values))] * len(values)
+    if len({type(value) for value in values}) > 1:
+        raise EmulationError(f"{name}: values of several types: {values}")
+    if not isinstance(values[0], MOVABLE):
+        raise EmulationError(f"{name}: hardware moves no {type(values[0])}")
+    result = []
+    for lane, request in enumerate(requests):
+        by = request[4]
+        source = {
+            "shfl_sync": by,
+            "shfl_up_sync": lane - by,
+            "shfl_down_sync": lane + by,
+            "shfl_xor_sync": lane ^ by,
+        }[name]
+        inside = 0 <= source < WARP
+        if inside and source >= len(values):
+            raise EmulationError(f"{name}: lane {source} of a warp of {len(values)} threads")
+        result.append(values[source] if inside else values[lane])
+    return result
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_source(source: str) -> CompiledKernel:
+    """The kernel of a source text; each text is compiled once."""
+    tree = ast.parse(source)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if len(functions) != len(tree.body) or "kernel" not in functions:
+        raise EmulationError("kernel source is functions, one of them `kernel`")
+    _check_literals(tree)
+    pausing = _pausing(functions)
+    tree = ast.fix_missing_locations(_Transformer(pausing).visit(tree))
+    parameters = _parameters(functions["kernel"])
+    state: dict[str, Any] = {}
+    cuda = _cuda_namespace(state)
+    names = {**_NAMES, "cuda": cuda, "__builtins__": {}}
+    for function in functions.values():
+        function.decorator_list.clear()
+    exec(compile(tree, "<kernel>", "exec"), names)
+    return CompiledKernel(names["kernel"], parameters, "kernel" in pausing, cuda, state)
+
+
+def _parameters(function: ast.FunctionDef) -> list[tuple[str, np.dtype | None]]:
+    """Names, and what the decorator says of their types."""
+    (decorator,) = function.decorator_list
+    assert isinstance(decorator, ast.Call) and isinstance(decorator.args[0], ast.Constant)
+    text = str(decorator.args[0].value)
+    if not text.startswith("void(") or not text.endswith(")"):
+        raise EmulationError(f"no kernel signature: {text}")
+    types = [part.strip() for part in text[len("void(") : -1].split(",") if part.strip()]
+    names = [argument.arg for argument in function.args.args]
+    if len(names) != len(types):
+        raise EmulationError(f"{len(names)} names for {len(types)} types")
+    return list(zip(names, map(_parameter_dtype, types), strict=True))
+
+
+def _parameter_dtype(text: str) -> np.dtype | None:
+    if text == "int64":
+        return None
+    if not text.startswith("CPointer(") or not text.endswith(")"):
+        raise EmulationError(f"words are int64 or pointers, not {text}")
+    return np.dtype(text[len("CPointer(") : -1])
+
+
+def _check_literals(tree: ast.Module) -> None:
+    """Every float literal stands in a cast."""
+    typed = {"float16", "float32", "float64", "complex64", "complex128"}
+    inside = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in typed:
+            inside.update(id(part) for part in ast.walk(node))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, float | complex):
+            continue
+        if id(node) not in inside:
+            raise EmulationError(f"line {node.lineno}: the literal {node.value} has no type")
+
+
+def _pausing(functions: dict[str, ast.FunctionDef]) -> set[str]:
+    """Functions whose threads wait for each other, by themselves or by what they call."""
+    calls = {
+        name: {
+            node.func.id if isinstance(node.func, ast.Name) else f"cuda.{_attribute(node.func)}"
+            for node in ast.walk(function)
+            if isinstance(node, ast.Call)
+        }
+        for name, function in functions.items()
+    }
+    result = {f"cuda.{name}" for name in _PAUSES}
+    while True:
+        more = {name for name, called in calls.items() if called & result} - result
+        if not more:
+            return result
+        result |= more
+
+
+def _attribute(node: ast.AST) -> str:
+    is_cuda = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "cuda"
+    return node.attr if is_cuda and isinstance(node, ast.Attribute) else ""
+
+
+class _Transformer(ast.NodeTransformer):
+    """Calls that wait become yields; shared arrays learn which they are."""
+
+    def __init__(self, pausing: set[str]) -> None:
+        self.pausing = pausing
+        self.shared = 0
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = _attribute(node.func)
+        if name in _PAUSES:
+            site = [ast.Constant(name), ast.Constant(f"line {node.lineno}")]
+            return ast.Yield(ast.Tuple([*site, *node.args], ast.Load()))
+        if isinstance(node.func, ast.Name) and node.func.id in self.pausing:
+            return ast.YieldFrom(node)
+        if ast.unparse(node.func) == "cuda.shared.array":
+            self.shared += 1
+            node.args.insert(0, ast.Constant(self.shared))
+        return node
+
+
+# Names of kernel source
+
+
+def _integer(bits: int, is_signed: bool) -> Callable[[Any], int]:
+    mask, half = (1 << bits) - 1, 1 << (bits - 1)
+
+    def cast(x: Any) -> int:
+        if not isinstance(x, int):
+            if isinstance(x, COMPLEX):
+                raise EmulationError("a complex number is cast to an integer")
+            x = int(x) if math.isfinite(x) else 0
+        x &= mask
+        return x - mask - 1 if is_signed and x >= half else x
+
+    return cast
+
+
+_INTEGERS = {
+    f"{'' if is_signed else 'u'}int{bits}": _integer(bits, is_signed)
+    for bits in (8, 16, 32, 64)
+    for is_signed in (True, False)
+}
+
+
+def _complex(real: Any, imaginary: Any = 0) -> Any:
+    both = type(real) is type(imaginary) is np.float32
+    return (np.complex64 if both else np.complex128)(complex(real, imaginary))
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, INTEGER)
+
+
+def _fma(x: Any, y: Any, z: Any) -> Any:
+    """Rounded once, as far as float64 has room for the product of float32 numbers."""
+    if type(x) is np.float32:
+        return np.float32(np.longdouble(x) * np.longdouble(y) + np.longdouble(z))
+    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
+        return x * y + z
+    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+    try:
+        return np.float64(float(exact)) if exact else x * y + z
+    except OverflowError:
+        return x * y + z
+
+
+# fmt: off
+_SAME_NAMES = (
+    "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "log2",
+    "log10", "sqrt", "cbrt", "floor", "ceil", "trunc", "rint", "copysign", "nextafter", "fmod",
+    "hypot", "ldexp", "frexp", "modf", "isnan", "isinf", "isfinite",
+)
+# fmt: on
+_MATHEMATICS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in _SAME_NAMES},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in _SAME_NAMES[:6]},
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "fabs": np.abs,
+    "gamma": scipy.special.gamma,
+    "lgamma": scipy.special.gammaln,
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+    "fma": _fma,
+}
+
+
+def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of integers, a float64; NumPy's own small types would be float16."""
+
+    def call(*arguments: Any) -> Any:
+        if all(_is_integer(x) for x in arguments):
+            arguments = tuple(np.float64(x) for x in arguments)
+        return function(*arguments)
+
+    return call
+
+
+def _bits(dtype: type, to: type) -> Callable[[Any], Any]:
+    def convert(x: Any) -> Any:
+        result = np.asarray(dtype(x)).view(to)[()]
+        return int(result) if isinstance(result, np.integer) else result
+
+    return convert
+
+
+_LIBDEVICE: dict[str, Callable[..., Any]] = {
+    **_MATHEMATICS,
+    "tgamma": scipy.special.gamma,
+    "erfinv": scipy.special.erfinv,
+    "erfcinv": scipy.special.erfcinv,
+    "erfcx": scipy.special.erfcx,
+    "normcdf": scipy.special.ndtr,
+    "normcdfinv": scipy.special.ndtri,
+    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
+    "rcbrt": lambda x: type(x)(1) / np.cbrt(x),
+    "exp10": lambda x: type(x)(10) ** x,
+    "sinpi": lambda x: type(x)(np.sin(np.pi * np.float64(x))),
+    "cospi": lambda x: type(x)(np.cos(np.pi * np.float64(x))),
+    "remainder": lambda x, y: type(x)(math.remainder(x, y)) if y else type(x)(np.nan),
+    "fmin": np.fmin,
+    "fmax": np.fmax,
+    "fdim": lambda x, y: type(x)(max(x - y, type(x)(0))),
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
+    "nearbyint": np.rint,
+    "logb": lambda x: np.floor(np.log2(np.abs(x))),
+    "j0": scipy.special.j0,
+    "j1": scipy.special.j1,
+    "y0": scipy.special.y0,
+    "y1": scipy.special.y1,
+    "jn": scipy.special.jn,
+    "yn": scipy.special.yn,
+    "cyl_bessel_i0": scipy.special.i0,
+    "cyl_bessel_i1": scipy.special.i1,
+}
+_LIBDEVICE_EXACT: dict[str, Callable[..., Any]] = {
+    "double_as_longlong": _bits(np.float64, np.int64),
+    "longlong_as_double": _bits(np.int64, np.float64),
+    "float_as_int": _bits(np.float32, np.int32),
+    "int_as_float": _bits(np.int32, np.float32),
+    "umulhi": lambda x, y: (x * y) >> 32,
+    "umul64hi": lambda x, y: (x * y) >> 64,
+    "popc": lambda x: (x & 0xFFFFFFFF).bit_count(),
+    "popcll": lambda x: (x & 0xFFFFFFFFFFFFFFFF).bit_count(),
+    "clz": lambda x: 32 - (x & 0xFFFFFFFF).bit_length(),
+    "clzll": lambda x: 64 - (x & 0xFFFFFFFFFFFFFFFF).bit_length(),
+    "abs": abs,
+    "llabs": abs,
+}
+
+
+class _Libdevice:
+    """`name` for float64 and `namef` for float32."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in _LIBDEVICE_EXACT:
+            return _LIBDEVICE_EXACT[name]
+        dtype = np.float64
+        base = name
+        if name not in _LIBDEVICE and name.endswith("f"):
+            dtype, base = np.float32, name[:-1]
+        if base not in _LIBDEVICE:
+            raise EmulationError(f"the emulator has no libdevice.{name}")
+        function = _LIBDEVICE[base]
+
+        def call(*arguments: Any) -> Any:
+            given = [x if _is_integer(x) else dtype(x) for x in arguments]
+            result = function(*given)
+            return dtype(result) if isinstance(result, float | np.floating) else result
+
+        return call
+
+
+class _Complex:
+    """`cmath`: NumPy's functions keep complex64."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found = _MATHEMATICS.get(name) or {"phase": np.angle}.get(name)
+        if found is None:
+            raise EmulationError(f"the emulator has no cmath.{name}")
+        return found
+
+
+def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
+    """What kernels find under `cuda`."""
+
+    def shared_array(site: int, shape: Any, dtype: Any) -> _Shared:
+        launch: _Launch = state["launch"]
+        if site not in launch.shared:
+            size = shape if isinstance(shape, int) else math.prod(shape)
+            launch.shared[site] = _Shared(launch, size, _dtype_of(dtype))
+            total = sum(shared.array.nbytes for shared in launch.shared.values())
+            if total > MOST_SHARED_BYTES:
+                raise EmulationError(f"{total} bytes of shared memory")
+        return launch.shared[site]
+
+    def local_array(shape: Any, dtype: Any) -> _Local:
+        size = shape if isinstance(shape, int) else math.prod(shape)
+        return _Local(size, _dtype_of(dtype))
+
+    def place(x: int = 0) -> SimpleNamespace:
+        return SimpleNamespace(x=x, y=x, z=x)
+
+    namespace = SimpleNamespace(
+        threadIdx=place(),
+        blockIdx=place(),
+        blockDim=place(1),
+        gridDim=place(1),
+        warpsize=WARP,
+        shared=SimpleNamespace(array=shared_array),
+        local=SimpleNamespace(array=local_array),
+        fma=_fma,
+        cbrt=np.cbrt,
+        selp=lambda condition, x, y: x if condition else y,
+        popc=lambda x: (x & 0xFFFFFFFFFFFFFFFF).bit_count(),
+        threadfence=lambda: None,
+        threadfence_block=lambda: None,
+    )
+    namespace.grid = lambda _: namespace.blockIdx.x * namespace.blockDim.x + namespace.threadIdx.x
+    namespace.gridsize = lambda _: namespace.gridDim.x * namespace.blockDim.x
+    return namespace
+
+
+def _dtype_of(name: Any) -> np.dtype:
+    for text, cast in _INTEGERS.items():
+        if cast is name:
+            return np.dtype(text)
+    return np.dtype(name)
+
+
+_NAMES: dict[str, Any] = {
+    **_INTEGERS,
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+    "complex64": np.complex64,
+    "complex128": np.complex128,
+    "inf": np.inf,
+    "nan": np.nan,
+    "math": SimpleNamespace(**{name: _rounded(f) for name, f in _MATHEMATICS.items()}),
+    "cmath": _Complex(),
+    "libdevice": _Libdevice(),
+    # Python's own that its compiler for devices knows.
+    "abs": abs,
+    "bool": bool,
+    "complex": _complex,
+    "max": max,
+    "min": min,
+    "range": range,
+}
