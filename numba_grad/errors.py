@@ -31,6 +31,10 @@ class OutOfMemoryError(MemoryError, DeviceError):
     """A device has not the memory that was asked for, also with the pool emptied."""
 
 
+class ForeignArrayError(DeviceError, BufferError):
+    """An array of another library whose memory cannot be used as it is."""
+
+
 class ContextLostError(DeviceError):
     """A kernel failed earlier, and with it everything that this process had on GPUs is gone."""
 

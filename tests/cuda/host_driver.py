@@ -28,6 +28,7 @@ import numpy as np
 from numba_grad.runtime.cuda.driver import install
 from numba_grad.runtime.cuda.interface import (
     DEFAULT_STREAM,
+    PER_THREAD_STREAM,
     DeviceProperties,
     Driver,
     Grid,
@@ -152,6 +153,7 @@ class HostDriver(Driver):
         self._handles: dict[int, object] = {}
         self._next_handle = itertools.count(0x1000, 0x10)
         self._defaults = [HostStream(device, DEFAULT_STREAM) for device in range(devices)]
+        self._per_thread: dict[tuple[int, int], HostStream] = {}
         self._addresses: list[list[int]] = [[] for _ in range(devices)]  # sorted
         self._memories: dict[int, Memory] = {}
         self._next_address = [
@@ -241,6 +243,9 @@ class HostDriver(Driver):
         device = self._current(call)
         if handle in (DEFAULT_STREAM, 1):
             return self._defaults[device]
+        if handle == PER_THREAD_STREAM:
+            key = (device, threading.get_ident())
+            return self._per_thread.setdefault(key, HostStream(device, handle))
         stream = self._get(handle, HostStream)
         if stream.device != device:
             raise Misuse(f"{call}: a stream of device {stream.device}, with {device} active")
@@ -304,10 +309,14 @@ class HostDriver(Driver):
 
     def synchronize(self, device: int) -> None:
         self._call("synchronize")
-        with self._lock:
+        with self.no_capture, self._lock:
             streams = [
                 stream
-                for stream in (self._defaults[device], *self._handles.values())
+                for stream in (
+                    self._defaults[device],
+                    *self._per_thread.values(),
+                    *self._handles.values(),
+                )
                 if isinstance(stream, HostStream) and stream.device == device
             ]
             for stream in streams:
@@ -666,6 +675,8 @@ class HostDriver(Driver):
             if host_stream.handle == DEFAULT_STREAM:
                 raise Misuse("begin_capture: the default stream cannot be captured")
             self._refuse_capturing(host_stream, "begin_capture")
+        self.no_capture.__enter__()
+        with self._lock:
             host_stream.graph = HostGraph(origin=host_stream)
             host_stream.last = ()
 
@@ -684,6 +695,7 @@ class HostDriver(Driver):
                 raise Misuse("end_capture: what other streams captured was not joined")
             for joined in (host_stream, *graph.joined):
                 joined.graph, joined.last = None, ()
+            self.no_capture.__exit__()
             return self._register(graph)
 
     def is_capturing(self, stream: int) -> bool:

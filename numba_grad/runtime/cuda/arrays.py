@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import DeviceError, ShapeError, explain
+from numba_grad.errors import DeviceError, ForeignArrayError, ShapeError, explain
+from numba_grad.runtime.cuda import exports
 from numba_grad.runtime.cuda.devices import Device, active, cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
-from numba_grad.runtime.cuda.memory import Allocation, allocate
+from numba_grad.runtime.cuda.memory import Owner, allocate
 from numba_grad.runtime.cuda.streams import Stream, current_stream
 
 # Up to here the driver may copy from the host later than it returns, if the memory is pinned.
@@ -40,12 +42,12 @@ class DeviceArray:
 
     def use_on(self, stream: Stream) -> None:
         """Note that a stream uses the elements: their memory is kept until that is done."""
-        if isinstance(self.owner, Allocation):
+        if isinstance(self.owner, Owner):
             self.owner.use_on(stream)
 
     def wait_for_writer(self, stream: Stream) -> None:
         """Let a stream that is going to use the elements wait until they are there."""
-        if isinstance(self.owner, Allocation) and self.owner.stream != stream:
+        if isinstance(self.owner, Owner) and self.owner.stream != stream:
             stream.wait_stream(self.owner.stream)
             self.owner.use_on(stream)
 
@@ -140,6 +142,45 @@ class DeviceArray:
                 result.address, other, self.address, own, self.nbytes, source.handle
             )
         target.wait_stream(source)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """For CuPy, Numba and others: the elements as the current stream has them."""
+        return exports.cuda_array_interface(self)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (exports.KIND_CUDA, self.device.index)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The capsule of DLPack: this memory, or a copy if `copy` or another device asks for it.
+
+        Raises
+        ------
+        ForeignArrayError
+            If the device is none that can be copied to, or only by a copy that is not allowed.
+        """
+        own = self.__dlpack_device__()
+        wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if wanted == (exports.KIND_CPU, 0) and copy is not False:
+            return self.to_host().__dlpack__(max_version=max_version)
+        if wanted != own:
+            raise ForeignArrayError(
+                explain(
+                    "__dlpack__",
+                    "a device that this array is not exported to",
+                    got={"dl_device": wanted, "copy": copy},
+                    expected=f"{own}, or {(exports.KIND_CPU, 0)} with a copy",
+                )
+            )
+        array = self.copy() if copy else self
+        return exports.capsule(array, stream, max_version)
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self.dtype}{list(self.shape)} at {self.address:#x} on {self.device}>"

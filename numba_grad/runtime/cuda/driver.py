@@ -162,7 +162,7 @@ class CudaDriver(Driver):
         return int(self._value(library.cuMemPoolGetAttribute(pool, which), "cuMemPoolGetAttribute"))
 
     def synchronize(self, device: int) -> None:
-        with Activation(self, device):
+        with self.no_capture, Activation(self, device):
             self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
         if self._count == 1:
             self.note_all_done()
@@ -332,10 +332,18 @@ class CudaDriver(Driver):
     def begin_capture(self, stream: int) -> None:
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
+        self.no_capture.__enter__()
+        try:
+            self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
+        except BaseException:
+            self.no_capture.__exit__()
+            raise
 
     def end_capture(self, stream: int) -> int:
-        return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
+        try:
+            return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
+        finally:
+            self.no_capture.__exit__()
 
     def is_capturing(self, stream: int) -> bool:
         status = self._value(self._library.cuStreamIsCapturing(stream), "cuStreamIsCapturing")

@@ -102,6 +102,8 @@ class Driver:
         self._account = Lock()  # reentrant: a finalizer may fail at any point
         # Operations by stream, since it was last known to have done everything.
         self._launched: dict[int, deque[str]] = {}
+        # Nobody may wait for a device while a stream of it is captured, in whatever thread.
+        self.no_capture = Lock()
         # What other modules make once per driver, by names of theirs.
         self.kept: dict[object, Any] = {}
 
@@ -253,6 +255,8 @@ class Driver:
         """Record what is given to the stream, and to those that wait for it, instead of doing it.
 
         Not on the default stream. Host memory that is copied from must live as long as the graph.
+        Until `end_capture`, by the same thread, other threads that capture or synchronize a device
+        wait.
         """
         raise NotImplementedError
 

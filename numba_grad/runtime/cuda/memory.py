@@ -16,36 +16,43 @@ from numba_grad.runtime.cuda.streams import Stream, current_stream
 _OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
 
-class Allocation:
-    """Memory of one GPU for as long as this object lives."""
+class Owner:
+    """What keeps memory alive. It knows the stream that writes it first, and others that use it."""
 
-    __slots__ = ("_driver", "_others", "address", "nbytes", "stream")
+    __slots__ = ("__weakref__", "_driver", "others", "stream")
 
-    def __init__(self, nbytes: int, stream: Stream) -> None:
-        self.address = 0  # until there is something to give back
+    def __init__(self, stream: Stream) -> None:
         self._driver: Driver = current_driver()
-        self._others: list[Stream] = []
-        self.nbytes = nbytes
         self.stream = stream
-        if nbytes:
-            self.address = _allocated(self._driver, nbytes, stream)
+        self.others: list[Stream] = []
 
     def use_on(self, stream: Stream) -> None:
         """Note that another stream uses the memory: it is kept until that is done."""
-        if stream != self.stream and stream not in self._others:
-            self._others.append(stream)
+        if stream != self.stream and stream not in self.others:
+            self.others.append(stream)
+
+    def is_alive(self) -> bool:
+        """Whether there still is a context: not after a kernel failed, nor in a forked child."""
+        return self._driver is running_driver() and not self._driver.is_lost
+
+
+class Allocation(Owner):
+    """Memory of one GPU, of our pool, for as long as this object lives."""
+
+    __slots__ = ("address", "nbytes")
+
+    def __init__(self, nbytes: int, stream: Stream) -> None:
+        self.address = 0  # until there is something to give back
+        super().__init__(stream)
+        self.nbytes = nbytes
+        if nbytes:
+            self.address = _allocated(self._driver, nbytes, stream)
 
     def __del__(self) -> None:
-        # Nothing to do in a forked child, or without a context.
-        if self.address and _is_running(self._driver):
-            driver = self._driver
+        if self.address and self.is_alive():
             with active(self.stream.device.index):
-                stream = _after(self.stream, self._others) if self._others else self.stream
-                driver.free(self.address, stream.handle)
-
-
-def _is_running(driver: Driver) -> bool:
-    return driver is running_driver() and not driver.is_lost
+                stream = _after(self.stream, self.others) if self.others else self.stream
+                self._driver.free(self.address, stream.handle)
 
 
 def _after(first: Stream, others: list[Stream]) -> Stream:
@@ -73,6 +80,7 @@ def allocate(nbytes: int, stream: Stream | None = None) -> Allocation:
 
 def _allocated(driver: Driver, nbytes: int, stream: Stream) -> int:
     index = stream.device.index
+    _take_back_lent(driver, index)
     with active(index):
         try:
             return driver.allocate(index, nbytes, stream.handle)
@@ -89,6 +97,24 @@ def _allocated(driver: Driver, nbytes: int, stream: Stream) -> int:
             if error.code != _OUT_OF_MEMORY:
                 raise
             _refuse(driver, nbytes, stream)
+
+
+def keep_until_idle(owner: Owner) -> None:
+    """Keep memory that somebody else may still be using, on streams that we know nothing of.
+
+    It goes back when memory is asked for the next time, after the device has done everything. Not
+    at once: this is called by finalizers, at any point, and nobody may wait for a device while a
+    stream of it is captured.
+    """
+    owner._driver.kept.setdefault(("lent", owner.stream.device.index), []).append(owner)
+
+
+def _take_back_lent(driver: Driver, index: int) -> None:
+    lent = driver.kept.get(("lent", index))
+    if lent:
+        count = len(lent)
+        driver.synchronize(index)
+        del lent[:count]
 
 
 def _refuse(driver: Driver, nbytes: int, stream: Stream) -> NoReturn:
@@ -124,5 +150,6 @@ def empty_pool(device: object = None) -> None:
     """Give back to the device what the pool holds and no array uses."""
     index = cuda_index(device)
     driver = current_driver()
+    _take_back_lent(driver, index)
     driver.synchronize(index)
     driver.trim(index)
