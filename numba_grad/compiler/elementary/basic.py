@@ -23,6 +23,7 @@ from numba_grad.compiler.elementary.scalar import (
     round_down,
     round_to_zero,
     select,
+    shared,
     shift_right_signed,
 )
 
@@ -52,6 +53,7 @@ def minimum(x: Value, y: Value) -> Value:
     return select((x <= y) | (x != x), x, y)
 
 
+@shared
 def fmod(x: Value, y: Value) -> Value:
     """The remainder with the sign of x, exact."""
     size, modulus = absolute(x), absolute(y)

@@ -20,6 +20,8 @@ from numba_grad.compiler.elementary.scalar import (
     fma,
     product,
     select,
+    shared,
+    shared_of_pairs,
     square_root,
     two_sum,
 )
@@ -89,6 +91,7 @@ def _sum_of_squares(x: Value, y: Value) -> Pair:
     return total, error + (x_low + y_low)
 
 
+@shared
 def hypot(x: Value, y: Value) -> Value:
     a, b, e = _scale(x, y)
     total, error = _sum_of_squares(a, b)
@@ -106,6 +109,7 @@ def sign(x: Value, y: Value) -> Pair:
     return select(is_zero, 0.0, x / size), select(is_zero, 0.0, y / size)
 
 
+@shared_of_pairs
 def divide(x: Value, y: Value, u: Value, v: Value) -> Pair:
     """(x + i y) / (u + i v), scaled by the larger part of the divisor (Smith), as in NumPy."""
     is_swapped = absolute(v) > absolute(u)
@@ -137,6 +141,7 @@ def square(x: Value, y: Value) -> Pair:
     return (x - y) * (x + y), x * y * 2.0
 
 
+@shared_of_pairs
 def exp(x: Value, y: Value) -> Pair:
     # Above `bend` the result may be finite although exp(x) is not.
     bend = FORMATS[x.kind].exp_overflow - 3.0
@@ -151,6 +156,7 @@ def exp(x: Value, y: Value) -> Pair:
     return real_part, select(is_lost & (x < 0), 0.0, imaginary_part)
 
 
+@shared_of_pairs
 def log(x: Value, y: Value) -> Pair:
     a, b, e = _scale(x, y)
     total, error = _sum_of_squares(a, b)
@@ -162,6 +168,7 @@ def log(x: Value, y: Value) -> Pair:
     return size, trigonometric.atan2(y, x)
 
 
+@shared_of_pairs
 def sqrt(x: Value, y: Value) -> Pair:
     a, b, e = _scale(x, y)
     total, _ = _sum_of_squares(a, b)
@@ -188,16 +195,19 @@ def _times(x: Value, y: Value) -> Value:
     return select((x == 0) | (y == 0), zero, x * y)
 
 
+@shared_of_pairs
 def sinh(x: Value, y: Value) -> Pair:
     real_part = _times(exponential.sinh(x), trigonometric.cos(y))
     return real_part, _times(exponential.cosh(x), trigonometric.sin(y))
 
 
+@shared_of_pairs
 def cosh(x: Value, y: Value) -> Pair:
     real_part = exponential.cosh(x) * trigonometric.cos(y)
     return real_part, _times(exponential.sinh(x), trigonometric.sin(y))
 
 
+@shared_of_pairs
 def tanh(x: Value, y: Value) -> Pair:
     # Kahan: with t = tan y and s = sinh x, nothing cancels.
     form = FORMATS[x.kind]
@@ -289,6 +299,7 @@ def sigmoid(x: Value, y: Value) -> Pair:
 # The inverse functions, after Kahan: products of square roots, exact on the branch cuts.
 
 
+@shared_of_pairs
 def asin(x: Value, y: Value) -> Pair:
     a, b = sqrt(1.0 - x, -y)
     c, d = sqrt(1.0 + x, y)
@@ -310,6 +321,7 @@ def acosh(x: Value, y: Value) -> Pair:
     return real_part, trigonometric.atan2(b, c) * 2.0
 
 
+@shared_of_pairs
 def atanh(x: Value, y: Value) -> Pair:
     # Odd: of |x|, or the quotient would be close to -1.
     size = absolute(x)

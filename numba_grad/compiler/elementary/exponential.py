@@ -22,6 +22,7 @@ from numba_grad.compiler.elementary.scalar import (
     polynomial,
     product,
     select,
+    shared,
 )
 
 
@@ -148,6 +149,7 @@ def exp_minus_one(r: Value, rest: Value | None = None) -> Value:
     return r + (r * r * tail if rest is None else fma(r * r, tail, rest))
 
 
+@shared
 def exp(x: Value) -> Value:
     form = FORMATS[x.kind]
     x = clamp(x, form.exp_underflow, form.exp_overflow)
@@ -164,6 +166,7 @@ def exp_within_range(x: Value) -> Value:
     return (exp_minus_one(r) + 1.0) * power_of_two(integer)
 
 
+@shared
 def exp2(x: Value) -> Value:
     form = FORMATS[x.kind]
     x = clamp(x, form.exp_underflow / math.log(2), form.exp_overflow / math.log(2))
@@ -173,6 +176,7 @@ def exp2(x: Value) -> Value:
     return scale_by_power_of_two(exp_minus_one(r, rest) + 1.0, integer)
 
 
+@shared
 def expm1(x: Value) -> Value:
     form = FORMATS[x.kind]
     y = clamp(x, -1.5 * (form.mantissa_bits + 2) * math.log(2), form.exp_overflow)
@@ -194,6 +198,7 @@ def exp_of_sum(high: Value, low: Value) -> Value:
     return scale_by_power_of_two(head + (error + tail), integer)
 
 
+@shared
 def sigmoid(x: Value) -> Value:
     """1 / (1 + exp(-x)). Never exp of a positive number, which would lose results near 0."""
     form = FORMATS[x.kind]
@@ -225,6 +230,7 @@ def _hyperbolic(x: Value) -> tuple[Value, Value, Value, Value]:
     return sinh, cosh, growing - shrinking, growing + shrinking
 
 
+@shared
 def sinh(x: Value) -> Value:
     s, c, big_s, big_c = _hyperbolic(x)
     result = (big_s + fma(big_s, c, big_c * s)) * 4.0
@@ -232,11 +238,13 @@ def sinh(x: Value) -> Value:
     return select(is_small, x, copy_sign(result, x))
 
 
+@shared
 def cosh(x: Value) -> Value:
     s, c, big_s, big_c = _hyperbolic(x)
     return (big_c + fma(big_c, c, big_s * s)) * 4.0
 
 
+@shared
 def tanh(x: Value) -> Value:
     """(exp(2|x|) - 1) / (exp(2|x|) + 1), with the rounding errors of both carried along."""
     form = FORMATS[x.kind]

@@ -37,7 +37,7 @@ OF_FIRST = "of the first"  # the same for the first argument alone: the others a
 Formulas = dict[str, Callable]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Function:
     name: str
     arity: int

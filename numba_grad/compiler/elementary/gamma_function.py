@@ -22,6 +22,7 @@ from numba_grad.compiler.elementary.scalar import (
     product,
     rarely,
     select,
+    shared,
     to_float32,
     to_float64,
 )
@@ -165,6 +166,7 @@ def gammaln(x: Value) -> Value:
     return select(x == 0, math.inf, select((x != x) | (x == -math.inf), x, result))
 
 
+@shared
 def _log_gamma(x: Value) -> Value:
     """log(gamma(x)) for x > 0."""
     form = _FORMATS[x.kind]
@@ -252,7 +254,7 @@ def gamma(x: Value) -> Value:
 def _stirling(x: Value) -> Value:
     form = _FORMATS[x.kind]
     series = polynomial(1.0 / x, form.stirling) * math.sqrt(2 * math.pi)
-    if x.kind == FLOAT32:
+    if x.kind == FLOAT32 and x.trace.has_fast_float64:
         y = to_float64(x)
         exponent = exp_of_sum(fma(y - 0.5, log(y), -y), y.like(0.0))
         return to_float32(exponent * to_float64(series))

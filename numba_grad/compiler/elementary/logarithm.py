@@ -23,6 +23,7 @@ from numba_grad.compiler.elementary.scalar import (
     polynomial,
     product,
     select,
+    shared,
     square_root,
     two_sum,
 )
@@ -114,6 +115,7 @@ def log_of_sum(k: Value, f: Value) -> Value:
     return fma(k, form.log2_high, f - (half_square - fma(k, form.log2_low, rest)))
 
 
+@shared
 def log(x: Value) -> Value:
     k, m = split_exponent(x)
     return with_special_values(x, log_of_sum(k, m - 1.0))
@@ -150,6 +152,7 @@ def split_sum(total: Value, error: Value) -> tuple[Value, Value]:
     return k, (m - 1.0) + error
 
 
+@shared
 def log1p(x: Value) -> Value:
     form = FORMATS[x.kind]
     total, error = two_sum(x.like(1.0), x)
@@ -158,6 +161,7 @@ def log1p(x: Value) -> Value:
     return select(absolute(x) < 2.0 ** -(form.mantissa_bits + 2), x, result)
 
 
+@shared
 def asinh(x: Value) -> Value:
     size = absolute(x)
     square = size * size

@@ -26,6 +26,7 @@ from numba_grad.compiler.elementary.scalar import (
     product,
     round_to_zero,
     select,
+    shared,
     to_float32,
     to_float64,
 )
@@ -41,7 +42,10 @@ _ATANH_TAIL = (
     0.05837834102667156,
     0.05991376027196672,
 )
-_THIRD = (1 / 3, float.fromhex("0x1.5555555555555p-56"))
+_THIRD = {
+    FLOAT64: (1 / 3, float.fromhex("0x1.5555555555555p-56")),
+    FLOAT32: (float.fromhex("0x1.555556p-2"), float.fromhex("-0x1.555556p-27")),
+}
 # For float32, computed in float64: (atanh(s)/s - 1) / s**2 in s**2, and (exp(r) - 1 - r) / r**2.
 _ATANH_TAIL_SHORT = (
     0.33333333337923193,
@@ -61,9 +65,10 @@ _EXP_TAIL_SHORT = (
 )
 
 
+@shared
 def power(x: Value, y: Value) -> Value:
     size = absolute(x)
-    if x.kind == FLOAT32:
+    if x.kind == FLOAT32 and x.trace.has_fast_float64:
         result = _power_of_positive_float32(size, y)
     else:
         result = _power_of_positive(size, y)
@@ -87,8 +92,9 @@ def log_as_sum(x: Value) -> tuple[Value, Value]:
     # log m = 2 s (1 + z (1/3 + z tail)), z = s*s
     z, z_low = product(s, s)
     z_low = fma(s * 2.0, s_low, z_low)
-    t, t_low = fast_two_sum(x.like(_THIRD[0]), z * polynomial(z, _ATANH_TAIL))
-    t_low = t_low + _THIRD[1]
+    third, third_low = _THIRD[x.kind]
+    t, t_low = fast_two_sum(x.like(third), z * polynomial(z, _ATANH_TAIL))
+    t_low = t_low + third_low
     v, v_low = product(z, t)
     v_low = v_low + fma(z, t_low, z_low * t)
     w, w_low = product(s, v)

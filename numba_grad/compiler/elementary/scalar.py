@@ -10,8 +10,10 @@ What the text is, is the `Trace`'s: LLVM's for the CPU (`llvm_writer.py`), CUDA 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 # Types of the values of a formula, by LLVM's names.
 FLOAT32, FLOAT64, BOOL, INT32, INT64 = "float", "double", "i1", "i32", "i64"
@@ -24,6 +26,7 @@ _FLOAT_OF = {INT32: FLOAT32, INT64: FLOAT64}
 LONG_POLYNOMIAL = 8
 
 Number = int | float
+F = TypeVar("F", bound=Callable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,43 @@ class Trace:
     ) -> Value:
         """`usual`, or that library call where the condition holds, which is off the usual way."""
         raise NotImplementedError
+
+    def shared(
+        self, name: str, formula: Formula, values: tuple[Value, ...], is_of_pairs: bool
+    ) -> Value | tuple[Value, ...]:
+        """The formula's result, by its operations or by a call."""
+        return formula(*values)
+
+
+Formula = Callable[..., "Value | tuple[Value, ...]"]
+
+# Formulas that other formulas use, by name; those of complex numbers, and those of real ones.
+SHARED: dict[str, Formula] = {}
+SHARED_OF_PAIRS: dict[str, Formula] = {}
+
+
+def shared(formula: F) -> F:
+    """A formula of real numbers that others use: a target may call a function there.
+
+    Where `formulas.py` has a function of the same name, this is its formula.
+    """
+    return _shared(formula, SHARED)
+
+
+def shared_of_pairs(formula: F) -> F:
+    """The same for complex numbers, each a pair of values; so is the result."""
+    return _shared(formula, SHARED_OF_PAIRS)
+
+
+def _shared(formula: F, table: dict[str, Formula]) -> F:
+    name = formula.__name__.lstrip("_")
+    table[name] = formula
+
+    @functools.wraps(formula)
+    def use(*values: Value) -> Value | tuple[Value, ...]:
+        return values[0].trace.shared(name, formula, values, table is SHARED_OF_PAIRS)
+
+    return cast(F, use)
 
 
 class Value:

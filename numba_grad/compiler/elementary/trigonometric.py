@@ -24,6 +24,7 @@ from numba_grad.compiler.elementary.scalar import (
     product,
     rarely,
     select,
+    shared,
     square_root,
 )
 
@@ -182,6 +183,7 @@ def _turned(quadrant: Value, even: Value, odd: Value) -> Value:
     return from_bits(bits(value) ^ ((quadrant & 2) << sign_bit))
 
 
+@shared
 def sin(x: Value) -> Value:
     reduced = _reduce(x)
     result = _turned(reduced.quadrant, reduced.sin, reduced.cos)
@@ -190,12 +192,14 @@ def sin(x: Value) -> Value:
     return rarely(reduced.is_large, result, "sin", x)
 
 
+@shared
 def cos(x: Value) -> Value:
     reduced = _reduce(x)
     result = _turned(reduced.quadrant + 1, reduced.sin, reduced.cos)
     return rarely(reduced.is_large, result, "cos", x)
 
 
+@shared
 def tan(x: Value) -> Value:
     reduced = _reduce(x)
     is_even = (reduced.quadrant & 1) == 0
@@ -240,6 +244,7 @@ def atan(x: Value) -> Value:
     return copy_sign(_atan_of_ratio(size, x.like(1.0)), x)
 
 
+@shared
 def atan2(y: Value, x: Value) -> Value:
     width, height = absolute(x), absolute(y)
     # Sums and products must neither overflow nor lose digits below the least normal number.
