@@ -37,7 +37,7 @@ def _square(call: Callable[..., LibraryCall]) -> Callable[[Node], LibraryCall]:
     """A call of (dtype, n, count) for square matrices."""
 
     def of_node(node: Node) -> LibraryCall:
-        (a,) = node.inputs
+        a = node.inputs[0]
         return call(a.dtype, a.shape[-1], _count(a), **node.params)
 
     return of_node
@@ -109,6 +109,7 @@ MATRIX_CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "det": _square(kernels.det_call),
     "slogdet": _square(kernels.slogdet_call),
     "cofactor": _square(kernels.cofactor_call),
+    "cofactor_in_direction": _square(kernels.cofactor_in_direction_call),
     "expm": _square(kernels.expm_call),
 }
 
@@ -131,6 +132,7 @@ _OPERATIONS: dict[str, Callable[[int, int, int], int]] = {
     "det": lambda m, n, k: 2 * n**3 // 3,
     "slogdet": lambda m, n, k: 2 * n**3 // 3,
     "cofactor": lambda m, n, k: 2 * n**3,
+    "cofactor_in_direction": lambda m, n, k: 30 * n**3,
     "expm": lambda m, n, k: 18 * n**3,
 }
 # With each right side: those of a triangular system, and of a product.

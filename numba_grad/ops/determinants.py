@@ -1,16 +1,18 @@
 """Determinants, by LAPACK's LU factorization."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
-from numba_grad.ops.families import broadcast_to, cast, reshape, structural
-from numba_grad.ops.linalg import inv, solve
-from numba_grad.ops.matrices import batch_stack, block, check_matrices, identity, real_part
-from numba_grad.ops.movement import array_of
+from numba_grad.ops.families import broadcast_to, cast, reshape, structural, zeros_like
+from numba_grad.ops.linalg import inv
+from numba_grad.ops.matrices import batch_stack, block, check_matrices, diagonal_of, real_part
+from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
 
 
 def _stretched(numbers: Node) -> Node:
@@ -76,18 +78,35 @@ def _cofactor_reference(a: np.ndarray) -> np.ndarray:
     ).astype(a.dtype)
 
 
-# The derivative of det(a) a^-T, which a singular matrix does not have in this form: there `solve`
-# raises.
 def _cofactor_vjp(g: Node, out: Node, a: Node) -> Node:
+    return _conjugate(_cofactors_in_direction(a, _conjugate(g)))
+
+
+def _cofactors_in_direction(a: Node, e: Node) -> Node:
+    """How the cofactors of `a` change in the direction `e`."""
     n = a.shape[-1]
-    rank = len(a.shape)
-    products = OPS["multiply"](g, _conjugate(out))
-    alpha = _stretched(OPS["sum"](products, axes=(rank - 2, rank - 1)))
-    spread = broadcast_to(alpha, a.shape)
-    inner = OPS["multiply"](spread, identity(n, a.dtype)) - matmul(
-        _conjugate(out), matrix_transpose(g)
-    )
-    return conjugate_transpose(solve(a, conjugate_transpose(inner)))
+    if n < 2:
+        return zeros_like(a)
+    if n == 2:
+        return cofactor(e)  # they are linear in the matrix
+    if n == 3:
+        return _minors(a, e) + _minors(e, a)
+    return cofactor_in_direction(a, e)
+
+
+def _minors(x: Node, y: Node) -> Node:
+    """For 3 x 3 matrices x[i+1, j+1] y[i+2, j+2] - x[i+1, j+2] y[i+2, j+1], numbers modulo 3: the
+    cofactors of x, if y is x."""
+    x, y = (_repeated(z) for z in (x, y))
+    first = OPS["multiply"](block(x, 1, 3, 1, 3), block(y, 2, 3, 2, 3))
+    return first - OPS["multiply"](block(x, 1, 3, 2, 3), block(y, 2, 3, 1, 3))
+
+
+def _repeated(x: Node) -> Node:
+    """A 3 x 3 matrix with its first rows and columns once more after the last: 5 x 5."""
+    rank = len(x.shape)
+    x = OPS["concatenate"](x, block(x, 0, 2, 0, 3), axis=rank - 2)
+    return OPS["concatenate"](x, block(x, 0, 5, 0, 2), axis=rank - 1)
 
 
 cofactor = structural(
@@ -98,8 +117,85 @@ cofactor = structural(
     reference=_cofactor_reference,
     vjp=(_cofactor_vjp,),
     batch=batch_stack("cofactor"),
-    saves=("inputs", "out"),
+    saves=("inputs",),
     example=_examples,
+)
+
+
+# cofactor_in_direction: the derivative of the cofactors by the matrix, times a matrix `e`; also
+# that of singular matrices. It is symmetric: exchanged with the cotangent, `e` gives the adjoint.
+
+
+def _infer_cofactor_in_direction(a: Type, e: Type) -> Type:
+    check_matrices("cofactor_in_direction", a, square=True)
+    if a != e:
+        got: dict[str, object] = {"a": a, "e": e}
+        raise ShapeError(explain("cofactor_in_direction", "not of one type", got=got))
+    return a
+
+
+def _cofactor_in_direction_reference(a: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """As `_cofactor_reference`: of a diagonal matrix, by products of all but two elements."""
+    u, s, vh = np.linalg.svd(a)
+    n = s.shape[-1]
+    i, j, k = np.ogrid[:n, :n, :n]
+    others = np.where((k == i) | (k == j), 1, s[..., None, None, :]).prod(-1)
+    others = np.where(np.eye(n, dtype=bool), 0, others).astype(a.dtype)
+    turned = adjoint_array(u) @ e @ adjoint_array(vh)
+    diagonal = others @ np.diagonal(turned, axis1=-2, axis2=-1)[..., None]
+    change = diagonal * np.eye(n) - others * np.swapaxes(turned, -1, -2)
+    phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    return (phase * (u.conj() @ change @ vh.conj())).astype(a.dtype)
+
+
+def adjoint_array(x: np.ndarray) -> np.ndarray:
+    return np.swapaxes(x, -1, -2).conj()
+
+
+# With d = det(a), x = a^-1 and C the cofactors, d x^T, their derivative in the direction e is
+# tr(x e) C - x^T e^T C, and this is the derivative of that in the direction h, which is symmetric
+# in e and h too. A singular matrix does not have it in this form: there `inv` raises.
+def _second_change(a: Node, e: Node, h: Node) -> Node:
+    x = inv(a)
+    c, c_h = cofactor(a), cofactor_in_direction(a, h)
+    x_e, x_h = matmul(x, e), matmul(x, h)
+    turned_e, turned_h = (matrix_transpose(matmul(z, x)) for z in (e, h))
+    return (
+        OPS["multiply"](_trace(x_e), c_h)
+        - OPS["multiply"](_trace(matmul(x_h, x_e)), c)
+        + matmul(turned_h, matmul(turned_e, c))
+        - matmul(turned_e, c_h)
+    )
+
+
+def _trace(x: Node) -> Node:
+    """The sum of the diagonal, for each element of the matrix."""
+    total = OPS["sum"](diagonal_of(x), axes=(len(x.shape) - 2,))
+    return broadcast_to(_stretched(total), x.shape)
+
+
+def _batch_cofactor_in_direction(is_batched: Sequence[bool], a: Node, e: Node) -> Node:
+    size = batch_size(is_batched, (a, e))
+    both = (with_batch_axis(z, own, size) for z, own in zip((a, e), is_batched, strict=True))
+    return cofactor_in_direction(*both)
+
+
+cofactor_in_direction = structural(
+    "cofactor_in_direction",
+    family="library",
+    input_names=("a", "e"),
+    infer=_infer_cofactor_in_direction,
+    reference=_cofactor_in_direction_reference,
+    vjp=(
+        lambda g, out, a, e: _conjugate(_second_change(a, e, _conjugate(g))),
+        lambda g, out, a, e: _conjugate(cofactor_in_direction(a, _conjugate(g))),
+    ),
+    batch=_batch_cofactor_in_direction,
+    saves=("inputs",),
+    example=lambda rng: [
+        ((array_of(rng, *shape) + 2 * np.eye(shape[-1]), array_of(rng, *shape)), {})
+        for shape in ((4, 4), (2, 4, 4), (2, 2), (1, 1), (0, 0), (0, 4, 4))
+    ],
 )
 
 

@@ -150,6 +150,12 @@ def test_functions_of_square_matrices(dtype: np.dtype) -> None:
         expected = np.linalg.det(double)[:, None, None] * np.linalg.inv(double).mT
         cofactors = run(kernels.cofactor_call(dtype, n, 3), [a], a.shape, dtype)
         close(cofactors, expected, dtype, factor=10)
+        e = random(dtype, 3, n, n)
+        x = np.linalg.inv(double)
+        trace = np.trace(x @ e, axis1=1, axis2=2)[:, None, None]
+        expected = trace * expected - (e @ x).mT @ expected
+        change = run(kernels.cofactor_in_direction_call(dtype, n, 3), [a, e], a.shape, dtype)
+        close(change, expected, dtype, factor=10)
         small = a / n**0.5
         expected = scipy.linalg.expm(small.astype(np.complex128))
         close(run(kernels.expm_call(dtype, n, 3), [small], a.shape, dtype), expected, dtype)

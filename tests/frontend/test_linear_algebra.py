@@ -399,8 +399,37 @@ def test_determinant_of_singular_matrices_has_a_gradient():
     expected = np.linalg.det(b + step * direction) - np.linalg.det(b - step * direction)
     found = gradient(lambda b: ng.linalg.det(b).real, b)
     assert np.vdot(found, direction).real == pytest.approx(expected.real / (2 * step), abs=1e-8)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_second_derivatives_of_determinants_of_singular_matrices(n, rank):
+    """A determinant is a polynomial, so differences of differences are nearly exact."""
+    rng = np.random.default_rng(n)
+    real = rng.standard_normal((4, n, n))
+    for x, y, e, h in (real, real + 1j * rng.standard_normal((4, n, n))):
+        a = x[:, :rank] @ y[:rank] if rank < n else x
+        steps = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+        expected = sum(s * t * np.linalg.det(a + 1e-3 * (s * e + t * h)) for s, t in steps) / 4e-6
+
+        def slope(a, e=e):
+            gradient = ng.grad(lambda a: ng.real(ng.linalg.det(a)))(a)
+            return ng.real((ng.conj(gradient) * e).sum())
+
+        found = np.vdot(np.asarray(ng.grad(slope)(ng.tensor(a))), h).real
+        assert found == pytest.approx(expected.real, rel=1e-3, abs=1e-3)
+
+
+def test_third_derivatives_of_determinants():
+    def third(a):
+        second = lambda a: (ng.grad(lambda a: ng.linalg.det(a))(a) ** 2).sum()  # noqa: E731
+        return (ng.grad(second)(a) ** 2).sum()
+
+    for n in (1, 2, 3, 4):
+        check_gradients(third, RNG.standard_normal((n, n)) + 2 * np.eye(n), order=1)
+    ng.grad(third)(np.zeros((3, 3)))
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
-        gradient(lambda a: (ng.grad(lambda a: ng.linalg.det(a).sum())(a) ** 2).sum(), a).sum()
+        ng.grad(third)(np.zeros((4, 4))).sum()
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 2, 2), (0, 3), (3, 0)], ids=str)

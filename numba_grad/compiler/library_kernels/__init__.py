@@ -16,6 +16,7 @@ from numba_grad.compiler.library_kernels.correlations import correlate_call
 from numba_grad.compiler.library_kernels.custom_kernels import ArrayOperand, custom_kernel_call
 from numba_grad.compiler.library_kernels.determinants import (
     cofactor_call,
+    cofactor_in_direction_call,
     det_call,
     slogdet_call,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "beta_moment_call",
     "cholesky_call",
     "cofactor_call",
+    "cofactor_in_direction_call",
     "correlate_call",
     "cumprod_call",
     "cumsum_call",

@@ -224,18 +224,6 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
     wide = _wide(dtype)
 
-    def determinant(matrix: str, result: str) -> str:
-        """Of a matrix of singular vectors, which it must leave alone."""
-        return f"""\
-    for i in range(n * n):
-        factors[i] = {matrix}[i]
-    info[0] = 0
-    for i in range(pivot_count):
-        pivots[i] = 0
-    call(getrf, n_at, n_at, factors_at, leading_at, pivots_at, info_at)
-{_indented(product_of_factors(dtype, result, "factors"))}
-"""
-
     left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
     if not is_complex:
         left, right = "left[k * n + i]", "right[j * n + k]"
@@ -286,8 +274,8 @@ else:
         product = product * float64(values[k])
 {_indented(_indented(_brought_into_range("float64", "product")))}
         after = scale
-{determinant("left", "left_value")}\
-{determinant("right", "right_value")}\
+{_indented(_determinant(dtype, "left", "left_value"))}
+{_indented(_determinant(dtype, "right", "right_value"))}
     phase = left_value * right_value
     for i in range(n):
         for j in range(n):
@@ -324,6 +312,120 @@ if {are_at_most("m", n, dtype, limit)}:
 else:
 {_indented(otherwise)}
 """
+
+
+def cofactor_in_direction_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
+    """The derivative of the cofactors in the direction e, exact also for singular matrices.
+
+    With a = U S V^H and t = U^H e V it is det(U) det(V^H) conj(U) T V^T. T is the change of the
+    cofactors of S: off the diagonal -t^T, on it the sum of the other diagonal elements of t, each
+    one times the product of all singular values but those of its row and column. Inputs: a, e. One
+    output.
+    """
+    name, real, wide = dtype.name, real_name(dtype), _wide(dtype)
+    is_complex = dtype.kind == "c"
+    work_size = 5 * n * n + (8 + 2 * BLOCK) * n
+    extra = ", real_work_at" if is_complex else ""
+    conjugate = "conjugate" if is_complex else ""
+    x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
+    return stack_call(
+        count=count if n else 0,
+        products=30 * n**3,
+        operands={
+            "a": (Memory("input"), name),
+            "e": (Memory("input", 1), name),
+            "out": (Memory("output"), name),
+        },
+        words={
+            **_words(dtype, n),
+            "gesdd": lapack(dtype, "gesdd"),
+            "job": letter("A"),
+            "work_size": work_size,
+        },
+        rooms={
+            "factors": (n * n, name),
+            "pivots": (n, "int64"),
+            "left": (n * n, name),
+            "right": (n * n, name),
+            "values": (n, real),
+            "half": (n * n, wide),
+            "turned": (n * n, wide),
+            "change": (n * n, wide),
+            "work": (work_size, name),
+            "real_work": (7 * n * n + 7 * n if is_complex else 0, real),
+            "integers": (8 * n, "int64"),
+        },
+        sites={"diverged": ErrorSite("singular values", "second derivative of det")},
+        body=f"""\
+start = matrix * n * n
+poison = {real}(0)
+for i in range(n):
+    for j in range(n):
+        x = a[start + i * n + j]
+        factors[j * n + i] = x
+        poison += {x_less_itself}
+if poison != 0:
+    for i in range(n * n):
+        out[start + i] = {name}(poison)
+    continue
+call(gesdd, job_at, n_at, n_at, factors_at, n_at, values_at, left_at, n_at, right_at, n_at,
+     work_at, work_size_at{extra}, integers_at, info_at, 1)
+if {FAILED}:
+    fail(diverged)
+for p in range(n):
+    for j in range(n):
+        total = {wide}(0)
+        for i in range(n):
+            total += {wide}({conjugate}(left[p * n + i])) * {wide}(e[start + i * n + j])
+        half[p * n + j] = total
+for p in range(n):
+    for q in range(n):
+        total = {wide}(0)
+        for j in range(n):
+            total += half[p * n + j] * {wide}({conjugate}(right[j * n + q]))
+        turned[p * n + q] = total
+        change[p * n + q] = {wide}(0)
+for p in range(n):
+    for q in range(p):
+        scale = 0
+        number = float64(1)
+        for k in range(n):
+            if k != p and k != q:
+                number = number * float64(values[k])
+{_indented(_indented(_indented(_indented(_brought_into_range("float64", "number")))))}
+{_indented(_indented(_scaled_back("float64", "number")))}
+        others = {wide}(number)
+        change[p * n + p] = change[p * n + p] + others * turned[q * n + q]
+        change[q * n + q] = change[q * n + q] + others * turned[p * n + p]
+        change[p * n + q] = -others * turned[q * n + p]
+        change[q * n + p] = -others * turned[p * n + q]
+{_determinant(dtype, "left", "left_value")}
+{_determinant(dtype, "right", "right_value")}
+phase = left_value * right_value
+for i in range(n):
+    for q in range(n):
+        total = {wide}(0)
+        for p in range(n):
+            total += {wide}({conjugate}(left[p * n + i])) * change[p * n + q]
+        half[i * n + q] = total
+for i in range(n):
+    for j in range(n):
+        total = {wide}(0)
+        for q in range(n):
+            total += half[i * n + q] * {wide}({conjugate}(right[j * n + q]))
+        out[start + i * n + j] = phase * total
+""",
+    )
+
+
+def _determinant(dtype: np.dtype, matrix: str, result: str) -> str:
+    """Of a matrix of singular vectors, which it must leave alone."""
+    return f"""\
+for i in range(n * n):
+    factors[i] = {matrix}[i]
+info[0] = 0
+{_FACTORIZE}
+{product_of_factors(dtype, result, "factors")}"""
 
 
 def _indented(text: str) -> str:
