@@ -319,6 +319,11 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
     TracingError
         If it depends on an argument of a function that is being traced.
     """
+    return on_host(computed_value(node, operation))
+
+
+def computed_value(node: Node, operation: str) -> Any:
+    """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
         if is_traced(node):
@@ -338,7 +343,7 @@ def value_of(node: Node, operation: str = "index") -> np.ndarray:
         evaluate([node])
         value = node.value
     assert value is not None, "evaluate sets the value"
-    return on_host(value)
+    return value
 
 
 def known_value(node: Node) -> np.ndarray | None:

@@ -24,6 +24,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.devices import device_name, on_device
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
@@ -36,6 +37,7 @@ Shape = int | Sequence[int]
 Buffer = bytes | bytearray | memoryview  # what numpy.frombuffer takes: a Buffer, since Python 3.12
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
+_ON_GPU = "__cuda_array_interface__"  # of arrays on a GPU: CuPy's, PyTorch's, Numba's
 
 
 def tensor(
@@ -53,7 +55,8 @@ def tensor(
     dtype : as NumPy finds it, by default: float64 for Python floats, int64 for integers
     device : "cpu", "cuda" (the current GPU) or "cuda:1"; by default where `obj` is
     requires_grad : whether gradients for it are accumulated in its `grad`
-    copy : with False, the tensor shares memory with the NumPy array `obj`. Writing to that array
+    copy : with False, the tensor shares memory with the NumPy array `obj`, or with an array of
+        another library on a GPU (`__cuda_array_interface__`). Writing to that array
         afterwards changes the tensor, and makes the values and gradients of whatever was recorded
         from it, and not yet computed, wrong without any error.
 
@@ -81,6 +84,10 @@ def tensor(
     value = obj
     if is_scalar(obj):
         value = np.array(obj, wanted)
+    elif not isinstance(obj, (np.ndarray, list, tuple)) and hasattr(obj, _ON_GPU):
+        node = namespace("cuda_exchange").node_from_interface(obj, copy)
+        node = node if wanted is None else cast(node, wanted)
+        return result_of(on_device(node, device), requires_grad)
     array = own_array(value, wanted, copy=copy)
     return result_of(leaf(copied_to(array, device_name(device))), requires_grad)
 

@@ -5,19 +5,22 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from numba_grad.errors import explain
-from numba_grad.frontend.arrays import ArrayLike, node_of, value_of
+from numba_grad.errors import GradientError, explain
+from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
 from numba_grad.frontend.creation import tensor
 from numba_grad.frontend.devices import device_name
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import as_dtype
+from numba_grad.graph.types import CPU, as_dtype
+from numba_grad.ops.families import placed
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
 File = str | os.PathLike[str] | IO[bytes]
 
-CPU = (1, 0)  # DLPack's kDLCPU, and the number of the device
+CPU_DEVICE = (1, 0)  # DLPack's kDLCPU, and the number of the device
+_ON_GPUS = (2, 13)  # DLPack's kinds of devices: CUDA, and its managed memory
 # The first version in which what is exported can be marked as read-only.
 _FIRST_WITH_FLAGS = (1, 0)
 
@@ -27,17 +30,20 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
 
     Parameters
     ----------
-    x : an object with `__dlpack__` and `__dlpack_device__`, in memory that the CPU reaches
-    device : "cpu", or None for it
-    copy : True copies; False raises if a copy is needed; None copies only if it is needed, that is,
-        if the elements are not in row-major order. Without a copy the tensor shares memory with
-        `x`. Writing to `x` afterwards changes the tensor, and makes the values and gradients of
-        whatever was recorded from it, and not yet computed, wrong without any error.
+    x : an object with `__dlpack__` and `__dlpack_device__`, in memory that the CPU reaches, or on
+        a GPU. The current stream waits for what the other library still does with it there.
+    device : where the tensor is to be, by default where `x` is
+    copy : True copies; False raises if a copy is needed; None copies only if it is needed: to
+        another device, or on the CPU if the elements are not in row-major order. Without a copy
+        the tensor shares memory with `x`. Writing to `x` afterwards changes the tensor, and makes
+        the values and gradients of whatever was recorded from it, and not yet computed, wrong
+        without any error. On a GPU, elements are taken in row-major order or a transpose of it.
 
     Raises
     ------
     BufferError
-        If `x` cannot be exported, or with `copy=False`, if a copy is needed.
+        If `x` cannot be exported, or with `copy=False`, if a copy is needed. On a GPU it is a
+        ForeignArrayError.
     DTypeError
         If it has a dtype that is not supported.
 
@@ -46,7 +52,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
     >>> ng.from_dlpack(np.arange(3.0))
     tensor([0., 1., 2.])
     """
-    device_name(device)
+    wanted = None if device is None else device_name(device)
     if not hasattr(x, "__dlpack__"):
         raise AttributeError(  # the standard's choice
             explain(
@@ -57,6 +63,8 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
                 fix="ng.asarray(x)",
             )
         )
+    if int(x.__dlpack_device__()[0]) in _ON_GPUS:
+        return wrap(_moved(namespace("cuda_exchange").node_from_dlpack(x, copy), wanted, copy))
     try:
         array = np.from_dlpack(x, copy=copy)
     except RuntimeError as error:
@@ -70,7 +78,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
             )
         ) from error
     if array.flags.c_contiguous:
-        return tensor(array, copy=False)
+        return wrap(_moved(as_node(tensor(array, copy=False)), wanted, copy))
     if copy is False:
         raise BufferError(
             explain(
@@ -80,29 +88,44 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
                 fix="copy=None",
             )
         )
-    return tensor(array)
+    return tensor(array, device=device)
+
+
+def _moved(node: Node, device: str | None, copy: bool | None) -> Node:
+    if device is None or device == node.type.device:
+        return node
+    if copy is False:
+        raise BufferError(
+            explain(
+                "from_dlpack",
+                f"a copy is needed to move it to {device}",
+                got={"x": node.type, "device": device, "copy": False},
+                fix="copy=None",
+            )
+        )
+    return placed(node, device)
 
 
 def to_dlpack(
     node: Node,
+    stream: object,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
     """The capsule that a tensor's `__dlpack__` gives out: its memory, read-only, or a copy."""
     if node.requires_grad:
+        raise BufferError(_would_lose_gradient("__dlpack__", node))
+    if node.type.device != CPU:
+        return namespace("cuda_exchange").capsule(node, stream, max_version, dl_device, copy)
+    if dl_device is not None and tuple(dl_device) != CPU_DEVICE:
         raise BufferError(
             explain(
                 "__dlpack__",
-                "cannot export a Tensor that requires grad: what follows would have no gradient",
-                got={"x": node.type},
-                expected="a tensor that requires no grad",
-                fix="x.detach()",
+                "no such device",
+                got={"dl_device": dl_device},
+                expected=str(CPU_DEVICE),
             )
-        )
-    if dl_device is not None and tuple(dl_device) != CPU:
-        raise BufferError(
-            explain("__dlpack__", "no such device", got={"dl_device": dl_device}, expected=str(CPU))
         )
     value = value_of(node, "__dlpack__").view()
     value.flags.writeable = False
@@ -119,6 +142,39 @@ def to_dlpack(
             )
         )
     return value.copy().__dlpack__()
+
+
+def dlpack_device(node: Node) -> tuple[int, int]:
+    """DLPack's kind of the device that a tensor is on, and its number."""
+    device = node.type.device
+    return CPU_DEVICE if device == CPU else namespace("cuda_exchange").dlpack_device(device)
+
+
+def cuda_array_interface(node: Node) -> dict[str, Any]:
+    """What a tensor's `__cuda_array_interface__` is, if it is on a GPU."""
+    if node.type.device == CPU:
+        # So that hasattr says no: whoever asks goes on to other protocols.
+        raise AttributeError(
+            explain(
+                "__cuda_array_interface__",
+                "a tensor in host memory has none",
+                got={"x": node.type},
+                fix="x.cuda(), or __array_interface__ of x.numpy()",
+            )
+        )
+    if node.requires_grad:
+        raise GradientError(_would_lose_gradient("__cuda_array_interface__", node))
+    return namespace("cuda_exchange").interface(node)
+
+
+def _would_lose_gradient(protocol: str, node: Node) -> str:
+    return explain(
+        protocol,
+        "cannot export a Tensor that requires grad: what follows would have no gradient",
+        got={"x": node.type},
+        expected="a tensor that requires no grad",
+        fix="x.detach()",
+    )
 
 
 # Files

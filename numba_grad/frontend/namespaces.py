@@ -11,5 +11,5 @@ NAMESPACES = ("cuda", "fft", "linalg", "random", "special")
 
 
 def namespace(name: str) -> ModuleType:
-    """One of `NAMESPACES`, as a module."""
+    """One of `NAMESPACES`, or a part of one, as a module."""
     return importlib.import_module(f"numba_grad.frontend.{name}")

@@ -139,10 +139,17 @@ class Conversions:
         It is read-only, since the value of a tensor never changes. PyTorch has no such tensors:
         do not write to what it makes of this, or copy it.
         """
-        return interchange.to_dlpack(self._node, max_version, dl_device, copy)
+        return interchange.to_dlpack(self._node, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return interchange.CPU
+        return interchange.dlpack_device(self._node)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Its memory for CuPy, Numba and others, if it is on a GPU: read-only, in the order of the
+        current stream. PyTorch takes no read-only memory by this protocol: `torch.from_dlpack(x)`.
+        """
+        return interchange.cuda_array_interface(self._node)
 
     def __repr__(self) -> str:
         node = self._node

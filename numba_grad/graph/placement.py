@@ -29,7 +29,7 @@ def infer(op: Any, types: list[Any], params: dict[str, Any]) -> Type | TupleType
     device = next((t.device for t in types if t.device != CPU), CPU)
     if device == CPU or op.family in KEEPS_DEVICES:
         result = op.infer(*types, **params)
-        _is_in_use = _is_in_use or result.device != CPU
+        _is_in_use = _is_in_use or device != CPU or result.device != CPU
         return result
     # Shape rules know nothing of devices.
     return op.infer(*[t.on(CPU) for t in types], **params).on(device)

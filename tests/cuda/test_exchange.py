@@ -5,6 +5,7 @@ The other libraries are played by small classes that do what the texts of the pr
 
 import ctypes
 import gc
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -47,6 +48,8 @@ class Foreign:
 class ForeignDlpack(Foreign):
     """The same, by DLPack, with structures of its own. Counts how often it was asked to delete."""
 
+    lent: ClassVar[list] = []  # arrays that live until they are deleted
+
     def __init__(self, value, on=None, is_old=False, **changes):
         super().__init__(value, on)
         self.is_old = is_old
@@ -73,8 +76,10 @@ class ForeignDlpack(Foreign):
         @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         def delete(address):
             self.deleted += 1
+            self.lent.remove(self)
 
         self.delete = delete
+        self.lent.append(self)
         form = exports.Managed if self.is_old else exports.ManagedVersioned
         self.managed = managed = form(deleter=ctypes.cast(delete, ctypes.c_void_p).value)
         tensor = managed.tensor

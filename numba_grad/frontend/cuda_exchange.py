@@ -1,0 +1,70 @@
+"""Tensors on GPUs from and to other libraries: `ng.from_dlpack`, `ng.tensor(x)` of their arrays,
+`__dlpack__` and `__cuda_array_interface__`. A part of `ng.cuda` that is imported
+when there is such a tensor.
+"""
+
+from typing import Any
+
+from numba_grad.errors import ForeignArrayError, explain
+from numba_grad.frontend.arrays import computed_value
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.runtime.cuda import exports, imports
+from numba_grad.runtime.cuda.arrays import DeviceArray
+from numba_grad.runtime.cuda.imports import Imported
+
+
+def node_from_interface(x: Any, copy: bool) -> Node:
+    """A leaf of the memory of an object with `__cuda_array_interface__`, or of a copy of it."""
+    return _node(imports.from_cuda_array_interface(x), copy)
+
+
+def node_from_dlpack(x: Any, copy: bool | None) -> Node:
+    """A leaf of the memory of an object with `__dlpack__` on a GPU, or of a copy of it."""
+    return _node(imports.from_dlpack(x), bool(copy))
+
+
+def _node(found: Imported, copy: bool) -> Node:
+    node = leaf(found.array.copy() if copy else found.array)
+    return node if found.is_in_order else OPS["transpose"](node, axes=found.axes)
+
+
+def interface(node: Node) -> dict[str, Any]:
+    """The value of `node` as the dictionary of `__cuda_array_interface__`: not to be written to."""
+    array = computed_value(node, "__cuda_array_interface__")
+    return exports.cuda_array_interface(array, read_only=True)
+
+
+def dlpack_device(device: str) -> tuple[int, int]:
+    """What `__dlpack_device__` says of "cuda:1"."""
+    return (exports.KIND_CUDA, int(device.partition(":")[2]))
+
+
+def capsule(
+    node: Node,
+    stream: object,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> Any:
+    """The value of `node` as a capsule of DLPack: its own memory, read-only, or a copy."""
+    array: DeviceArray = computed_value(node, "__dlpack__")
+    own = array.__dlpack_device__()
+    is_elsewhere = dl_device is not None and tuple(dl_device) != own
+    can_be_told = max_version is not None and tuple(max_version) >= exports.FIRST_WITH_FLAGS
+    if copy or is_elsewhere:
+        return array.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+    if can_be_told:
+        return exports.capsule(array, stream, max_version, read_only=True)
+    # To one who cannot be told that it is read-only it would be writable: a copy for those.
+    if copy is False:
+        raise ForeignArrayError(
+            explain(
+                "__dlpack__",
+                "the memory of a tensor is read-only, and DLPack says so since version 1.0",
+                got={"max_version": max_version, "copy": False},
+                fix="copy=None",
+            )
+        )
+    return exports.capsule(array.copy(), stream, max_version)

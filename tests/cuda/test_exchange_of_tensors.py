@@ -1,0 +1,149 @@
+"""Tensors on a GPU from and to other libraries. What arrays do below them: test_exchange.py."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import backends
+from numba_grad.errors import DTypeError, ForeignArrayError, GradientError, TracingError
+from numba_grad.runtime.cuda import arrays, exports
+from tests.cuda.test_exchange import Foreign, ForeignDlpack, read
+
+VALUE = np.arange(6.0).reshape(2, 3)
+
+
+class Copies:
+    """A kind of device that computes nothing."""
+
+    def from_host(self, array, device):
+        return arrays.from_host(array, device)
+
+    def to_host(self, array):
+        return array.to_host()
+
+    def to_device(self, array, device):
+        return array.copy(device)
+
+
+@pytest.fixture(autouse=True)
+def _only_copies(monkeypatch):
+    monkeypatch.setitem(backends._backends, "cuda", Copies())
+
+
+def numbers(tensor):
+    return tensor._node.value.to_host()
+
+
+def address(tensor):
+    return tensor._node.value.address
+
+
+@pytest.mark.parametrize("kind", [Foreign, ForeignDlpack])
+def test_tensors_of_their_memory(driver, kind):
+    x = kind(VALUE)
+    take = ng.from_dlpack if kind is ForeignDlpack else lambda x: ng.tensor(x, copy=False)
+    tensor = take(x)
+    assert (tensor.device, tensor.shape, tensor.dtype) == ("cuda:0", (2, 3), np.float64)
+    assert address(tensor) == x.memory.address
+    np.testing.assert_array_equal(numbers(tensor), VALUE)
+    np.testing.assert_array_equal(tensor.cpu().numpy(), VALUE)
+
+
+def test_tensors_of_copies(driver):
+    x = Foreign(VALUE)
+    for tensor in (ng.tensor(x, requires_grad=True), ng.asarray(x), ng.array(x)):
+        assert address(tensor) != x.memory.address
+        np.testing.assert_array_equal(numbers(tensor), VALUE)
+    assert ng.tensor(x, requires_grad=True).requires_grad
+    y = ForeignDlpack(VALUE)
+    assert address(ng.from_dlpack(y, copy=True)) != y.memory.address
+
+
+def test_tensors_elsewhere(driver):
+    for tensor in (
+        ng.tensor(Foreign(VALUE), device="cpu"),
+        ng.from_dlpack(ForeignDlpack(VALUE), device="cpu"),
+    ):
+        assert tensor.device == "cpu"
+        np.testing.assert_array_equal(tensor.numpy(), VALUE)
+    there = ng.from_dlpack(VALUE, device="cuda:1")
+    assert there.device == "cuda:1"
+    np.testing.assert_array_equal(there.cpu().numpy(), VALUE)
+    for x, device in ((ForeignDlpack(VALUE), "cuda:1"), (VALUE, "cuda")):
+        with pytest.raises(BufferError, match="a copy is needed to move it to cuda"):
+            ng.from_dlpack(x, device=device, copy=False)
+
+
+def test_transposes_of_their_memory(driver):
+    x = Foreign(VALUE.T)
+    tensor = ng.tensor(x, copy=False)
+    assert tensor.shape == (3, 2)
+    # No copy: kernels that use it read it in the order in which it lies.
+    assert tensor._node.op.name == "transpose"
+    assert tensor._node.inputs[0].value.address == x.memory.address
+
+
+def test_wrong_arrays_are_refused(driver):
+    with pytest.raises(ForeignArrayError, match="negative elements"):
+        ng.tensor(Foreign(VALUE, strides=(-24, 8)))
+    with pytest.raises(DTypeError, match="a dtype that tensors do not have"):
+        ng.asarray(Foreign(VALUE, typestr=">f8"))
+
+
+def test_their_memory_lives_as_long_as_the_tensor(driver):
+    x = ForeignDlpack(VALUE)
+    tensor = ng.from_dlpack(x)
+    gc.collect()
+    assert x.deleted == 0
+    del tensor
+    gc.collect()
+    assert x.deleted == 1
+
+
+def test_the_interface_of_a_tensor(driver):
+    tensor = ng.tensor(VALUE, device="cuda:1")
+    interface = tensor.__cuda_array_interface__
+    assert interface["data"] == (address(tensor), True)
+    assert (interface["shape"], interface["typestr"], interface["stream"]) == ((2, 3), "<f8", 1)
+
+
+def test_the_capsule_of_a_tensor(driver):
+    tensor = ng.tensor(VALUE, device="cuda:1")
+    assert tensor.__dlpack_device__() == (2, 1)
+    capsule = tensor.__dlpack__(stream=1, max_version=(1, 0))
+    assert read(capsule).data == address(tensor)
+    managed = exports.ManagedVersioned.from_address(
+        exports.pointer_of(capsule, b"dltensor_versioned")
+    )
+    assert managed.flags & 1  # read-only
+    # Those who cannot be told get a copy.
+    assert read(tensor.__dlpack__(stream=1), b"dltensor").data != address(tensor)
+    with pytest.raises(ForeignArrayError, match="read-only"):
+        tensor.__dlpack__(copy=False)
+    host = tensor.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
+    assert read(host).device_type == 1
+
+
+def test_tensors_in_host_memory_have_no_interface():
+    tensor = ng.tensor(VALUE)
+    assert not hasattr(tensor, "__cuda_array_interface__")
+    assert tensor.__dlpack_device__() == (1, 0)
+
+
+def test_gradients_are_not_lost_silently(driver):
+    tensor = ng.tensor(VALUE, device="cuda", requires_grad=True)
+    with pytest.raises(GradientError, match=r"x\.detach\(\)"):
+        _ = tensor.__cuda_array_interface__
+    with pytest.raises(BufferError, match=r"x\.detach\(\)"):
+        tensor.__dlpack__()
+
+
+def test_traced_tensors_have_no_memory(driver):
+    @ng.jit
+    def function(x):
+        return ng.asarray(x.__cuda_array_interface__["shape"])
+
+    with pytest.raises(TracingError):
+        function(ng.tensor(VALUE, device="cuda"))
