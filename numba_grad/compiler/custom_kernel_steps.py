@@ -1,5 +1,6 @@
 """Calls of users' kernels -> steps of the CPU."""
 
+from numba_grad.compiler import user_functions
 from numba_grad.compiler.library_kernels import (
     ArrayOperand,
     LibraryCall,
@@ -38,9 +39,6 @@ def operands_of(node: Node) -> tuple[tuple[Type, ...], list[ArrayOperand], int |
 
 def call_of_custom_kernel(node: Node) -> LibraryCall:
     """The step of a `custom_kernel`, whose function is compiled on the way."""
-    # Compiling it takes Numba.
-    from numba_grad.compiler import user_functions
-
     kernel, numbers = node.params["kernel"], node.params["numbers"]
     inputs, arrays, members = operands_of(node)
     tasks = kernel.tasks(inputs, numbers)

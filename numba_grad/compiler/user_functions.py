@@ -1,222 +1,82 @@
-"""Users' kernels to machine code, through Numba's full CPU target: arrays, NumPy, exceptions.
+"""Users' kernels by address: from memory, from the disk cache, or compiled now.
 
-Unlike our own kernels they are compiled in this process and stay there: their code may need
-Numba's run time. A function that is decorated with `njit(cache=True)` comes from Numba's cache.
-Private parts of Numba: how functions pass arrays and report exceptions; tested with Numba 0.68.
-This module imports Numba, so only code that compiles imports it.
+Numba is imported only where a kernel is missing from both, as for our own kernels. On disk is what
+can be: code that needs nothing of Numba's run time (a kernel that makes arrays does), of functions
+that can be told from others by their text (`function_identity.py`).
 """
 
-# Numba's annotations are few, and wrong where they come from class attributes set at run time.
-# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-
-import functools
-import inspect
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numba
-from llvmlite import ir
-from numba.core import errors, types
-from numba.core.callconv import Status
-from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
-
+from numba_grad.compiler import cache
 from numba_grad.compiler.build import interrupts_after
-from numba_grad.errors import KernelError, explain
+from numba_grad.compiler.function_identity import identity_of
+from numba_grad.errors import KernelError
 from numba_grad.graph.types import Type
 from numba_grad.locks import Lock
-from numba_grad.ops.custom_kernels import (
-    Argument,
-    ArrayArgument,
-    CustomKernel,
-    Number,
-    python_function,
-)
-from numba_grad.runtime import library
+from numba_grad.ops.custom_kernels import Argument, CustomKernel, Number
+from numba_grad.runtime import library, loader
 
 _lock = Lock()
 _symbols: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
-_dispatchers: dict[CustomKernel, Any] = {}
 _next_number = itertools.count().__next__
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 
 
 def symbol_of(kernel: CustomKernel, inputs: Sequence[Type], numbers: Sequence[Number]) -> str:
-    """The symbol of the kernel's CPU function for these types, compiled if it was not yet."""
+    """The symbol of the kernel's CPU function for these types, compiled if it was not yet.
+
+    Raises
+    ------
+    KernelError
+        If Numba cannot compile it for them.
+    """
     arguments = kernel.arguments(inputs, numbers)
     with _lock:
         symbol = _symbols.get((kernel, arguments))
         if symbol is None:
-            with interrupts_after():
-                address = _address(kernel, arguments)
             symbol = f"user.{kernel.name}.{_next_number()}"
-            library.give_address(symbol, address)
+            library.give_address(symbol, _address(kernel, arguments))
             _symbols[kernel, arguments] = symbol
     return symbol
 
 
-def _address(kernel: CustomKernel, arguments: Sequence[Argument]) -> int:
-    dispatcher = _dispatchers.get(kernel)
-    if dispatcher is None:
-        dispatcher = _dispatchers[kernel] = _dispatcher(kernel)
-    assert kernel.cpu is not None
-    has_range = kernel.by_element or kernel.cpu.tasks is not None
-    # Inputs are read-only, so that writing to one does not compile; unless the user said by types
-    # what to compile, which are those of ordinary arrays.
-    is_open = dispatcher._can_compile
-    signature = (
-        *[types.int64] * (2 * has_range),
-        *[_type_of(argument, is_read_only=is_open) for argument in arguments],
-    )
-    _check_count(kernel, dispatcher, len(signature))
-    described: dict[str, object] = dict(
-        zip(_names(kernel, arguments), signature[2 * has_range :], strict=True)
-    )
-    if is_open:
-        try:
-            dispatcher.compile(signature)
-        except (errors.NumbaError, NotImplementedError) as error:
-            problem = "Numba cannot compile this kernel for these arguments"
-            message = explain(kernel.name, problem, got=described)
-            raise KernelError(f"{message}\n\n{error}") from error
-    elif signature not in dispatcher.overloads:
-        raise KernelError(
-            explain(
-                kernel.name,
-                "its kernel is compiled for other types of arguments than these",
-                got=described,
-                expected="; ".join(str(types) for types in dispatcher.overloads),
-                fix="numba.njit without a signature",
-            )
-        )
-    compiled = dispatcher.overloads[signature]
-    if compiled.signature.return_type != types.none:
-        raise KernelError(
-            explain(
-                kernel.name,
-                "a kernel must write its results into the arrays that it is given, and return "
-                "nothing",
-                got={"returns": compiled.signature.return_type},
-            )
-        )
-    if compiled.lifted:
-        raise KernelError(
-            explain(
-                kernel.name,
-                "a kernel cannot run Python code: it runs without the interpreter's lock",
-                got={"kernel": "has a block `with objmode`"},
-                fix="numba_grad.autograd.Function, for what has to be Python",
-            )
-        )
-    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-
-
-def _dispatcher(kernel: CustomKernel) -> Any:
-    assert kernel.cpu is not None
-    function = kernel.cpu.function
-    if not isinstance(function, Dispatcher):
-        function = numba.njit(function, error_model="numpy")
-    if not isinstance(function, Dispatcher):
-        raise KernelError(
-            explain(
-                kernel.name,
-                "Numba is told not to compile, by NUMBA_DISABLE_JIT",
-                fix='numba_grad.configure(engine="reference"), which runs kernels in Python',
-            )
-        )
-    return _loop(function, len(kernel.input_names)) if kernel.by_element else function
-
-
-def _loop(function: Any, count: int) -> Any:
-    """A kernel that applies `function` to the elements from `first` to `last`."""
-    names = [f"x{k}" for k in range(count)]
-    source = (
-        f"def loop(first, last, {', '.join(names)}, result):\n"
-        "    for i in range(first, last):\n"
-        f"        result[i] = function({', '.join(f'{name}[i]' for name in names)})\n"
-    )
-    namespace: dict[str, Any] = {"function": function}
-    exec(source, namespace)
-    return numba.njit(namespace["loop"], error_model="numpy")
-
-
-def _type_of(argument: Argument, *, is_read_only: bool) -> types.Type:
-    scalar = from_dtype(argument.dtype)
-    if not isinstance(argument, ArrayArgument):
-        return scalar
-    is_read_only = is_read_only and not argument.is_result
-    return types.Array(scalar, argument.rank, "C", readonly=is_read_only)
-
-
-def _check_count(kernel: CustomKernel, dispatcher: Any, count: int) -> None:
-    """Numba's own message says nothing of what a kernel is called with."""
-    try:
-        inspect.signature(python_function(dispatcher)).bind(*range(count))
-    except TypeError:
-        expected = ", ".join((*kernel.input_names, "then the results", *kernel.number_names))
-        if kernel.cpu is not None and kernel.cpu.tasks is not None:
-            expected = f"first, last, {expected}"
-        raise KernelError(
-            explain(
-                kernel.name,
-                f"its kernel cannot be called with {count} arguments",
-                got={"kernel": inspect.signature(python_function(dispatcher))},
-                expected=expected,
-            )
-        ) from None
-
-
-def _names(kernel: CustomKernel, arguments: Sequence[Argument]) -> tuple[str, ...]:
-    results = len(arguments) - len(kernel.input_names) - len(kernel.number_names)
-    return (
-        *kernel.input_names,
-        *(["result"] if results == 1 else [f"result {k}" for k in range(results)]),
-        *kernel.number_names,
-    )
-
-
-# Exceptions. A compiled function that raises returns a code and a record of the exception; code
-# that is compiled with a wrapper for Python turns them into the exception itself.
-
-
 def exception_of(code: int, record: int) -> BaseException:
-    """The exception that a kernel raised."""
-    try:
-        _raiser()(code, record)
-    except BaseException as error:
-        return error.with_traceback(None)
-    return KernelError(f"a kernel failed with Numba's code {code}")
+    """The exception that a kernel raised, from Numba's code and record of it."""
+    from numba_grad.compiler import user_compiler
+
+    return user_compiler.exception_of(code, record)
 
 
-@functools.cache
-def _raiser() -> Callable[[int, int], None]:
-    @numba.njit("void(int64, int64)")
-    def raiser(code: int, record: int) -> None:
-        _raise(code, record)  # pyright: ignore[reportCallIssue]
+def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
+    key = _key_of(kernel, arguments)
+    stored = None if key is None else cache.read(key)
+    if key is not None and stored is not None:
+        # What it needs may be missing here: a function of the C library that another has.
+        with contextlib.suppress(KernelError):
+            return loader.load([(_entry(key), stored)])[0]
+    with interrupts_after():
+        from numba_grad.compiler import user_compiler
 
-    return raiser
+        compiled = user_compiler.compiled(kernel, arguments)
+        code = None if key is None else user_compiler.object_code(compiled, _entry(key))
+    if key is not None and code is not None:
+        # The same code as in the processes that find it on disk: results are the same, too.
+        with contextlib.suppress(KernelError):
+            address = loader.load([(_entry(key), code)])[0]
+            cache.write(key, code)
+            return address
+    return user_compiler.address_of(compiled)
 
 
-@intrinsic
-def _raise(typing_context, code, record):
-    def lower(context, builder, signature, arguments):
-        convention = context.call_conv
-        place = convention._get_excinfo_argument(builder.function).type.pointee
-        code = builder.trunc(arguments[0], _INT32)
-        with builder.if_then(builder.icmp_signed("!=", code, _INT32(0))):
-            status = Status(
-                code=code,
-                is_ok=None,
-                is_none=None,
-                is_error=None,
-                is_stop_iteration=None,
-                is_python_exc=None,
-                is_user_exc=None,
-                excinfoptr=builder.inttoptr(arguments[1], place),
-            )
-            convention.return_status_propagate(builder, status)
-        return context.get_dummy_value()
+def _key_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str | None:
+    assert kernel.cpu is not None
+    identity = identity_of(kernel.cpu.function)
+    if identity is None:
+        return None
+    how = f"by element: {kernel.by_element}, tasks: {kernel.cpu.tasks is not None}"
+    return cache.key_of("user", identity, how, repr(arguments))
 
-    return types.none(types.int64, types.int64), lower
+
+def _entry(key: str) -> str:
+    return f"numba_grad_user_{key[:40]}"

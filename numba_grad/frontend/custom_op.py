@@ -25,7 +25,7 @@ from numba_grad.ops.custom_kernels import (
     layout_of,
     python_function,
 )
-from numba_grad.ops.families import broadcast_to, cast, reshape
+from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 
 Rule = Callable[..., Any]
 
@@ -89,10 +89,10 @@ def custom_op(
 
     Notes
     -----
-    Kernels are compiled when a shape of arguments is first run, for each combination of dtypes and
-    dimensions. `@numba.njit(cache=True)` keeps the code on disk, as Numba does. An exception in a
-    kernel is raised where the value is asked for. Under `vmap` the kernel is called for each member
-    of the batch, members shared by the threads. The reference engine runs it in Python.
+    Kernels are compiled when they are first run, for each combination of dtypes and numbers of
+    dimensions; the disk cache keeps those that make no arrays. An exception in a kernel is raised
+    where the value is asked for. Under `vmap` the kernel is called for each member of the batch,
+    members shared by the threads. The reference engine runs it in Python.
 
     Examples
     --------
@@ -113,11 +113,22 @@ def custom_op(
     """
     if not isinstance(name, str) or not name:
         raise TypeError(explain("custom_op", "needs a name", got={"name": repr(name)}))
-    rules = {"vjp": vjp, "tasks": tasks, "launch": launch, "shape": shape, "cpu": cpu, "cuda": cuda}
+    rules = {"vjp": vjp, "tasks": tasks, "launch": launch, "shape": shape}
     for rule_name, rule in rules.items():
         if rule is not None and not callable(rule):
             raise TypeError(
                 explain(name, f"`{rule_name}` must be a function", got={rule_name: repr(rule)})
+            )
+    for kind, function in (("cpu", cpu), ("cuda", cuda)):
+        if function is not None and not inspect.isfunction(python_function(function)):
+            decorator = "numba.njit" if kind == "cpu" else "numba.cuda.jit"
+            raise TypeError(
+                explain(
+                    name,
+                    f"`{kind}` must be a function that Numba can compile",
+                    got={kind: repr(function)},
+                    expected=f"a function written in Python, as it is or decorated by {decorator}",
+                )
             )
     if cpu is None and cuda is None:
         raise TypeError(explain(name, "needs a kernel", expected="cpu=, cuda=, or both"))
@@ -275,7 +286,7 @@ class CustomOp:
 
     def _check_device(self, nodes: list[Node]) -> None:
         """Raise if there is no kernel for the device that these are on."""
-        device = next((x.type.device for x in nodes if x.type.device != CPU), CPU)
+        device = _device_of(nodes)
         kind = device.partition(":")[0]
         if getattr(self.kernel, kind) is None:
             raise DeviceError(
@@ -291,7 +302,10 @@ class CustomOp:
         shape = ()
         if kernel.by_element:
             shape = broadcast_shapes(kernel.name, kernel.input_names, [x.type for x in nodes])
-            nodes = [reshape(broadcast_to(x, shape), (math.prod(shape),)) for x in nodes]
+            # Numbers go along with arrays on another device; what they are broadcast to does not.
+            device = _device_of(nodes)
+            nodes = [broadcast_to(placed(x, device), shape) for x in nodes]
+            nodes = [reshape(x, (math.prod(shape),)) for x in nodes]
         types, is_tuple = kernel.results([x.type for x in nodes], numbers)
         stored = call_kernel(nodes, kernel, numbers)
         if kernel.by_element:
@@ -329,6 +343,10 @@ class CustomOp:
 
     def __repr__(self) -> str:
         return f"<custom_op {self._signature()}>"
+
+
+def _device_of(nodes: list[Node]) -> str:
+    return next((x.type.device for x in nodes if x.type.device != CPU), CPU)
 
 
 def _part(stored: Node, start: int, type: Type) -> Node:

@@ -446,8 +446,9 @@ def _run(
 
 
 def python_function(function: Any) -> Callable[..., Any]:
-    """The function that a dispatcher of Numba was made from."""
-    return getattr(function, "py_func", function)
+    """The function that a dispatcher of Numba, or a ufunc of `numba.vectorize`, was made from."""
+    dispatcher = getattr(function, "_dispatcher", function)
+    return getattr(dispatcher, "py_func", function)
 
 
 def _scaled_row_sums(x: Any, y: Any, sums: Any, scale: Any) -> None:

@@ -558,6 +558,15 @@ def test_elementwise_kernels_of_numba_with_another_dtype():
     np.testing.assert_array_equal(ng.jit(op)(x), np.abs(x) < 1)
 
 
+def test_an_elementwise_kernel_from_a_ufunc():
+    @numba.vectorize
+    def shifted_product(x, y):
+        return x * y + 1
+
+    op = ng.custom_op("shifted_product", shifted_product, elementwise=True)
+    np.testing.assert_array_equal(op(X, X).numpy(), X * X + 1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "more", "message"),
     [
@@ -709,7 +718,8 @@ def test_inputs_are_read_only_in_python_too():
         ({"name": ""}, "needs a name"),
         ({"name": "f", "shape": lambda x: ()}, "f: needs a kernel"),
         ({"name": "f", "cpu": cube_kernel}, "f: needs a rule for the shape"),
-        ({"name": "f", "cpu": 3, "shape": lambda x: ()}, "f: `cpu` must be a function"),
+        ({"name": "f", "cpu": 3, "shape": lambda x: ()}, "f: `cpu` must be a function that Numba"),
+        ({"name": "f", "cpu": np.sin, "elementwise": True}, "f: `cpu` must be .*(?s:.*)numba.njit"),
         ({"name": "f", "cpu": cube_kernel, "shape": lambda *x: ()}, "(?s)at least one array.*x"),
         ({"name": "f", "cpu": cube_kernel, "shape": lambda: ()}, "at least one array"),
         ({"name": "f", "cpu": cube_kernel, "shape": (3,)}, "f: `shape` must be a function"),
