@@ -2,6 +2,7 @@
 registers itself when the first CUDA device is asked for."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +33,11 @@ class Backend(Protocol):
         """Mean seconds of each step."""
         ...
 
+    def on_stream(self, device: str, stream: Any) -> AbstractContextManager[Any]:
+        """A block in which a stream is the current one; None is the default stream. After it, the
+        stream that was current waits for what was done in it."""
+        ...
+
     def from_host(self, array: np.ndarray, device: str) -> Any:
         """A copy on the device."""
         ...
@@ -58,6 +64,9 @@ class _Processor:
         self, program: CompiledProgram, device: str, values: Sequence[Any], repeats: int
     ) -> np.ndarray:
         return engine_build.native_engine().profile(program.plan, values, repeats=repeats)
+
+    def on_stream(self, device: str, stream: Any) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def from_host(self, array: np.ndarray, device: str) -> np.ndarray:
         return array

@@ -1,7 +1,7 @@
 """Give values to recorded nodes, on the engine in force and on the devices that they are on.
 
-One program computes what is wanted on one device. Where values move between devices, what is moved
-is computed first, on the device that it comes from.
+One program computes what is wanted on one device and stream. Where values go from one to another,
+they are computed first, where they come from.
 """
 
 from collections import OrderedDict
@@ -16,6 +16,8 @@ from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node
+from numba_grad.graph.placement import is_made_of_literals
+from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
@@ -36,20 +38,29 @@ def evaluate(targets: Sequence[Node]) -> None:
     if not placement.is_in_use():
         _evaluate_on(CPU, pending)
         return
-    for moves in _moves_before(pending):
-        _evaluate_by_device([node.inputs[0] for node in moves])
-        values = [copied_to(node.inputs[0].value, node.type.device) for node in moves]
-        _set_values(moves, values)
-    _evaluate_by_device(pending)
+    for moves, leaving in _stages_before(pending):
+        for node in moves:
+            with backend_of(node.type.device).on_stream(node.type.device, stream_of(node)):
+                _set_values([node], [copied_to(node.inputs[0].value, node.type.device)])
+        _evaluate_by_place(leaving)
+    _evaluate_by_place(pending)
 
 
-def _evaluate_by_device(nodes: Iterable[Node]) -> None:
-    by_device: dict[str, list[Node]] = {}
+Place = tuple[str, Any]  # a device, and its stream
+
+
+def _place(node: Node) -> Place:
+    return node.type.device, stream_of(node)
+
+
+def _evaluate_by_place(nodes: Iterable[Node]) -> None:
+    by_place: dict[Place, list[Node]] = {}
     for node in dict.fromkeys(nodes):
         if node.value is None:
-            by_device.setdefault(node.type.device, []).append(node)
-    for device, own in by_device.items():
-        _evaluate_on(device, own)
+            by_place.setdefault(_place(node), []).append(node)
+    for (device, stream), own in by_place.items():
+        with backend_of(device).on_stream(device, stream):
+            _evaluate_on(device, own)
 
 
 def _evaluate_on(device: str, nodes: list[Node]) -> None:
@@ -69,34 +80,42 @@ def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
                 node.inputs = ()  # else a loop that asks for values would keep all of its past
 
 
-def _moves_before(targets: Sequence[Node]) -> list[list[Node]]:
-    """The moves between devices that `targets` depend on, in rounds: a round needs what earlier
-    ones have moved."""
+def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]]]:
+    """What is to be computed before `targets`, in stages: moves between devices, whose inputs the
+    stage before has computed, and then the values that are used in another place."""
     with _graph_lock:
-        round_of: dict[Node, int] = {}  # 1 + the last round that a node needs
-        rounds: list[list[Node]] = []
+        stage_of: dict[Node, int] = {}
+        stages: list[tuple[list[Node], list[Node]]] = []
         stack = list(targets)
         while stack:
             node = stack[-1]
-            if node in round_of:
+            if node in stage_of:
                 stack.pop()
                 continue
             if node.value is not None:
-                round_of[node] = 0
+                stage_of[node] = 0
                 continue
             inputs = node.inputs if node.op is not item else value_inputs(node)
-            missing = [x for x in inputs if x not in round_of]
+            missing = [x for x in inputs if x not in stage_of]
             if missing:
                 stack += missing
                 continue
-            number = max((round_of[x] for x in inputs), default=0)
-            if is_move(node):
-                if number == len(rounds):
-                    rounds.append([])
-                rounds[number].append(node)
-                number += 1
-            round_of[node] = number
-    return rounds
+            stage = max((stage_of[x] for x in inputs), default=0)
+            leaving = [
+                x
+                for x in inputs
+                if x.value is None and _place(x) != _place(node) and not is_made_of_literals(x)
+            ]
+            if leaving or is_move(node):
+                stage = max(stage, 1 + max((stage_of[x] for x in inputs), default=0))
+                while len(stages) <= stage:
+                    stages.append(([], []))
+                for x in leaving:
+                    stages[stage_of[x]][1].append(x)
+                if is_move(node):
+                    stages[stage][0].append(node)
+            stage_of[node] = stage
+    return stages
 
 
 # Held while a graph is read or changed here, not while kernels run: two threads may want values

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import InternalError
+from numba_grad.graph import streams
 from numba_grad.graph.placement import infer, settled
 from numba_grad.graph.types import CPU, TupleType, Type, array_type
 
@@ -234,6 +235,8 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
                 requires_grad = grad_mode.enabled and _may_require_grad(type)
                 break
     node = Node(op, inputs, params, type, None, requires_grad)
+    if type.device is not CPU:
+        streams.note(node)
     if observer is not None:
         observer(node)
     return node

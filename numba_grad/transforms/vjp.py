@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
+from numba_grad.graph import streams
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import in_order_of_recording
@@ -56,6 +57,20 @@ def _cotangents(
     result: dict[Node, Cotangent] = {}
     for root, seed in zip(roots, seeds, strict=True):
         _add(result, root, seed)
+    if streams.are_in_use():
+        with streams.followed() as block:
+            return _pull_back(result, order, inside, differentiate, block.follow)
+    return _pull_back(result, order, inside, differentiate)
+
+
+def _pull_back(
+    result: dict[Node, Cotangent],
+    order: Sequence[Node],
+    inside: Container[Node],
+    differentiate: Differentiate | None,
+    follow: Callable[[Node], None] | None = None,
+) -> dict[Node, Cotangent]:
+    """`result` has the seeds, and gets the rest. `follow` is told whose derivative comes next."""
     # The loop runs once per recorded operation, so the common case is written out: 1 us matters
     # here.
     for node in reversed(order):
@@ -63,6 +78,8 @@ def _cotangents(
         rule = node.op.vjp
         if g is None or rule is None:
             continue
+        if follow is not None:
+            follow(node)
         inputs = node.inputs
         if g.__class__ is list or (differentiate is not None and node.autograd is not None):
             if differentiate is not None and node.autograd is not None:

@@ -1,6 +1,7 @@
 """CUDA devices as what `compiler/backends.py` asks of a kind of device. Importing registers it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ from numba_grad.compiler import backends
 from numba_grad.compiler.cuda.target import cuda_target
 from numba_grad.compiler.pipeline import CompiledProgram
 from numba_grad.compiler.target import Target
+from numba_grad.graph import streams
 from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import arrays, checks
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.engine import Program
+from numba_grad.runtime.cuda.streams import Stream, current_stream, default_stream, stream_is
 
 
 class _Cuda:
@@ -43,6 +46,18 @@ class _Cuda:
     ) -> np.ndarray:
         return self.program(program, device).profile(*values, repeats=repeats)
 
+    @contextmanager
+    def on_stream(self, device: str, stream: Stream | None) -> Iterator[None]:
+        index = cuda_index(device)
+        own = current_stream(index)
+        other = default_stream(index) if stream is None else stream
+        if other == own:
+            yield
+            return
+        with stream_is(other):
+            yield
+        own.wait_stream(other)
+
     def from_host(self, array: np.ndarray, device: str) -> DeviceArray:
         return arrays.from_host(array, device)
 
@@ -53,6 +68,13 @@ class _Cuda:
     def to_device(self, array: DeviceArray, device: str) -> DeviceArray:
         return array.copy(device)
 
+    def current(self, device: str) -> Stream | None:
+        """The calling thread's stream, None if it is the default one: for `graph/streams.py`."""
+        index = cuda_index(device)
+        stream = current_stream(index)
+        return None if stream == default_stream(index) else stream
+
 
 BACKEND = _Cuda()
 backends.register("cuda", BACKEND)
+streams.register(BACKEND)
