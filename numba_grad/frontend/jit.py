@@ -174,11 +174,13 @@ class Specialization:
         """
         inputs = set(self.inputs)
         outputs = [x for x in self.graph_outputs if x not in inputs]
+        # Numbers go where the arrays are, and come back: the gradient by a learning rate.
         devices = {x.type.device for x in inputs if x.shape != () or x.type.device != CPU}
         devices |= {
             x.type.device
             for x in outputs
-            if x.type.device not in devices and not is_made_of_literals(x)
+            if x.type.device not in devices
+            and not (x.type.device == CPU and (x.shape == () or is_made_of_literals(x)))
         }
         if len(devices) > 1:
             raise DeviceError(

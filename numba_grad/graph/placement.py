@@ -31,6 +31,7 @@ def infer(op: Any, types: list[Any], params: dict[str, Any]) -> Type | TupleType
         result = op.infer(*types, **params)
         _is_in_use = _is_in_use or device != CPU or result.device != CPU
         return result
+    _is_in_use = True
     # Shape rules know nothing of devices.
     return op.infer(*[t.on(CPU) for t in types], **params).on(device)
 

@@ -59,7 +59,7 @@ def derivatives(device, op, arrays, params):
 def test_as_on_the_cpu(op, gpu):
     for arrays, params in op.example(np.random.default_rng(0)):
         nodes = derivatives(gpu, op, arrays, params)
-        assert all(node.type.device == gpu for node in nodes)
+        assert all(node.type.device == gpu for node in nodes) or not arrays
         try:
             evaluate(nodes)
         except KernelError as error:
