@@ -65,5 +65,6 @@ TARGET = Target(
     library_steps=_library_steps,
     join=_join,
     build=build.build_all,
+    has_branches=False,
     adds_products=True,
 )

@@ -75,6 +75,7 @@ def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> Compil
         return _Compiler(graph, target).compile()
 
 
+_WHOLE = 1 << 62  # more bytes than any array has
 _segment_lock = Lock()
 _MOST_SEGMENT_PROGRAMS = 1 << 12
 
@@ -205,7 +206,7 @@ class _Compiler:
     def plan(self, instances: list[Instance], kernels: dict[str, Any]) -> Plan:
         types = [self.nodes[k].type for k in self.graph.outputs]
         builder = PlanBuilder(len(self.graph.inputs), [(type.shape, type.dtype) for type in types])
-        lifetimes = self.lifetimes(instances)
+        lifetimes, sizes = self.lifetimes(instances)
         offsets, builder.arena_bytes = lifetimes.allocate()
         templates: dict[int, _Template] = {}
         for instance in instances:
@@ -213,7 +214,7 @@ class _Compiler:
             if template is None:
                 template = _Template(instance.program, kernels, builder)
                 templates[id(instance.program)] = template
-            self.append(builder, instance, template, offsets)
+            self.append(builder, instance, template, offsets, sizes)
         return builder.build()
 
     def memory_key(self, instance: Instance, source: object) -> object:
@@ -232,7 +233,8 @@ class _Compiler:
                 return (id(instance), "temporary", number)
         raise InternalError(f"plan: no memory called {source!r}")
 
-    def lifetimes(self, instances: list[Instance]) -> Lifetimes:
+    def lifetimes(self, instances: list[Instance]) -> tuple[Lifetimes, dict[object, int]]:
+        """When the plan's own memory is used, and bytes of each."""
         lifetimes = Lifetimes()
         number = 0
         sizes: dict[object, int] = {}
@@ -250,7 +252,7 @@ class _Compiler:
                     if isinstance(key, tuple) and key[0] not in ("input", "output"):
                         lifetimes.use(key, number, sizes)
                 number += 1
-        return lifetimes
+        return lifetimes, sizes
 
     def append(
         self,
@@ -258,8 +260,10 @@ class _Compiler:
         instance: Instance,
         template: "_Template",
         offsets: dict[object, int],
+        sizes: dict[object, int],
     ) -> None:
         relocations = template.relocations.copy()
+        accesses: list[tuple[int, int, int, int, bool]] = []
         for row, source in template.memory:
             key = self.memory_key(instance, source)
             kind = key[0]  # type: ignore[index]
@@ -272,6 +276,13 @@ class _Compiler:
             else:
                 relocations[row, 1] = builder.arena
                 relocations[row, 2] += offsets[key]
+            if self.target.has_branches:
+                step, is_written = template.uses[row]
+                first = offsets.get(key, 0)
+                end = first + sizes[key] if key in offsets else _WHOLE
+                accesses.append((step, int(relocations[row, 1]), first, end, is_written))
+        if accesses:
+            builder.access(np.array(accesses, np.int64))
         builder.block(template.steps, template.words, relocations)
 
 
@@ -285,11 +296,13 @@ class _Template:
         words: list[int] = []
         relocations: list[tuple[int, int, int]] = []
         self.memory: list[tuple[int, object]] = []
-        for step in program.steps:
+        # By relocation of memory: the step, and whether it may write there.
+        self.uses: dict[int, tuple[int, bool]] = {}
+        for number_of_step, step in enumerate(program.steps):
             kernel = builder.kernel(kernels[step.source])
             start = len(words)
             steps.append((kernel, start, step.tasks, step.grain))
-            for word in step.words:
+            for number_of_word, word in enumerate(step.words):
                 match word:
                     case int():
                         words.append(word)
@@ -311,6 +324,8 @@ class _Template:
                     case ("symbol", name):
                         relocations.append((len(words), builder.symbol(name), 0))
                     case Pointer(source, offset):
+                        is_written = step.written is None or number_of_word in step.written
+                        self.uses[len(relocations)] = (number_of_step, is_written)
                         self.memory.append((len(relocations), source))
                         relocations.append((len(words), 0, offset))
                     case _:

@@ -70,6 +70,7 @@ class ProgramStep:
     nbytes: int
     flops: int
     parts: "list[ProgramStep]" = field(default_factory=list)  # of a chain: its members
+    written: frozenset[int] | None = None  # the words of what it writes; None: maybe all
 
     @property
     def sources(self) -> list[str]:
@@ -117,6 +118,14 @@ def arguments_of(
         else:
             words.append(source)
     return words, memory
+
+
+def written_words(kernel: LoopKernel) -> frozenset[int]:
+    """The numbers of the words that point to what the kernel writes."""
+    bodies = [piece.body for variant in kernel.variants for piece in variant.pieces]
+    stored = {store.buffer.word for body in bodies for store in body.stores}
+    results = {a.buffer.word for a in kernel.accumulators if a.buffer is not None}
+    return frozenset(stored | results)
 
 
 def work_of(kernel: LoopKernel) -> tuple[int, int]:

@@ -28,4 +28,5 @@ class Target:
     # (steps with their kernels, bytes of a memory) -> steps
     join: Callable[[list[Any], Callable[[Any], int | None]], list[Any]]
     build: Callable[[Sequence[str]], list[Any]]  # sources to loaded kernels
+    has_branches: bool  # whether independent steps of a plan run beside each other
     adds_products: bool  # whether the library's matrix product can add to a sum

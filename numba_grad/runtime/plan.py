@@ -62,6 +62,9 @@ class Plan:
     arena_bytes: int = 0
     symbols: tuple[str, ...] = ()  # as `runtime.library.symbol_address` names them
     sites: tuple[ErrorSite, ...] = ()
+    # int64 (a, 5), where steps may run beside each other: step, base, first byte, end, and whether
+    # it is written
+    accesses: np.ndarray | None = None
     program: Any = field(default=None, repr=False)  # the native engine's prepared form
 
     @property
@@ -84,6 +87,7 @@ class PlanBuilder:
         self._steps = array("q")
         self._words = array("q")
         self._relocations = array("q")
+        self._accesses: array | None = None
 
     # Bases.
 
@@ -184,6 +188,17 @@ class PlanBuilder:
         self._words.frombytes(np.ascontiguousarray(all_words).tobytes())
         self._relocations.frombytes(all_relocations.tobytes())
 
+    def access(self, accesses: np.ndarray) -> None:
+        """Say what steps use of which base, in rows as those of `Plan.accesses`.
+
+        Step numbers count from the end of what has been appended so far.
+        """
+        if self._accesses is None:
+            self._accesses = array("q")
+        rows = np.array(accesses, np.int64)
+        rows[:, 0] += len(self._steps) // 4
+        self._accesses.frombytes(rows.tobytes())
+
     def build(self) -> Plan:
         relocations = _table(self._relocations, 3)
         if len(relocations):
@@ -198,6 +213,7 @@ class PlanBuilder:
             arena_bytes=self.arena_bytes,
             symbols=tuple(self._symbols),
             sites=tuple(self._sites),
+            accesses=None if self._accesses is None else _table(self._accesses, 5),
         )
         check_plan(plan)
         return plan

@@ -9,7 +9,13 @@ from numba_grad.compiler.cuda import build, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.loops import Kernel
-from numba_grad.compiler.program_steps import ProgramStep, Temporary, arguments_of, work_of
+from numba_grad.compiler.program_steps import (
+    ProgramStep,
+    Temporary,
+    arguments_of,
+    work_of,
+    written_words,
+)
 from numba_grad.compiler.target import Target
 
 
@@ -17,7 +23,16 @@ def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSt
     words, memory = arguments_of(kernel, partials)
     nbytes, flops = work_of(kernel)
     emitted = emit(kernel)
-    return ProgramStep(emitted.source, words, emitted.grid, emitted.block, memory, nbytes, flops)
+    return ProgramStep(
+        emitted.source,
+        words,
+        emitted.grid,
+        emitted.block,
+        memory,
+        nbytes,
+        flops,
+        written=written_words(kernel),
+    )
 
 
 def _join(
@@ -38,5 +53,6 @@ def cuda_target(architecture: str) -> Target:
         library_steps=library_steps.lower,
         join=_join,
         build=functools.partial(build.build_all, architecture=architecture),
+        has_branches=True,
         adds_products=False,
     )

@@ -22,6 +22,7 @@ import numpy as np
 from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import checks
 from numba_grad.runtime.cuda.arrays import DeviceArray, empty
+from numba_grad.runtime.cuda.branches import MOST_STEPS, STREAMS, Turn, turns
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
 from numba_grad.runtime.cuda.interface import Driver
@@ -80,6 +81,9 @@ class Program:
             not callable(kernel) or kernel.is_capturable for kernel in self.kernels
         )
         self.name = _name(plan.kernels)
+        self.turns: list[Turn] | None = None
+        if self.is_captured and plan.accesses is not None and len(self.steps) <= MOST_STEPS:
+            self.turns = turns(len(self.steps), plan.accesses)
         self._free: dict[Stream, list[Activation]] = {}
         self._free_lock = Lock()
 
@@ -131,6 +135,7 @@ class Activation:
         self.program = program
         self.stream = stream
         self.words = program.plan.words.copy()
+        self.words_address = self.words.ctypes.data
         self.bases = np.zeros(program.plan.base_count, np.int64)
         self.written_bases: np.ndarray | None = None  # that the words hold
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
@@ -206,23 +211,51 @@ class Activation:
         self.written_bases = self.bases.copy()
 
     def _launch_all(self, stream: Stream, events: Sequence[Event] = ()) -> None:
-        program = self.program
-        launch, handle = program.driver.launch, stream.handle
-        address = self.words.ctypes.data
-        kernels = program.kernels
-        for number, (kernel, start, blocks, threads) in enumerate(program.steps):
+        for number in range(len(self.program.steps)):
             if events:
                 events[number].record(stream)
-            function = kernels[kernel]
-            nbytes = program.parameter_bytes[number]
-            if callable(function):
-                function(stream, self.words[start : start + nbytes // 8].tolist())
-                continue
-            launch(
-                function, (blocks, 1, 1), (threads, 1, 1), 0, handle, address + 8 * start, nbytes
-            )
+            self._launch(number, stream)
         if events:
             events[-1].record(stream)
+
+    def _launch_in_branches(self, streams: list[Stream], turns: list[Turn]) -> None:
+        """Into a graph: what does not depend on each other goes to different streams, which all
+        start from the first one and come back to it."""
+        events: dict[int, Event] = {}
+        waited_for = {step for turn in turns for step in turn.waits}
+        start = Event().record(streams[0])
+        is_in_use = [stream is streams[0] for stream in streams]
+        for number, turn in enumerate(turns):
+            stream = streams[turn.stream]
+            if not is_in_use[turn.stream]:
+                start.wait(stream)
+                is_in_use[turn.stream] = True
+            for other in turn.waits:
+                events[other].wait(stream)
+            self._launch(number, stream)
+            if number in waited_for:
+                events[number] = Event().record(stream)
+        for stream, is_used in zip(streams[1:], is_in_use[1:], strict=True):
+            if is_used:
+                Event().record(stream).wait(streams[0])
+
+    def _launch(self, number: int, stream: Stream) -> None:
+        program = self.program
+        kernel, start, blocks, threads = program.steps[number]
+        function = program.kernels[kernel]
+        nbytes = program.parameter_bytes[number]
+        if callable(function):
+            function(stream, self.words[start : start + nbytes // 8].tolist())
+            return
+        program.driver.launch(
+            function,
+            (blocks, 1, 1),
+            (threads, 1, 1),
+            0,
+            stream.handle,
+            self.words_address + 8 * start,
+            nbytes,
+        )
 
     def _graph(self) -> int:
         """The captured launches, with the addresses of this run."""
@@ -233,14 +266,17 @@ class Activation:
             return found
         driver = self.program.driver
         self._write_words()
-        # Work may not be captured on the default stream, so it is on one that nobody else uses.
-        stream = _capturing_stream(driver, self.program.device)
+        # Work may not be captured on the default stream, so it is on some that nobody else uses.
+        streams = _capturing_streams(driver, self.program.device)
         with _capture_lock:
-            driver.begin_capture(stream.handle)
+            driver.begin_capture(streams[0].handle)
             try:
-                self._launch_all(stream)
+                if self.program.turns is None:
+                    self._launch_all(streams[0])
+                else:
+                    self._launch_in_branches(streams, self.program.turns)
             finally:
-                graph = driver.end_capture(stream.handle)
+                graph = driver.end_capture(streams[0].handle)
         try:
             executable = self._executable(driver, graph)
         finally:
@@ -262,11 +298,11 @@ class Activation:
 _capture_lock = Lock()
 
 
-def _capturing_stream(driver: Driver, device: int) -> Stream:
-    key = ("capturing stream", device)
+def _capturing_streams(driver: Driver, device: int) -> list[Stream]:
+    key = ("capturing streams", device)
     found = driver.kept.get(key)
     if found is None:
-        found = driver.kept.setdefault(key, Stream(device))
+        found = driver.kept.setdefault(key, [Stream(device) for _ in range(STREAMS)])
     return found
 
 
