@@ -359,7 +359,7 @@ class Jitted:
         values = [_value(x) for x in dynamic.leaves]
         results = specialization.replay(values)
         if key == dynamic.plain_key and all(x.__class__ is np.ndarray for x in dynamic.leaves):
-            self._direct[key[0]] = specialization  # type: ignore[index]
+            self._direct[dynamic.direct_key] = specialization
         as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
         return _rebuilt(specialization, results, as_tensors=as_tensors)
 
@@ -483,10 +483,15 @@ class _Arguments:
         return [_type_of(x) for x in self.leaves]
 
     @property
-    def types(self) -> tuple[object, ...]:
+    def types(self) -> tuple[Type, ...]:
+        return tuple(self.node_types)
+
+    @property
+    def direct_key(self) -> tuple[object, ...]:
+        """What `Jitted.__call__` looks arrays of NumPy up by."""
         result: list[object] = []
-        for type in self.node_types:
-            result += (type.shape, type.dtype)
+        for x in self.leaves:
+            result += (x.shape, x.dtype)
         return tuple(result)
 
     @property

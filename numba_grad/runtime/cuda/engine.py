@@ -34,6 +34,8 @@ from numba_grad.runtime.plan import Plan
 _FEWEST_CAPTURED = 4
 # Graphs kept for one activation: a loop that holds two results in turn has two sets of addresses.
 _KEPT_GRAPHS = 2
+# Larger arenas are borrowed from the pool for each run, so that many plans share the memory.
+_KEPT_ARENA_BYTES = 1 << 26
 _ALIGNMENT = 16
 _MOST_NAMES = 6
 
@@ -72,10 +74,8 @@ class Program:
                 for kernel in plan.kernels
             ]
         self.steps = [tuple(row) for row in plan.steps.tolist()]
-        ends = [*plan.steps[1:, 1].tolist(), len(plan.words)]
-        self.parameter_bytes = [
-            8 * (end - start) for start, end in zip(plan.steps[:, 1].tolist(), ends, strict=True)
-        ]
+        starts = [*plan.steps[:, 1].tolist(), len(plan.words)]
+        self.parameter_bytes = [8 * (end - start) for start, end in itertools.pairwise(starts)]
         self.targets, self.bases_of_words, self.offsets = plan.relocations.T.copy()
         self.is_captured = len(self.steps) >= _FEWEST_CAPTURED and all(
             not callable(kernel) or kernel.is_capturable for kernel in self.kernels
@@ -141,6 +141,10 @@ class Activation:
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
         self.runs = 0
         self.host_values: Allocation | None = None  # where inputs from the host go
+        # Kept, so that its address stays that of the captured graphs.
+        self.arena: Allocation | None = None
+        if 0 < program.plan.arena_bytes <= _KEPT_ARENA_BYTES:
+            self.arena = allocate(program.plan.arena_bytes, stream)
 
     def __del__(self) -> None:
         driver = self.program.driver
@@ -158,8 +162,10 @@ class Activation:
         for number, output in enumerate(outputs, start=first):
             bases[number] = output.address
         first += len(outputs)
-        # The memory goes back in the order of the stream: after this run.
-        arena = allocate(plan.arena_bytes, stream) if plan.arena_bytes else None
+        # A large one goes back in the order of the stream: after this run.
+        arena = self.arena
+        if arena is None and plan.arena_bytes:
+            arena = allocate(plan.arena_bytes, stream)
         bases[first] = arena.address if arena is not None else 0
         record = checks.new_record(stream) if plan.sites else None
         bases[first + 1] = record.address if record is not None else 0
