@@ -1,5 +1,6 @@
 """Tensors on a GPU from and to other libraries. What arrays do below them: test_exchange.py."""
 
+import contextlib
 import gc
 
 import numpy as np
@@ -25,6 +26,9 @@ class Copies:
 
     def to_device(self, array, device):
         return array.copy(device)
+
+    def on_stream(self, device, stream):
+        return contextlib.nullcontext()
 
 
 @pytest.fixture(autouse=True)

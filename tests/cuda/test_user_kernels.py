@@ -188,6 +188,7 @@ TARGET = Target(
     library_steps=library_steps.lower,
     join=lambda steps, nbytes_of: [step for step, _ in steps],
     build=functools.partial(build.build_all, architecture=build.SOURCE_ARCHITECTURE),
+    has_branches=True,
     adds_products=False,
 )
 
