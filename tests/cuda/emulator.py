@@ -3,7 +3,7 @@
 A kernel without barriers and shuffles is a plain function that is called for every thread. In one
 with them every thread of a block is a generator: such calls become `yield`s, and the emulator
 resumes threads as barriers and warps demand. Scalars are NumPy's, so that a float32 stays one;
-integers are Python's, and wrap where the source casts or stores them.
+those of 64 bits are NumPy's, too, and narrower ones Python's, which wrap where they are cast.
 
 Errors, each an `EmulationError` that names the kernel's line where it can:
 
@@ -17,6 +17,7 @@ Errors, each an `EmulationError` that names the kernel's line where it can:
 import ast
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -34,7 +35,7 @@ MOST_THREADS = 1024
 MOST_SHARED_BYTES = 48 * 1024
 COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
 INTEGER: tuple[type, ...] = (int, np.integer)
-MOVABLE: tuple[type, ...] = (int, np.float32, np.float64)  # by a shuffle
+MOVABLE: tuple[type, ...] = (int, np.int64, np.float32, np.float64)  # by a shuffle
 
 
 class EmulationError(AssertionError):
@@ -119,32 +120,34 @@ class _Launch:
 class _Pointer:
     """A typed pointer into an allocation."""
 
-    __slots__ = ("address", "array", "is_checked", "launch", "name", "of_integers")
+    __slots__ = ("address", "array", "is_checked", "is_narrow", "launch", "name")
 
     def __init__(self, launch: _Launch, name: str, array: np.ndarray) -> None:
         self.launch, self.name, self.array = launch, name, array
         self.address = array.ctypes.data
-        self.of_integers = array.dtype.kind in "iu"
+        self.is_narrow = is_narrow(array.dtype)
         # The error record takes whichever error comes first.
         self.is_checked = not name.startswith("errors")
 
-    def _check(self, index: Any) -> None:
-        if type(index) is not int or not 0 <= index < self.array.size:
+    def _place(self, index: Any) -> int:
+        index = operator.index(index)
+        if not 0 <= index < self.array.size:
             raise EmulationError(
                 f"{self.name}[{index}]: from there on {self.array.size} elements of "
                 f"{self.array.dtype} are allocated"
             )
+        return index
 
-    def __getitem__(self, index: int) -> Any:
-        self._check(index)
+    def __getitem__(self, index: Any) -> Any:
+        index = self._place(index)
         if self.launch.writers and self.is_checked:
             writer = self.launch.writers.get(self.address + index * self.array.itemsize)
             if writer is not None and not self.launch.is_ordered(writer):
                 raise EmulationError(f"{self.name}[{index}] is read while another thread writes it")
-        return self.array.item(index) if self.of_integers else self.array[index]
+        return self.array.item(index) if self.is_narrow else self.array[index]
 
-    def __setitem__(self, index: int, value: Any) -> None:
-        self._check(index)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        index = self._place(index)
         launch = self.launch
         if self.is_checked:
             key = self.address + index * self.array.itemsize
@@ -164,12 +167,14 @@ class _Shared:
         self.writers: dict[int, tuple[int, int, int]] = {}
         self.readers: dict[int, tuple[int, int, int]] = {}
 
-    def _check(self, index: Any) -> None:
-        if type(index) is not int or not 0 <= index < self.size:
+    def _place(self, index: Any) -> int:
+        index = operator.index(index)
+        if not 0 <= index < self.size:
             raise EmulationError(f"element {index} of a shared array of {self.size}")
+        return index
 
-    def __getitem__(self, index: int) -> Any:
-        self._check(index)
+    def __getitem__(self, index: Any) -> Any:
+        index = self._place(index)
         writer = self.writers.get(index)
         if writer is None:
             raise EmulationError(f"shared element {index} is read before it is written")
@@ -182,10 +187,10 @@ class _Shared:
             self.readers[index] = mine
         elif reader[2] != launch.thread:
             self.readers[index] = (launch.number, launch.epoch, -1)  # several
-        return self.array.item(index) if self.array.dtype.kind in "iu" else self.array[index]
+        return self.array.item(index) if is_narrow(self.array.dtype) else self.array[index]
 
-    def __setitem__(self, index: int, value: Any) -> None:
-        self._check(index)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        index = self._place(index)
         for others in (self.writers, self.readers):
             other = others.get(index)
             if other is not None and not self.launch.is_ordered(other):
@@ -204,13 +209,18 @@ class _Local:
     def __getitem__(self, index: int) -> Any:
         if index not in self.written:
             raise EmulationError(f"local element {index} is read before it is written")
-        return self.array.item(index) if self.array.dtype.kind in "iu" else self.array[index]
+        return self.array.item(index) if is_narrow(self.array.dtype) else self.array[index]
 
     def __setitem__(self, index: int, value: Any) -> None:
         if not 0 <= index < self.array.size:
             raise EmulationError(f"element {index} of a local array of {self.array.size}")
         self.written.add(index)
         _store(self.array, index, value)
+
+
+def is_narrow(dtype: np.dtype) -> bool:
+    """Whether elements are integers that are computed with in more bits."""
+    return dtype.kind in "iu" and dtype.itemsize < 8
 
 
 def _store(array: np.ndarray, place: int, value: Any) -> None:
@@ -325,7 +335,7 @@ def _exchanged(requests: list[tuple]) -> list[Any]:
         return [(all if name == "all_sync" else any)(values)] * len(values)
     if name == "ballot_sync":
         return [sum(bool(value) << k for k, value in enumerate(values))] * len(values)
-    if len({type(value) for value in values}) > 1:
+    if len({int if isinstance(value, INTEGER) else type(value) for value in values}) > 1:
         raise EmulationError(f"{name}: values of several types: {values}")
     if not isinstance(values[0], MOVABLE):
         raise EmulationError(f"{name}: hardware moves no {type(values[0])}")
@@ -448,16 +458,23 @@ class _Transformer(ast.NodeTransformer):
 # Names of kernel source
 
 
-def _integer(bits: int, is_signed: bool) -> Callable[[Any], int]:
+def _integer(bits: int, is_signed: bool) -> Callable[[Any], Any]:
+    """A cast. Of 64 bits are NumPy's own integers, which wrap by themselves; what is narrower is
+    computed in 64 bits, for which Python's do until the next cast."""
     mask, half = (1 << bits) - 1, 1 << (bits - 1)
+    low, high = (-half, half - 1) if is_signed else (0, mask)
+    wrapped = {(64, True): np.int64, (64, False): np.uint64}.get((bits, is_signed), int)
 
-    def cast(x: Any) -> int:
+    def cast(x: Any) -> Any:
         if not isinstance(x, int):
             if isinstance(x, COMPLEX):
                 raise EmulationError("a complex number is cast to an integer")
-            x = int(x) if math.isfinite(x) else 0
+            if not isinstance(x, np.integer | np.bool):
+                # Beyond the range hardware has the nearest; what NaN becomes depends on the width.
+                x = 0 if math.isnan(x) else low if x < low else high if x > high else int(x)
+            x = int(x)
         x &= mask
-        return x - mask - 1 if is_signed and x >= half else x
+        return wrapped(x - mask - 1 if is_signed and x >= half else x)
 
     return cast
 
@@ -467,6 +484,14 @@ _INTEGERS = {
     for bits in (8, 16, 32, 64)
     for is_signed in (True, False)
 }
+
+
+def _compare_and_swap(pointer: _Pointer, expected: int, desired: int) -> Any:
+    """An atomic one, of the element that is pointed to: no race, whoever comes first."""
+    old = pointer[0]
+    if old == expected:
+        pointer[0] = desired
+    return old
 
 
 def _complex(real: Any, imaginary: Any = 0) -> Any:
@@ -526,7 +551,7 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
 def _bits(dtype: type, to: type) -> Callable[[Any], Any]:
     def convert(x: Any) -> Any:
         result = np.asarray(dtype(x)).view(to)[()]
-        return int(result) if isinstance(result, np.integer) else result
+        return int(result) if is_narrow(result.dtype) else result
 
     return convert
 
@@ -561,16 +586,19 @@ _LIBDEVICE: dict[str, Callable[..., Any]] = {
     "cyl_bessel_i1": scipy.special.i1,
 }
 _LIBDEVICE_EXACT: dict[str, Callable[..., Any]] = {
+    **{f"{letter}mul_rn": operator.mul for letter in "fd"},
+    **{f"{letter}add_rn": operator.add for letter in "fd"},
+    **{f"{letter}sqrt_rn": np.sqrt for letter in "fd"},
     "double_as_longlong": _bits(np.float64, np.int64),
     "longlong_as_double": _bits(np.int64, np.float64),
     "float_as_int": _bits(np.float32, np.int32),
     "int_as_float": _bits(np.int32, np.float32),
-    "umulhi": lambda x, y: (x * y) >> 32,
-    "umul64hi": lambda x, y: (x * y) >> 64,
-    "popc": lambda x: (x & 0xFFFFFFFF).bit_count(),
-    "popcll": lambda x: (x & 0xFFFFFFFFFFFFFFFF).bit_count(),
-    "clz": lambda x: 32 - (x & 0xFFFFFFFF).bit_length(),
-    "clzll": lambda x: 64 - (x & 0xFFFFFFFFFFFFFFFF).bit_length(),
+    "umulhi": lambda x, y: (int(x) * int(y)) >> 32,
+    "umul64hi": lambda x, y: np.uint64((int(x) * int(y)) >> 64),
+    "popc": lambda x: (int(x) & 0xFFFFFFFF).bit_count(),
+    "popcll": lambda x: (int(x) & 0xFFFFFFFFFFFFFFFF).bit_count(),
+    "clz": lambda x: 32 - (int(x) & 0xFFFFFFFF).bit_length(),
+    "clzll": lambda x: 64 - (int(x) & 0xFFFFFFFFFFFFFFFF).bit_length(),
     "abs": abs,
     "llabs": abs,
 }
@@ -639,7 +667,7 @@ def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
         fma=_fma,
         cbrt=np.cbrt,
         selp=lambda condition, x, y: x if condition else y,
-        popc=lambda x: (x & 0xFFFFFFFFFFFFFFFF).bit_count(),
+        popc=lambda x: (int(x) & 0xFFFFFFFFFFFFFFFF).bit_count(),
         threadfence=lambda: None,
         threadfence_block=lambda: None,
     )
@@ -674,4 +702,5 @@ _NAMES: dict[str, Any] = {
     "max": max,
     "min": min,
     "range": range,
+    "compare_and_swap": _compare_and_swap,
 }

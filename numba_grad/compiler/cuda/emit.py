@@ -1,0 +1,58 @@
+"""Kernel IR -> CUDA Python: the source of `kernel`, and the grid it is launched with.
+
+Three templates:
+
+- without reductions, a thread does one point of the loops' space after another, points counted in C
+  order, so that neighbouring threads touch neighbouring elements;
+- with a reduction, `emit_reductions.py` says which threads share a result, and how they combine
+  what they have: always in the same order, so that results depend on sizes alone.
+
+The same kernel always gives the same bytes: no addresses, no sizes but those that choose a
+template, no counters that depend on history.
+"""
+
+import math
+from dataclasses import dataclass
+
+from numba_grad.compiler.cuda.emit_reductions import emit_reduction
+from numba_grad.compiler.cuda.kernel_text import KernelText
+from numba_grad.compiler.cuda.launch import Shape, shape_of_tasks
+from numba_grad.compiler.loops import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A kernel's source, blocks of its grid, and threads of each."""
+
+    source: str
+    grid: int
+    block: int
+
+
+def emit(kernel: Kernel) -> Emitted:
+    """The source text of a kernel that has something to do, and its launch."""
+    text = KernelText(kernel)
+    with text.definition():
+        if not kernel.axes:
+            shape = _emit_point(text)
+        elif kernel.accumulators:
+            shape = emit_reduction(text)
+        else:
+            shape = _emit_pointwise(text)
+    return Emitted(str(text), shape.grid, shape.block)
+
+
+def _emit_point(text: KernelText) -> Shape:
+    """Without loops there is work for one thread."""
+    text.start_accumulators()
+    text.at_point(range(0))
+    text.write_results()
+    return Shape(1, 1)
+
+
+def _emit_pointwise(text: KernelText) -> Shape:
+    axes = text.kernel.axes
+    with text.tasks(text.product(axes)):
+        text.decode("task", axes)
+        text.at_point(range(1, len(axes)))
+    return shape_of_tasks(math.prod(axis.extent for axis in axes))

@@ -1,0 +1,336 @@
+"""The parts of kernel source that all templates share: parameters, values, bodies."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from numba_grad.compiler.cuda.expressions import Expressions
+from numba_grad.compiler.cuda.index_arithmetic import (
+    INDEX_TEMPLATES,
+    INT64,
+    IndexArithmetic,
+    index_arithmetic,
+    split_position,
+)
+from numba_grad.compiler.emit_cpu import constant_text, index_text
+from numba_grad.compiler.loops import (
+    Accumulator,
+    Apply,
+    Axis,
+    Body,
+    Buffer,
+    Constant,
+    Expression,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Piece,
+    Update,
+    Variant,
+)
+from numba_grad.compiler.source import Source
+from numba_grad.compiler.spaces import Index
+
+BOOL = np.dtype(bool)
+FLOAT32 = np.dtype(np.float32)
+ERRORS = "errors"  # the source of the word that holds the address of the error record
+
+
+class KernelText:
+    """Source of one kernel, written from top to bottom."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.source = Source()
+        self.expressions = Expressions()
+        self.indices: IndexArithmetic = index_arithmetic(kernel)
+        self.dtypes: dict[str, np.dtype] = {}
+        # Positions that have a name, in the blocks around what is being written; and of how many.
+        self.positions: list[dict[str, str]] = [{}]
+        self.named_positions = 0
+        for accumulator in kernel.accumulators:
+            self.dtypes[accumulator.name] = computed_dtype(accumulator.identity.dtype)
+
+    # The whole
+
+    def __str__(self) -> str:
+        definitions = [text.rstrip("\n") + "\n\n\n" for text in self.expressions.definitions()]
+        return "".join(definitions) + self.header + str(self.source)
+
+    @property
+    def header(self) -> str:
+        pointers = {buffer.word: buffer for buffer in self.kernel.buffers}
+        types = []
+        for number, word in enumerate(self.kernel.words):
+            if number in pointers:
+                types.append(f"CPointer({stored_name(pointers[number].dtype)})")
+            elif word.source == ERRORS:
+                types.append("CPointer(int64)")
+            else:
+                types.append("int64")
+        return f'@cuda.jit("void({", ".join(types)})")\n'
+
+    def line(self, text: str) -> None:
+        self.source.line(text)
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        self.positions.append({})
+        with self.source.block(header):
+            yield
+        self.positions.pop()
+
+    @contextmanager
+    def definition(self) -> Iterator[None]:
+        """The kernel's function: its comment, its integers, and what does not depend on loops."""
+        names = ", ".join(word.name for word in self.kernel.words)
+        with self.block(f"def kernel({names}):"):
+            for comment in self.kernel.comment:
+                self.line(f"# {comment}")
+            if self.indices.is_narrow:
+                for word in self.kernel.words:
+                    if word.source is None:
+                        self.line(f"{word.name} = int32({word.name})")
+            for variant in self.kernel.variants:
+                self.lets(variant.lets[0])
+            yield
+
+    # Threads
+
+    @contextmanager
+    def tasks(self, number: str) -> Iterator[None]:
+        """A loop over tasks, one for each thread of the grid at a time; `task` is unsigned."""
+        unsigned = self.indices.unsigned
+        self.line(f"tasks = {unsigned}({number})")
+        self.line(f"step = {unsigned}(cuda.gridDim.x * cuda.blockDim.x)")
+        self.line(
+            f"task = {unsigned}(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)"
+            if self.indices.is_narrow
+            else "task = uint64(cuda.blockIdx.x) * uint64(cuda.blockDim.x) + "
+            "uint64(cuda.threadIdx.x)"
+        )
+        with self.block("while task < tasks:"):
+            yield
+            self.line(f"task = {unsigned}(task + step)")
+
+    def decode(self, number: str, axes: list[Axis], offsets: dict[str, str] | None = None) -> None:
+        """Indices of `axes` out of an unsigned number that counts them in C order."""
+        signed, unsigned = self.indices.signed, self.indices.unsigned
+        for k, axis in reversed(list(enumerate(axes))):
+            start = f"{offsets[axis.variable]} + " if offsets and axis.variable in offsets else ""
+            if k == 0:
+                self.line(f"{axis.variable} = {signed}({start}{number})")
+                continue
+            extent = self.divisor(axis.word)
+            self.line(f"{axis.variable} = {signed}({start}{number} % {extent})")
+            self.line(f"rest{k} = {unsigned}({number} // {extent})")
+            number = f"rest{k}"
+
+    def divisor(self, text: str) -> str:
+        """What is divided by: known not to be 0, or a kernel would have to ask each time."""
+        return f"max({self.indices.unsigned}({text}), {self.indices.unsigned}(1))"
+
+    def product(self, axes: Iterable[Axis]) -> str:
+        return " * ".join(axis.word for axis in axes) or "1"
+
+    # Values
+
+    def lets(self, lets: Iterable[Let]) -> None:
+        for let in lets:
+            if let.name in self.indices.literals:
+                continue
+            text, self.dtypes[let.name] = self.value(let.name, let.expression)
+            self.line(f"{let.name} = {text}")
+
+    def value(self, name: str, expression: Expression) -> tuple[str, np.dtype]:
+        """The text of an expression, and the dtype that it has."""
+        match expression:
+            case Load(buffer, where):
+                return loaded(buffer, self.position(where)), computed_dtype(buffer.dtype)
+            case Constant():
+                return constant(expression), computed_dtype(expression.dtype)
+            case IndexValue(index):
+                text = index_text(index)
+                if self.indices.is_narrow and not text.isidentifier():
+                    text = f"int32({text})"
+                return text, INT64
+            case Apply():
+                if name in self.indices.expressions:
+                    return self.index_expression(expression), expression.dtype
+                return self.apply(expression), computed_dtype(expression.dtype)
+
+    def dtype_of(self, let: Let) -> np.dtype:
+        """The dtype of a value that is not yet written."""
+        match let.expression:
+            case Load(buffer, _):
+                return computed_dtype(buffer.dtype)
+            case IndexValue():
+                return np.dtype(self.indices.signed)
+            case Constant() | Apply():
+                if let.name in self.indices.names:
+                    return np.dtype(self.indices.signed)
+                return computed_dtype(let.expression.dtype)
+
+    def index_expression(self, expression: Apply) -> str:
+        constants = self.indices.constants
+        operands = {
+            field: f"{self.indices.signed}({constants[name]})" if name in constants else name
+            for field, name in expression.operands
+        }
+        template = INDEX_TEMPLATES[expression.template]
+        signed, unsigned = self.indices.signed, self.indices.unsigned
+        return template.format(signed=signed, unsigned=unsigned, **operands)
+
+    def apply(self, expression: Apply) -> str:
+        operands = {field: self.operand(name) for field, name in expression.operands}
+        text = self.expressions.apply(
+            expression.template, operands, expression.dtype, expression.casts
+        )
+        if expression.casts and expression.dtype.name == "float16":
+            # A result does not depend on whether it is stored.
+            return f"float32(float16({text}))"
+        return text
+
+    def operand(self, name: str) -> tuple[str, np.dtype]:
+        """A value as expressions other than of indices see it: an index is an int64 there."""
+        if name in self.indices.names and self.indices.is_narrow:
+            return f"int64({name})", INT64
+        if name in self.dtypes:
+            return name, self.dtypes[name]
+        # A word, or a number.
+        return name, INT64
+
+    def position(self, index: Index) -> str:
+        """The text of a place in a buffer. What moves gets a name, which neighbours share; words
+        and literals are added to it where it is used."""
+        moving, offset = split_position(index)
+        if not self.indices.is_narrow or not moving.terms:
+            return index_text(index)
+        text = index_text(moving)
+        if not text.isidentifier():
+            text = self.named_position(f"int32({text})")
+        return text if offset == Index() else f"{text} + {index_text(offset)}".replace("+ -", "- ")
+
+    def named_position(self, text: str) -> str:
+        for known in self.positions:
+            if text in known:
+                return known[text]
+        name = f"p{self.named_positions}"
+        self.named_positions += 1
+        self.positions[-1][text] = name
+        self.line(f"{name} = {text}")
+        return name
+
+    # Bodies
+
+    def at_point(self, levels: range) -> None:
+        """What every variant does at a point of the loops; `levels` of lets are still to be
+        written."""
+        *special, general = self.kernel.variants
+        keyword = "if"
+        for variant in special:
+            tests = " and ".join(f"{r.start} <= {r.variable} < {r.stop}" for r in variant.where)
+            with self.block(f"{keyword} {tests}:"):
+                self.variant(variant, levels)
+            keyword = "elif"
+        if not special:
+            self.variant(general, levels)
+            return
+        with self.block("else:"):
+            self.variant(general, levels)
+
+    def variant(self, variant: Variant, levels: range) -> None:
+        for level in levels:
+            if level < len(variant.lets):
+                self.lets(variant.lets[level])
+        *others, last = variant.pieces
+        inner = self.kernel.axes[-1].variable if self.kernel.axes else ""
+        keyword = "if"
+        for piece in others:
+            # Pieces follow one another from 0.
+            with self.block(f"{keyword} {inner} < {piece.stop}:"):
+                self.piece(piece)
+            keyword = "elif"
+        if not others:
+            self.piece(last)
+            return
+        with self.block("else:"):
+            self.piece(last)
+
+    def piece(self, piece: Piece) -> None:
+        self.body(piece.body)
+
+    def body(self, body: Body) -> None:
+        self.lets(body.lets)
+        self.updates(body)
+
+    def updates(self, body: Body) -> None:
+        """What a body does with its values."""
+        for update in body.updates:
+            self.update(update)
+        for store in body.stores:
+            self.store(store.buffer, self.position(store.position), store.value)
+
+    def update(self, update: Update) -> None:
+        text, dtype = self.value(update.name, update.expression)
+        self.dtypes.setdefault(update.name, dtype)
+        self.line(f"{update.name} = {text}")
+
+    def store(self, buffer: Buffer, where: str, value: str) -> None:
+        self.line(f"{buffer.name}[{where}] = {stored(buffer.dtype, value)}")
+
+    # Accumulators
+
+    def start_accumulators(self) -> None:
+        for accumulator in self.kernel.accumulators:
+            self.line(f"{accumulator.name} = {constant(accumulator.identity)}")
+
+    def write_results(self) -> None:
+        for accumulator in self.kernel.accumulators:
+            if accumulator.buffer is not None:
+                self.store(accumulator.buffer, self.result_position(accumulator), accumulator.name)
+
+    def result_position(self, accumulator: Accumulator) -> str:
+        where = self.position(accumulator.position)
+        if accumulator.block_size == "0":
+            return where
+        block = f"{self.indices.signed}(block * {accumulator.block_size})"
+        return block if where == "0" else f"{block} + {where}"
+
+
+def computed_dtype(dtype: np.dtype) -> np.dtype:
+    """What values of `dtype` are computed in: float16 is for storage only."""
+    return FLOAT32 if dtype.name == "float16" else dtype
+
+
+def stored_name(dtype: np.dtype) -> str:
+    """What memory of `dtype` holds: a pointer to bool has no meaning in CUDA Python."""
+    return "uint8" if dtype == BOOL else dtype.name
+
+
+def loaded(buffer: Buffer, where: str) -> str:
+    """An element of memory as a value."""
+    element = f"{buffer.name}[{where}]"
+    if buffer.dtype == BOOL:
+        return f"{element} != 0"
+    return f"float32({element})" if buffer.dtype.name == "float16" else element
+
+
+def stored(dtype: np.dtype, value: str) -> str:
+    """A value as memory holds it."""
+    if dtype == BOOL:
+        return f"uint8({value})"
+    return f"float16({value})" if dtype.name == "float16" else value
+
+
+def constant(value: Constant) -> str:
+    """A typed literal."""
+    if value.dtype == BOOL:
+        return str(bool(np.frombuffer(value.bytes, value.dtype)[0]))
+    if value.dtype.kind != "c":
+        return constant_text(value)
+    number = np.frombuffer(value.bytes, value.dtype)[0]
+    parts = [constant_text(Constant(p.tobytes(), p.dtype)) for p in (number.real, number.imag)]
+    return f"{value.dtype.name}(complex({', '.join(parts)}))"

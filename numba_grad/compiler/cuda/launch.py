@@ -1,0 +1,127 @@
+"""How a kernel is spread over a device: functions of sizes alone, so that results are, too."""
+
+import math
+from dataclasses import dataclass
+
+from numba_grad.compiler.cuda.dependences import reduction_lets, used_by
+from numba_grad.compiler.loop_cuts import fewest_blocks
+from numba_grad.compiler.loops import Kernel, Let
+
+WARP = 32
+THREADS_PER_BLOCK = 256
+# More than any device runs at once, by far; a thread has more than one task then.
+MOST_BLOCKS = 1 << 15
+# Threads that a reduction should have: 132 multiprocessors of an H200 hold 2048 each.
+ENOUGH_THREADS = 1 << 18
+# Points that a thread sums up at least before it is worth to have more parts, which another kernel
+# combines: where threads of a warp read neighbours, and where each has a result of its own.
+POINTS_IN_ROWS = 16
+POINTS_IN_COLUMNS = 64
+# What a block has without asking for more.
+SHARED_BYTES = 48 * 1024
+WIDEST_VALUE = 16
+# Threads of a block that share a result where a warp has 32 neighbouring ones.
+SHARING_COLUMNS = THREADS_PER_BLOCK // WARP
+# Results that many threads have one each of: no more threads would run at once.
+ENOUGH_RESULTS = ENOUGH_THREADS // 2
+# Of this many results or fewer, neighbouring threads share one even where they read the same.
+FEW_RESULTS = WARP
+# Lanes that share a result in rows too short for a warp.
+SHORT = 8
+# Points of a row from which a whole block shares it, if the results are too few to fill a device.
+LONG = THREADS_PER_BLOCK * 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Blocks of the grid, and threads of each."""
+
+    grid: int
+    block: int
+
+
+def shape_of_tasks(threads: int) -> Shape:
+    """A grid of at least `threads` threads if it can be."""
+    block = min(THREADS_PER_BLOCK, max(WARP, -(-threads // WARP) * WARP))
+    return Shape(max(1, min(-(-threads // block), MOST_BLOCKS)), block)
+
+
+def shape_of_blocks(blocks: int) -> Shape:
+    """A grid of `blocks` whole blocks if it can be."""
+    return Shape(min(blocks, MOST_BLOCKS), THREADS_PER_BLOCK)
+
+
+def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) -> int:
+    """Into how many parts the outermost reduced axis is cut.
+
+    Parameters
+    ----------
+    kept, summed : how many results there are, and points that each sums
+    outermost : the extent of the outermost reduced axis
+    in_memory : whether neighbouring threads have neighbouring results
+    """
+    if in_memory:
+        threads = max(kept, WARP) * SHARING_COLUMNS
+        most = summed // (SHARING_COLUMNS * POINTS_IN_COLUMNS)
+    else:
+        threads = kept * THREADS_PER_BLOCK
+        most = summed // (THREADS_PER_BLOCK * POINTS_IN_ROWS)
+    blocks = min(-(-ENOUGH_THREADS // max(threads, 1)), most, outermost)
+    return blocks if blocks >= fewest_blocks() else 1
+
+
+def threads_per_result(kernel: Kernel) -> int:
+    """Threads that share a result and a part: 1, 8, 32 or 256.
+
+    In `is_by_columns` kernels 8 threads of different warps do, so that a warp has neighbouring
+    results; in others neighbouring threads.
+    """
+    results = math.prod(axis.extent for axis in kernel.kept) * kernel.blocks
+    summed = math.prod(axis.extent for axis in kernel.reduced) // kernel.blocks
+    if is_by_columns(kernel):
+        if is_tiled(kernel):
+            return SHARING_COLUMNS
+        is_alone = results >= ENOUGH_RESULTS or summed < 2 * SHARING_COLUMNS
+        too_large = bytes_of_accumulators(kernel) * THREADS_PER_BLOCK > SHARED_BYTES
+        return 1 if is_alone or too_large else SHARING_COLUMNS
+    # Sums of everything: the same text, whatever their size.
+    if not kernel.kept or (summed >= LONG and results * WARP < ENOUGH_THREADS):
+        return THREADS_PER_BLOCK
+    return WARP if summed > 4 * SHORT else SHORT
+
+
+def is_by_columns(kernel: Kernel) -> bool:
+    """Whether the threads of a warp have neighbouring results, not neighbouring points."""
+    if kernel.accumulates_in_memory:
+        return True
+    results = math.prod(axis.extent for axis in kernel.kept)
+    if results <= FEW_RESULTS:
+        return False
+    return not any(reduction_lets(kernel, variant).loads_of_points for variant in kernel.variants)
+
+
+def is_tiled(kernel: Kernel) -> bool:
+    """Whether what all results read goes through shared memory: interactions of all pairs."""
+    if len(kernel.variants) > 1 or len(kernel.reduced) != 1 or not kernel.kept:
+        return False
+    (variant,) = kernel.variants
+    lets = reduction_lets(kernel, variant)
+    if len(variant.pieces) > 1 or variant.pieces[0].body.stores or lets.loads_of_points:
+        return False
+    if not is_by_columns(kernel) or not lets.loads_of_reduced:
+        return False
+    staged = WIDEST_VALUE * len(staged_lets(kernel))
+    return (bytes_of_accumulators(kernel) + staged) * THREADS_PER_BLOCK <= SHARED_BYTES
+
+
+def staged_lets(kernel: Kernel) -> list[Let]:
+    """What of a tiled kernel goes through shared memory: computed once for all results."""
+    (variant,) = kernel.variants
+    lets = reduction_lets(kernel, variant)
+    used = used_by(lets.of_points, variant)
+    return [let for let in lets.of_reduced if let.name in used]
+
+
+def bytes_of_accumulators(kernel: Kernel) -> int:
+    """Of one thread."""
+    return sum(accumulator.identity.dtype.itemsize for accumulator in kernel.accumulators)

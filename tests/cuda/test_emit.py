@@ -1,0 +1,274 @@
+"""Emitted kernels, run by the emulator, compute what NumPy does: templates, dtypes, widths."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import numba_grad as ng
+from numba_grad.compiler.cuda import index_arithmetic, launch
+from tests.cuda.graph_kernels import GraphRun
+
+# Longer than what is unrolled, and than half a warp, a warp, a block of threads.
+SIZES = (1, 17, 31, 33, 260)
+TOLERANCES = {"float16": 4e-3, "float32": 2e-6, "complex64": 2e-6}
+
+
+def check(f, *arrays, tolerance=None):
+    """The kernels of `f`, which compute what the reference engine does."""
+    run = GraphRun()
+    found = run.evaluate(f, *arrays)
+    with ng.configure(engine="reference"), np.errstate(all="ignore"):
+        results = f(*[ng.tensor(array) for array in arrays])
+        expected = [x.numpy() for x in (results if isinstance(results, tuple) else (results,))]
+    for value, wanted in zip(found, expected, strict=True):
+        assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+        if value.dtype.kind not in "fc":
+            np.testing.assert_array_equal(value, wanted)
+            continue
+        bound = TOLERANCES.get(value.dtype.name, 1e-13) if tolerance is None else tolerance
+        finite = np.abs(wanted[np.isfinite(wanted)])
+        scale = max(1.0, float(finite.max())) if finite.size else 1.0
+        np.testing.assert_allclose(value / scale, wanted / scale, rtol=bound, atol=bound)
+    return run
+
+
+def numbers(*shape, dtype=np.float64):
+    rng = np.random.default_rng(sum(shape))
+    values = rng.normal(size=shape) * 3
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.normal(size=shape)
+    return values > 0 if dtype is bool else values.astype(dtype)
+
+
+# Points
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_elementwise(n):
+    check(lambda x, y: (ng.sin(x) * y + x / y, x * x), numbers(n), numbers(n))
+    check(lambda x, y: x[:, None] * y[None, :] + 1, numbers(n), numbers(35))
+
+
+@pytest.mark.parametrize("shape", [(33, 20), (20, 33), (19, 3), (2, 40), (18, 19, 20)])
+def test_stencils(shape):
+    def laplacian(x):
+        padded = ng.pad(x, 1)
+        result = -2 * x.ndim * x
+        for axis in range(x.ndim):
+            for start in (0, 2):
+                region = [slice(1, -1)] * x.ndim
+                region[axis] = slice(start, start + x.shape[axis])
+                result = result + padded[tuple(region)]
+        return result
+
+    check(laplacian, numbers(*shape))
+    check(ng.grad(lambda x: (laplacian(x) ** 2).sum()), numbers(*shape))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.T * 2,
+        lambda x: x[::-1, ::2] + 1,
+        lambda x: ng.concatenate([x[:5], 2 * x, x[-7:]]),
+        lambda x: ng.concatenate([x, x], axis=1) + 1,
+        lambda x: x.reshape(-1)[::-1].reshape(x.shape[::-1]) * 2,
+        lambda x: ng.pad(x[:, ::3], ((0, 0), (3, 20))) + 1,
+        lambda x: ng.roll(x, 3, axis=1) - ng.roll(x, -1, axis=0),
+        lambda x: x + ng.eye(x.shape[0], x.shape[1]),
+        lambda x: ng.where(x > 0.3, x, -x),
+        ng.grad(lambda x: (x[::2, 1::3] ** 3).sum()),
+    ],
+)
+def test_index_expressions(f):
+    check(f, numbers(33, 40))
+    check(f, numbers(3, 40))
+
+
+def test_gathers_and_their_errors():
+    x, index = numbers(50), np.arange(-40, 40)
+    check(lambda x, i: x[i] * 2.0, x, index % 50)
+    run = check(lambda x, i: x[i] * 2.0, x, np.maximum(index, -50))
+    assert not run.errors.any()
+    run = GraphRun()
+    (found,) = run.evaluate(lambda x, i: x[i] * 2.0, x, index + 20)
+    assert run.errors[0] == 1 and run.errors[1] == 7 and run.errors[3] == 50
+    assert run.errors[2] >= 50
+    np.testing.assert_array_equal(found[:70], 2 * x[(index + 20)[:70]])
+
+
+def test_without_loops():
+    check(lambda x, y: (x * y.T).sum(axis=0), numbers(3, 4), numbers(4, 3))
+    check(lambda x: x * 2, numbers())
+
+
+# Reductions
+
+
+@pytest.mark.parametrize("shape", [(1000,), (5000,), (17, 300), (300, 17), (40, 3), (19, 20, 21)])
+def test_sums_over_every_choice_of_axes(shape):
+    x = numbers(*shape)
+    axes = range(len(shape))
+    for count in range(1, len(shape) + 1):
+        for chosen in itertools.combinations(axes, count):
+            check(lambda x, chosen=chosen: (x * x).sum(axis=chosen), x)
+            check(lambda x, chosen=chosen: (x.T + 1).max(axis=chosen), x)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_sums_of_sizes_around_those_of_warps(n):
+    for shape in ((n,), (n, 37), (37, n)):
+        for axis in range(len(shape)):
+            check(lambda x, axis=axis: x.sum(axis=axis), numbers(*shape))
+
+
+# fmt: off
+DTYPES = (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+          np.float16, np.float32, np.float64, np.complex64, np.complex128)
+# fmt: on
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_dtypes(dtype):
+    for shape, axis in (((700,), 0), ((40, 41), 0), ((40, 41), 1), ((2100, 3), 0)):
+        x = numbers(*shape, dtype=dtype)
+        check(lambda x, axis=axis: x.sum(axis=axis), x)
+        check(lambda x: x + x, x)
+        if np.dtype(dtype).kind != "c":
+            check(lambda x, axis=axis: (x.max(axis=axis), x.min(axis=axis)), x)
+            check(lambda x, axis=axis: (x.argmax(axis=axis), x.argmin(axis=axis)), x)
+    check(lambda x: (x != 0).any(axis=0), numbers(100, 40, dtype=dtype))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_extreme_wins_and_the_first_nan_over_all(axis):
+    x = np.round(numbers(300, 40))
+    x[7] = x[250] = np.nan
+    x[:, 3] = -np.inf
+    x[:, 4] = np.inf
+    x[100, 5:9] = np.nan
+    check(lambda x: (x.argmax(axis=axis), x.argmin(axis=axis)), x)
+    check(lambda x: (x.argmax(axis=axis), x.argmin(axis=axis)), x[8:90])
+
+
+def test_results_and_sums_share_a_kernel():
+    check(lambda x: (ng.exp(x), ng.exp(x).sum(axis=1)), numbers(40, 50))
+    check(lambda x: (ng.exp(x), ng.exp(x).sum(axis=0)), numbers(40, 50))
+    check(lambda x: ng.softmax(x, axis=-1), numbers(40, 50))
+    check(lambda x: x - x.mean(axis=0), numbers(40, 50))
+
+
+@pytest.mark.parametrize("n", [40, 300])
+def test_interactions_of_all_pairs(n):
+    def energy(x):
+        difference = x[:, None] - x[None, :]
+        squares = (difference * difference).sum(axis=2) + ng.eye(x.shape[0])
+        return (1 / squares**3 - 1 / squares).sum()
+
+    run = check(ng.grad(energy), numbers(n, 3), tolerance=1e-11)
+    assert any("tile_" in emitted.source for emitted in run.emitted)
+    check(lambda x: (1 / (1 + (x[:, None] - ng.exp(x)[None, :]) ** 2)).sum(axis=1), numbers(n))
+
+
+def test_empty_sums():
+    check(lambda x: x.sum(axis=0), np.zeros((0, 40)))
+    check(lambda x: x.sum(axis=1), np.zeros((40, 0)))
+    check(lambda x: x.sum(), np.zeros((0, 40)))
+
+
+def test_parts_do_not_depend_on_the_grid(monkeypatch):
+    """A block does several tasks where a grid is at its limit, with the same result."""
+    arrays = (numbers(300, 40), numbers(40, 300), numbers(5000))
+    functions = (
+        lambda x, y, z: x.sum(axis=0),
+        lambda x, y, z: x.sum(axis=1),
+        lambda x, y, z: (z.sum(), ng.sin(z)),
+        lambda x, y, z: (x[:, :1] - y[0]).max(axis=0),
+    )
+    before = [GraphRun().evaluate(f, *arrays) for f in functions]
+    monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
+    for f, expected in zip(functions, before, strict=True):
+        run = GraphRun()
+        for x, y in zip(run.evaluate(f, *arrays), expected, strict=True):
+            np.testing.assert_array_equal(x, y)
+        assert max(emitted.grid for emitted in run.emitted) <= 2
+
+
+# Widths
+
+
+def test_indices_beyond_32_bits(monkeypatch):
+    """The same kernels with wide indices."""
+    narrow = GraphRun()
+    functions = [
+        lambda x: ng.roll(x, 3, axis=1) * x.T.reshape(x.shape),
+        lambda x: x.sum(axis=0),
+        lambda x: x.sum(axis=1),
+        lambda x: x.sum(),
+        lambda x: x.argmax(axis=1),
+        lambda x: (x[:, None, 0] - x[None, :, 1]).max(axis=1),
+        lambda x: x[ng.arange(x.shape[0]) % 7],
+    ]
+    for f in functions:
+        narrow.evaluate(f, numbers(50, 60))
+    assert all("int32(n0)" in emitted.source for emitted in narrow.emitted)
+    monkeypatch.setattr(index_arithmetic, "MOST_NARROW", 100)
+    for f in functions:
+        run = check(f, numbers(50, 60))
+        assert not any("int32(n0)" in emitted.source for emitted in run.emitted)
+
+
+@pytest.mark.parametrize(("n", "width"), [(2**15, "int32"), (2**16, "int64")])
+def test_the_width_follows_from_sizes(n, width):
+    run = GraphRun(is_run=False)
+    x = np.broadcast_to(np.float32(0), (n, n))
+    run.evaluate(lambda x: x.T + 1, x)
+    (emitted,) = run.emitted
+    assert ("int32(n0)" in emitted.source) == (width == "int32")
+
+
+# Anything
+
+ROWS, COLUMNS = 19, 34
+PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]
+STATEMENTS = {
+    "difference": lambda a, b: a - 0.5 * b,
+    "sine": lambda a, b: np.sin(a) * b,
+    "choice": lambda a, b: np.where(a > b, a, 0.1 * b),
+    "right": lambda a, b: np.pad(a[:, 1:] - a[:, :-1], ((0, 0), (0, 1))) + b,
+    "down": lambda a, b: np.pad(b[1:] + a[:-1], ((1, 0), (0, 0))),
+    "around": lambda a, b: np.roll(a, 3, axis=1) - np.roll(b, -1, axis=0),
+    "backwards": lambda a, b: a[::-1, ::-1] + b,
+    "rows": lambda a, b: a - b.mean(axis=1, keepdims=True),
+    "columns": lambda a, b: a * np.tanh(b.sum(axis=0)),
+    "joined": lambda a, b: np.concatenate([a[:4], b[4:]], axis=0),
+    "interleaved": lambda a, b: np.pad(a[:, ::2], ((0, 0), (0, COLUMNS // 2))) + b,
+    "picked": lambda a, b: a[PICKED] * b,
+    "flat": lambda a, b: a.reshape(-1)[::-1].reshape(a.shape) + b,
+    "outer": lambda a, b: np.exp(-((a[:, :1] - b[:1, :]) ** 2)),
+    "pairs": lambda a, b: a + ((a[:, :1] - a[:, 0][None, :]) * b[:, :ROWS]).sum(axis=1)[:, None],
+    "largest": lambda a, b: np.maximum(a, b.max(axis=0)) - b.argmax(axis=1)[:, None],
+}
+programs = st.lists(
+    st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(0, 5), st.integers(0, 5)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(programs, st.booleans())
+def test_random_programs(lines, is_differentiated):
+    def f(x, y):
+        values = [x, y]
+        for name, a, b in lines:
+            recent = values[-4:]
+            values.append(STATEMENTS[name](recent[a % len(recent)], recent[b % len(recent)]))
+        return sum([(value * value).mean() for value in values[-2:]])
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, ROWS, COLUMNS))
+    check(ng.grad(f) if is_differentiated else f, x, y, tolerance=1e-9)

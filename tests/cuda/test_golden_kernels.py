@@ -1,0 +1,113 @@
+"""The CUDA source of representative kernels, word for word, in `tests/golden/cuda`; compiled for
+two architectures, and what ptxas says of them.
+
+`pytest --update-golden` writes these files anew; the diff then shows what a change of the compiler
+does to kernels.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler.cuda import build
+from tests.compiler import test_golden
+from tests.compiler.test_golden import matrix, vector
+from tests.cuda.graph_kernels import GraphRun
+from tests.cuda.requirements import needs_compiler
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "cuda"
+SAME_AS_ON_THE_CPU = (
+    *("elementwise_1d", "elementwise_2d", "float32", "complex", "integers", "broadcasting"),
+    *("sum_all", "sum_rows", "sum_columns", "small_axis", "transpose", "rk4_step"),
+    *("rk4_step_ensemble", "stencil", "stencil_gradient", "gather", "where", "all_pairs"),
+    *("all_pairs_gradient", "black_scholes_gradient", "softmax", "argmax", "concatenate", "eye"),
+)
+
+
+def forces(x):
+    def energy(x):
+        difference = x[:, None] - x[None, :]
+        squares = (difference * difference).sum(axis=2) + np.float32(0.1)
+        return (1 / squares**6 - 1 / squares**3).sum()
+
+    return ng.grad(energy)(x)
+
+
+# Name: function, and its arguments for a size n.
+CASES = {
+    **{name: test_golden.CASES[name] for name in SAME_AS_ON_THE_CPU},
+    "float16": (lambda x: (x * x).sum(axis=0), lambda n: (matrix(n, np.float16),)),
+    "any": (lambda x: (x > 1).any(axis=1), lambda n: (matrix(n, np.float32),)),
+    "complex_sum": (lambda x: x.sum(), lambda n: (vector(n, np.complex64),)),
+    "short_rows": (
+        lambda x: x.max(axis=1),
+        lambda n: (vector(20 * n, np.float32).reshape(n, 20),),
+    ),
+    "long_rows": (
+        lambda x: x.sum(axis=1),
+        lambda n: (np.broadcast_to(np.float32(1), (40, 100 * n)),),
+    ),
+    "many_columns": (
+        lambda x: x.sum(axis=0),
+        lambda n: (np.broadcast_to(np.float32(1), (40, 1000 * n)),),
+    ),
+    "columns_in_parts": (
+        lambda x: x.sum(axis=0),
+        lambda n: (np.broadcast_to(np.float32(1), (1000 * n, 40)),),
+    ),
+    "large_transpose": (
+        lambda x: x.T + 1,
+        lambda n: (np.broadcast_to(np.float32(1), (1000 * n, 11000)),),
+    ),
+    "forces": (forces, lambda n: (vector(3 * n, np.float32).reshape(n, 3),)),
+}
+FLOAT32 = (
+    "float32",
+    "any",
+    "short_rows",
+    "long_rows",
+    "many_columns",
+    "columns_in_parts",
+    "forces",
+)
+
+
+def sources(name, size=300):
+    """The kernels that a case compiles to."""
+    f, arguments = CASES[name]
+    run = GraphRun(is_run=False)
+    run.evaluate(f, *arguments(size))
+    return [emitted.source for emitted in run.emitted]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_are_as_recorded(name, request):
+    path = GOLDEN / f"{name}.py"
+    text = "\n\n".join(sources(name))
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), (
+        "run `pytest --update-golden` and read the diff"
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_do_not_depend_on_sizes(name):
+    assert sources(name, 300) == sources(name, 431)
+
+
+def test_every_recorded_file_has_a_case():
+    assert {path.stem for path in GOLDEN.glob("*.py")} == set(CASES)
+
+
+@needs_compiler
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_compile_without_spills(name, architecture):
+    for kernel in build.build_all(sources(name), architecture):
+        assert kernel.spilled_bytes == 0
+        assert kernel.registers <= 96
+        if name in FLOAT32:
+            assert ".f64" not in kernel.ptx

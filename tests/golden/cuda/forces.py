@@ -1,0 +1,252 @@
+@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))")
+def kernel(n0, n1, x0, x1, x2, x3):
+    # sum: float32, 2-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    v0 = float32(1.0)
+    v1 = -v0
+    v2 = x0[0]
+    v17 = x2[0]
+    v25 = float32(3.0)
+    v33 = float32(6.0)
+    lane = int32(cuda.threadIdx.x % 32)
+    warp = int32(cuda.threadIdx.x // 32)
+    thread = int32(cuda.threadIdx.x)
+    shared_a0 = cuda.shared.array(256, float32)
+    shared_a1 = cuda.shared.array(256, float32)
+    shared_a2 = cuda.shared.array(256, float32)
+    results = max(uint32(n0), uint32(1))
+    groups = uint32((results + uint32(31)) // uint32(32))
+    tile_v3 = cuda.shared.array(256, float32)
+    tile_v7 = cuda.shared.array(256, float32)
+    tile_v12 = cuda.shared.array(256, float32)
+    group = uint32(cuda.blockIdx.x)
+    while group < groups:
+        result = uint32(group * uint32(32) + uint32(lane))
+        a0 = float32(0.0)
+        a1 = float32(0.0)
+        a2 = float32(0.0)
+        own = uint32(min(result, results - uint32(1)))
+        i1 = int32(own)
+        p0 = int32(3 * i1)
+        v4 = x1[p0]
+        v8 = x1[p0 + 1]
+        v13 = x1[p0 + 2]
+        start = int32(0)
+        stop = int32(n1)
+        first = start
+        while first < stop:
+            cuda.syncthreads()
+            i0 = int32(first + thread)
+            if i0 < stop:
+                p1 = int32(3 * i0)
+                v3 = x1[p1]
+                v7 = x1[p1 + 1]
+                v12 = x1[p1 + 2]
+                tile_v3[thread] = v3
+                tile_v7[thread] = v7
+                tile_v12[thread] = v12
+            cuda.syncthreads()
+            count = int32(min(256, stop - first))
+            for place in range(warp, count, int32(8)):
+                i0 = int32(first + place)
+                v3 = tile_v3[place]
+                v7 = tile_v7[place]
+                v12 = tile_v12[place]
+                v5 = v3 - v4
+                v6 = v5 * v5
+                v9 = v7 - v8
+                v10 = v9 * v9
+                v11 = v6 + v10
+                v14 = v12 - v13
+                v15 = v14 * v14
+                v16 = v11 + v15
+                v18 = v16 + v17
+                v19 = (v18 * v18) * v18
+                v20 = v2 / v19
+                v21 = v20 * v20
+                v22 = v1 * v21
+                v23 = -v22
+                v24 = v18 * v18
+                v26 = v24 * v25
+                v27 = v23 * v26
+                v28 = ((v18 * v18) * v18) * ((v18 * v18) * v18)
+                v29 = v2 / v28
+                v30 = v29 * v29
+                v31 = -v30
+                v32 = ((v18 * v18) * (v18 * v18)) * v18
+                v34 = v32 * v33
+                v35 = v31 * v34
+                v36 = v27 + v35
+                v37 = v36 + v36
+                v38 = v37 * v5
+                v39 = -v38
+                v40 = v37 * v9
+                v41 = -v40
+                v42 = v37 * v14
+                v43 = -v42
+                a0 = a0 + v39
+                a1 = a1 + v41
+                a2 = a2 + v43
+            first = int32(first + 256)
+        shared_a0[thread] = a0
+        shared_a1[thread] = a1
+        shared_a2[thread] = a2
+        cuda.syncthreads()
+        half = 4
+        while half > 0:
+            if warp < half:
+                other_a0 = shared_a0[thread + half * 32]
+                other_a1 = shared_a1[thread + half * 32]
+                other_a2 = shared_a2[thread + half * 32]
+                a0 = a0 + other_a0
+                a1 = a1 + other_a1
+                a2 = a2 + other_a2
+                shared_a0[thread] = a0
+                shared_a1[thread] = a1
+                shared_a2[thread] = a2
+            cuda.syncthreads()
+            half >>= 1
+        if warp == 0 and result < results:
+            x3[p0] = a0
+            x3[p0 + 1] = a1
+            x3[p0 + 2] = a2
+        group = uint32(group + cuda.gridDim.x)
+
+
+@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))")
+def kernel(n0, n1, x0, x1, x2, x3):
+    # sum: float32, 2-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    v0 = float32(1.0)
+    v1 = -v0
+    v2 = x0[0]
+    v17 = x2[0]
+    v25 = float32(3.0)
+    v33 = float32(6.0)
+    lane = int32(cuda.threadIdx.x % 32)
+    warp = int32(cuda.threadIdx.x // 32)
+    thread = int32(cuda.threadIdx.x)
+    shared_a0 = cuda.shared.array(256, float32)
+    shared_a1 = cuda.shared.array(256, float32)
+    shared_a2 = cuda.shared.array(256, float32)
+    results = max(uint32(n0), uint32(1))
+    groups = uint32((results + uint32(31)) // uint32(32))
+    tile_v4 = cuda.shared.array(256, float32)
+    tile_v8 = cuda.shared.array(256, float32)
+    tile_v13 = cuda.shared.array(256, float32)
+    group = uint32(cuda.blockIdx.x)
+    while group < groups:
+        result = uint32(group * uint32(32) + uint32(lane))
+        a0 = float32(0.0)
+        a1 = float32(0.0)
+        a2 = float32(0.0)
+        own = uint32(min(result, results - uint32(1)))
+        i0 = int32(own)
+        p0 = int32(3 * i0)
+        v3 = x1[p0]
+        v7 = x1[p0 + 1]
+        v12 = x1[p0 + 2]
+        start = int32(0)
+        stop = int32(n1)
+        first = start
+        while first < stop:
+            cuda.syncthreads()
+            i1 = int32(first + thread)
+            if i1 < stop:
+                p1 = int32(3 * i1)
+                v4 = x1[p1]
+                v8 = x1[p1 + 1]
+                v13 = x1[p1 + 2]
+                tile_v4[thread] = v4
+                tile_v8[thread] = v8
+                tile_v13[thread] = v13
+            cuda.syncthreads()
+            count = int32(min(256, stop - first))
+            for place in range(warp, count, int32(8)):
+                i1 = int32(first + place)
+                v4 = tile_v4[place]
+                v8 = tile_v8[place]
+                v13 = tile_v13[place]
+                v5 = v3 - v4
+                v6 = v5 * v5
+                v9 = v7 - v8
+                v10 = v9 * v9
+                v11 = v6 + v10
+                v14 = v12 - v13
+                v15 = v14 * v14
+                v16 = v11 + v15
+                v18 = v16 + v17
+                v19 = (v18 * v18) * v18
+                v20 = v2 / v19
+                v21 = v20 * v20
+                v22 = v1 * v21
+                v23 = -v22
+                v24 = v18 * v18
+                v26 = v24 * v25
+                v27 = v23 * v26
+                v28 = ((v18 * v18) * v18) * ((v18 * v18) * v18)
+                v29 = v2 / v28
+                v30 = v29 * v29
+                v31 = -v30
+                v32 = ((v18 * v18) * (v18 * v18)) * v18
+                v34 = v32 * v33
+                v35 = v31 * v34
+                v36 = v27 + v35
+                v37 = v36 + v36
+                v38 = v37 * v5
+                v39 = v37 * v9
+                v40 = v37 * v14
+                a0 = a0 + v38
+                a1 = a1 + v39
+                a2 = a2 + v40
+            first = int32(first + 256)
+        shared_a0[thread] = a0
+        shared_a1[thread] = a1
+        shared_a2[thread] = a2
+        cuda.syncthreads()
+        half = 4
+        while half > 0:
+            if warp < half:
+                other_a0 = shared_a0[thread + half * 32]
+                other_a1 = shared_a1[thread + half * 32]
+                other_a2 = shared_a2[thread + half * 32]
+                a0 = a0 + other_a0
+                a1 = a1 + other_a1
+                a2 = a2 + other_a2
+                shared_a0[thread] = a0
+                shared_a1[thread] = a1
+                shared_a2[thread] = a2
+            cuda.syncthreads()
+            half >>= 1
+        if warp == 0 and result < results:
+            x3[p0] = a0
+            x3[p0 + 1] = a1
+            x3[p0 + 2] = a2
+        group = uint32(group + cuda.gridDim.x)
+
+
+@cuda.jit("void(int64, CPointer(float32), CPointer(float32), CPointer(float32))")
+def kernel(n0, x0, x1, x2):
+    # add_slice: float32, 2-d
+    n0 = int32(n0)
+    tasks = uint32(n0)
+    step = uint32(cuda.gridDim.x * cuda.blockDim.x)
+    task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    while task < tasks:
+        i0 = int32(task)
+        p0 = int32(3 * i0)
+        v0 = x0[p0]
+        v1 = x1[p0]
+        v2 = v0 + v1
+        v3 = x0[p0 + 1]
+        v4 = x1[p0 + 1]
+        v5 = v3 + v4
+        v6 = x0[p0 + 2]
+        v7 = x1[p0 + 2]
+        v8 = v6 + v7
+        x2[p0] = v2
+        x2[p0 + 1] = v5
+        x2[p0 + 2] = v8
+        task = uint32(task + step)

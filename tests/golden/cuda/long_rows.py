@@ -1,0 +1,40 @@
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
+def kernel(n0, n1, x0, s3, x1):
+    # sum: float32, 1-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    tasks = uint32(n0)
+    lane = int32(cuda.threadIdx.x % 32)
+    warp = int32(cuda.threadIdx.x // 32)
+    shared_a0 = cuda.shared.array(8, float32)
+    task = uint32(cuda.blockIdx.x)
+    while task < tasks:
+        i0 = int32(task)
+        a0 = float32(0.0)
+        start = int32(0)
+        stop = int32(n1)
+        for i1 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
+            p0 = int32(i0 * s3 + i1)
+            v0 = x0[p0]
+            a0 = a0 + v0
+        distance = 16
+        while distance > 0:
+            other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+            a0 = a0 + other_a0
+            distance >>= 1
+        if lane == 0:
+            shared_a0[warp] = a0
+        cuda.syncthreads()
+        if warp == 0:
+            place = min(lane, int32(7))
+            a0 = shared_a0[place]
+            distance = 4
+            while distance > 0:
+                other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+                a0 = a0 + other_a0
+                distance >>= 1
+            if lane == 0:
+                x1[i0] = a0
+        cuda.syncthreads()
+        task = uint32(task + cuda.gridDim.x)

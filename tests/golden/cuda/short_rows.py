@@ -1,0 +1,39 @@
+@cuda.jit(device=True)
+def maximum_float32(x, y):
+    v0 = x >= y
+    v1 = x != x
+    v2 = v0 | v1
+    v3 = cuda.selp(v2, x, y)
+    return v3
+
+
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
+def kernel(n0, n1, x0, s3, x1):
+    # max: float32, 1-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    tasks = uint32(n0)
+    lane = int32(cuda.threadIdx.x % 8)
+    thread = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    step = uint32(cuda.gridDim.x * (cuda.blockDim.x // 8))
+    first = uint32(thread // 32 * 4)
+    while first < tasks:
+        task = uint32(first + thread % 32 // 8)
+        a0 = float32(-inf)
+        if task < tasks:
+            i0 = int32(task)
+            start = int32(0)
+            stop = int32(n1)
+            for i1 in range(int32(start + lane), stop, int32(8)):
+                p0 = int32(i0 * s3 + i1)
+                v0 = x0[p0]
+                a0 = maximum_float32(a0, v0)
+        distance = 4
+        while distance > 0:
+            other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+            a0 = maximum_float32(a0, other_a0)
+            distance >>= 1
+        if lane == 0 and task < tasks:
+            x1[i0] = a0
+        first = uint32(first + step)

@@ -1,0 +1,20 @@
+@cuda.jit("void(int64, CPointer(float64), CPointer(float64))")
+def kernel(n0, x0, x1):
+    # sum: float64, 1-d
+    n0 = int32(n0)
+    tasks = uint32(n0)
+    step = uint32(cuda.gridDim.x * cuda.blockDim.x)
+    task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    while task < tasks:
+        i0 = int32(task)
+        p0 = int32(3 * i0)
+        v0 = x0[p0]
+        v1 = v0 * v0
+        v2 = x0[p0 + 1]
+        v3 = v2 * v2
+        v4 = v1 + v3
+        v5 = x0[p0 + 2]
+        v6 = v5 * v5
+        v7 = v4 + v6
+        x1[i0] = v7
+        task = uint32(task + step)

@@ -1,0 +1,114 @@
+@cuda.jit(device=True)
+def maximum_float64(x, y):
+    v0 = x >= y
+    v1 = x != x
+    v2 = v0 | v1
+    v3 = cuda.selp(v2, x, y)
+    return v3
+
+
+@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64))")
+def kernel(n0, n1, x0, s3, x1):
+    # max: float64, 1-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    tasks = uint32(n0)
+    lane = int32(cuda.threadIdx.x % 32)
+    thread = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    step = uint32(cuda.gridDim.x * (cuda.blockDim.x // 32))
+    task = uint32(thread // 32)
+    while task < tasks:
+        i0 = int32(task)
+        a0 = float64(-inf)
+        start = int32(0)
+        stop = int32(n1)
+        for i1 in range(int32(start + lane), stop, int32(32)):
+            p0 = int32(i0 * s3 + i1)
+            v0 = x0[p0]
+            a0 = maximum_float64(a0, v0)
+        distance = 16
+        while distance > 0:
+            other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+            a0 = maximum_float64(a0, other_a0)
+            distance >>= 1
+        if lane == 0:
+            x1[i0] = a0
+        task = uint32(task + step)
+
+
+@cuda.jit(device=True)
+def isfinite_float64(x):
+    v0 = libdevice.fabs(x)
+    v1 = v0 < float64(inf)
+    return v1
+
+
+@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64))")
+def kernel(n0, n1, x0, s3, x1, x2):
+    # sum: float64, 1-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    v3 = float64(0.0)
+    tasks = uint32(n0)
+    lane = int32(cuda.threadIdx.x % 32)
+    thread = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    step = uint32(cuda.gridDim.x * (cuda.blockDim.x // 32))
+    task = uint32(thread // 32)
+    while task < tasks:
+        i0 = int32(task)
+        a0 = float64(0.0)
+        v1 = x1[i0]
+        v2 = isfinite_float64(v1)
+        v4 = cuda.selp(v2, v1, v3)
+        start = int32(0)
+        stop = int32(n1)
+        for i1 in range(int32(start + lane), stop, int32(32)):
+            p0 = int32(i0 * s3 + i1)
+            v0 = x0[p0]
+            v5 = v0 - v4
+            v6 = libdevice.exp(v5)
+            a0 = a0 + v6
+        distance = 16
+        while distance > 0:
+            other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+            a0 = a0 + other_a0
+            distance >>= 1
+        if lane == 0:
+            x2[i0] = a0
+        task = uint32(task + step)
+
+
+@cuda.jit(device=True)
+def isfinite_float64(x):
+    v0 = libdevice.fabs(x)
+    v1 = v0 < float64(inf)
+    return v1
+
+
+@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64), CPointer(float64))")
+def kernel(n0, n1, x0, s3, x1, x2, x3):
+    # divide: float64, 2-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    v3 = float64(0.0)
+    tasks = uint32(n0 * n1)
+    step = uint32(cuda.gridDim.x * cuda.blockDim.x)
+    task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    while task < tasks:
+        i1 = int32(task % max(uint32(n1), uint32(1)))
+        rest1 = uint32(task // max(uint32(n1), uint32(1)))
+        i0 = int32(rest1)
+        v1 = x1[i0]
+        v2 = isfinite_float64(v1)
+        v4 = cuda.selp(v2, v1, v3)
+        v7 = x2[i0]
+        p0 = int32(i0 * s3 + i1)
+        v0 = x0[p0]
+        v5 = v0 - v4
+        v6 = libdevice.exp(v5)
+        v8 = v6 / v7
+        x3[p0] = v8
+        task = uint32(task + step)

@@ -1,0 +1,41 @@
+@cuda.jit("void(int64, CPointer(float64), int64, CPointer(float64), int64)")
+def kernel(n0, x0, m2, x1, blocks4):
+    # sum: float64, 0-d
+    n0 = int32(n0)
+    m2 = int32(m2)
+    blocks4 = int32(blocks4)
+    tasks = uint32(blocks4)
+    lane = int32(cuda.threadIdx.x % 32)
+    warp = int32(cuda.threadIdx.x // 32)
+    shared_a0 = cuda.shared.array(8, float64)
+    task = uint32(cuda.blockIdx.x)
+    while task < tasks:
+        block = int32(task % max(uint32(blocks4), uint32(1)))
+        result = uint32(task // max(uint32(blocks4), uint32(1)))
+        a0 = float64(0.0)
+        start = int32(uint64(n0) * uint64(block) // max(uint64(blocks4), uint64(1)))
+        stop = int32(uint64(n0) * uint64(block + 1) // max(uint64(blocks4), uint64(1)))
+        for i0 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
+            v0 = x0[i0]
+            v1 = v0 * v0
+            a0 = a0 + v1
+        distance = 16
+        while distance > 0:
+            other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+            a0 = a0 + other_a0
+            distance >>= 1
+        if lane == 0:
+            shared_a0[warp] = a0
+        cuda.syncthreads()
+        if warp == 0:
+            place = min(lane, int32(7))
+            a0 = shared_a0[place]
+            distance = 4
+            while distance > 0:
+                other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
+                a0 = a0 + other_a0
+                distance >>= 1
+            if lane == 0:
+                x1[int32(block * m2)] = a0
+        cuda.syncthreads()
+        task = uint32(task + cuda.gridDim.x)
