@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU, Type, broadcast_shapes
 from numba_grad.ops.custom_kernels import (
+    INT64,
     CpuKernel,
     CudaKernel,
     CustomKernel,
@@ -25,7 +27,7 @@ from numba_grad.ops.custom_kernels import (
     layout_of,
     python_function,
 )
-from numba_grad.ops.families import broadcast_to, cast, placed, reshape
+from numba_grad.ops.families import broadcast_to, cast, literal, placed, reshape
 
 Rule = Callable[..., Any]
 
@@ -328,7 +330,11 @@ class CustomOp:
                     f"{', '.join(kernel.input_names)}: ...)",
                 )
             )
-        found = self._vjp(cotangents, out, *tensors, **kernel.values(numbers))
+        try:
+            found = self._vjp(cotangents, out, *tensors, **kernel.values(numbers))
+        except Exception as error:
+            error.add_note(f"in the vjp of {kernel.name}")
+            raise
         found = found if isinstance(found, tuple) else (found,)
         if len(found) != len(tensors):
             raise GradientError(
@@ -350,11 +356,26 @@ def _device_of(nodes: list[Node]) -> str:
 
 
 def _part(stored: Node, start: int, type: Type) -> Node:
-    """One of several results that lie in one array."""
-    part = OPS["slice"](stored, starts=(start,), sizes=(type.size,), steps=(1,))
+    """One of several results that lie in one array, of integers if their dtypes differ."""
+    halves = type.dtype.itemsize // stored.dtype.itemsize
+    part = OPS["slice"](stored, starts=(start,), sizes=(type.size * halves,), steps=(1,))
+    if halves == 2:
+        part = _joined(part)
     if type.dtype.kind == "f" and part.dtype.kind == "i":
         part = float_of_bits(part)
     return reshape(cast(part, type.dtype), type.shape)
+
+
+def _joined(halves: Node) -> Node:
+    """int64 numbers from their halves, which follow each other in the order of the machine."""
+    pairs = cast(reshape(halves, (halves.shape[0] // 2, 2)), INT64)
+    lower, upper = [
+        OPS["slice"](pairs, starts=(0, k), sizes=(pairs.shape[0], 1), steps=(1, 1))
+        for k in ((0, 1) if sys.byteorder == "little" else (1, 0))
+    ]
+    lower = OPS["bitwise_and"](lower, literal((1 << 32) - 1, INT64))
+    upper = OPS["left_shift"](upper, literal(32, INT64))
+    return reshape(OPS["bitwise_or"](lower, upper), (pairs.shape[0],))
 
 
 def _differentiable(op: CustomOp) -> type[Function]:

@@ -282,29 +282,27 @@ class Layout:
 def layout_of(name: str, results: tuple[Type, ...]) -> Layout:
     """The array that holds the results of a kernel that has several.
 
-    Results of different dtypes of one size are in an array of integers, see `float_of_bits`.
+    Results of different dtypes are in an array of integers of the smallest size among them.
     """
     dtypes = list(dict.fromkeys(type.dtype for type in results))
     dtype = dtypes[0]
     if len(dtypes) > 1:
-        if any(d.itemsize not in (4, 8) or d.kind not in "fiu" for d in dtypes) or any(
-            d.itemsize != dtype.itemsize for d in dtypes
-        ):
+        if any(d.itemsize not in (4, 8) or d.kind not in "fiu" for d in dtypes):
             raise DTypeError(
                 explain(
                     name,
-                    "several results of dtypes that do not fit in one array",
+                    "several results of dtypes that do not go together",
                     got={f"result {k}": type for k, type in enumerate(results)},
-                    expected="one dtype for all, or integers and floats of one size, such as "
-                    "float64 and int64",
+                    expected="one dtype for all, or integers and floats of 32 and 64 bits",
                 )
             )
-        dtype = np.dtype(f"int{8 * dtype.itemsize}")
+        dtype = np.dtype(f"int{8 * min(d.itemsize for d in dtypes)}")
     unit = max(1, 64 // dtype.itemsize)
     starts, size = [], 0
     for type in results:
         starts.append(size)
-        size += -(-type.size // unit) * unit
+        elements = type.size * type.dtype.itemsize // dtype.itemsize
+        size += -(-elements // unit) * unit
     return Layout(dtype, tuple(starts), size)
 
 
@@ -437,7 +435,9 @@ def _run(
     if len(results) > 1:
         starts = layout_of(kernel.name, results).starts
         views = [
-            stored[start : start + type.size].view(type.dtype).reshape(type.shape)
+            stored[start : start + type.nbytes // stored.itemsize]
+            .view(type.dtype)
+            .reshape(type.shape)
             for start, type in zip(starts, results, strict=True)
         ]
     tasks = kernel.tasks(types, numbers)

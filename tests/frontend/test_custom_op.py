@@ -311,23 +311,42 @@ def test_several_results(engine):
     ng.testing.check_gradients(lambda x: moments(x)[1], X)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_several_results_of_different_dtypes(engine, dtype):
-    x = np.random.default_rng(0).standard_normal((5, 3)).astype(dtype)
+@pytest.mark.parametrize("of_values", [np.float64, np.float32])
+@pytest.mark.parametrize("of_positions", [np.int64, np.int32, np.uint64])
+def test_several_results_of_different_dtypes(engine, of_values, of_positions):
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(of_values)
     x[2, 1] = np.nan
-    op = extremes
-    if dtype == np.float32:
-        op = ng.custom_op(
-            "extremes32",
-            extremes_kernel,
-            shape=lambda x: [x.shape[:1], x.shape[:1]],
-            dtype=lambda x: [x.dtype, np.uint32],
-        )
-    f = ng.jit(op)
-    for values, where in (op(x), f(x)):
-        assert (values.dtype, where.dtype) == (dtype, np.int64 if op is extremes else np.uint32)
+    op = ng.custom_op(
+        "extremes_of",
+        extremes_kernel,
+        shape=lambda x: [x.shape[:1], x.shape[:1]],
+        dtype=lambda x: [x.dtype, of_positions],
+    )
+    for values, where in (op(x), ng.jit(op)(x)):
+        assert (values.dtype, where.dtype) == (of_values, of_positions)
         np.testing.assert_array_equal(np.asarray(where), np.argmax(x, 1))
         np.testing.assert_array_equal(np.asarray(values), x[np.arange(5), np.argmax(x, 1)])
+
+
+def test_bits_of_several_results_stay_as_they_are():
+    numbers = np.array([0, 1, -1, 1 << 31, 1 << 32, (1 << 62) + 5, -(1 << 63), -(1 << 31)])
+
+    def split(x, small, large, floats):
+        for i in range(x.shape[0]):
+            small[i] = x[i]
+            large[i] = x[i]
+            floats[i] = x[i]
+
+    op = ng.custom_op(
+        "split",
+        split,
+        shape=lambda x: [x.shape, x.shape, x.shape],
+        dtype=[np.int32, np.int64, np.float64],
+    )
+    small, large, floats = op(numbers)
+    np.testing.assert_array_equal(small.numpy(), numbers.astype(np.int32))
+    np.testing.assert_array_equal(large.numpy(), numbers)
+    np.testing.assert_array_equal(floats.numpy(), numbers.astype(float))
 
 
 def test_gradient_of_one_of_several_results():
@@ -348,9 +367,9 @@ def test_results_that_do_not_fit_in_one_array():
         "unequal",
         moments_kernel,
         shape=lambda x: [(), (2, x.size)],
-        dtype=[np.float32, np.float64],
+        dtype=[np.complex64, np.float64],
     )
-    with pytest.raises(DTypeError, match=r"(?s)unequal: several results.*result 0 : float32"):
+    with pytest.raises(DTypeError, match=r"(?s)unequal: several results.*result 0 : complex64"):
         op(X)
 
 
@@ -433,6 +452,15 @@ def test_no_vjp_is_an_error_with_the_name():
         y.sum().backward()
     with pytest.raises(GradientError, match="rough: has no derivative"):
         ng.jit(ng.grad(lambda x: op(x).sum()))(X)
+
+
+def test_an_error_in_a_vjp_names_the_operation():
+    op = ng.custom_op(
+        "failing", cube_kernel, shape=lambda x: x.shape, vjp=lambda g, out, x: g.reshape(7)
+    )
+    with pytest.raises(ShapeError) as caught:
+        ng.grad(lambda x: op(x).sum())(X)
+    assert "in the vjp of failing" in caught.value.__notes__
 
 
 @pytest.mark.parametrize(
