@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from numba_grad.errors import CudaUnavailableError
+from numba_grad.runtime.cuda.driver import CudaDriver
+
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 HAS_BINDINGS = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
-pytestmark = [
-    pytest.mark.skipif(COMPILER is None, reason="no C compiler"),
-    pytest.mark.skipif(not HAS_BINDINGS, reason='no cuda.bindings: pip install ".[cuda]"'),
-]
+needs_stub = pytest.mark.skipif(
+    COMPILER is None or not HAS_BINDINGS,
+    reason='no C compiler, or no cuda.bindings: pip install ".[cuda]"',
+)
 
 PROCESS = """
 import ctypes, json, sys
@@ -56,11 +59,14 @@ THRESHOLD = 2**64 - 1
 # Each of these after those before it: what is called, what comes of it, how the driver was called.
 CALLS = [
     ("d.device_count()", "2", None),
+    ("(d.properties(0).name, d.properties(0).total_memory >> 30)", "('stub 100', 128)", None),
+    ("d.properties(1).name", "'stub 101'", None),
     (
         "d.activate(0)",
         "0",
         [
             "cuDeviceGet(0)",
+            "cuDeviceGetAttribute(115, 100)",  # whether there are memory pools
             "cuDevicePrimaryCtxRetain(100)",
             "cuMemPoolCreate(1, 0, 1, 0, 0)",  # pinned, no handles, of a device, number 0
             f"cuMemPoolSetAttribute(0xb000, 4, {THRESHOLD})",  # release threshold
@@ -73,6 +79,7 @@ CALLS = [
         str(0xC064),
         [
             "cuDeviceGet(1)",
+            "cuDeviceGetAttribute(115, 101)",
             "cuDevicePrimaryCtxRetain(101)",
             "cuMemPoolCreate(1, 0, 1, 1, 0)",
             f"cuMemPoolSetAttribute(0xb001, 4, {THRESHOLD})",
@@ -87,7 +94,6 @@ CALLS = [
         ["cuCtxSetCurrent(0xc065)", "cuCtxSynchronize()", "cuCtxSetCurrent(0xc064)"],
     ),
     ("d.architecture(0)", "'sm_7576'", None),  # the stub's attributes are their own numbers
-    ("(d.properties(0).name, d.properties(0).total_memory >> 30)", "('stub 100', 128)", []),
     ("a = d.allocate(1, 512, 0x5000)", "None", ["cuMemAllocFromPoolAsync(512, 0xb001, 0x5000)"]),
     ("d.fill(a, 7, 16, 0x5000)", "None", ["cuMemsetD8Async(7, 16, 0x5000)"]),
     (
@@ -197,6 +203,21 @@ CALLS = [
         "DriverError: cuModuleLoadData.*CUDA_ERROR_NO_BINARY_FOR_GPU",
         None,
     ),
+    ("fail('cuModuleLoadData', 2)", "None", []),
+    (
+        "d.load_module(b'cubin')",
+        "DriverMemoryError: cuModuleLoadData.*CUDA_ERROR_OUT_OF_MEMORY",
+        None,
+    ),
+    ("d.note_launch(0, 'add: float64[3]')", "None", []),
+    ("fail('cuLaunchKernel', 701)", "None", []),
+    (
+        "d.launch(0xF000, (1, 1, 1), (2048, 1, 1), 0, 0, words.ctypes.data, 16)",
+        r"DriverError: cuLaunchKernel.*LAUNCH_OUT_OF_RESOURCES\s+operation : add: float64",
+        None,
+    ),
+    ("d.synchronize(0)", "None", None),
+    ("d.note_all_done()", "None", []),
     ("fail('cuStreamSynchronize', 700)", "None", []),
     ("d.note_launch(0x5000, 'add: float64[3]')", "None", []),
     (
@@ -235,6 +256,7 @@ def answers(tmp_path_factory):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@needs_stub
 @pytest.mark.parametrize("number", range(len(CALLS)), ids=[call[0][:40] for call in CALLS])
 def test_calls_of_the_driver(answers, number):
     _, expected, calls = CALLS[number]
@@ -245,3 +267,56 @@ def test_calls_of_the_driver(answers, number):
         assert result == expected
     if calls is not None:
         assert log == calls
+
+
+class Enumeration:
+    """Any name is a member of it."""
+
+    def __getattr__(self, name):
+        return name
+
+
+class OldGpu:
+    """Enough of `cuda.bindings.driver` for a GPU of the generation before."""
+
+    class CUresult:
+        CUDA_SUCCESS = 0
+        CUDA_ERROR_NOT_READY = 600
+
+    CUdevice_attribute = Enumeration()
+
+    def __init__(self, **attributes):
+        self.attributes = attributes
+
+    def cuDeviceGetCount(self):
+        return 0, 1
+
+    def cuDeviceGet(self, number):
+        return 0, number
+
+    def cuDeviceGetName(self, length, handle):
+        return 0, b"Some GPU\0\0"
+
+    def cuDeviceTotalMem(self, handle):
+        return 0, 1 << 30
+
+    def cuDeviceGetAttribute(self, which, handle):
+        return 0, self.attributes.get(which.removeprefix("CU_DEVICE_ATTRIBUTE_"), 1)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "shown"),
+    [
+        ({"COMPUTE_CAPABILITY_MAJOR": 7, "COMPUTE_CAPABILITY_MINOR": 0}, r"capability : 7\.0"),
+        (
+            {"COMPUTE_CAPABILITY_MAJOR": 9, "MEMORY_POOLS_SUPPORTED": 0},
+            "memory pools       : no",
+        ),
+    ],
+)
+def test_gpus_that_cannot_be_used_are_named(attributes, shown):
+    driver = CudaDriver(OldGpu(**attributes))
+    with pytest.raises(CudaUnavailableError, match=shown) as caught:
+        driver.activate(0)
+    assert "Some GPU" in str(caught.value)
+    assert "7.5 (Turing)" in str(caught.value)

@@ -108,6 +108,21 @@ def test_more_than_there_is_at_all():
         arrays.empty((1 << 40,), np.int32)
 
 
+def test_cycles_that_nobody_uses_make_room():
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+            self.memory = allocate(6 * MIB)
+
+    gc.disable()
+    try:
+        with installed(HostDriver(total_memory=10 * MIB)):
+            Cycle()
+            assert allocate(6 * MIB).address
+    finally:
+        gc.enable()
+
+
 def test_cycles_are_collected_at_any_point(driver):
     """A finalizer of one device runs between calls for another one, and leaves that active."""
 

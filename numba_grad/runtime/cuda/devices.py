@@ -4,6 +4,7 @@ import functools
 import threading
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def _existing(count: int) -> str:
     return "'cuda:0'" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}'"
 
 
-def cuda_index(device: object = None) -> int:
+def cuda_index(device: Any = None) -> int:
     """The number of a GPU: an integer, anything `parse_device` takes, or None for the current one.
 
     Raises
@@ -101,6 +102,8 @@ def cuda_index(device: object = None) -> int:
     """
     if device is None:
         return _current.index
+    if device.__class__ is int and 0 <= device < current_driver().device_count():
+        return device
     if isinstance(device, int | np.integer) and not isinstance(device, bool):
         device = f"{CUDA}:{device}"
     parsed = parse_device(device)

@@ -9,6 +9,7 @@ from numba_grad.errors import CudaUnavailableError, explain
 
 INSTALL = 'pip install "numba_grad[cuda]"'
 _OLDEST_DRIVER = 13000  # of CUDA 13.0, which kernels are linked for: driver 580
+OLDEST_CAPABILITY = (7, 5)  # that CUDA 13 compiles for
 _PACKAGES = ("cuda-bindings", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink")
 _INSTALL_DRIVER = (
     "sudo apt install nvidia-driver-580-open (or what https://www.nvidia.com/drivers offers); for "

@@ -1,12 +1,12 @@
 """NVIDIA's driver, through `cuda.bindings`, which is imported when a GPU is first asked for."""
 
+import atexit
+import ctypes
 import os
 import threading
 from typing import Any
 
-import numpy as np
-
-from numba_grad.errors import DeviceError, explain
+from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.cuda.interface import (
@@ -29,11 +29,10 @@ class _LaunchWords(threading.local):
     """The five words that say where parameters are, and the one that says how many bytes."""
 
     def __init__(self) -> None:
-        self.size = np.zeros(1, np.uint64)
-        self.words = np.array(
-            [_PARAMETER_BUFFER, 0, _PARAMETER_BYTES, self.size.ctypes.data, 0], np.uint64
-        )
-        self.address: int = self.words.ctypes.data
+        self.size = ctypes.c_uint64()
+        size = ctypes.addressof(self.size)
+        self.words = (ctypes.c_uint64 * 5)(_PARAMETER_BUFFER, 0, _PARAMETER_BYTES, size, 0)
+        self.address = ctypes.addressof(self.words)
 
 
 class CudaDriver(Driver):
@@ -85,10 +84,7 @@ class CudaDriver(Driver):
         name = self._value(library.cuDeviceGetName(256, handle), "cuDeviceGetName")
 
         def attribute(name: str) -> int:
-            which = getattr(library.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-            return int(
-                self._value(library.cuDeviceGetAttribute(which, handle), "cuDeviceGetAttribute")
-            )
+            return self._attribute(handle, name)
 
         # Kilohertz, and twice per cycle.
         clock, width = attribute("MEMORY_CLOCK_RATE"), attribute("GLOBAL_MEMORY_BUS_WIDTH")
@@ -131,12 +127,37 @@ class CudaDriver(Driver):
         with self._lock:
             if device not in self._contexts:
                 handle = self._value(library.cuDeviceGet(device), "cuDeviceGet")
+                self._require(handle, device)
                 context = self._value(
                     library.cuDevicePrimaryCtxRetain(handle), "cuDevicePrimaryCtxRetain"
                 )
                 self._pools[device] = self._create_pool(device)
                 self._contexts[device] = int(context)
             return self._contexts[device]
+
+    def _require(self, handle: Any, device: int) -> None:
+        """Refuse a GPU that kernels cannot be compiled for, or that lends no memory by streams."""
+        capability = self.properties(device).compute_capability
+        has_pools = self._attribute(handle, "MEMORY_POOLS_SUPPORTED")
+        if capability < diagnosis.OLDEST_CAPABILITY or not has_pools:
+            raise CudaUnavailableError(
+                explain(
+                    "cuda",
+                    "this GPU cannot be used",
+                    got={
+                        f"cuda:{device}": self.properties(device).name,
+                        "compute capability": ".".join(map(str, capability)),
+                        "memory pools": "yes" if has_pools else "no",
+                    },
+                    expected="compute capability 7.5 (Turing) or newer, and memory pools, which "
+                    "some virtual GPUs do not have",
+                )
+            )
+
+    def _attribute(self, handle: Any, name: str) -> int:
+        library = self._library
+        which = getattr(library.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._value(library.cuDeviceGetAttribute(which, handle), "cuDeviceGetAttribute"))
 
     def _create_pool(self, device: int) -> Any:
         # Not the device's default pool: that is every library's, and so would its statistics be.
@@ -321,7 +342,7 @@ class CudaDriver(Driver):
     ) -> None:
         launch = self._launch
         launch.words[1] = parameters_address
-        launch.size[0] = parameters_bytes
+        launch.size.value = parameters_bytes
         result = self._library.cuLaunchKernel(
             function, *grid, *block, shared_bytes, stream, 0, launch.address
         )
@@ -397,6 +418,10 @@ def install(driver: Driver | None) -> Driver | None:
     global _driver
     with _lock:
         previous, _driver = _driver, driver
+        if previous is not None:
+            previous.is_usable = False
+        if driver is not None:
+            driver.is_usable = not driver.is_lost
     return previous
 
 
@@ -418,9 +443,20 @@ def _started_driver() -> Driver:
         return _driver
 
 
+def _leave_to_system() -> None:
+    """At the end of the process nothing has to be given back, and the driver may be gone."""
+    if _driver is not None:
+        _driver.is_usable = False
+
+
+atexit.register(_leave_to_system)
+
+
 def _leave_to_parent() -> None:
     global _driver, _started_before_fork
-    _started_before_fork = _started_before_fork or _driver is not None
+    if _driver is not None:
+        _started_before_fork = True
+        _driver.is_usable = False
     _driver = None
 
 

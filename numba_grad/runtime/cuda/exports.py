@@ -168,7 +168,7 @@ class _Lent:
         self.owner = owner
 
     def __del__(self) -> None:
-        if isinstance(self.owner, Owner) and self.owner.is_alive():
+        if isinstance(self.owner, Owner) and self.owner.driver.is_usable:
             keep_until_idle(self.owner)
 
 

@@ -98,7 +98,7 @@ class Borrowed(Owner):
         self._kept = kept
 
     def __del__(self) -> None:
-        if self._kept is not None and self.is_alive():
+        if self._kept is not None and self.driver.is_usable:
             for stream in (self.stream, *self.others):
                 if stream != self._theirs:
                     self._theirs.wait_stream(stream)

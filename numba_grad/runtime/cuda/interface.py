@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn
 
-from numba_grad.errors import ContextLostError, DeviceError, KernelError, explain
+from numba_grad.errors import (
+    ContextLostError,
+    DeviceError,
+    KernelError,
+    OutOfMemoryError,
+    explain,
+)
 from numba_grad.locks import Lock
 
 DEFAULT_STREAM = 0  # the legacy default stream of the current device, which all libraries share
@@ -41,6 +47,7 @@ _CONTEXT_IS_LOST = frozenset(
         "UNKNOWN",
     )
 )
+_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _NAMES_KEPT = 64  # names of operations that may be running when a kernel fails
 _NAMES_SHOWN = 8
 
@@ -48,10 +55,17 @@ _NAMES_SHOWN = 8
 class DriverError(DeviceError):
     """A call of the driver that failed. `code` is its name for the error: CUDA_ERROR_..."""
 
-    def __init__(self, code: str, call: str, detail: str = "") -> None:
-        super().__init__(explain(call, detail or "the CUDA driver refused it", got={"error": code}))
+    def __init__(self, code: str, call: str, operations: str = "") -> None:
+        got: dict[str, object] = {"error": code}
+        if operations:
+            got["operation"] = operations
+        super().__init__(explain(call, "the CUDA driver refused it", got=got))
         self.code = code
         self.call = call
+
+
+class DriverMemoryError(DriverError, OutOfMemoryError):
+    """A call of the driver that failed for want of memory on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +112,18 @@ class Driver:
     """The calls, and one account of failures for all of them."""
 
     def __init__(self) -> None:
+        # What finalizers look at before they call anything. False without a context, in a forked
+        # child, and for a driver that was replaced.
+        self.is_usable = True
         self._lost_by: str | None = None
         self._account = Lock()  # reentrant: a finalizer may fail at any point
         # Operations by stream, since it was last known to have done everything.
         self._launched: dict[int, deque[str]] = {}
+        self._last_launched = ""
         # Nobody may wait for a device while a stream of it is captured, in whatever thread.
         self.no_capture = Lock()
+        # By device: owners of memory that others may still be using (memory.py).
+        self.lent: dict[int, list[object]] = {}
         # What other modules make once per driver, by names of theirs.
         self.kept: dict[object, Any] = {}
 
@@ -295,6 +315,7 @@ class Driver:
         if names is None:
             names = self._launched.setdefault(stream, deque(maxlen=_NAMES_KEPT))
         names.append(name)
+        self._last_launched = name
 
     def note_all_done(self) -> None:
         """Nothing noted so far can fail any more."""
@@ -326,7 +347,9 @@ class Driver:
                 )
             )
         if self._lost_by is None:
-            raise DriverError(code, call)
+            kind = DriverMemoryError if code == _OUT_OF_MEMORY else DriverError
+            raise kind(code, call, self._last_launched if "Launch" in call else "")
+        self.is_usable = False
         raise KernelError(
             explain(
                 self._lost_by,

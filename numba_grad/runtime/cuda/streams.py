@@ -7,7 +7,7 @@ from typing import Any
 from numba_grad.errors import DeviceError, explain
 from numba_grad.runtime.cuda import devices
 from numba_grad.runtime.cuda.devices import Device, active, cuda_device, cuda_index
-from numba_grad.runtime.cuda.driver import current_driver, running_driver
+from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.interface import DEFAULT_STREAM, PER_THREAD_STREAM, Driver
 
 
@@ -38,7 +38,7 @@ class Stream:
     def __del__(self) -> None:
         # Nothing to do in a forked child, or without a context. Work that was given to the stream
         # is done all the same.
-        if self._owns_handle and self._driver is running_driver() and not self._driver.is_lost:
+        if self._owns_handle and self._driver.is_usable:
             self._driver.destroy_stream(self.handle)
 
     def synchronize(self) -> None:
@@ -139,7 +139,7 @@ class Event:
 
     def __del__(self) -> None:
         driver, handle = self._driver, self.handle
-        if driver is not None and driver is running_driver() and not driver.is_lost:
+        if driver is not None and driver.is_usable:
             assert handle is not None  # it comes with the driver
             driver.destroy_event(handle)
 
