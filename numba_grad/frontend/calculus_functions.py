@@ -89,7 +89,11 @@ def gradient(
         raise TypeError(explain("gradient", "needs one spacing, or one for each axis", got=got))
     if edge_order not in (1, 2):
         raise ValueError(explain("gradient", f"edge_order={edge_order!r}", expected="1 or 2"))
-    results = [_gradient_along(node, k, h, edge_order) for k, h in zip(axes, widths, strict=True)]
+    # In the dtype of f, as in NumPy, also where places are of a larger one.
+    results = [
+        wrap(cast(_gradient_along(node, k, h, edge_order)._node, node.dtype))
+        for k, h in zip(axes, widths, strict=True)
+    ]
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -220,7 +224,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Ten
     if len(node.shape) != 1:
         raise ShapeError(explain("vander", "x is 1-d", got={"x": node.type}))
     count = node.shape[0] if N is None else N
-    base = wrap(node if node.dtype.kind in "fc" else cast(node, np.result_type(node.dtype, int)))
+    base = wrap(cast(node, np.result_type(node.dtype, int)))
     powers: list[Any] = [base * 0 + 1]
     while len(powers) < count:
         powers.append(powers[-1] * base)

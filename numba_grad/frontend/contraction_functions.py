@@ -17,7 +17,7 @@ from numba_grad.frontend.reduction_functions import sum as sum_of
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
-from numba_grad.ops.families import broadcast_to, reshape
+from numba_grad.ops.families import broadcast_to, full, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def diag(x: ArrayLike, k: int = 0) -> "Tensor":
     spread = OPS["pad"](node, low=(from_row,), high=(max(k, 0),), interior=(0,))
     on_diagonal = OPS["equal"](OPS["subtract"](columns, rows), as_node(k))
     spread = broadcast_to(reshape(spread, (size, 1)), (size, size))
-    return wrap(OPS["where"](on_diagonal, spread, as_node(0, like=node)))
+    return wrap(OPS["where"](on_diagonal, spread, full(0, (), node.dtype)))
 
 
 def diagflat(x: ArrayLike, k: int = 0) -> "Tensor":

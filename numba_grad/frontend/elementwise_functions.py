@@ -88,7 +88,6 @@ positive = _unary(np.positive, "+x.")
 absolute = _unary(np.absolute, "The absolute value, real also for complex x. Gradient 0 at 0.")
 sign = _unary(np.sign, "-1, 0 or 1 by the sign of x; x / |x| for complex x; nan for nan.")
 square = _unary(np.square, "x * x.")
-reciprocal = _unary(np.reciprocal, "1 / x, in the dtype of x.")
 sqrt = _unary(np.sqrt, "The square root; nan for negative real x.")
 cbrt = _unary(np.cbrt, "The cube root, real for negative x.")
 exp = _unary(np.exp, "e to the power x.")
@@ -117,7 +116,6 @@ hypot = _binary(np.hypot, "sqrt(x1**2 + x2**2), without overflow.")
 floor = _unary(np.floor, "The largest integer not above x. Gradient 0.")
 ceil = _unary(np.ceil, "The smallest integer not below x. Gradient 0.")
 trunc = _unary(np.trunc, "x without its fraction. Gradient 0.")
-rint = _unary(np.rint, "The nearest integer, even in a tie. Gradient 0.")
 maximum = _binary(
     np.maximum, "The larger one; nan if one is nan. In a tie each gets half the gradient."
 )
@@ -138,6 +136,27 @@ right_shift = _binary(np.right_shift, "x1 >> x2, for integers.")
 isnan = _unary(np.isnan, "Whether x is nan.")
 isinf = _unary(np.isinf, "Whether x is infinite.")
 isfinite = _unary(np.isfinite, "Whether x is neither infinite nor nan.")
+
+
+def reciprocal(x: ArrayLike, /) -> "Tensor":
+    """1 / x, in the dtype of x: of integers 0, but for 1 and -1 (NumPy's of 0 is any number)."""
+    (node,) = operands(np.reciprocal, (x,))
+    if node.dtype.kind not in "iu":
+        return wrap(OPS["reciprocal"](node))
+    is_unit = OPS["equal"](OPS["absolute"](node), full(1, (), node.dtype))
+    return wrap(OPS["where"](is_unit, node, zeros_of_same_dtype(node)))
+
+
+def rint(x: ArrayLike, /) -> "Tensor":
+    """The nearest integer, even in a tie; of both parts of a complex number. Gradient 0."""
+    (node,) = operands(np.rint, (x,))
+    if node.dtype.kind != "c":
+        return wrap(OPS["rint"](node))
+    parts = [OPS["rint"](OPS[part](node)) for part in ("real", "imag")]
+    return wrap(OPS["make_complex"](*parts))
+
+
+of_ufunc.update({np.reciprocal: reciprocal, np.rint: rint})
 
 
 def conjugate(x: ArrayLike, /) -> "Tensor":
@@ -416,7 +435,8 @@ of_ufunc[np.logaddexp2] = logaddexp2
 
 def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
-    node = _floating(x)
+    node = as_node(x)
+    node = node if node.dtype.kind in "fc" else cast(node, FLOAT64)
     angle = node * scalar_leaf(np.pi, node.dtype)
     size = OPS["absolute"](angle)
     is_small = OPS["less"](size, scalar_leaf(0.5, size.dtype))
@@ -524,8 +544,8 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
         return rint(node)
     scale = scalar_leaf(10.0 ** max(decimals, -decimals), node.dtype)
     if decimals > 0:
-        return wrap(OPS["divide"](OPS["rint"](node * scale), scale))
-    return wrap(OPS["rint"](OPS["divide"](node, scale)) * scale)
+        return rint(node * scale) / wrap(scale)
+    return rint(OPS["divide"](node, scale)) * wrap(scale)
 
 
 around = round

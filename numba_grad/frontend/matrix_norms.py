@@ -17,6 +17,7 @@ from numba_grad.frontend.reduction_functions import (
     FLOAT64,
     INT64,
     Axis,
+    count,
     kept,
     reduced,
     root_with_gradient_0_at_0,
@@ -100,6 +101,8 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
             reduced("sum", squared_magnitude(x), axis, keepdims, "norm")
         )
     size = OPS["absolute"](x)
+    if ord == np.inf and not count(x, axis, "norm"):
+        return reduced("sum", size, axis, keepdims, "norm")  # 0
     if ord in (np.inf, -np.inf):
         return reduced("max" if ord > 0 else "min", size, axis, keepdims, "norm")
     if ord == 0:

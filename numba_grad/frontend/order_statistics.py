@@ -4,6 +4,7 @@ All are one function of sorted rows, those of "nan" names too, as nan is sorted 
 """
 
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """The middle element over `axis`, or the mean of the two in the middle; nan if there is a nan.
 
-    Gradients flow to the elements in the middle.
+    Gradients flow to the elements in the middle. Of no elements nan, with NumPy's RuntimeWarning.
     """
     return _quantile(as_node(x), 0.5, axis, "linear", keepdims, None, "median")
 
@@ -47,7 +48,7 @@ def quantile(
 ) -> "Tensor":
     """The value below which a part `q` of the elements over `axis` lies; nan if there is a nan.
 
-    `method` is any of NumPy's. Gradients flow to the elements next to it, and to `q` where the
+    `method` is any of NumPy's; those whose result is an element keep its dtype. Gradients flow to the elements next to it, and to `q` where the
     method interpolates. Axes of `q` come first in the result.
 
     With `weights`, of the shape of `x` or of its one `axis`, elements count for that much; the
@@ -116,14 +117,9 @@ _INTERPOLATED = {
     "normal_unbiased": (3 / 8, 3 / 8),
 }
 _ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
-_METHODS = (
-    *_INTERPOLATED,
-    *_ROUNDED,
-    "midpoint",
-    "inverted_cdf",
-    "averaged_inverted_cdf",
-    "closest_observation",
-)
+# Their results are elements, in the dtype of the elements.
+_CHOOSING = (*_ROUNDED, "inverted_cdf", "closest_observation")
+_METHODS = (*_INTERPOLATED, *_CHOOSING, "midpoint", "averaged_inverted_cdf")
 
 
 def _quantile(
@@ -144,14 +140,16 @@ def _quantile(
         raise TypeError(explain(operation, problem, got={"x": x.type}))
     quantiles = _fractions(q, x, operation)
     axes = normalize_axes(operation, axis, len(x.shape))
-    if not reductions.count(x, axes):
+    if not reductions.count(x, axes, operation):
+        if operation in ("median", "nanmedian"):
+            return _median_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
     dtype = np.result_type(quantiles.dtype, x.dtype if x.dtype.kind == "f" else FLOAT64)
     rows = _rows(x, axes)
     last = len(rows.shape) - 1
     order = OPS["argsort"](rows, axis=last, descending=False)
-    rows = cast(taken_along(rows, order, last, checked=False), dtype)
+    rows = taken_along(rows, order, last, checked=False)
     flat = reshape(cast(quantiles, dtype), (quantiles.type.size,))
     if weights is None:
         result = _of_rows(rows, flat, method, leaves_out_nan=operation.startswith("nan"))
@@ -159,9 +157,9 @@ def _quantile(
         weight = cast(_weights(as_node(weights), x, axes, method, operation), FLOAT64)
         weight = taken_along(weight, order, last, checked=False)
         result = _of_weighted_rows(rows, flat, weight)
-    if not operation.startswith("nan"):
+    if not operation.startswith("nan") and rows.dtype.kind == "f":
         greatest = wrap(rows)[..., -1:]._node
-        result = OPS["where"](OPS["isnan"](greatest), greatest, result)
+        result = OPS["where"](OPS["isnan"](greatest), cast(greatest, result.dtype), result)
     outside = rows.shape[:-1]
     result = reshape(result, (*outside, *quantiles.shape))
     rank = len(quantiles.shape)
@@ -173,6 +171,14 @@ def _quantile(
         shape = [1 if k in axes else n for k, n in enumerate(x.shape)]
         result = reshape(result, (*quantiles.shape, *shape))
     return wrap(result)
+
+
+def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor":
+    """nan with a warning, as the mean of nothing."""
+    warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
+    shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
+    result = full(np.nan, shape, x.dtype if x.dtype.kind == "f" else FLOAT64)
+    return wrap(reductions.kept(result, x, axes) if keepdims else result)
 
 
 def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
@@ -197,19 +203,30 @@ def _rows(x: Node, axes: tuple[int, ...]) -> Node:
     if order != tuple(range(len(order))):
         x = OPS["transpose"](x, axes=order)
     shape = x.shape[: len(outside)]
-    return reshape(x, (*shape, x.type.size // math.prod(shape) if 0 not in shape else 0))
+    return reshape(x, (*shape, math.prod(x.shape[len(outside) :])))
 
 
 def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     """Quantiles of rows in order: (..., number of q)."""
-    dtype = rows.dtype
-    if leaves_out_nan:
+    dtype = q.dtype
+    if leaves_out_nan and rows.dtype.kind == "f":
         is_number = cast(OPS["logical_not"](OPS["isnan"](rows)), INT64)
         count = cast(reductions.reduced("sum", is_number, -1, True), dtype)
     else:
         count = full(rows.shape[-1], (), dtype)
     number, weight = _number_and_weight(method, count, q)
-    return _interpolated(rows, number, weight, OPS["subtract"](count, full(1, (), dtype)))
+    last = OPS["subtract"](count, full(1, (), dtype))
+    if method in _CHOOSING:
+        return _element(rows, number, last)
+    return _interpolated(cast(rows, dtype), number, weight, last)
+
+
+def _element(rows: Node, number: Node, last: Node) -> Node:
+    """The elements of rows in order with these numbers, from 0 to `last`."""
+    within = OPS["maximum"](OPS["minimum"](number, last), full(0, (), number.dtype))
+    shape = np.broadcast_shapes(within.shape, (*rows.shape[:-1], 1))
+    index = broadcast_to(cast(within, INT64), shape)
+    return taken_along(rows, index, len(rows.shape) - 1, checked=False)
 
 
 def _weights(weights: Node, x: Node, axes: tuple[int, ...], method: str, operation: str) -> Node:
@@ -288,19 +305,11 @@ def _number_and_weight(method: str, count: Node, q: Node) -> tuple[Node, Node]:
 
 def _interpolated(rows: Node, number: Node, weight: Node, last: Node) -> Node:
     """Between neighbours of each row, which stay where they are beyond its ends."""
-    zero = full(0, (), number.dtype)
-
-    def element(k: Node) -> Node:
-        within = OPS["maximum"](OPS["minimum"](k, last), zero)
-        shape = np.broadcast_shapes(within.shape, (*rows.shape[:-1], 1))
-        index = broadcast_to(cast(within, INT64), shape)
-        return taken_along(rows, index, len(rows.shape) - 1, checked=False)
-
     # Without a way to go, the next element counts for nothing, also where it is infinite.
     zero = full(0, (), weight.dtype)
     one = full(1, (), weight.dtype)
     is_between = cast(OPS["greater"](weight, zero), number.dtype)
-    low, high = element(number), element(number + is_between)
+    low, high = (_element(rows, k, last) for k in (number, number + is_between))
     step = high - low
     is_infinite = OPS["isinf"](step)
     step = OPS["where"](is_infinite, full(0, (), step.dtype), step)

@@ -40,10 +40,10 @@ def kept(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
     return reshape(result, tuple([1 if k in axes else n for k, n in enumerate(x.shape)]))
 
 
-def count(x: Node, axis: Axis) -> int:
+def count(x: Node, axis: Axis, operation: str) -> int:
     """How many elements are combined into one."""
     result = 1
-    for number in normalize_axes("mean", axis, len(x.shape)):
+    for number in normalize_axes(operation, axis, len(x.shape)):
         result *= x.shape[number]
     return result
 
@@ -197,7 +197,7 @@ def _extreme(
             )
         return reduced(op_name, x, axis, keepdims)
     start = _start(initial, x.dtype)
-    if not count(x, axis):
+    if not count(x, axis, op_name):
         axes = normalize_axes(op_name, axis, len(x.shape))
         shape = [n for k, n in enumerate(x.shape) if k not in axes]
         result = broadcast_to(start, tuple(shape))
@@ -294,7 +294,7 @@ def _number(
 ) -> float | Node:
     """How many elements along `axis` there are, or how many a mask chooses."""
     if where is True:
-        return float(count(x, axis))
+        return float(count(x, axis, operation))
     numbers = cast(mask_like(operation, x, where), INT64)
     return cast(reduced("sum", numbers, axis, keepdims, operation), dtype)
 
@@ -457,7 +457,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
     tensor(1000.69314718)
     """
     node = _floating(x, "logsumexp")
-    shift = finite_maximum(node, axis)
+    shift = finite_maximum(node, axis, "logsumexp")
     total = reduced("sum", OPS["exp"](node - shift), axis, True)
     zero = full(0, (), node.dtype)
     is_zero = OPS["equal"](total, zero)
@@ -472,23 +472,23 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
     node = _floating(x, "softmax")
-    powers = OPS["exp"](node - finite_maximum(node, axis))
+    powers = OPS["exp"](node - finite_maximum(node, axis, "softmax"))
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """log(softmax(x)) over `axis`, the last one by default, accurate where softmax is tiny."""
     node = _floating(x, "log_softmax")
-    shifted = node - finite_maximum(node, axis)
+    shifted = node - finite_maximum(node, axis, "log_softmax")
     total = reduced("sum", OPS["exp"](shifted), axis, True)
     return wrap(shifted - OPS["log"](total))
 
 
-def finite_maximum(x: Node, axis: Axis) -> Node:
+def finite_maximum(x: Node, axis: Axis, operation: str) -> Node:
     """The maximum over `axis`, kept, as a constant for gradients; 0 where it is infinite or nan, or
     there is none."""
-    if not count(x, axis):
-        axes = normalize_axes("max", axis, len(x.shape))
+    if not count(x, axis, operation):
+        axes = normalize_axes(operation, axis, len(x.shape))
         return full(0, tuple([1 if k in axes else n for k, n in enumerate(x.shape)]), x.dtype)
     largest = OPS["detach"](reduced("max", x, axis, True))
     return OPS["where"](OPS["isfinite"](largest), largest, full(0, (), x.dtype))

@@ -177,4 +177,4 @@ def _taken(x: Node, positions: np.ndarray) -> "Tensor":
 
 
 def _of_integers(array: Any) -> "Tensor":
-    return wrap(leaf(np.ascontiguousarray(array, np.int64)))
+    return wrap(leaf(np.array(array, np.int64, order="C", copy=None)))

@@ -519,7 +519,7 @@ def logsumexp(
     is_left_out = OPS["equal"](weights, zero)
     # What has no weight decides nothing, and its power must not overflow.
     counted = OPS["where"](is_left_out, minus_infinity, node)
-    shift = reduction_functions.finite_maximum(counted, axis)
+    shift = reduction_functions.finite_maximum(counted, axis, "logsumexp")
     limit = literal(np.floor(np.log(np.finfo(node.dtype).max)), node.dtype)
     powers = OPS["exp"](OPS["minimum"](node - shift, limit))
     total = reduction_functions.reduced("sum", weights * powers, axis, True, "logsumexp")

@@ -42,7 +42,7 @@ def average(
     node = as_node(x)
     if weights is None:
         result = reductions.mean(node, axis, keepdims=keepdims)
-        counted = reductions.count(node, axis)
+        counted = reductions.count(node, axis, "average")
         total = full(counted, result.shape, result.dtype)
     else:
         weight = _weights_like(node, as_node(weights), axis)
