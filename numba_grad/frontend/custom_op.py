@@ -115,42 +115,10 @@ def custom_op(
     """
     if not isinstance(name, str) or not name:
         raise TypeError(explain("custom_op", "needs a name", got={"name": repr(name)}))
-    rules = {"vjp": vjp, "tasks": tasks, "launch": launch, "shape": shape}
-    for rule_name, rule in rules.items():
-        if rule is not None and not callable(rule):
-            raise TypeError(
-                explain(name, f"`{rule_name}` must be a function", got={rule_name: repr(rule)})
-            )
-    for kind, function in (("cpu", cpu), ("cuda", cuda)):
-        if function is not None and not inspect.isfunction(python_function(function)):
-            decorator = "numba.njit" if kind == "cpu" else "numba.cuda.jit"
-            raise TypeError(
-                explain(
-                    name,
-                    f"`{kind}` must be a function that Numba can compile",
-                    got={kind: repr(function)},
-                    expected=f"a function written in Python, as it is or decorated by {decorator}",
-                )
-            )
-    if cpu is None and cuda is None:
-        raise TypeError(explain(name, "needs a kernel", expected="cpu=, cuda=, or both"))
+    _check_rules(name, vjp=vjp, tasks=tasks, launch=launch, shape=shape)
+    _check_kernels(name, cpu, cuda)
     if elementwise:
-        follows = {"shape": shape, "tasks": tasks, "grain": grain, "launch": launch}
-        given = [k for k, value in follows.items() if value is not None]
-        if given:
-            raise TypeError(
-                explain(name, "an elementwise operation has no " + " and no ".join(given))
-            )
-        arrays, numbers, defaults = _interface(name, python_function(cpu or cuda))
-        if numbers:
-            raise TypeError(
-                explain(
-                    name,
-                    "an elementwise operation has no keyword arguments",
-                    got={"keyword-only": ", ".join(numbers)},
-                    fix="an argument like the others: numbers broadcast",
-                )
-            )
+        _check_elementwise(name, cpu or cuda, shape=shape, tasks=tasks, grain=grain, launch=launch)
         shape = _shape_of_first
     elif shape is None:
         raise TypeError(
@@ -160,8 +128,8 @@ def custom_op(
                 fix="shape=lambda x: x.shape, or elementwise=True",
             )
         )
-    else:
-        arrays, numbers, defaults = _interface(name, shape)
+    rule = python_function(cpu or cuda) if elementwise else shape
+    arrays, numbers, defaults = _interface(name, rule)
     kernel = CustomKernel(
         name,
         arrays,
@@ -173,6 +141,48 @@ def custom_op(
         elementwise,
     )
     return CustomOp(kernel, vjp, defaults)
+
+
+def _check_rules(name: str, **rules: Any) -> None:
+    for rule_name, rule in rules.items():
+        if rule is not None and not callable(rule):
+            raise TypeError(
+                explain(name, f"`{rule_name}` must be a function", got={rule_name: repr(rule)})
+            )
+
+
+def _check_kernels(name: str, cpu: Any, cuda: Any) -> None:
+    if cpu is None and cuda is None:
+        raise TypeError(explain(name, "needs a kernel", expected="cpu=, cuda=, or both"))
+    for kind, function, decorator in (
+        ("cpu", cpu, "numba.njit"),
+        ("cuda", cuda, "numba.cuda.jit"),
+    ):
+        if function is not None and not inspect.isfunction(python_function(function)):
+            raise TypeError(
+                explain(
+                    name,
+                    f"`{kind}` must be a function that Numba can compile",
+                    got={kind: repr(function)},
+                    expected=f"a function written in Python, as it is or decorated by {decorator}",
+                )
+            )
+
+
+def _check_elementwise(name: str, function: Any, **follows: Any) -> None:
+    given = [argument for argument, value in follows.items() if value is not None]
+    if given:
+        raise TypeError(explain(name, "an elementwise operation has no " + " and no ".join(given)))
+    numbers = _interface(name, python_function(function))[1]
+    if numbers:
+        raise TypeError(
+            explain(
+                name,
+                "an elementwise operation has no keyword arguments",
+                got={"keyword-only": ", ".join(numbers)},
+                fix="an argument like the others: numbers broadcast",
+            )
+        )
 
 
 def _shape_of_first(first: Type, *others: Type) -> tuple[int, ...]:
@@ -188,9 +198,9 @@ def _interface(name: str, rule: Rule) -> tuple[tuple[str, ...], tuple[str, ...],
         raise TypeError(
             explain(
                 name,
-                "the parameters of `shape` are those of the operation: at least one array, and no "
-                "* or **",
-                got={"shape": inspect.signature(rule)},
+                "its parameters are those of `shape`, or of an elementwise function: at least one "
+                "array, and no * or **",
+                got={"parameters": inspect.signature(rule)},
             )
         )
     numbers = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])

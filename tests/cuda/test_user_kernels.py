@@ -1,7 +1,7 @@
 """Users' CUDA kernels: compiled for architectures without a GPU, and launched by an engine over a
 driver that runs them in Python."""
 
-import functools
+import importlib
 import itertools
 import re
 import types
@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import cpu_target
-from numba_grad.compiler.cuda import build, library_steps, user_functions
-from numba_grad.compiler.pipeline import compile_program
-from numba_grad.compiler.target import Target
-from numba_grad.errors import KernelError
-from numba_grad.graph.node import argument
+from numba_grad.compiler.cuda import user_functions
+from numba_grad.errors import DeviceError, KernelError
 from numba_grad.graph.types import array_type
-from numba_grad.ops.custom_kernels import ArrayArgument, call_kernel, encoded, member_types
-from numba_grad.runtime.cuda.arrays import from_host
-from numba_grad.runtime.cuda.engine import Program
-from tests.cuda.host_driver import HostDriver, installed
+from numba_grad.ops.custom_kernels import ArrayArgument, encoded
+from tests.cuda.emulator import EmulatedDriver
+from tests.cuda.host_driver import installed
 from tests.cuda.requirements import needs_compiler
 
 try:
@@ -40,12 +35,12 @@ def scaled_sums(x, y, sums, rows, scale):
         rows[i] = i
 
 
-def scaled_sums_op(**more):
+def scaled_sums_op(dtype=None, **more):
     return ng.custom_op(
         "scaled_sums",
         cuda=scaled_sums,
         shape=lambda x, y, *, scale: [x.shape[:1], x.shape[:1]],
-        dtype=[None, np.int64],
+        dtype=dtype,
         **more,
     )
 
@@ -70,7 +65,9 @@ def ptx_of(op, *inputs, architecture="sm_90", numbers=()):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_parameters_are_the_words_of_a_step(architecture, dtype):
     x, y = np.ones((4, 3), dtype), np.ones(3, dtype)
-    ptx, arguments = ptx_of(scaled_sums_op(), x, y, numbers=[2.0], architecture=architecture)
+    ptx, arguments = ptx_of(
+        scaled_sums_op([None, np.int64]), x, y, numbers=[2.0], architecture=architecture
+    )
     entry = ptx[ptx.index(".entry kernel(") :]
     parameters = re.findall(r"\.param \.(\w+) kernel_param_\d+[,\n]", entry[: entry.index(")")])
     words = sum(5 + 2 * a.rank if isinstance(a, ArrayArgument) else 1 for a in arguments)
@@ -146,81 +143,69 @@ class _Threads:
         return self._position[0] if dimensions == 1 else tuple(self._position[:dimensions])
 
 
-class PythonDriver(HostDriver):
-    """Runs users' kernels, one thread after the other."""
-
-    kernels: dict[str, tuple]  # by name: the function, and its arguments
+class PythonDriver(EmulatedDriver):
+    """Runs users' kernels, too, one thread after the other."""
 
     def run_kernel(self, source, name, grid, block, parameters):
-        function, arguments = self.kernels[re.match(r"# (\w+): user's kernel", source).group(1)]
-        words = np.frombuffer(parameters, np.int64).tolist()
-        values = []
-        for a in arguments:
-            if isinstance(a, ArrayArgument):
-                none, _, size, itemsize, address = words[:5]
-                shape, strides = words[5 : 5 + a.rank], words[5 + a.rank : 5 + 2 * a.rank]
-                assert (none, itemsize) == (0, a.dtype.itemsize)
-                assert size == np.prod(shape, dtype=int)
-                assert tuple(strides) == np.empty(shape, a.dtype).strides
-                array = self.memory(address)[: size * itemsize].view(a.dtype).reshape(shape)
-                array.flags.writeable = a.is_result
-                values.append(array)
-                words = words[5 + 2 * a.rank :]
-            else:
-                values.append(np.array(words[:1]).view(a.dtype)[0])
-                words = words[1:]
-        assert not words
+        if "user's kernel" not in source:
+            super().run_kernel(source, name, grid, block, parameters)
+            return
+        kernel, arguments = next(
+            key for key, text in user_functions._sources.items() if text == source
+        )
+        values = self.unpacked(arguments, np.frombuffer(parameters, np.int64).tolist())
+        function = kernel.cuda.function
         for b in itertools.product(*map(range, grid)):
             for t in itertools.product(*map(range, block)):
-                scope = {**function.__globals__, "cuda": _Threads(b, t, block)}
+                threads = _Threads(b, t, block)
+                if kernel.by_element:
+                    *inputs, result = values
+                    if threads.grid(1) < result.size:
+                        result[threads.grid(1)] = function(*[x[threads.grid(1)] for x in inputs])
+                    continue
+                scope = {**function.__globals__, "cuda": threads}
                 types.FunctionType(function.__code__, scope)(*values)
 
-
-def no_loops(kernel, partials):
-    raise AssertionError("these graphs have no loops")
-
-
-TARGET = Target(
-    name="cuda source",
-    passes=cpu_target.PASSES,
-    reduction_blocks=cpu_target.reduction_blocks,
-    kernel_step=no_loops,
-    library_steps=library_steps.lower,
-    join=lambda steps, nbytes_of: [step for step, _ in steps],
-    build=functools.partial(build.build_all, architecture=build.SOURCE_ARCHITECTURE),
-    has_branches=True,
-    adds_products=False,
-)
+    def unpacked(self, arguments, words):
+        """What Numba makes of the parameters."""
+        values = []
+        for a in arguments:
+            if not isinstance(a, ArrayArgument):
+                values.append(np.array(words[:1]).view(a.dtype)[0])
+                words = words[1:]
+                continue
+            none, _, size, itemsize, address = words[:5]
+            shape, strides = words[5 : 5 + a.rank], words[5 + a.rank : 5 + 2 * a.rank]
+            assert (none, itemsize) == (0, a.dtype.itemsize)
+            assert size == np.prod(shape, dtype=int)
+            assert tuple(strides) == np.empty(shape, a.dtype).strides
+            array = self.memory(address)[: size * itemsize].view(a.dtype).reshape(shape)
+            array.flags.writeable = a.is_result
+            values.append(array)
+            words = words[5 + 2 * a.rank :]
+        assert not words
+        return values
 
 
 @pytest.fixture(params=["at once", "late"])
 def driver(request):
+    importlib.import_module("numba_grad.compiler.cuda.backend")  # what makes them usable
     with installed(PythonDriver(late=request.param == "late")) as driver:
-        driver.kernels = {}
         yield driver
 
 
-def run(driver, op, *arrays, batched=(), times=1, **numbers):
-    """The array of all results, by the engine, the last of `times` runs."""
-    bound = op._bound(arrays, numbers)[1]
-    inputs = [argument(array_type(x.shape, x.dtype, "cuda:0")) for x in arrays]
-    node = call_kernel(inputs, op.kernel, bound, batched)
-    members = member_types([x.type for x in inputs], batched)
-    function = op.kernel.cuda.function
-    driver.kernels[op.kernel.name] = (function, op.kernel.arguments(members, bound))
-    program = Program(compile_program(inputs, [node], target=TARGET).plan, 0)
-    for _ in range(times):
-        (result,) = program.run(*[from_host(x, "cuda:0") for x in arrays])
-    return result.to_host()
+def on_gpu(x, **more):
+    return ng.tensor(x, device="cuda", **more)
 
 
 def test_a_kernel_is_launched_with_its_arrays_and_numbers(driver):
     x, y = np.random.default_rng(0).standard_normal((2, 5, 5))
     op = scaled_sums_op(launch=lambda x, y, scale: (2, 3))
-    stored = run(driver, op, x, y[0], scale=0.5)
-    np.testing.assert_allclose(stored[:5].view(np.float64), 0.5 * x @ y[0], rtol=1e-14)
-    np.testing.assert_array_equal(stored[8:13], np.arange(5))
-    assert driver.launches == [("scaled_sums", (2, 1, 1), (3, 1, 1))]
+    sums, rows = op(on_gpu(x), on_gpu(y[0]), scale=0.5)
+    np.testing.assert_allclose(sums.cpu().numpy(), 0.5 * x @ y[0], rtol=1e-14)
+    np.testing.assert_array_equal(rows.cpu().numpy(), np.arange(5))
+    assert sums.device == rows.device == "cuda:0"
+    assert ("scaled_sums", (2, 1, 1), (3, 1, 1)) in driver.launches
 
 
 def test_a_grid_of_two_dimensions(driver):
@@ -229,30 +214,74 @@ def test_a_grid_of_two_dimensions(driver):
         "transposed",
         cuda=transposed,
         shape=lambda x: x.shape[::-1],
-        launch=lambda x: ((2, 3), (2, 1), 64),
+        launch=lambda x: ((2, 3), (2, 1)),
     )
-    np.testing.assert_array_equal(run(driver, op, x), x.T)
+    np.testing.assert_array_equal(op(on_gpu(x)).cpu().numpy(), x.T)
     assert driver.launches == [("transposed", (2, 3, 1), (2, 1, 1))]
-
-
-def test_a_launch_for_each_member_of_a_batch(driver):
-    x = np.random.default_rng(0).standard_normal((6, 2, 3))
-    y = np.random.default_rng(1).standard_normal((6, 3))
-    op = ng.custom_op(
-        "row_sums",
-        cuda=row_sums,
-        shape=lambda x, y: x.shape[:1],
-        launch=lambda x, y: (1, 4),
-    )
-    # Six launches are captured as a graph, and replayed.
-    for times in (1, 3):
-        both = run(driver, op, x, y, batched=(True, True), times=times)
-        np.testing.assert_allclose(both, np.einsum("bij,bj->bi", x, y), rtol=1e-13)
-    one = run(driver, op, x, y[0], batched=(True, False))
-    np.testing.assert_allclose(one, x @ y[0], rtol=1e-13)
 
 
 def row_sums(x, y, sums):
     i = cuda.grid(1)
     if i < x.shape[0]:
         sums[i] = (x[i] * y).sum()
+
+
+def test_a_launch_for_each_member_of_a_batch(driver):
+    x = np.random.default_rng(0).standard_normal((6, 2, 3))
+    y = np.random.default_rng(1).standard_normal((6, 3))
+    op = ng.custom_op(
+        "row_sums", cuda=row_sums, shape=lambda x, y: x.shape[:1], launch=lambda x, y: (1, 4)
+    )
+    both = ng.jit(ng.vmap(op))
+    for _ in range(3):  # six launches: captured as a graph, and replayed
+        result = both(on_gpu(x), on_gpu(y))
+        np.testing.assert_allclose(result.cpu(), np.einsum("bij,bj->bi", x, y), rtol=1e-13)
+    one = ng.vmap(op, in_axes=(0, None))(on_gpu(x), on_gpu(y[0]))
+    np.testing.assert_allclose(one.cpu(), x @ y[0], rtol=1e-13)
+
+
+def cubed_on_gpu(x, out):
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        out[i] = x[i] ** 3
+
+
+def cubed_on_cpu(x, out):
+    for i in range(x.shape[0]):
+        out[i] = x[i] ** 3
+
+
+def test_the_device_of_the_inputs_chooses_the_kernel(driver):
+    cubed = ng.custom_op(
+        "cubed",
+        cubed_on_cpu,
+        cuda=cubed_on_gpu,
+        shape=lambda x: x.shape,
+        vjp=lambda g, out, x: 3 * x * x * g,
+    )
+    x = np.array([1.0, -2.0, 3.0, 0.5])
+    f = ng.jit(ng.value_and_grad(lambda x: (cubed(x) + x).sum()))
+    for given in (x, on_gpu(x), on_gpu(x)):
+        value, gradient = f(given)
+        np.testing.assert_allclose(float(value), np.sum(x**3 + x), rtol=1e-14)
+        gradient = gradient if given is x else gradient.cpu().numpy()
+        np.testing.assert_allclose(gradient, 3 * x**2 + 1, rtol=1e-14)
+    t = on_gpu(x, requires_grad=True)
+    cubed(t).sum().backward()
+    np.testing.assert_allclose(t.grad.cpu().numpy(), 3 * x**2, rtol=1e-14)
+    assert t.grad.device == "cuda:0"
+    with pytest.raises(DeviceError, match="different devices"):
+        scaled_sums_op()(on_gpu(np.ones((2, 4))), x, scale=1.0)
+
+
+def larger(x, y):
+    return x if x > y else y
+
+
+def test_elementwise_functions_broadcast(driver):
+    op = ng.custom_op("larger", cuda=larger, elementwise=True)
+    x = np.arange(6.0).reshape(2, 3)
+    for y in (2.5, np.array([0.0, 9.0, 2.0])):
+        given = y if isinstance(y, float) else on_gpu(y)
+        np.testing.assert_array_equal(op(on_gpu(x), given).cpu().numpy(), np.maximum(x, y))
+    assert op(on_gpu(np.zeros((0, 3))), 1.0).cpu().shape == (0, 3)
