@@ -42,20 +42,20 @@ def described() -> dict[str, Any]:
         "threads": THREADS,
         "system": platform.system(),
         "python": platform.python_version(),
-        "versions": {package: _version(package) for package in PACKAGES},
-        "commit": _commit(),
+        "versions": {package: version(package) for package in PACKAGES},
+        "commit": commit(),
         "triad (GB/s)": triad_in_a_process(),
     }
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
 
 
-def _commit() -> str:
+def commit() -> str:
     """Of numba_grad, which need not be installed; with a plus if files were changed since."""
     found = subprocess.run(
         ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True

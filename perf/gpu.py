@@ -1,0 +1,450 @@
+"""Times numba_grad and its peers on one NVIDIA GPU: `python perf/gpu.py [names] [--json FILE]`.
+
+Each implementation of a workload runs in a process of its own, one after the other; the results
+are compared with those of float64 on the first one. Without a GPU, `--predict sm_90` compiles the
+same programs and tells bytes, launches and what ptxas says of the kernels: predictions, which the
+report labels so.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from perf.machine import commit, version  # noqa: E402
+from perf.workloads import black_scholes, heat_adjoint  # noqa: E402
+
+PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvjitlink", "torch", "jax", "cupy-cuda13x")
+PEERS = ("numba_grad", "torch eager", "torch compile", "jax", "cupy")
+COPY_BANDWIDTH = 4.3e12  # bytes a second, read and written, of an H200: measured by a copy
+LAUNCH = 2e-6  # seconds of a small kernel in a replayed graph: the goal, not a measurement
+RUNS = 11
+LIMIT = 600.0  # seconds for one implementation
+LONG_SIDE = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One program: `function` of a library's names gives it as a function of arrays."""
+
+    title: str
+    inputs: Callable[[], list[np.ndarray]]
+    function: Callable[[Any], Callable[..., Any]]
+    minimal_bytes: int
+    differentiated: tuple[int, ...] = ()  # the arguments that gradients are wanted for
+    peers: tuple[str, ...] = PEERS
+    tolerance: float = 1e-9
+    # arrays like the inputs that take no memory
+    shapes: Callable[[], list[np.ndarray]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """The names that workloads use."""
+
+    np: Any
+    erf: Any = None
+    pad: Any = None
+    arange: Any = None
+
+
+def options(count: int, dtype: str) -> Workload:
+    def inputs() -> list[np.ndarray]:
+        return [x.astype(dtype) for x in black_scholes.inputs(black_scholes.Size(count))]
+
+    def function(library: Library) -> Callable[..., Any]:
+        np = library.np
+        return black_scholes.total_price(np.log, np.sqrt, np.exp, library.erf, np.sum)
+
+    return Workload(
+        f"Black-Scholes gradient, {count:.0e} options, {dtype}",
+        inputs,
+        function,
+        10 * np.dtype(dtype).itemsize * count,
+        (0, 1, 2, 3, 4),
+        ("numba_grad", "torch eager", "torch compile", "jax"),
+        1e-9 if dtype == "float64" else 1e-3,
+        lambda: [np.broadcast_to(np.zeros(1, dtype), count)] * 5,
+    )
+
+
+def reduction(shape: tuple[int, int], axis: int | None, dtype: str) -> Workload:
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return Workload(
+        f"sum of {shape[0]} x {shape[1]}, axis {axis}, {dtype}",
+        lambda: [np.random.default_rng(0).uniform(size=shape).astype(dtype)],
+        lambda library: lambda x: library.np.sum(x, axis=axis) if axis is not None else x.sum(),
+        size,
+        tolerance=1e-9 if dtype == "float64" else 1e-4,
+        shapes=lambda: [np.broadcast_to(np.zeros(1, dtype), shape)],
+    )
+
+
+def forces(count: int) -> Workload:
+    from perf.workloads.lennard_jones import positions
+
+    def function(library: Library) -> Callable[..., Any]:
+        def energy(x: Any) -> Any:
+            number = library.arange(count)
+            difference = x[:, None, :] - x[None, :, :]
+            square = (difference * difference).sum(-1)
+            is_self = number[:, None] == number[None, :]
+            inverse = library.np.where(is_self, 0.0, 1.0 / library.np.where(is_self, 1.0, square))
+            sixth = inverse * inverse * inverse
+            return 2.0 * (sixth * sixth - sixth).sum()
+
+        return energy
+
+    peers = ("numba_grad", "torch compile", "jax")
+    title = f"Lennard-Jones forces, {count} particles"
+    return Workload(title, lambda: [positions(count)], function, 48 * count, (0,), peers, 1e-7)
+
+
+def heat(side: int, steps: int) -> Workload:
+    size = heat_adjoint.Size(steps, side)
+
+    def function(library: Library) -> Callable[..., Any]:
+        return heat_adjoint.in_a_loop(size, library.pad)
+
+    # Each step reads and writes the state and reads both conductivities; so does its adjoint, which
+    # adds to the gradients of the conductivities besides.
+    nbytes = steps * (4 + 8) * 8 * side * side
+    title = f"heat equation adjoint, {side} x {side}, {steps} steps"
+    peers = ("numba_grad", "torch eager", "jax")
+    return Workload(title, lambda: heat_adjoint.inputs(size), function, nbytes, (0, 1), peers, 1e-8)
+
+
+def small_kernels(count: int) -> Workload:
+    """Sums over 64 numbers that each need the one before: nothing to fuse."""
+
+    def function(library: Library) -> Callable[..., Any]:
+        def chain(x: Any) -> Any:
+            for _ in range(count):
+                x = x - library.np.sum(x * x) * 1e-6
+            return x
+
+        return chain
+
+    return Workload(
+        f"{count} small kernels",
+        lambda: [np.linspace(0.0, 1.0, 64)],
+        function,
+        0,
+        peers=("numba_grad", "torch eager", "jax"),
+    )
+
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "options64": lambda: options(10**8, "float64"),
+    "options32": lambda: options(10**8, "float32"),
+    "sum_all": lambda: reduction((20_000, 20_000), None, "float64"),
+    "sum_rows": lambda: reduction((20_000, 20_000), 1, "float64"),
+    "sum_columns": lambda: reduction((20_000, 20_000), 0, "float64"),
+    "sum_all32": lambda: reduction((20_000, 40_000), None, "float32"),
+    "forces": lambda: forces(20_000),
+    "heat": lambda: heat(LONG_SIDE, 200),
+    "small_kernels": lambda: small_kernels(200),
+}
+
+
+# Implementations: each returns a function that runs once and waits, and one that gives the results
+
+
+def numba_grad(workload: Workload) -> tuple[Callable[[], None], Callable[[], list[np.ndarray]]]:
+    import numba_grad as ng
+
+    f = ng.jit(numba_grad_function(workload))
+    arguments = [ng.tensor(x, device="cuda") for x in workload.inputs()]
+    result: list[Any] = [None]
+
+    def run() -> None:
+        result[0] = f(*arguments)
+        ng.cuda.synchronize()
+
+    def results() -> list[np.ndarray]:
+        found = result[0] if isinstance(result[0], tuple) else (result[0],)
+        return [x.cpu().numpy() for x in found]
+
+    return run, results
+
+
+def numba_grad_function(workload: Workload) -> Callable[..., Any]:
+    import numba_grad as ng
+
+    library = Library(ng, ng.erf, heat_adjoint.padded(ng), ng.arange)
+    f = workload.function(library)
+    return ng.grad(f, workload.differentiated) if workload.differentiated else f
+
+
+def torch(
+    workload: Workload, compiled: bool
+) -> tuple[Callable[[], None], Callable[[], list[np.ndarray]]]:
+    import torch
+
+    def pad(x: Any, axis: int) -> Any:
+        return torch.nn.functional.pad(x, (0, 0, 1, 1) if axis == 0 else (1, 1, 0, 0))
+
+    def arange(n: int) -> Any:
+        return torch.arange(n, device="cuda")
+
+    f = workload.function(Library(torch, torch.erf, pad, arange))
+    arguments = [torch.tensor(x, device="cuda") for x in workload.inputs()]
+    wanted = [arguments[k].requires_grad_() for k in workload.differentiated]
+    if compiled:
+        f = torch.compile(f)
+    result: list[Any] = [None]
+
+    def run() -> None:
+        out = f(*arguments)
+        result[0] = torch.autograd.grad(out, wanted) if wanted else (out,)
+        torch.cuda.synchronize()
+
+    return run, lambda: [x.detach().cpu().numpy() for x in result[0]]
+
+
+def jax(workload: Workload) -> tuple[Callable[[], None], Callable[[], list[np.ndarray]]]:
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    library = Library(jnp, jax.scipy.special.erf, heat_adjoint.padded(jnp), jnp.arange)
+    f = workload.function(library)
+    compiled = jax.jit(jax.grad(f, workload.differentiated) if workload.differentiated else f)
+    arguments = [jax.device_put(x) for x in workload.inputs()]
+    result: list[Any] = [None]
+
+    def run() -> None:
+        result[0] = jax.block_until_ready(compiled(*arguments))
+
+    def results() -> list[np.ndarray]:
+        found = result[0] if isinstance(result[0], tuple) else (result[0],)
+        return [np.asarray(x) for x in found]
+
+    return run, results
+
+
+def cupy(workload: Workload) -> tuple[Callable[[], None], Callable[[], list[np.ndarray]]]:
+    import cupy
+
+    f = workload.function(Library(cupy))
+    arguments = [cupy.asarray(x) for x in workload.inputs()]
+    result: list[Any] = [None]
+
+    def run() -> None:
+        result[0] = f(*arguments)
+        cupy.cuda.Device().synchronize()
+
+    return run, lambda: [cupy.asnumpy(result[0])]
+
+
+IMPLEMENTATIONS: dict[str, Callable[[Workload], Any]] = {
+    "numba_grad": numba_grad,
+    "torch eager": lambda workload: torch(workload, compiled=False),
+    "torch compile": lambda workload: torch(workload, compiled=True),
+    "jax": jax,
+    "cupy": cupy,
+}
+
+
+# Measuring
+
+
+def measure(name: str, implementation: str, results_file: str) -> dict[str, Any]:
+    """In a process of its own: seconds of the first run, and of later ones."""
+    workload = WORKLOADS[name]()
+    run, results = IMPLEMENTATIONS[implementation](workload)
+    began = time.perf_counter()
+    run()
+    first = time.perf_counter() - began
+    run()
+    times = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    np.savez(results_file, *results())
+    return {"first": first, "median": statistics.median(times), "times": times}
+
+
+def in_a_process(name: str, implementation: str, folder: Path) -> dict[str, Any]:
+    file = folder / f"{name} {implementation}.npz".replace(" ", "_")
+    command = [sys.executable, __file__, name, "--worker", implementation, "--results", str(file)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return {"reason": f"took more than {LIMIT:.0f} s"}
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"reason": last[:200]}
+    return {**json.loads(done.stdout.splitlines()[-1]), "file": str(file)}
+
+
+def compared(rows: dict[str, dict[str, Any]], tolerance: float) -> None:
+    """Replace the time of whoever finds something else than the first one by a reason."""
+    reference: list[np.ndarray] | None = None
+    for row in rows.values():
+        if "file" not in row:
+            continue
+        with np.load(row.pop("file")) as archive:
+            found = [archive[key] for key in archive.files]
+        if reference is None:
+            reference = found
+        for x, y in zip(found, reference, strict=True):
+            scale = np.abs(y).max() or 1.0
+            if not np.abs(x - y).max() <= tolerance * scale:
+                row.clear()
+                row["reason"] = "other results"
+                break
+
+
+def run_all(names: list[str], folder: Path) -> dict[str, Any]:
+    workloads: dict[str, Any] = {}
+    for name in names:
+        workload = WORKLOADS[name]()
+        rows = {}
+        for implementation in workload.peers:
+            rows[implementation] = in_a_process(name, implementation, folder)
+            text = rows[implementation].get("median", rows[implementation].get("reason"))
+            print(f"{name}: {implementation}: {text}", file=sys.stderr, flush=True)
+        compared(rows, workload.tolerance)
+        workloads[name] = {
+            "title": workload.title,
+            "minimal bytes": workload.minimal_bytes,
+            "rows": rows,
+        }
+    return workloads
+
+
+# Predicting
+
+
+def predicted(name: str, architecture: str) -> dict[str, Any]:
+    """What the compiler says of the program, for a GPU that is not there."""
+    import numba_grad as ng
+    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.graph.node import argument
+    from numba_grad.graph.types import array_type
+    from numba_grad.runtime.cuda.driver import install
+    from numba_grad.runtime.cuda.interface import Driver
+
+    class NoDriver(Driver):
+        """Only tells what to compile for."""
+
+        def device_count(self) -> int:
+            return 1
+
+        def architecture(self, device: int) -> str:
+            return architecture
+
+    assert ng.cuda.Stream  # from here on there are GPUs to compile for
+    install(NoDriver())
+    workload = WORKLOADS[name]()
+    types = [array_type(x.shape, x.dtype, "cuda:0") for x in (workload.shapes or workload.inputs)()]
+    f = ng.jit(numba_grad_function(workload))
+    began = time.perf_counter()
+    lowered = f.lower(*[Tensor(argument(type)) for type in types])
+    kernels = lowered.kernels
+    seconds = time.perf_counter() - began
+    nbytes = sum(kernel.nbytes for kernel in kernels)
+    launches = sum(kernel.count for kernel in kernels)
+    return {
+        "title": workload.title,
+        "minimal bytes": workload.minimal_bytes,
+        "bytes": nbytes,
+        "flops": sum(kernel.flops for kernel in kernels),
+        "launches": launches,
+        "kernels": len(kernels),
+        "registers": [kernel.registers for kernel in kernels],
+        "spilled bytes": sum(kernel.spilled_bytes for kernel in kernels),
+        "occupancy": [kernel.occupancy().share for kernel in kernels],
+        "seconds": max(nbytes / COPY_BANDWIDTH, launches * LAUNCH),
+        "seconds to compile": seconds,
+    }
+
+
+# Reporting
+
+
+def described(is_predicted: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "versions": {package: version(package) for package in PACKAGES},
+        "measured on": "nothing: predicted from bytes, launches and ptxas's figures",
+    }
+    if not is_predicted:
+        import numba_grad as ng
+
+        properties = ng.cuda.get_device_properties()
+        facts["measured on"] = properties.name
+        facts["memory bandwidth"] = properties.memory_bandwidth
+    return facts
+
+
+def as_table(report: dict[str, Any]) -> str:
+    lines = [f"measured on {report['measured on']}"]
+    for found in report["workloads"].values():
+        if "rows" not in found:
+            share = found["minimal bytes"] / found["bytes"] if found["bytes"] else 0.0
+            lines.append(
+                f"{found['title']:<50} {found['launches']:>5} launches {found['bytes'] / 1e9:>8.2f}"
+                f" GB ({share:.0%} of them needed), {max(found['registers'])} registers, "
+                f"{found['spilled bytes']} spilled: {found['seconds'] * 1e3:.3f} ms predicted"
+            )
+            continue
+        lines.append(found["title"])
+        for implementation, row in found["rows"].items():
+            if "reason" in row:
+                lines.append(f"    {implementation:<14} {row['reason']}")
+                continue
+            rate = found["minimal bytes"] / row["median"] / 1e12
+            lines.append(
+                f"    {implementation:<14} {row['median'] * 1e3:>10.3f} ms  {rate:>6.2f} TB/s of "
+                f"minimal bytes, first run {row['first']:.2f} s"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(WORKLOADS))
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--predict", metavar="ARCHITECTURE", help="without a GPU: sm_90")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--results", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = arguments.names or list(WORKLOADS)
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    if arguments.worker:
+        print(json.dumps(measure(names[0], arguments.worker, arguments.results)))
+        return
+    report = described(bool(arguments.predict))
+    if arguments.predict:
+        report["workloads"] = {name: predicted(name, arguments.predict) for name in names}
+    else:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            report["workloads"] = run_all(names, Path(folder))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1))
+    print(as_table(report))
+
+
+if __name__ == "__main__":
+    main()
