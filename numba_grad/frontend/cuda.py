@@ -7,6 +7,7 @@ GPU, which is 0 until `device(i)` chooses another one, in each thread for itself
 
 from typing import Any
 
+import numba_grad.compiler.cuda.backend  # noqa: F401 - from here on graphs run on GPUs
 from numba_grad.runtime.cuda import checks, devices, memory
 from numba_grad.runtime.cuda.devices import (
     Device,

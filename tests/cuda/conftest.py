@@ -1,9 +1,12 @@
-"""The tests' own driver, in place of NVIDIA's."""
+"""The tests' own drivers, in place of NVIDIA's."""
 
 from collections.abc import Iterator
 
 import pytest
 
+import numba_grad.frontend.cuda  # noqa: F401 - from here on tensors can be on GPUs
+from numba_grad.runtime.cuda.devices import is_available
+from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import HostDriver, installed
 
 
@@ -12,3 +15,31 @@ def driver(request: pytest.FixtureRequest) -> Iterator[HostDriver]:
     """A driver with two devices, whose streams do their work at once, or as late as they may."""
     with installed(HostDriver(late=request.param == "late")) as driver:
         yield driver
+
+
+@pytest.fixture(params=["at once", "late"])
+def emulated(request: pytest.FixtureRequest) -> Iterator[EmulatedDriver]:
+    """The same, which runs kernels."""
+    with installed(EmulatedDriver(late=request.param == "late")) as driver:
+        yield driver
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of `gpu` run on the emulated driver, and with `pytest -m cuda` on a real one."""
+    if "gpu" in metafunc.fixturenames:
+        chosen: list[object] = ["emulated"]
+        if "cuda" in metafunc.config.option.markexpr:
+            chosen.append(pytest.param("real", marks=pytest.mark.cuda))
+        metafunc.parametrize("gpu", chosen, indirect=True)
+
+
+@pytest.fixture
+def gpu(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a GPU, for tests that do not ask how it is driven."""
+    if request.param == "real":
+        if not is_available():
+            pytest.skip("needs an NVIDIA GPU")
+        yield "cuda:0"
+        return
+    with installed(EmulatedDriver()):
+        yield "cuda:0"

@@ -1,0 +1,156 @@
+"""Tensors on a GPU, as a user has them: moving, mixing, gradients, jit, errors."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import DeviceError
+
+
+@pytest.fixture
+def x(gpu):
+    return ng.tensor(np.linspace(-1.0, 2.0, 12).reshape(3, 4), device=gpu, requires_grad=True)
+
+
+def test_made_there(gpu):
+    for made, expected in (
+        (ng.tensor([1.0, 2.0], device=gpu), [1.0, 2.0]),
+        (ng.zeros((2, 2), device="cuda"), np.zeros((2, 2))),
+        (ng.ones(3, np.float32, device=gpu), np.ones(3, np.float32)),
+        (ng.full((2,), 7, device=gpu), [7, 7]),
+        (ng.arange(4, device=gpu), [0, 1, 2, 3]),
+        (ng.arange(0.0, 1.0, 0.25, device=gpu), [0, 0.25, 0.5, 0.75]),
+        (ng.linspace(0, 1, 3, device=gpu), [0, 0.5, 1]),
+        (ng.eye(2, device=gpu), np.eye(2)),
+        (ng.asarray(np.arange(3), device=gpu), [0, 1, 2]),
+        (ng.zeros_like(ng.ones(2, device=gpu)), [0, 0]),
+        (ng.full_like(ng.ones(2, device=gpu), 3.0), [3, 3]),
+        (ng.zeros_like(np.ones(2), device=gpu), [0, 0]),
+    ):
+        assert made.device == gpu
+        np.testing.assert_array_equal(made.cpu().numpy(), expected)
+
+
+def test_moves(gpu, x):
+    assert x.device == gpu and x.to(gpu) is x and x.cuda() is x
+    host = x.cpu()
+    assert host.device == "cpu" and host.cpu() is host
+    (host * host).sum().backward()
+    np.testing.assert_allclose(x.grad.cpu().numpy(), 2 * x.detach().cpu().numpy())
+    assert x.grad.device == gpu
+    back = ng.tensor([1.0, 2.0], requires_grad=True)
+    (back.cuda() ** 3).sum().backward()
+    assert back.grad.device == "cpu"
+    np.testing.assert_allclose(back.grad.numpy(), [3.0, 12.0])
+
+
+def test_numbers_of_the_host_take_part(x):
+    scale = ng.tensor(3.0, requires_grad=True)
+    (x * scale + 1 - np.float64(2)).sum().backward()
+    assert scale.grad.device == "cpu"
+    np.testing.assert_allclose(scale.grad.numpy(), x.detach().cpu().numpy().sum())
+    late = ng.tensor([1.0, 2.0]).sum()  # computed on the CPU, later
+    np.testing.assert_allclose((x.detach() * late).cpu().numpy(), 3 * x.detach().cpu().numpy())
+
+
+def test_arrays_of_the_host_do_not(gpu, x):
+    host = ng.tensor(np.ones((3, 4)))
+    for other in (host, np.ones((3, 4)), ng.exp(host) * 2):
+        with pytest.raises(DeviceError, match=f"different devices, cpu and {gpu}") as error:
+            x + other
+        assert f"x.to('{gpu}')" in str(error.value)
+    if ng.cuda.device_count() > 1:
+        with pytest.raises(DeviceError, match="cuda:1"):
+            x + host.to("cuda:1")
+    # What is made of constants alone is made where it is needed.
+    assert (x + ng.ones((3, 4))).device == gpu
+
+
+def test_numpy_refuses_and_says_why(gpu, x):
+    with pytest.raises(TypeError, match=r"x\.cpu\(\)"):
+        np.asarray(x.detach())
+    with pytest.raises(TypeError, match=r"x\.cpu\(\)"):
+        x.detach().numpy()
+    assert x.detach()[0, 0].item() == -1.0
+    assert float(x.detach()[2, 3]) == 2.0
+    assert f"device='{gpu}'" in repr(x)
+    assert x.tolist()[0][0] == -1.0
+
+
+def test_indexing(x):
+    a = x.detach().cpu().numpy()
+    for index in (
+        0,
+        (slice(None), 1),
+        ([0, 2], [1, 3]),
+        a > 0,
+        (..., None),
+        (slice(None, None, -2),),
+    ):
+        np.testing.assert_array_equal(x.detach()[index].cpu().numpy(), a[index])
+    np.testing.assert_array_equal(x.detach()[x.detach() > 0].cpu().numpy(), a[a > 0])
+    y = x.detach().copy()
+    y[1:, ::2] = 5.0
+    b = a.copy()
+    b[1:, ::2] = 5.0
+    np.testing.assert_array_equal(y.cpu().numpy(), b)
+
+
+def test_jit_and_its_replay(gpu):
+    def loss(x, rate):
+        return ng.sum(ng.exp(-rate * x) * ng.sin(x)) + ng.sum(x * x, axis=0).max()
+
+    f = ng.jit(ng.value_and_grad(loss, argnums=(0, 1)))
+    for seed in range(6):
+        a = np.random.default_rng(seed).standard_normal((5, 3))
+        value, (by_x, by_rate) = f(ng.tensor(a, device=gpu), 0.5)
+        expected, (e_x, e_rate) = ng.value_and_grad(loss, argnums=(0, 1))(a, 0.5)
+        np.testing.assert_allclose(value.cpu().numpy(), expected, rtol=1e-12)
+        np.testing.assert_allclose(by_x.cpu().numpy(), e_x, rtol=1e-12)
+        np.testing.assert_allclose(by_rate.cpu().numpy(), e_rate, rtol=1e-12)
+        assert by_x.device == gpu
+    with pytest.raises(DeviceError, match=r"(several|different) devices"):
+        f(ng.tensor(a, device=gpu), a)
+
+
+def test_lowered(gpu, x):
+    lowered = ng.jit(lambda x: ng.sum(ng.tanh(x))).lower(x.detach())
+    (kernel, *_) = lowered.kernels
+    assert "@cuda.jit" in kernel.source and lowered.device == gpu
+    with pytest.raises(ng.errors.KernelError, match="has no llvm"):
+        assert kernel.llvm
+    assert len(lowered.profile(x.detach())) >= 1
+
+
+def test_copies(gpu, x):
+    for other in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert other.device == gpu and other.requires_grad and other is not x
+        np.testing.assert_array_equal(other.detach().cpu().numpy(), x.detach().cpu().numpy())
+
+
+def test_an_index_out_of_range_is_raised_with_the_next_value(gpu):
+    x = ng.arange(5.0, device=gpu)
+    wrong = x[ng.tensor([1, 9], device=gpu)]
+    with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 with size 5"):
+        wrong.tolist()
+    with pytest.raises(IndexError):
+        _ = float(x[ng.tensor([7], device=gpu)].sum())
+    np.testing.assert_array_equal((x + 1).tolist(), [1, 2, 3, 4, 5])  # and is over
+
+
+def test_gradcheck(gpu):
+    x = ng.tensor([0.3, -0.7, 1.1], device=gpu, requires_grad=True)
+    assert ng.autograd.gradcheck(lambda x: ng.sin(x) * x.sum(), (x,))
+
+
+def test_backward_belongs_to_the_stream_of_the_operation(gpu):
+    x = ng.tensor([1.0, 2.0, 3.0], device=gpu, requires_grad=True)
+    side = ng.cuda.Stream()
+    with ng.cuda.stream(side):
+        y = (x * x).sum()
+    z = (x * 3).sum()
+    (y + z).backward()
+    np.testing.assert_allclose(x.grad.tolist(), [5.0, 7.0, 9.0])
