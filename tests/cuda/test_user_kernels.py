@@ -72,9 +72,13 @@ def test_parameters_are_the_words_of_a_step(architecture, dtype):
     parameters = re.findall(r"\.param \.(\w+) kernel_param_\d+[,\n]", entry[: entry.index(")")])
     words = sum(5 + 2 * a.rank if isinstance(a, ArrayArgument) else 1 for a in arguments)
     assert parameters == ["u64"] * (words - 1) + ["f64"]
-    code, usage = user_functions.link(ptx, architecture)
-    assert len(code) > 1000
-    assert usage.spilled_bytes == 0
+    source = "# scaled_sums: user's kernel"
+    kernel = user_functions._made(scaled_sums_op().kernel, arguments, source, architecture)
+    assert len(kernel.code) > 1000
+    assert kernel.ptx == ptx
+    assert kernel.spilled_bytes == 0
+    assert 0 < kernel.registers < 64
+    assert kernel.occupancy(256).threads > 0
 
 
 @needs_compiler
@@ -266,6 +270,8 @@ def test_the_device_of_the_inputs_chooses_the_kernel(driver):
         np.testing.assert_allclose(float(value), np.sum(x**3 + x), rtol=1e-14)
         gradient = gradient if given is x else gradient.cpu().numpy()
         np.testing.assert_allclose(gradient, 3 * x**2 + 1, rtol=1e-14)
+    (kernel,) = [k for k in f.lower(on_gpu(x)).kernels if "cubed" in k.name]
+    assert "def cubed_on_gpu(x, out):" in kernel.source
     t = on_gpu(x, requires_grad=True)
     cubed(t).sum().backward()
     np.testing.assert_allclose(t.grad.cpu().numpy(), 3 * x**2, rtol=1e-14)

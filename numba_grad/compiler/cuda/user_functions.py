@@ -16,6 +16,7 @@ import numpy as np
 
 from numba_grad.compiler.build import interrupts_after
 from numba_grad.compiler.cuda import build, front_end
+from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
 from numba_grad.compiler.custom_kernel_steps import operands_of
 from numba_grad.compiler.groups import Place
@@ -45,16 +46,16 @@ _sources: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
 _next_number = itertools.count().__next__
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UserKernel:
+@dataclass(frozen=True, slots=True)
+class UserKernel(DeviceKernel):
     """A compiled kernel, which launches itself: as a step, a call of the host."""
 
-    source: str
-    architecture: str
-    code: bytes
-    usage: Usage
-    ptx: str
-    entry_name: str = "kernel"
+    compiled_ptx: str = ""
+
+    @property
+    def ptx(self) -> str:
+        """What the code was made of."""
+        return self.compiled_ptx
 
     @property
     def is_capturable(self) -> bool:
@@ -130,11 +131,11 @@ def _made(
     if architecture == build.SOURCE_ARCHITECTURE:
         assert kernel.cuda is not None
         name = python_function(kernel.cuda.function).__name__
-        return UserKernel(source, architecture, source.encode(), Usage(0, 0, 0, 0), "", name)
+        return UserKernel(source, architecture, source.encode(), Usage(0, 0, 0, 0), name)
     with interrupts_after():
         ptx = compile_to_ptx(kernel, arguments, architecture)
         code, usage = link(ptx, architecture)
-    return UserKernel(source, architecture, code, usage, ptx)
+    return UserKernel(source, architecture, code, usage, compiled_ptx=ptx)
 
 
 def compile_to_ptx(kernel: CustomKernel, arguments: Sequence[Argument], architecture: str) -> str:
