@@ -68,6 +68,8 @@ class Config:
     unroll_extent: int = field(
         default_factory=lambda: _integer("NUMBA_GRAD_UNROLL_EXTENT", 16)
     )  # axes up to this long are unrolled, and are part of a kernel's identity
+    tf32: bool = False  # on GPUs: cuBLAS may round factors in float32 products to 11 bits
+    deterministic: bool = True  # on GPUs: where False, scatter_add adds in any order, by atomics
 
 
 config = Config()

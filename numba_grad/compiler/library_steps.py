@@ -4,33 +4,12 @@ transforms, scans, sorts, scatters."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from numba_grad.compiler import library_kernels
 from numba_grad.compiler.custom_kernel_steps import call_of_custom_kernel
 from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_kernels import (
-    Errors,
-    LibraryCall,
-    MatrixOperand,
-    Memory,
-    Symbol,
-    argsort_call,
-    beta_moment_call,
-    correlate_call,
-    cumprod_call,
-    cumsum_call,
-    cumulative_position_call,
-    fourier_call,
-    gamma_draw_call,
-    gamma_moment_call,
-    hyp1f1_derivative_call,
-    linear_recurrence_call,
-    matmul_add_call,
-    matmul_call,
-    poisson_draw_call,
-    scatter_call,
-    searchsorted_call,
-    zeta_derivative_call,
-)
+from numba_grad.compiler.library_kernels import Errors, LibraryCall, MatrixOperand, Memory, Symbol
 from numba_grad.compiler.matrix_steps import MATRIX_CALLS
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
@@ -100,12 +79,31 @@ def lower(
     node: Node, places: dict[Node, Place], temporary: Callable[[int], object]
 ) -> list[LoweredStep]:
     """The steps that compute `node` from its operands in memory."""
-    if node.op.name in IN_PLACE:
-        call = IN_PLACE[node.op.name](node, places[node] == places[node.inputs[0]])
-    elif node.op.name in CALLS:
-        call = CALLS[node.op.name](node)
+    in_place = node.op.name in IN_PLACE and places[node] == places[node.inputs[0]]
+    if node.op.name == "custom_kernel":
+        call = call_of_custom_kernel(node)
     else:
-        raise InternalError(f"no kernel for {node}")
+        call = call_of(node, library_kernels, in_place=in_place)
+    return steps_of(call, node, places, temporary)
+
+
+def call_of(node: Node, kernels: Any, *, in_place: bool) -> LibraryCall:
+    """The call that computes `node`, of `kernels`: `library_kernels`, or what has functions of the
+    same names for another kind of device."""
+    if node.op.name in IN_PLACE:
+        return IN_PLACE[node.op.name](kernels, node, in_place)
+    if node.op.name in CALLS:
+        return CALLS[node.op.name](kernels, node)
+    raise InternalError(f"no kernel for {node}")
+
+
+def steps_of(
+    call: LibraryCall,
+    node: Node,
+    places: dict[Node, Place],
+    temporary: Callable[[int], object],
+) -> list[LoweredStep]:
+    """The steps of a call, with pointers in place of the roles of memory."""
     inputs = [_pointer(places[x], x) for x in memory_operands(node)]
     output = _pointer(places[node], node)
     uses_scratch = any(
@@ -137,16 +135,16 @@ def _pointer(place: Place, node: Node) -> Pointer:
     return Pointer(place.source, place.offset * node.dtype.itemsize)
 
 
-def _matmul(node: Node) -> LibraryCall:
+def _matmul(kernels: Any, node: Node) -> LibraryCall:
     x, y = node.inputs
-    return matmul_call(
+    return kernels.matmul_call(
         node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y)
     )
 
 
-def _matmul_add(node: Node, in_place: bool) -> LibraryCall:
+def _matmul_add(kernels: Any, node: Node, in_place: bool) -> LibraryCall:
     _, x, y = node.inputs
-    return matmul_add_call(
+    return kernels.matmul_add_call(
         node.dtype,
         *extents_of_product(x, y),
         _matrix_operand(x),
@@ -165,96 +163,102 @@ def _matrix_operand(x: Node) -> MatrixOperand:
     return MatrixOperand(found.shape[:-2], found.is_transposed)
 
 
-def _fft(node: Node) -> LibraryCall:
+def _fft(kernels: Any, node: Node) -> LibraryCall:
     inverse = node.params["inverse"]
-    return _fourier(node, "ifft" if inverse else "fft", inverse=inverse)
+    return _fourier(kernels, node, "ifft" if inverse else "fft", inverse=inverse)
 
 
-def _rfft(node: Node) -> LibraryCall:
+def _rfft(kernels: Any, node: Node) -> LibraryCall:
     is_odd = node.inputs[0].shape[node.params["axis"]] % 2
-    return _fourier(node, "rfft_n_odd" if is_odd else "rfft_n_even")
+    return _fourier(kernels, node, "rfft_n_odd" if is_odd else "rfft_n_even")
 
 
-def _irfft(node: Node) -> LibraryCall:
-    return _fourier(node, "irfft", inverse=True)
+def _irfft(kernels: Any, node: Node) -> LibraryCall:
+    return _fourier(kernels, node, "irfft", inverse=True)
 
 
-def _fourier(node: Node, function: str, *, inverse: bool = False) -> LibraryCall:
+def _fourier(kernels: Any, node: Node, function: str, *, inverse: bool = False) -> LibraryCall:
     (x,) = node.inputs
     axis = node.params["axis"]
     points = (node if inverse else x).shape[axis]
     scale = scale_of(points, node.params["norm"], inverse=inverse)
-    return fourier_call(function, x.dtype, node.dtype, x.shape, axis, node.shape[axis], scale)
+    return kernels.fourier_call(
+        function, x.dtype, node.dtype, x.shape, axis, node.shape[axis], scale
+    )
 
 
-def _gamma_draw(node: Node) -> LibraryCall:
-    return gamma_draw_call(node.dtype, node.type.size)
+def _gamma_draw(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.gamma_draw_call(node.dtype, node.type.size)
 
 
-def _poisson_draw(node: Node) -> LibraryCall:
-    return poisson_draw_call(node.inputs[2].dtype, node.type.size)
+def _poisson_draw(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.poisson_draw_call(node.inputs[2].dtype, node.type.size)
 
 
-def _gamma_moment(node: Node) -> LibraryCall:
-    return gamma_moment_call(node.dtype, node.type.size, node.params["order"])
+def _gamma_moment(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.gamma_moment_call(node.dtype, node.type.size, node.params["order"])
 
 
-def _beta_moment(node: Node) -> LibraryCall:
-    return beta_moment_call(node.dtype, node.type.size, **node.params)
+def _beta_moment(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.beta_moment_call(node.dtype, node.type.size, **node.params)
 
 
-def _zeta_derivative(node: Node) -> LibraryCall:
-    return zeta_derivative_call(node.dtype, node.type.size, **node.params)
+def _zeta_derivative(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.zeta_derivative_call(node.dtype, node.type.size, **node.params)
 
 
-def _hyp1f1_derivative(node: Node) -> LibraryCall:
-    return hyp1f1_derivative_call(node.dtype, node.type.size, **node.params)
+def _hyp1f1_derivative(kernels: Any, node: Node) -> LibraryCall:
+    return kernels.hyp1f1_derivative_call(node.dtype, node.type.size, **node.params)
 
 
-def _cumsum(node: Node) -> LibraryCall:
+def _cumsum(kernels: Any, node: Node) -> LibraryCall:
     (x,) = node.inputs
-    return cumsum_call(
+    return kernels.cumsum_call(
         x.dtype, node.dtype, x.shape, node.params["axis"], reverse=node.params["reverse"]
     )
 
 
-def _correlate(node: Node) -> LibraryCall:
+def _correlate(kernels: Any, node: Node) -> LibraryCall:
     x, y = node.inputs
     size, offset = node.params["size"], node.params["offset"]
-    return correlate_call(node.dtype, x.shape, y.shape[-1], size, offset=offset)
+    return kernels.correlate_call(node.dtype, x.shape, y.shape[-1], size, offset=offset)
 
 
-def _cumprod(node: Node) -> LibraryCall:
+def _cumprod(kernels: Any, node: Node) -> LibraryCall:
     (x,) = node.inputs
-    return cumprod_call(x.dtype, node.dtype, x.shape, node.params["axis"])
+    return kernels.cumprod_call(x.dtype, node.dtype, x.shape, node.params["axis"])
 
 
-def _linear_recurrence(node: Node) -> LibraryCall:
+def _linear_recurrence(kernels: Any, node: Node) -> LibraryCall:
     axis, reverse = node.params["axis"], node.params["reverse"]
-    return linear_recurrence_call(node.dtype, node.shape, axis, reverse=reverse)
+    return kernels.linear_recurrence_call(node.dtype, node.shape, axis, reverse=reverse)
 
 
-def _cumulative_position(node: Node) -> LibraryCall:
+def _cumulative_position(kernels: Any, node: Node) -> LibraryCall:
     (x,) = node.inputs
     comparison = {"cumargmax": ">=", "cumargmin": "<="}[node.op.name]
-    return cumulative_position_call(x.dtype, x.shape, node.params["axis"], comparison=comparison)
+    return kernels.cumulative_position_call(
+        x.dtype, x.shape, node.params["axis"], comparison=comparison
+    )
 
 
-def _argsort(node: Node) -> LibraryCall:
+def _argsort(kernels: Any, node: Node) -> LibraryCall:
     (x,) = node.inputs
-    return argsort_call(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
+    return kernels.argsort_call(
+        x.dtype, x.shape, node.params["axis"], descending=node.params["descending"]
+    )
 
 
-def _searchsorted(node: Node) -> LibraryCall:
+def _searchsorted(kernels: Any, node: Node) -> LibraryCall:
     x, v = node.inputs
-    return searchsorted_call(x.dtype, x.shape, v.type.size, right=node.params["right"])
+    return kernels.searchsorted_call(x.dtype, x.shape, v.type.size, right=node.params["right"])
 
 
-def _scatter(node: Node, in_place: bool) -> LibraryCall:
+def _scatter(kernels: Any, node: Node, in_place: bool) -> LibraryCall:
     x, _, *indices = node.inputs
     count = len(indices)
     named = node.params.get("named_axes") or range(count)
-    return scatter_call(
+    return kernels.scatter_call(
         node.dtype,
         [i.dtype for i in indices],
         x.shape[:count],
@@ -267,14 +271,13 @@ def _scatter(node: Node, in_place: bool) -> LibraryCall:
 
 
 # Those that may go to the memory of their first input.
-IN_PLACE: dict[str, Callable[[Node, bool], LibraryCall]] = {
+IN_PLACE: dict[str, Callable[[Any, Node, bool], LibraryCall]] = {
     "matmul_add": _matmul_add,
     "scatter_add": _scatter,
     "scatter_set": _scatter,
 }
-CALLS: dict[str, Callable[[Node], LibraryCall]] = {
+CALLS: dict[str, Callable[[Any, Node], LibraryCall]] = {
     "matmul": _matmul,
-    "custom_kernel": call_of_custom_kernel,
     "fft": _fft,
     "rfft": _rfft,
     "irfft": _irfft,

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import library_kernels as kernels
 from numba_grad.compiler.library_kernels import LibraryCall
 from numba_grad.graph.node import Node
+
+# Of the library of kernels, as in `library_steps.call_of`, and a node.
+Call = Callable[[Any, Node], LibraryCall]
 
 
 def _count(x: Node) -> int:
@@ -15,54 +18,54 @@ def _count(x: Node) -> int:
     return math.prod(x.shape[:-2])
 
 
-def _solve(node: Node) -> LibraryCall:
+def _solve(kernels: Any, node: Node) -> LibraryCall:
     a, b = node.inputs
     return kernels.solve_call(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
 
 
-def _solve_triangular(node: Node) -> LibraryCall:
+def _solve_triangular(kernels: Any, node: Node) -> LibraryCall:
     a, b = node.inputs
     return kernels.solve_triangular_call(
         node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params
     )
 
 
-def _lstsq(node: Node) -> LibraryCall:
+def _lstsq(kernels: Any, node: Node) -> LibraryCall:
     a, b, _ = node.inputs
     *a_stack, m, n = a.shape
     return kernels.lstsq_call(node.dtype, m, n, b.shape[-1], tuple(a_stack), b.shape[:-2])
 
 
-def _square(call: Callable[..., LibraryCall]) -> Callable[[Node], LibraryCall]:
+def _square(name: str) -> Call:
     """A call of (dtype, n, count) for square matrices."""
 
-    def of_node(node: Node) -> LibraryCall:
+    def of_node(kernels: Any, node: Node) -> LibraryCall:
         a = node.inputs[0]
-        return call(a.dtype, a.shape[-1], _count(a), **node.params)
+        return getattr(kernels, name)(a.dtype, a.shape[-1], _count(a), **node.params)
 
     return of_node
 
 
-def _lu(node: Node) -> LibraryCall:
+def _lu(kernels: Any, node: Node) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernels.lu_call(a.dtype, m, n, _count(a))
 
 
-def _permutation(node: Node) -> LibraryCall:
+def _permutation(kernels: Any, node: Node) -> LibraryCall:
     (pivots,) = node.inputs
     count = math.prod(pivots.shape[:-1])
     return kernels.permutation_call(node.shape[-1], pivots.shape[-1], count)
 
 
-def _qr(node: Node) -> LibraryCall:
+def _qr(kernels: Any, node: Node) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernels.qr_call(a.dtype, m, n, _count(a), mode=node.params["mode"])
 
 
-def _eigh(*, vectors: bool) -> Callable[[Node], LibraryCall]:
-    def of_node(node: Node) -> LibraryCall:
+def _eigh(*, vectors: bool) -> Call:
+    def of_node(kernels: Any, node: Node) -> LibraryCall:
         (a,) = node.inputs
         lower = node.params["lower"]
         return kernels.eigh_call(a.dtype, a.shape[-1], _count(a), lower=lower, vectors=vectors)
@@ -70,33 +73,33 @@ def _eigh(*, vectors: bool) -> Callable[[Node], LibraryCall]:
     return of_node
 
 
-def _eig(*, vectors: bool) -> Callable[[Node], LibraryCall]:
-    def of_node(node: Node) -> LibraryCall:
+def _eig(*, vectors: bool) -> Call:
+    def of_node(kernels: Any, node: Node) -> LibraryCall:
         (a,) = node.inputs
         return kernels.eig_call(a.dtype, a.shape[-1], _count(a), vectors=vectors)
 
     return of_node
 
 
-def _svd(node: Node) -> LibraryCall:
+def _svd(kernels: Any, node: Node) -> LibraryCall:
     (a,) = node.inputs
     part = "full" if node.params["full"] else "reduced"
     m, n = a.shape[-2:]
     return kernels.svd_call(a.dtype, m, n, _count(a), part=part)
 
 
-def _svdvals(node: Node) -> LibraryCall:
+def _svdvals(kernels: Any, node: Node) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernels.svd_call(a.dtype, m, n, _count(a), part="values")
 
 
-MATRIX_CALLS: dict[str, Callable[[Node], LibraryCall]] = {
-    "inv": _square(kernels.inv_call),
+MATRIX_CALLS: dict[str, Call] = {
+    "inv": _square("inv_call"),
     "solve": _solve,
     "solve_triangular": _solve_triangular,
     "lstsq": _lstsq,
-    "cholesky": _square(kernels.cholesky_call),
+    "cholesky": _square("cholesky_call"),
     "lu": _lu,
     "permutation": _permutation,
     "qr": _qr,
@@ -106,11 +109,11 @@ MATRIX_CALLS: dict[str, Callable[[Node], LibraryCall]] = {
     "eigvals": _eig(vectors=False),
     "svd": _svd,
     "svdvals": _svdvals,
-    "det": _square(kernels.det_call),
-    "slogdet": _square(kernels.slogdet_call),
-    "cofactor": _square(kernels.cofactor_call),
-    "cofactor_in_direction": _square(kernels.cofactor_in_direction_call),
-    "expm": _square(kernels.expm_call),
+    "det": _square("det_call"),
+    "slogdet": _square("slogdet_call"),
+    "cofactor": _square("cofactor_call"),
+    "cofactor_in_direction": _square("cofactor_in_direction_call"),
+    "expm": _square("expm_call"),
 }
 
 # Roughly, the additions and multiplications for one matrix of m rows and n columns, k the smaller

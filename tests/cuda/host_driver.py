@@ -263,6 +263,11 @@ class HostDriver(Driver):
         else:
             work.do()
 
+    def give(self, stream: int, kind: str, do: Callable[[], None]) -> None:
+        """Work of another library, for a stream."""
+        with self._lock:
+            self._give(self._stream(stream, kind), Work(kind, do))
+
     def _run(self, stream: HostStream, until: Mark | None = None) -> None:
         while stream.queue and not (until is not None and until.done):
             stream.queue.popleft().do()

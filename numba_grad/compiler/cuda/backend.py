@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import backends
+from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
+from numba_grad.compiler.cuda.library_kernels import Options
 from numba_grad.compiler.cuda.target import cuda_target
 from numba_grad.compiler.pipeline import CompiledProgram
 from numba_grad.compiler.target import Target
+from numba_grad.config import config
 from numba_grad.graph import streams
 from numba_grad.locks import Lock
-from numba_grad.runtime.cuda import arrays, checks
+from numba_grad.runtime.cuda import arrays, checks, libraries
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
@@ -25,7 +28,15 @@ class _Cuda:
         self._lock = Lock()
 
     def target(self, device: str) -> Target:
-        return cuda_target(current_driver().architecture(cuda_index(device)))
+        architecture = current_driver().architecture(cuda_index(device))
+        # A driver in host memory has no libraries.
+        has_libraries = architecture != SOURCE_ARCHITECTURE
+        options = Options(
+            cublas=has_libraries and libraries.cublas() is not None,
+            tf32=config.tf32,
+            deterministic=config.deterministic,
+        )
+        return cuda_target(architecture, options)
 
     def program(self, program: CompiledProgram, device: str) -> Program:
         """The plan, made ready for a device; the same one each time."""

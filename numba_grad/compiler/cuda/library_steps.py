@@ -1,24 +1,28 @@
 """Operations that are no loop nests -> steps: matrix products, linear algebra, scans, sorts."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
 
-from numba_grad.compiler.cuda import user_functions
-from numba_grad.compiler.lower import Place
-from numba_grad.compiler.program_steps import ProgramStep
+from numba_grad.compiler import library_steps
+from numba_grad.compiler.cuda import build, user_functions
+from numba_grad.compiler.cuda.library_kernels import DEFAULT, NoKernels, Options, kernels_for
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.library_steps import LoweredStep
+from numba_grad.compiler.program_steps import ProgramStep, library_program_step
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
+from numba_grad.runtime.cuda import libraries
 
 Temporaries = Callable[[int], object]
-Lowering = Callable[[Node, dict[Node, Place], Temporaries], list[ProgramStep]]
-
-LOWERINGS: dict[str, Lowering] = {
-    "custom_kernel": user_functions.lower,
-}
 
 
 def lower(
-    node: Node, places: dict[Node, Place], temporary: Temporaries, *, in_place: bool
+    node: Node,
+    places: dict[Node, Place],
+    temporary: Temporaries,
+    *,
+    in_place: bool,
+    options: Options = DEFAULT,
 ) -> list[ProgramStep]:
     """The steps that compute `node` from its operands in memory.
 
@@ -27,8 +31,11 @@ def lower(
     KernelError
         If there is none for this operation.
     """
-    lowering: Any = LOWERINGS.get(node.op.name)
-    if lowering is None:
+    if node.op.name == "custom_kernel":
+        return user_functions.lower(node, places, temporary)
+    try:
+        call = library_steps.call_of(node, kernels_for(options), in_place=in_place)
+    except NoKernels:
         raise KernelError(
             explain(
                 node.op.name,
@@ -36,5 +43,14 @@ def lower(
                 got={f"input {k}": x.type for k, x in enumerate(node.inputs, start=1)},
                 fix="x.cpu() before it, and .cuda() of the result: gradients flow through both",
             )
-        )
-    return lowering(node, places, temporary)
+        ) from None
+    steps = library_steps.steps_of(call, node, places, temporary)
+    return [_program_step(node, step, in_place=in_place) for step in steps if step.tasks]
+
+
+def _program_step(node: Node, step: LoweredStep, *, in_place: bool) -> ProgramStep:
+    result = library_program_step(node, step, in_place=in_place)
+    if libraries.is_host_call(result.source):
+        call = functools.partial(libraries.host_call, result.source)
+        build.give_maker(result.source, lambda architecture: call())
+    return result

@@ -8,6 +8,7 @@ from numba_grad.compiler import cpu_target
 from numba_grad.compiler.cuda import build, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
+from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.program_steps import (
     ProgramStep,
@@ -43,14 +44,14 @@ def _join(
 
 
 @functools.cache
-def cuda_target(architecture: str) -> Target:
+def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
     """The target of an architecture such as "sm_90"."""
     return Target(
-        name=f"cuda {architecture}",
+        name=f"cuda {architecture} {options}",
         passes=cpu_target.PASSES,
         reduction_blocks=reduction_blocks,
         kernel_step=_kernel_step,
-        library_steps=library_steps.lower,
+        library_steps=functools.partial(library_steps.lower, options=options),
         join=_join,
         build=functools.partial(build.build_all, architecture=architecture),
         has_branches=True,

@@ -1,0 +1,282 @@
+"""Matrix products: tiles in shared memory and registers; cuBLAS where it is installed."""
+
+import math
+from dataclasses import dataclass
+from textwrap import indent
+
+import numpy as np
+
+from numba_grad.compiler.cuda.library_kernels.source import (
+    THREADS,
+    blocks_for,
+    computed_name,
+    each_task,
+    kernel_source,
+    pointer_to,
+    stored_name,
+    zero,
+)
+from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
+from numba_grad.compiler.library_kernels.calls import LibraryStep
+from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+
+# What cuBLAS is for.
+BLAS_DTYPES = ("float16", "float32", "float64", "complex64", "complex128")
+# Memory that cuBLAS may use for one product: what NVIDIA recommends for sm_90, less for a result
+# whose partial sums could not fill it. Part of the plan, so that graphs may run side by side.
+_MOST_WORKSPACE = 32 << 20
+_LEAST_WORKSPACE = 1 << 20
+
+# Blocks that a product should have before its sums are cut into parts, and the shortest part.
+_ENOUGH_BLOCKS = 256
+_SHORTEST_PART = 256
+_MOST_PARTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a block of 256 threads computes: `per_thread` squared elements in each of them, by steps
+    of `depth` along the sums."""
+
+    side: int
+    depth: int
+    per_thread: int
+
+
+# From where on there are enough of them, a large tile reads memory half as often.
+_SMALL, _MEDIUM, _LARGE = Tile(32, 16, 2), Tile(64, 16, 4), Tile(128, 8, 8)
+# Two rows of a tile start in different banks.
+_PADDING = 4
+
+
+def tile_for(dtype: np.dtype, m: int, n: int, count: int) -> Tile:
+    if min(m, n) <= _SMALL.side or (m + n) * count <= 4 * _MEDIUM.side:
+        return _SMALL
+    blocks = count * -(-m // _LARGE.side) * -(-n // _LARGE.side)
+    fits = np.dtype(computed_name(dtype)).itemsize <= 4
+    return _LARGE if fits and blocks >= _ENOUGH_BLOCKS // 2 else _MEDIUM
+
+
+def matmul_call(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    *,
+    cublas: bool = False,
+    tf32: bool = False,
+) -> LibraryCall:
+    """out[..., m, n] = x[..., m, k] @ y[..., k, n], stacks broadcast. Any dtype.
+
+    Half precision is summed in single precision. Inputs: x, y. One output.
+    """
+    stack = np.broadcast_shapes(x.stack, y.stack)
+    axes = merged_axes(words_of_stack(stack, x.stack, y.stack, m * k, k * n))
+    count = math.prod(stack)
+    if cublas and dtype.name in BLAS_DTYPES and count * m * n * k:
+        return _cublas_call(dtype, m, n, k, x, y, axes, tf32=tf32)
+    tile = tile_for(dtype, m, n, count)
+    row_tiles, column_tiles = -(-m // tile.side), -(-n // tile.side)
+    blocks = count * row_tiles * column_tiles
+    parts = _number_of_parts(blocks, k)
+    part_length = -(-k // (parts * tile.depth)) * tile.depth
+    is_cut = parts > 1
+    words = (
+        *(Memory("input", 0), Memory("input", 1), Memory("scratch" if is_cut else "output")),
+        *(m, n, k, row_tiles, column_tiles, part_length, count),
+        *(word for axis in axes for word in axis),
+    )
+    source = _tiles_source(dtype, x.is_transposed, y.is_transposed, len(axes), tile, is_cut)
+    product = LibraryStep(source, words, parts * blocks, THREADS)
+    if not is_cut:
+        return LibraryCall((product,))
+    size = count * m * n
+    adding = LibraryStep(
+        _sum_of_parts_source(dtype),
+        (Memory("scratch"), Memory("output"), parts, size),
+        blocks_for(size),
+        THREADS,
+    )
+    itemsize = np.dtype(computed_name(dtype)).itemsize
+    return LibraryCall((product, adding), parts * size * itemsize)
+
+
+def merged_axes(words: list[int]) -> list[tuple[int, int, int]]:
+    """The stack of `words_of_stack` with as few axes as can be: size and strides in x and y."""
+    axes: list[tuple[int, int, int]] = []
+    for place in range(words[0]):
+        size, x_stride, y_stride = words[1 + 3 * place : 4 + 3 * place]
+        if size == 1:
+            continue
+        if axes and axes[-1][1:] == (size * x_stride, size * y_stride):
+            size *= axes.pop()[0]
+        axes.append((size, x_stride, y_stride))
+    return axes
+
+
+def _number_of_parts(blocks: int, k: int) -> int:
+    """Of the sums: more where there are few results of long sums. By sizes alone."""
+    if blocks == 0 or blocks >= _ENOUGH_BLOCKS // 2 or k < 2 * _SHORTEST_PART:
+        return 1
+    return min(-(-_ENOUGH_BLOCKS // blocks), k // _SHORTEST_PART, _MOST_PARTS)
+
+
+def _tiles_source(
+    dtype: np.dtype,
+    x_transposed: bool,
+    y_transposed: bool,
+    rank: int,
+    tile: Tile,
+    is_cut: bool,
+) -> str:
+    """Block: (part of the sum, matrix, tile of rows, tile of columns), the last running fastest.
+
+    Words: x, y, out, m, n, k, tiles of rows, tiles of columns, length of a part of the sum,
+    matrices, then for each axis of the stack its size and strides.
+
+    Tiles lie in shared memory with the sums' axis first. A thread has every 16th row and column of
+    its tile, so that neighbours read neighbouring banks, and write neighbouring elements.
+    """
+    stored, name = stored_name(dtype), computed_name(dtype)
+    axes = [(f"size{a}", f"x_stride{a}", f"y_stride{a}") for a in range(rank)]
+    integers = ["m", "n", "k", "row_tiles", "column_tiles", "part_length", "count"]
+    integers += [word for axis in axes for word in axis]
+    parameters = [
+        ("x", pointer_to(stored)),
+        ("y", pointer_to(stored)),
+        ("out", pointer_to(name if is_cut else stored)),
+        *((integer, "int64") for integer in integers),
+    ]
+    side, depth, own = tile.side, tile.depth, tile.per_thread
+    width = side + _PADDING
+    across = side // own
+    walk = ["rest = matrix", "x_start = int64(0)", "y_start = int64(0)"]
+    for number, (size, x_stride, y_stride) in reversed(list(enumerate(axes))):
+        along = "rest" if number == 0 else f"(rest % {size})"
+        walk += [f"x_start += {along} * {x_stride}", f"y_start += {along} * {y_stride}"]
+        if number:
+            walk.append(f"rest = rest // {size}")
+    walking = "\n".join(walk)
+    product = "x_part[i] * y_part[j]"
+    update = f"sums[i * {own} + j] += {product}"
+    if dtype == np.bool_:
+        update = f"sums[i * {own} + j] = sums[i * {own} + j] | (x_part[i] & y_part[j])"
+    return kernel_source(
+        parameters,
+        f"""\
+x_tile = cuda.shared.array({depth * width}, {name})
+y_tile = cuda.shared.array({depth * width}, {name})
+sums = cuda.local.array({own * own}, {name})
+x_part = cuda.local.array({own}, {name})
+y_part = cuda.local.array({own}, {name})
+block = int64(cuda.blockIdx.x)
+first_column = block % column_tiles * {side}
+block = block // column_tiles
+first_row = block % row_tiles * {side}
+block = block // row_tiles
+matrix = block % count
+part = block // count
+{walking}
+thread = int32(cuda.threadIdx.x)
+own_row = thread // {across}
+own_column = thread % {across}
+for i in range({own * own}):
+    sums[i] = {zero(dtype)}
+start = part * part_length
+end = min(start + part_length, k)
+while start < end:
+    for load in range({side * depth // THREADS}):
+        place = thread + load * {THREADS}
+{_load("x", "first_row", "m", tile, dtype, along_last=not x_transposed)}
+{_load("y", "first_column", "n", tile, dtype, along_last=y_transposed)}
+    cuda.syncthreads()
+    for p in range({depth}):
+        for i in range({own}):
+            x_part[i] = x_tile[p * {width} + own_row + i * {across}]
+            y_part[i] = y_tile[p * {width} + own_column + i * {across}]
+        for i in range({own}):
+            for j in range({own}):
+                {update}
+    cuda.syncthreads()
+    start += {depth}
+out_start = (part * count + matrix) * m * n
+for i in range({own}):
+    row = first_row + own_row + i * {across}
+    if row < m:
+        for j in range({own}):
+            column = first_column + own_column + j * {across}
+            if column < n:
+                out[out_start + row * n + column] = sums[i * {own} + j]
+""",
+    )
+
+
+def _load(
+    name: str, first: str, extent: str, tile: Tile, dtype: np.dtype, *, along_last: bool
+) -> str:
+    """An element of a tile by each thread, neighbours in memory by neighbouring threads.
+
+    `along_last`: whether the axis of the sums is the last one in memory.
+    """
+    if along_last:
+        places = f"p = place % {tile.depth}\nline = place // {tile.depth}"
+        address = f"({first} + line) * k + start + p"
+    else:
+        places = f"line = place % {tile.side}\np = place // {tile.side}"
+        address = f"(start + p) * {extent} + {first} + line"
+    text = f"""\
+{places}
+value = {zero(dtype)}
+if {first} + line < {extent} and start + p < end:
+    value = {computed_name(dtype)}({name}[{name}_start + {address}])
+{name}_tile[p * {tile.side + _PADDING} + line] = value"""
+    return indent(text, "        ")
+
+
+def _sum_of_parts_source(dtype: np.dtype) -> str:
+    """Task: element of the result. The parts are added in their order."""
+    name = computed_name(dtype)
+    new = "total | parts[part * tasks + task]" if dtype == np.bool_ else None
+    return kernel_source(
+        [
+            ("parts", pointer_to(name)),
+            ("out", pointer_to(stored_name(dtype))),
+            ("count", "int64"),
+            ("tasks", "int64"),
+        ],
+        each_task(f"""\
+total = parts[task]
+part = int64(1)
+while part < count:
+    total = {name}({new or "total + parts[part * tasks + task]"})
+    part += 1
+out[task] = total
+"""),
+    )
+
+
+def _cublas_call(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    axes: list[tuple[int, int, int]],
+    *,
+    tf32: bool,
+) -> LibraryCall:
+    """Words: as `runtime.cuda.libraries.multiply` takes them."""
+    count = math.prod(size for size, _, _ in axes)
+    workspace = 1 << (4 * count * m * n * dtype.itemsize).bit_length()
+    workspace = max(_LEAST_WORKSPACE, min(workspace, _MOST_WORKSPACE))
+    words = (
+        *(Memory("input", 0), Memory("input", 1), Memory("output"), Memory("scratch"), workspace),
+        *(m, n, k, int(x.is_transposed), int(y.is_transposed)),
+        *(word for axis in axes for word in axis),
+    )
+    precision = "tf32" if tf32 and dtype == np.float32 else dtype.name
+    step = LibraryStep(f"host: cublas gemm {dtype.name} {precision}", words, 1, 1)
+    return LibraryCall((step,), workspace)
