@@ -73,6 +73,7 @@ class LoweredStep:
     words: list[object]
     tasks: int
     grain: int
+    written: frozenset[int]  # the words of the memory that it writes
 
 
 def lower(
@@ -126,7 +127,19 @@ def steps_of(
         return value
 
     return [
-        LoweredStep(step.source, [word(value) for value in step.words], step.tasks, step.grain)
+        LoweredStep(
+            step.source,
+            [word(value) for value in step.words],
+            step.tasks,
+            step.grain,
+            frozenset(
+                [
+                    number
+                    for number, value in enumerate(step.words)
+                    if isinstance(value, Memory) and value.role != "input"
+                ]
+            ),
+        )
         for step in call.steps
     ]
 

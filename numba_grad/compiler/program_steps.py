@@ -97,7 +97,16 @@ def library_program_step(
             flops = v.type.size
     name = node.params["kernel"].name if node.op.name == "custom_kernel" else node.op.name
     source = f"# {name}: {node.dtype.name}\n{step.source}"
-    return ProgramStep(source, step.words, step.tasks, step.grain, memory, nbytes, flops)
+    return ProgramStep(
+        source,
+        step.words,
+        step.tasks,
+        step.grain,
+        memory,
+        nbytes,
+        flops,
+        written=step.written,
+    )
 
 
 def arguments_of(

@@ -1,17 +1,13 @@
 """Products by cuBLAS, for which a stand-in made of NumPy checks what it is given."""
 
-import dataclasses
-import functools
 import itertools
 
 import numpy as np
 import pytest
 
-from numba_grad.compiler import cpu_target
-from numba_grad.compiler.cuda import build, library_steps
 from numba_grad.compiler.cuda.library_kernels import Options
+from numba_grad.compiler.cuda.target import cuda_target
 from numba_grad.compiler.pipeline import compile_program
-from numba_grad.compiler.target import Target
 from numba_grad.errors import DeviceError
 from numba_grad.graph.node import OPS, argument, record
 from numba_grad.graph.types import array_type
@@ -93,16 +89,7 @@ def stand_in(request, monkeypatch):
         yield library
 
 
-TARGET = Target(
-    name="cuda source, with cuBLAS",
-    passes=cpu_target.PASSES,
-    reduction_blocks=cpu_target.reduction_blocks,
-    kernel_step=None,
-    library_steps=functools.partial(library_steps.lower, options=Options(cublas=True)),
-    join=lambda steps, nbytes_of: [step for step, _ in steps],
-    build=functools.partial(build.build_all, architecture="source"),
-    adds_products=False,
-)
+TARGET = cuda_target("source", Options(cublas=True))
 
 
 def run_product(x, y, *, transposed=(False, False), target=TARGET, times=1):
@@ -159,9 +146,7 @@ def test_cublas_is_captured_in_graphs(stand_in):
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_tf32_only_if_asked_for(stand_in, tf32):
-    options = Options(cublas=True, tf32=tf32)
-    steps = functools.partial(library_steps.lower, options=options)
-    target = dataclasses.replace(TARGET, library_steps=steps, name=str(options))
+    target = cuda_target("source", Options(cublas=True, tf32=tf32))
     run_product(numbers((20, 20), "float32"), numbers((20, 20), "float32"), target=target)
     assert stand_in.calls[0] == (1, 77 if tf32 else 68)
 
