@@ -1,5 +1,6 @@
 """Steps of a segment: a kernel's text, and what its words will hold."""
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,6 +158,34 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
         nbytes,
         flops,
     )
+
+
+def bytes_of_elements(kernel: LoopKernel) -> int:
+    """Bytes of what the kernel reads and writes, each element once: the least traffic that there
+    can be, where caches hold what is read again."""
+    extents = {axis.variable: axis.extent for axis in kernel.axes}
+    positions: dict[Buffer, set[Index]] = {buffer: set() for buffer in kernel.buffers}
+    for variant in kernel.variants:
+        bodies = [piece.body for piece in variant.pieces]
+        lets = [*variant.lets, *[body.lets for body in bodies]]
+        for let in itertools.chain.from_iterable(lets):
+            if isinstance(let.expression, Load):
+                positions[let.expression.buffer].add(let.expression.position)
+        for store in itertools.chain.from_iterable(body.stores for body in bodies):
+            positions[store.buffer].add(store.position)
+    for accumulator in kernel.accumulators:
+        if accumulator.buffer is not None:
+            positions[accumulator.buffer].add(accumulator.position)
+    total = 0
+    for buffer, used in positions.items():
+        points = rows = 1
+        for where in used:
+            names = [name.partition(" ")[0] for name, _ in where.terms]
+            points = max(points, math.prod(extents.get(name, 1) for name in names))
+            factors = [abs(f.value) for name, f in where.terms if f.literal and name in extents]
+            rows = max(rows, *factors, 1)
+        total += buffer.dtype.itemsize * points * min(rows, len(used))
+    return total
 
 
 def _bytes_of_a_point(kernel: LoopKernel) -> int:

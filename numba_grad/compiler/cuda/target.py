@@ -14,6 +14,7 @@ from numba_grad.compiler.program_steps import (
     ProgramStep,
     Temporary,
     arguments_of,
+    bytes_of_elements,
     work_of,
     written_words,
 )
@@ -22,7 +23,8 @@ from numba_grad.compiler.target import Target
 
 def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
     words, memory = arguments_of(kernel, partials)
-    nbytes, flops = work_of(kernel)
+    _, flops = work_of(kernel)
+    nbytes = bytes_of_elements(kernel)
     emitted = emit(kernel)
     return ProgramStep(
         emitted.source,
