@@ -48,8 +48,9 @@ def quantile(
 ) -> "Tensor":
     """The value below which a part `q` of the elements over `axis` lies; nan if there is a nan.
 
-    `method` is any of NumPy's; those whose result is an element keep its dtype. Gradients flow to the elements next to it, and to `q` where the
-    method interpolates. Axes of `q` come first in the result.
+    `method` is any of NumPy's; those whose result is an element keep its dtype. Gradients flow to
+    the elements next to it, and to `q` where the method interpolates. Axes of `q` come first in the
+    result.
 
     With `weights`, of the shape of `x` or of its one `axis`, elements count for that much; the
     method must be "inverted_cdf". They have no gradient, since the result is one of the elements.
