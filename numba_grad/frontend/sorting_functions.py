@@ -11,6 +11,7 @@ from numba_grad.frontend.arrays import (
     as_node,
     canonical_dtype,
     common_dtype,
+    known_value,
     scalar_leaf,
     value_of,
     wrap,
@@ -18,7 +19,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.frontend.shape_functions import part
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import cast, full, reshape
 from numba_grad.ops.index_expressions import take_index
@@ -291,14 +292,55 @@ def isin(
 ) -> "Tensor":
     """Whether each element is one of `test_elements`; with `invert`, whether it is none of them.
 
-    nan is never in. By sorting and binary search; `assume_unique` and `kind` change nothing.
+    nan is never in. Of integers by a table, where the test elements are known and not far apart;
+    else by sorting and binary search. `assume_unique` and `kind` change nothing.
     """
     x, known = common_dtype((element, test_elements))
     count = known.type.size
     if count == 0:
         return wrap(full(invert, x.shape, np.dtype(bool)))
+    table = _table_of_integers(test_elements, x.dtype, 6 * (x.type.size + count))
+    if table is not None:
+        found = _marked_in(*table, x)
+        return wrap(OPS["logical_not"](found) if invert else found)
     known = sort(known, None)._node
     place = OPS["searchsorted"](known, x, right=False)
     last = scalar_leaf(count - 1, INT64)
     candidate = OPS["gather"](known, OPS["minimum"](place, last), checked=False)
     return wrap(OPS["not_equal" if invert else "equal"](candidate, x))
+
+
+def _table_of_integers(
+    known: ArrayLike, dtype: np.dtype, limit: int
+) -> tuple[np.ndarray, int] | None:
+    """Which numbers from the least integer on are there, and that integer; None for other dtypes,
+    for values that are not known, and where they spread over more than `limit` numbers."""
+    value = known_value(as_node(known)) if dtype.kind in "iu" else None
+    if value is None:
+        return None
+    least = int(value.min())
+    size = int(value.max()) - least + 1
+    if size > limit:
+        return None
+    table = np.zeros(size, bool)
+    table[_distance(value.astype(dtype), least)] = True
+    return table, least
+
+
+def _distance(value: np.ndarray, least: int) -> np.ndarray:
+    """From the least one: in a dtype that holds it."""
+    if value.dtype.kind == "u":
+        return (value - value.dtype.type(least)).astype(np.int64)
+    return value.astype(np.int64) - least
+
+
+def _marked_in(table: np.ndarray, least: int, x: Node) -> Node:
+    """As `_distance`, where `x` is not beyond the ends of the table, and whether it is marked."""
+    low, high = (scalar_leaf(end, x.dtype) for end in (least, least + len(table) - 1))
+    is_within = OPS["logical_and"](OPS["greater_equal"](x, low), OPS["less_equal"](x, high))
+    within = OPS["where"](is_within, x, low)
+    if x.dtype.kind == "u":
+        place = cast(OPS["subtract"](within, low), INT64)
+    else:
+        place = OPS["subtract"](cast(within, INT64), scalar_leaf(least, INT64))
+    return OPS["logical_and"](is_within, OPS["gather"](leaf(table), place, checked=False))

@@ -269,3 +269,25 @@ def test_empty_and_zero_dimensional_and_strided():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool"])
+def test_integers_that_are_in(dtype, numpy_engine):
+    """By a table, whose numbers may not fit in the dtype; by a search, where they are far apart."""
+    info = np.iinfo(dtype if dtype != "bool" else "uint8")
+    x = np.arange(max(info.min, -130), 130).astype(dtype)
+    for known in ([info.max, info.max - 1], [info.min, 100], [0, 1, 7], [info.min, info.max], [3]):
+        values = np.array(known).astype(dtype)
+        for invert in (False, True):
+            expected = np.isin(x, values, invert=invert)
+            result = np.isin(ng.tensor(x), values, invert=invert)
+            assert result.dtype == bool
+            np.testing.assert_array_equal(result, expected)
+    computed = ng.isin(ng.tensor(x), ng.tensor(values) + ng.zeros(1, dtype=dtype))
+    np.testing.assert_array_equal(computed, np.isin(x, values))
+    np.testing.assert_array_equal(ng.isin(ng.tensor(x), [3, 5]), np.isin(x, [3, 5]))
+
+
+def test_membership_in_a_table_in_kernels():
+    x = np.array([[5, -2, 900], [0, 3, 4]])
+    np.testing.assert_array_equal(ng.jit(lambda x: ng.isin(x, [3, 900, 5]))(x), (x > 2) & (x != 4))
