@@ -52,6 +52,24 @@ def test_elementwise(n):
     check(lambda x, y: x[:, None] * y[None, :] + 1, numbers(n), numbers(35))
 
 
+@pytest.mark.parametrize("n", [1, 1000, 1024, 1025, 4000])
+def test_several_points_at_once(n):
+    x = numbers(n, dtype=np.float32)
+    run = check(lambda x: x + 1, x)
+    assert n == 1 or "for turn in range(4):" in run.emitted[0].source
+    check(lambda x, y: x * y, numbers(n), numbers(n))
+    check(lambda x, y: x.T + y, numbers(n, 3), numbers(3, n))
+    check(lambda x, y: x & y, numbers(n, dtype=bool), numbers(n, dtype=np.int16) > 1)
+    check(lambda x: x * 2, numbers(n, dtype=np.float16))
+
+    def f(x):
+        y = x * 2
+        y[::2] += 1
+        return y
+
+    check(f, x)
+
+
 @pytest.mark.parametrize("shape", [(33, 20), (20, 33), (19, 3), (2, 40), (18, 19, 20)])
 def test_stencils(shape):
     def laplacian(x):

@@ -73,7 +73,7 @@ def _emit_lanes(text: KernelText, lanes: int) -> None:
     unsigned = text.indices.unsigned
     text.line(f"tasks = {unsigned}({_number_of_tasks(text)})")
     text.line(f"lane = int32(cuda.threadIdx.x % {lanes})")
-    text.line(f"thread = {_thread(text)}")
+    text.line(f"thread = {text.thread()}")
     text.line(f"step = {unsigned}(cuda.gridDim.x * (cuda.blockDim.x // {lanes}))")
     if lanes == WARP:
         text.line(f"task = {unsigned}(thread // {WARP})")
@@ -188,12 +188,6 @@ def _number_of_tasks(text: KernelText) -> str:
     if text.kernel.blocks_word:
         words.append(text.kernel.blocks_word)
     return " * ".join(words) or "1"
-
-
-def _thread(text: KernelText) -> str:
-    if text.indices.is_narrow:
-        return "uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)"
-    return "uint64(cuda.blockIdx.x) * uint64(cuda.blockDim.x) + uint64(cuda.threadIdx.x)"
 
 
 def _decode_task(text: KernelText, *, is_block_outside: bool = False) -> None:

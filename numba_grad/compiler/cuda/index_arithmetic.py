@@ -52,7 +52,8 @@ class IndexArithmetic:
 
     @property
     def unsigned(self) -> str:
-        return "uint32" if self.is_narrow else "uint64"
+        """What is divided. Of 64 bits, unsigned and signed numbers together would be floats."""
+        return "uint32" if self.is_narrow else "int64"
 
 
 def index_arithmetic(kernel: Kernel) -> IndexArithmetic:

@@ -105,15 +105,16 @@ class KernelText:
         unsigned = self.indices.unsigned
         self.line(f"tasks = {unsigned}({number})")
         self.line(f"step = {unsigned}(cuda.gridDim.x * cuda.blockDim.x)")
-        self.line(
-            f"task = {unsigned}(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)"
-            if self.indices.is_narrow
-            else "task = uint64(cuda.blockIdx.x) * uint64(cuda.blockDim.x) + "
-            "uint64(cuda.threadIdx.x)"
-        )
+        self.line(f"task = {self.thread()}")
         with self.block("while task < tasks:"):
             yield
             self.line(f"task = {unsigned}(task + step)")
+
+    def thread(self, points: int = 1) -> str:
+        """The number of a thread in the grid; the first task of one that has several, which are a
+        block apart."""
+        size = f"{points} * cuda.blockDim.x" if points > 1 else "cuda.blockDim.x"
+        return f"{self.indices.unsigned}(cuda.blockIdx.x * {size} + cuda.threadIdx.x)"
 
     def decode(self, number: str, axes: list[Axis], offsets: dict[str, str] | None = None) -> None:
         """Indices of `axes` out of an unsigned number that counts them in C order."""
@@ -147,8 +148,8 @@ class KernelText:
     def value(self, name: str, expression: Expression) -> tuple[str, np.dtype]:
         """The text of an expression, and the dtype that it has."""
         match expression:
-            case Load(buffer, where):
-                return loaded(buffer, self.position(where)), computed_dtype(buffer.dtype)
+            case Load(buffer, _):
+                return loaded(buffer.dtype, self.element(expression)), computed_dtype(buffer.dtype)
             case Constant():
                 return constant(expression), computed_dtype(expression.dtype)
             case IndexValue(index):
@@ -160,6 +161,17 @@ class KernelText:
                 if name in self.indices.expressions:
                     return self.index_expression(expression), expression.dtype
                 return self.apply(expression), computed_dtype(expression.dtype)
+
+    def element(self, load: Load) -> str:
+        """What a load reads, as memory has it."""
+        return f"{load.buffer.name}[{self.position(load.position)}]"
+
+    def take(self, let: Let, element: str) -> None:
+        """A load of what was loaded before."""
+        assert isinstance(let.expression, Load)
+        dtype = let.expression.buffer.dtype
+        self.dtypes[let.name] = computed_dtype(dtype)
+        self.line(f"{let.name} = {loaded(dtype, element)}")
 
     def dtype_of(self, let: Let) -> np.dtype:
         """The dtype of a value that is not yet written."""
@@ -270,6 +282,9 @@ class KernelText:
         """What a body does with its values."""
         for update in body.updates:
             self.update(update)
+        self.stores(body)
+
+    def stores(self, body: Body) -> None:
         for store in body.stores:
             self.store(store.buffer, self.position(store.position), store.value)
 
@@ -310,12 +325,11 @@ def stored_name(dtype: np.dtype) -> str:
     return "uint8" if dtype == BOOL else dtype.name
 
 
-def loaded(buffer: Buffer, where: str) -> str:
+def loaded(dtype: np.dtype, element: str) -> str:
     """An element of memory as a value."""
-    element = f"{buffer.name}[{where}]"
-    if buffer.dtype == BOOL:
+    if dtype == BOOL:
         return f"{element} != 0"
-    return f"float32({element})" if buffer.dtype.name == "float16" else element
+    return f"float32({element})" if dtype.name == "float16" else element
 
 
 def stored(dtype: np.dtype, value: str) -> str:

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from numba_grad.compiler.cuda.dependences import reduction_lets, used_by
+from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
 from numba_grad.compiler.loop_cuts import fewest_blocks
-from numba_grad.compiler.loops import Kernel, Let
+from numba_grad.compiler.loops import Kernel, Let, Load, Variant
 
 WARP = 32
 THREADS_PER_BLOCK = 256
@@ -17,6 +17,11 @@ ENOUGH_THREADS = 1 << 18
 # combines: where threads of a warp read neighbours, and where each has a result of its own.
 POINTS_IN_ROWS = 16
 POINTS_IN_COLUMNS = 64
+# Of a kernel without reductions: bytes that a thread loads at once, points that these may be, and
+# operations of a point beyond which there are enough of other threads to wait for memory.
+BYTES_AT_ONCE = 16
+MOST_POINTS_AT_ONCE = 4
+MOST_OPERATIONS_AT_ONCE = 16
 # What a block has without asking for more.
 SHARED_BYTES = 48 * 1024
 WIDEST_VALUE = 16
@@ -38,6 +43,36 @@ class Shape:
 
     grid: int
     block: int
+
+
+def points_at_once(kernel: Kernel) -> int:
+    """How many points a thread loads before it stores the first.
+
+    Memory is as fast as there are bytes on their way, which must be some 30 KiB for each
+    multiprocessor: more than its 2048 threads ask for with one small load each.
+    """
+    (*special, variant) = kernel.variants
+    if special or len(variant.pieces) > 1 or not kernel.axes:
+        return 1
+    loads = batched_loads(variant)
+    if loads is None:
+        return 1
+    nbytes = sum(load.buffer.dtype.itemsize for _, load in loads)
+    points = min(MOST_POINTS_AT_ONCE, BYTES_AT_ONCE // max(nbytes, 1))
+    is_heavy = kernel.operations > MOST_OPERATIONS_AT_ONCE
+    return 1 if is_heavy or not loads or points < 2 else points
+
+
+def batched_loads(variant: Variant) -> list[tuple[str, Load]] | None:
+    """What is loaded at each point, by name; None if some of it depends on other values."""
+    lets = [let for level in variant.lets[1:] for let in level]
+    for piece in variant.pieces:
+        lets += piece.body.lets
+    computed = {let.name for let in lets}
+    loads = [(let.name, let.expression) for let in lets if isinstance(let.expression, Load)]
+    if any(computed & set(names_in(load)) for _, load in loads):
+        return None
+    return loads
 
 
 def shape_of_tasks(threads: int) -> Shape:

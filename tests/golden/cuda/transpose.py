@@ -6,16 +6,28 @@ def kernel(n0, n1, x0, s3, x1, x2, s6):
     s3 = int32(s3)
     s6 = int32(s6)
     v1 = x1[0]
+    loaded_v0 = cuda.local.array(2, float64)
     tasks = uint32(n0 * n1)
-    step = uint32(cuda.gridDim.x * cuda.blockDim.x)
-    task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    while task < tasks:
-        i1 = int32(task % max(uint32(n1), uint32(1)))
-        rest1 = uint32(task // max(uint32(n1), uint32(1)))
-        i0 = int32(rest1)
-        p0 = int32(i1 * s3 + i0)
-        v0 = x0[p0]
-        v2 = v0 * v1
-        p1 = int32(i0 * s6 + i1)
-        x2[p1] = v2
-        task = uint32(task + step)
+    step = uint32(2 * cuda.gridDim.x * cuda.blockDim.x)
+    first = uint32(cuda.blockIdx.x * 2 * cuda.blockDim.x + cuda.threadIdx.x)
+    while first < tasks:
+        for turn in range(2):
+            task = uint32(first + turn * cuda.blockDim.x)
+            own = task if task < tasks else first
+            i1 = int32(own % max(uint32(n1), uint32(1)))
+            rest1 = uint32(own // max(uint32(n1), uint32(1)))
+            i0 = int32(rest1)
+            p0 = int32(i1 * s3 + i0)
+            loaded_v0[turn] = x0[p0]
+        for turn in range(2):
+            task = uint32(first + turn * cuda.blockDim.x)
+            own = task if task < tasks else first
+            i1 = int32(own % max(uint32(n1), uint32(1)))
+            rest1 = uint32(own // max(uint32(n1), uint32(1)))
+            i0 = int32(rest1)
+            v0 = loaded_v0[turn]
+            v2 = v0 * v1
+            if task < tasks:
+                p1 = int32(i0 * s6 + i1)
+                x2[p1] = v2
+        first = uint32(first + step)

@@ -3,14 +3,24 @@ def kernel(n0, x0, x1, x2):
     # where: float64, 1-d
     n0 = int32(n0)
     v1 = x1[0]
+    loaded_v0 = cuda.local.array(2, float64)
     tasks = uint32(n0)
-    step = uint32(cuda.gridDim.x * cuda.blockDim.x)
-    task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    while task < tasks:
-        i0 = int32(task)
-        v0 = x0[i0]
-        v2 = v0 > v1
-        v3 = -v0
-        v4 = cuda.selp(v2, v0, v3)
-        x2[i0] = v4
-        task = uint32(task + step)
+    step = uint32(2 * cuda.gridDim.x * cuda.blockDim.x)
+    first = uint32(cuda.blockIdx.x * 2 * cuda.blockDim.x + cuda.threadIdx.x)
+    while first < tasks:
+        for turn in range(2):
+            task = uint32(first + turn * cuda.blockDim.x)
+            own = task if task < tasks else first
+            i0 = int32(own)
+            loaded_v0[turn] = x0[i0]
+        for turn in range(2):
+            task = uint32(first + turn * cuda.blockDim.x)
+            own = task if task < tasks else first
+            i0 = int32(own)
+            v0 = loaded_v0[turn]
+            v2 = v0 > v1
+            v3 = -v0
+            v4 = cuda.selp(v2, v0, v3)
+            if task < tasks:
+                x2[i0] = v4
+        first = uint32(first + step)
