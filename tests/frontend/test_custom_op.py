@@ -693,6 +693,22 @@ def test_numbas_own_cache_is_used(tmp_path, monkeypatch):
     assert hits == [0, 1]
 
 
+NAMES = ["not", "of", "an", "array"]  # no text for the disk cache: compiled in each process
+
+
+def counts_names(x, out):
+    out[0] = len(NAMES)
+
+
+def test_numba_told_not_to_compile(monkeypatch):
+    op = ng.custom_op("counts_names", counts_names, shape=lambda x: (1,))
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(KernelError, match=r'(?s)NUMBA_DISABLE_JIT.*engine="reference"'):
+        op(X).numpy()
+    with ng.configure(engine="reference"):
+        assert op(X).numpy() == 4
+
+
 def writes_to_input(x, out):
     x[0] = 1.0
 
