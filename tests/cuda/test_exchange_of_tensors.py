@@ -1,39 +1,16 @@
 """Tensors on a GPU from and to other libraries. What arrays do below them: test_exchange.py."""
 
-import contextlib
 import gc
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import backends
 from numba_grad.errors import DTypeError, ForeignArrayError, GradientError, TracingError
-from numba_grad.runtime.cuda import arrays, exports
+from numba_grad.runtime.cuda import exports
 from tests.cuda.test_exchange import Foreign, ForeignDlpack, read
 
 VALUE = np.arange(6.0).reshape(2, 3)
-
-
-class Copies:
-    """A kind of device that computes nothing."""
-
-    def from_host(self, array, device):
-        return arrays.from_host(array, device)
-
-    def to_host(self, array):
-        return array.to_host()
-
-    def to_device(self, array, device):
-        return array.copy(device)
-
-    def on_stream(self, device, stream):
-        return contextlib.nullcontext()
-
-
-@pytest.fixture(autouse=True)
-def _only_copies(monkeypatch):
-    monkeypatch.setitem(backends._backends, "cuda", Copies())
 
 
 def numbers(tensor):
@@ -45,7 +22,7 @@ def address(tensor):
 
 
 @pytest.mark.parametrize("kind", [Foreign, ForeignDlpack])
-def test_tensors_of_their_memory(driver, kind):
+def test_tensors_of_their_memory(emulated, kind):
     x = kind(VALUE)
     take = ng.from_dlpack if kind is ForeignDlpack else lambda x: ng.tensor(x, copy=False)
     tensor = take(x)
@@ -55,7 +32,7 @@ def test_tensors_of_their_memory(driver, kind):
     np.testing.assert_array_equal(tensor.cpu().numpy(), VALUE)
 
 
-def test_tensors_of_copies(driver):
+def test_tensors_of_copies(emulated):
     x = Foreign(VALUE)
     for tensor in (ng.tensor(x, requires_grad=True), ng.asarray(x), ng.array(x)):
         assert address(tensor) != x.memory.address
@@ -65,7 +42,7 @@ def test_tensors_of_copies(driver):
     assert address(ng.from_dlpack(y, copy=True)) != y.memory.address
 
 
-def test_tensors_elsewhere(driver):
+def test_tensors_elsewhere(emulated):
     for tensor in (
         ng.tensor(Foreign(VALUE), device="cpu"),
         ng.from_dlpack(ForeignDlpack(VALUE), device="cpu"),
@@ -80,23 +57,24 @@ def test_tensors_elsewhere(driver):
             ng.from_dlpack(x, device=device, copy=False)
 
 
-def test_transposes_of_their_memory(driver):
+def test_transposes_of_their_memory(emulated):
     x = Foreign(VALUE.T)
     tensor = ng.tensor(x, copy=False)
     assert tensor.shape == (3, 2)
     # No copy: kernels that use it read it in the order in which it lies.
     assert tensor._node.op.name == "transpose"
     assert tensor._node.inputs[0].value.address == x.memory.address
+    np.testing.assert_array_equal((2 * tensor).cpu().numpy(), 2 * VALUE.T)
 
 
-def test_wrong_arrays_are_refused(driver):
+def test_wrong_arrays_are_refused(emulated):
     with pytest.raises(ForeignArrayError, match="negative elements"):
         ng.tensor(Foreign(VALUE, strides=(-24, 8)))
     with pytest.raises(DTypeError, match="a dtype that tensors do not have"):
         ng.asarray(Foreign(VALUE, typestr=">f8"))
 
 
-def test_their_memory_lives_as_long_as_the_tensor(driver):
+def test_their_memory_lives_as_long_as_the_tensor(emulated):
     x = ForeignDlpack(VALUE)
     tensor = ng.from_dlpack(x)
     gc.collect()
@@ -106,14 +84,14 @@ def test_their_memory_lives_as_long_as_the_tensor(driver):
     assert x.deleted == 1
 
 
-def test_the_interface_of_a_tensor(driver):
+def test_the_interface_of_a_tensor(emulated):
     tensor = ng.tensor(VALUE, device="cuda:1")
     interface = tensor.__cuda_array_interface__
     assert interface["data"] == (address(tensor), True)
     assert (interface["shape"], interface["typestr"], interface["stream"]) == ((2, 3), "<f8", 1)
 
 
-def test_the_capsule_of_a_tensor(driver):
+def test_the_capsule_of_a_tensor(emulated):
     tensor = ng.tensor(VALUE, device="cuda:1")
     assert tensor.__dlpack_device__() == (2, 1)
     capsule = tensor.__dlpack__(stream=1, max_version=(1, 0))
@@ -136,15 +114,37 @@ def test_tensors_in_host_memory_have_no_interface():
     assert tensor.__dlpack_device__() == (1, 0)
 
 
-def test_gradients_are_not_lost_silently(driver):
+def test_gradients_are_not_lost_silently(emulated):
     tensor = ng.tensor(VALUE, device="cuda", requires_grad=True)
     with pytest.raises(GradientError, match=r"x\.detach\(\)"):
         _ = tensor.__cuda_array_interface__
     with pytest.raises(BufferError, match=r"x\.detach\(\)"):
         tensor.__dlpack__()
+    assert (2 * tensor.detach()).__cuda_array_interface__["shape"] == (2, 3)
 
 
-def test_traced_tensors_have_no_memory(driver):
+def test_gradients_of_their_values(emulated):
+    x = ng.tensor(Foreign(VALUE), requires_grad=True)
+    np.exp(x).sum().backward()
+    np.testing.assert_allclose(x.grad.cpu().numpy(), np.exp(VALUE), rtol=1e-15)
+    y = ng.from_dlpack(ForeignDlpack(VALUE)).requires_grad_()
+    (y * y).sum().backward()
+    np.testing.assert_array_equal(y.grad.cpu().numpy(), 2 * VALUE)
+
+
+def test_what_is_not_computed_yet_is_computed_for_them(emulated):
+    x = ng.tensor(VALUE, device="cuda")
+    with ng.cuda.stream(ng.cuda.Stream()) as stream:
+        interface = (x + 1).__cuda_array_interface__
+    assert interface["stream"] == stream.handle
+    tensor = read((x + 1).__dlpack__(max_version=(1, 0)))
+    with ng.cuda.stream(stream):
+        ng.cuda.synchronize()
+    found = emulated.memory(tensor.data, 48).view(float)[:6]
+    np.testing.assert_array_equal(found, VALUE.reshape(-1) + 1)
+
+
+def test_traced_tensors_have_no_memory(emulated):
     @ng.jit
     def function(x):
         return ng.asarray(x.__cuda_array_interface__["shape"])
