@@ -125,7 +125,7 @@ def histogram(
     terms = _terms("histogram", node, given)
     flat = reshape(node, (node.type.size,))
     edges = _edges(flat, bins, range, given)
-    counts = _counts(flat, edges, reshape(terms, flat.shape))
+    counts = _counts(flat, edges, reshape(terms, flat.shape), equal=_is_equal(bins))
     if density:
         dtype = canonical_dtype(np.result_type(counts.dtype, FLOAT64))
         of_bins = OPS["divide"](cast(counts, dtype), cast(diff(edges)._node, dtype))
@@ -173,7 +173,9 @@ def histogramdd(
     terms = cast(terms, canonical_dtype(np.result_type(terms.dtype, FLOAT64)))
     sizes = tuple([one.shape[0] - 1 for one in edges])
     counts = full(0, tuple([size + 2 for size in sizes]), terms.dtype)
-    places = [_places(x, own) for x, own in zip(axes, edges, strict=True)]
+    places = [
+        _places(x, own, equal=_is_equal(one)) for x, own, one in zip(axes, edges, each, strict=True)
+    ]
     counts = OPS["scatter_add"](counts, terms, *places, checked=False)
     for axis, size in enumerate(sizes):
         counts = part(counts, axis, 1, size + 1)
@@ -269,22 +271,49 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
     return edges
 
 
-def _counts(x: Node, edges: Node, terms: Node) -> Node:
+def _is_equal(bins: Any) -> bool:
+    """Whether bins are equally wide: a number of them, or the name of a rule."""
+    return isinstance(bins, str) or not as_node(bins).shape
+
+
+def _counts(x: Node, edges: Node, terms: Node, *, equal: bool) -> Node:
     """Sums of terms in the bins between the edges."""
     bins = edges.shape[0] - 1
     if bins < 1:
         return full(0, (0,), terms.dtype)
     counts = full(0, (bins + 2,), terms.dtype)
-    counts = OPS["scatter_add"](counts, terms, _places(x, edges), checked=False)
+    counts = OPS["scatter_add"](counts, terms, _places(x, edges, equal=equal), checked=False)
     return part(counts, 0, 1, bins + 1)
 
 
-def _places(x: Node, edges: Node) -> Node:
+def _places(x: Node, edges: Node, *, equal: bool) -> Node:
     """The number of the bin of each element, from 1; 0 below all bins, and one more than there are
     above them."""
     bins = edges.shape[0] - 1
     dtype = canonical_dtype(np.result_type(x.dtype, edges.dtype))
     x, edges = cast(x, dtype), cast(edges, dtype)
+    if equal:
+        return _places_in_equal_bins(x, edges)
     place = OPS["searchsorted"](edges, x, right=True)
     last = reshape(part(edges, 0, bins, bins + 1), ())
     return OPS["where"](OPS["equal"](x, last), scalar_leaf(bins, INT64), place)
+
+
+def _places_in_equal_bins(x: Node, edges: Node) -> Node:
+    """As `_places`, by division: rounding misses the bin by one at most, which the edges tell."""
+    bins = edges.shape[0] - 1
+    first, last = (reshape(part(edges, 0, k, k + 1), ()) for k in (0, bins))
+    is_within = OPS["logical_and"](OPS["greater_equal"](x, first), OPS["less_equal"](x, last))
+    within = OPS["where"](is_within, x, first)
+    distance, width = (cast(z, FLOAT64) - cast(first, FLOAT64) for z in (within, last))
+    number = OPS["divide"](distance * scalar_leaf(float(bins), FLOAT64), width)
+    limit, one = scalar_leaf(bins - 1, INT64), scalar_leaf(1, INT64)
+    place = OPS["minimum"](cast(number, INT64), limit)
+    is_below = OPS["less"](within, OPS["gather"](edges, place, checked=False))
+    is_above = OPS["logical_and"](
+        OPS["greater_equal"](within, OPS["gather"](edges, place + one, checked=False)),
+        OPS["less"](place, limit),
+    )
+    place = place - cast(is_below, INT64) + cast(is_above, INT64)
+    beyond = cast(OPS["greater"](x, last), INT64) * scalar_leaf(bins + 1, INT64)
+    return OPS["where"](is_within, place + one, beyond)

@@ -258,3 +258,16 @@ def test_gradients_of_a_convolution_in_kernels():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_elements_at_the_edges_of_equal_bins(dtype):
+    """Which bin they are in is for the edges to say, not for the rounding of a division."""
+    for bins, ends in ((1, (0.0, 1.0)), (7, (-0.3, 0.4)), (1000, (0.1, 0.7)), (3, (-2.0, 2.0))):
+        edges = np.histogram_bin_edges(np.empty(0), bins, ends).astype(dtype)
+        near = [np.nextafter(edges, side) for side in (-9, 9)] if dtype != "int64" else [edges + 1]
+        x = np.concatenate([edges, *near, edges * 50]).astype(dtype)
+        expected = np.histogram(x, bins, ends)[0]
+        np.testing.assert_array_equal(ng.histogram(ng.tensor(x), bins, ends)[0], expected)
+    x = np.array([np.nan, np.inf, -np.inf, 0.5])
+    np.testing.assert_array_equal(ng.jit(lambda x: ng.histogram(x, 2, (0, 1))[0])(x), [0, 1])
