@@ -23,6 +23,7 @@ from numba_grad.compiler.kernel_scalars import (
     FLOAT16,
     INT8,
     INT64,
+    LlvmValue,
     call_llvm,
     cast_value,
     complex_parts,
@@ -314,6 +315,41 @@ def fused_multiply_add(typing_context, a, b, c):
     return kind(kind, kind, kind), lower
 
 
+# The order of complex numbers: NumPy's, by real parts, then by imaginary parts. Comparisons with a
+# number that has a NaN in either part are false.
+
+
+def _complex_comparison(
+    builder: ir.IRBuilder, operation: str, a: LlvmValue, b: LlvmValue
+) -> LlvmValue:
+    (ar, ai), (br, bi) = complex_parts(builder, a), complex_parts(builder, b)
+    decided = builder.and_(
+        builder.fcmp_ordered(operation[0], ar, br), builder.fcmp_ordered("ord", ai, bi)
+    )
+    tied = builder.and_(builder.fcmp_ordered("==", ar, br), builder.fcmp_ordered(operation, ai, bi))
+    return builder.or_(decided, tied)
+
+
+def _define_complex_order(function: Callable[..., Any], operation: str) -> None:
+    class Typing(AbstractTemplate):
+        def generic(self, args, kws):
+            if len(args) == 2 and args[0] == args[1] and isinstance(args[0], types.Complex):
+                return signature(types.boolean, *args)
+            return None
+
+    infer_global(function)(Typing)
+
+    @lower_builtin(function, types.Complex, types.Complex)
+    def lower(context, builder, signature, arguments):
+        return _complex_comparison(builder, operation, *arguments)
+
+
+_define_complex_order(operator.lt, "<")
+_define_complex_order(operator.le, "<=")
+_define_complex_order(operator.gt, ">")
+_define_complex_order(operator.ge, ">=")
+
+
 # Errors, and calls of other compiled functions.
 
 
@@ -573,6 +609,8 @@ def _reduce_maximum(context, builder, kind, a, b):
     """The larger; NaN if one is NaN."""
     if isinstance(kind, types.Float):
         return call_llvm(builder, "llvm.maximum", a, b)
+    if isinstance(kind, types.Complex):
+        return _extreme_of_complex(builder, ">=", a, b)
     return builder.select(_is_greater(builder, kind, a, b), a, b)
 
 
@@ -580,7 +618,16 @@ def _reduce_minimum(context, builder, kind, a, b):
     """The smaller; NaN if one is NaN."""
     if isinstance(kind, types.Float):
         return call_llvm(builder, "llvm.minimum", a, b)
+    if isinstance(kind, types.Complex):
+        return _extreme_of_complex(builder, "<=", a, b)
     return builder.select(_is_greater(builder, kind, a, b), b, a)
+
+
+def _extreme_of_complex(builder, operation, a, b):
+    """The first of equals, and the first of numbers with a NaN."""
+    is_nan = builder.fcmp_unordered("uno", *complex_parts(builder, a))
+    stays = builder.or_(is_nan, _complex_comparison(builder, operation, a, b))
+    return builder.select(stays, a, b)
 
 
 def _is_greater(builder, kind, a, b):

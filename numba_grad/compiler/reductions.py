@@ -36,6 +36,8 @@ def extreme(dtype: np.dtype, name: str) -> object:
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return info.min if is_max else info.max
+    if dtype.kind == "c":
+        return complex(-np.inf, -np.inf) if is_max else complex(np.inf, np.inf)
     return -np.inf if is_max else np.inf
 
 

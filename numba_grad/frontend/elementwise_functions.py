@@ -117,10 +117,14 @@ floor = _unary(np.floor, "The largest integer not above x. Gradient 0.")
 ceil = _unary(np.ceil, "The smallest integer not below x. Gradient 0.")
 trunc = _unary(np.trunc, "x without its fraction. Gradient 0.")
 maximum = _binary(
-    np.maximum, "The larger one; nan if one is nan. In a tie each gets half the gradient."
+    np.maximum,
+    "The larger one; nan if one is nan. In a tie each gets half the gradient. Complex numbers are "
+    "ordered by real parts, then imaginary parts.",
 )
 minimum = _binary(
-    np.minimum, "The smaller one; nan if one is nan. In a tie each gets half the gradient."
+    np.minimum,
+    "The smaller one; nan if one is nan. In a tie each gets half the gradient. Complex numbers are "
+    "ordered by real parts, then imaginary parts.",
 )
 copysign = _binary(np.copysign, "x1 with the sign of x2.")
 logical_and = _binary(np.logical_and, "Whether both are true, that is, not 0.")
@@ -358,12 +362,14 @@ def imag(x: ArrayLike, /) -> "Tensor":
     return wrap(OPS["imag"](node) if node.dtype.kind == "c" else full(0, node.shape, node.dtype))
 
 
-def angle(x: ArrayLike, /) -> "Tensor":
-    """The angle of a complex number in radians, from -pi to pi."""
+def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":
+    """The angle of a complex number in radians, from -pi to pi; with `deg` in degrees."""
     node = as_node(x)
     if node.dtype.kind != "c":
-        return arctan2(0, node)
-    return arctan2(OPS["imag"](node), OPS["real"](node))
+        result = arctan2(0, node)
+    else:
+        result = arctan2(OPS["imag"](node), OPS["real"](node))
+    return rad2deg(result) if deg else result
 
 
 def zeros_of_same_dtype(node: Node) -> Node:
@@ -379,18 +385,20 @@ def sigmoid(x: ArrayLike, /) -> "Tensor":
 
 
 def erf(x: ArrayLike, /) -> "Tensor":
-    """The error function."""
+    """The error function. Complex x: SciPy's, error below 60 eps, relative to 1 or the result."""
     return wrap(OPS["erf"](_floating(x)))
 
 
 def erfc(x: ArrayLike, /) -> "Tensor":
-    """1 - erf(x), accurate for large x."""
+    """1 - erf(x), accurate for large x. Complex x: SciPy's, error as of `erf`."""
     return wrap(OPS["erfc"](_floating(x)))
 
 
 def relu(x: ArrayLike, /) -> "Tensor":
-    """max(x, 0). Gradient 0 at 0; nan stays nan."""
+    """max(x, 0), of real x. Gradient 0 at 0; nan stays nan."""
     node = as_node(x)
+    if node.dtype.kind == "c":
+        raise DTypeError(explain("relu", "not defined for complex numbers", got={"x": node.type}))
     zero = zeros_of_same_dtype(node)
     return wrap(OPS["where"](OPS["less_equal"](node, zero), zero, node))
 
@@ -467,10 +475,8 @@ of_ufunc[np.fmin] = fmin
 def _ignoring_nan(ufunc: np.ufunc, op_name: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
     x, y = operands(ufunc, (x1, x2))
     if x.dtype.kind in "fc":
-        x, y = (
-            OPS["where"](OPS["isnan"](x), y, x),
-            OPS["where"](OPS["isnan"](y), x, y),
-        )
+        y = OPS["where"](OPS["isnan"](y), x, y)
+        x = OPS["where"](OPS["isnan"](x), y, x)
     return wrap(OPS[op_name](x, y))
 
 
@@ -527,7 +533,9 @@ of_ufunc.update(
 
 
 def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
-    """The nearest number of so many decimals, even in a tie. Gradient 0."""
+    """The nearest number of so many decimals, even in a tie; of both parts of complex ones.
+    Gradient 0.
+    """
     node = as_node(x)
     if node.dtype.kind in "iu" and decimals >= 0:
         return wrap(node)
@@ -542,6 +550,9 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
         )
     if decimals == 0:
         return rint(node)
+    if node.dtype.kind == "c":
+        parts = [round(OPS[part](node), decimals)._node for part in ("real", "imag")]
+        return wrap(OPS["make_complex"](*parts))
     scale = scalar_leaf(10.0 ** max(decimals, -decimals), node.dtype)
     if decimals > 0:
         return rint(node * scale) / wrap(scale)

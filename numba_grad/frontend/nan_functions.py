@@ -27,10 +27,13 @@ def _numbers(operation: str, x: Node, where: ArrayLike) -> ArrayLike:
     return OPS["logical_and"](is_number, reductions.mask_like(operation, x, where))
 
 
-def _replaced(x: Node, number: float) -> Node:
-    """`x` with `number` for nan."""
+def _replaced(x: Node, number: complex) -> Node:
+    """`x` with `number` for nan; of complex ones, with both parts an infinite `number`, so that it
+    is at the end of their order."""
     if x.dtype.kind not in "fc":
         return x
+    if x.dtype.kind == "c" and np.isinf(number):
+        number = complex(number, number)
     return OPS["where"](OPS["isnan"](x), scalar_leaf(number, x.dtype), x)
 
 
@@ -181,7 +184,7 @@ def _nan_extreme(
     where: ArrayLike,
 ) -> "Tensor":
     node = as_node(x)
-    if node.dtype.kind != "f":
+    if node.dtype.kind not in "fc":
         return extreme(node, axis, keepdims=keepdims, initial=initial, where=where)
     numbers = _replaced(node, neutral)
     found = extreme(numbers, axis, keepdims=keepdims, initial=initial, where=where)
@@ -222,7 +225,7 @@ def _nan_position(
     keepdims: bool,
 ) -> "Tensor":
     node = as_node(x)
-    if node.dtype.kind != "f":
+    if node.dtype.kind not in "fc":
         return find(node, axis, keepdims=keepdims)
     position = find(_replaced(node, replacement), axis, keepdims=keepdims)._node
     is_nothing = reductions.reduced("all", OPS["isnan"](node), axis, keepdims, operation)

@@ -23,7 +23,7 @@ from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
-from numba_grad.ops.families import broadcast_to, cast, full, reshape
+from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """The middle element over `axis`, or the mean of the two in the middle; nan if there is a nan.
 
-    Gradients flow to the elements in the middle. Of no elements nan, with NumPy's RuntimeWarning.
+    Complex numbers are ordered by real parts, then imaginary parts. Gradients flow to the elements
+    in the middle. Of no elements nan, with NumPy's RuntimeWarning.
     """
     return _quantile(as_node(x), 0.5, axis, "linear", keepdims, None, "median")
 
@@ -136,9 +137,9 @@ def _quantile(
     if method not in _METHODS:
         expected = f"one of {', '.join(map(repr, _METHODS))}"
         raise ValueError(explain(operation, f"method={method!r}", expected=expected))
-    if x.dtype.kind == "c":
-        problem = "not defined for complex numbers, which have no order"
-        raise TypeError(explain(operation, problem, got={"x": x.type}))
+    if x.dtype.kind == "c" and not operation.endswith("median"):
+        problem = "not defined for complex numbers, which have no order between two of them"
+        raise TypeError(explain(operation, problem, got={"x": x.type}, fix="x.real, x.imag"))
     quantiles = _fractions(q, x, operation)
     axes = normalize_axes(operation, axis, len(x.shape))
     if not reductions.count(x, axes, operation):
@@ -146,19 +147,19 @@ def _quantile(
             return _median_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
-    dtype = np.result_type(quantiles.dtype, x.dtype if x.dtype.kind == "f" else FLOAT64)
+    dtype = np.result_type(quantiles.dtype, x.dtype if x.dtype.kind in "fc" else FLOAT64)
     rows = _rows(x, axes)
     last = len(rows.shape) - 1
     order = OPS["argsort"](rows, axis=last, descending=False)
     rows = taken_along(rows, order, last, checked=False)
-    flat = reshape(cast(quantiles, dtype), (quantiles.type.size,))
+    flat = reshape(cast(quantiles, real_dtype(dtype)), (quantiles.type.size,))
     if weights is None:
         result = _of_rows(rows, flat, method, leaves_out_nan=operation.startswith("nan"))
     else:
         weight = cast(_weights(as_node(weights), x, axes, method, operation), FLOAT64)
         weight = taken_along(weight, order, last, checked=False)
         result = _of_weighted_rows(rows, flat, weight)
-    if not operation.startswith("nan") and rows.dtype.kind == "f":
+    if not operation.startswith("nan") and rows.dtype.kind in "fc":
         greatest = wrap(rows)[..., -1:]._node
         result = OPS["where"](OPS["isnan"](greatest), cast(greatest, result.dtype), result)
     outside = rows.shape[:-1]
@@ -178,14 +179,14 @@ def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tenso
     """nan with a warning, as the mean of nothing."""
     warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-    result = full(np.nan, shape, x.dtype if x.dtype.kind == "f" else FLOAT64)
+    result = full(np.nan, shape, x.dtype if x.dtype.kind in "fc" else FLOAT64)
     return wrap(reductions.kept(result, x, axes) if keepdims else result)
 
 
 def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
     """`q` from 0 to 1; a Python number takes the dtype of `x`."""
-    is_weak = isinstance(q, int | float) and x.dtype.kind == "f"
-    quantiles = scalar_leaf(float(q), x.dtype) if is_weak else as_node(q)  # type: ignore[arg-type]
+    is_weak = isinstance(q, int | float) and x.dtype.kind in "fc"
+    quantiles = scalar_leaf(float(q), real_dtype(x.dtype)) if is_weak else as_node(q)  # type: ignore[arg-type]
     limit = 100 if "percentile" in operation else 1
     known = known_value(quantiles)
     if known is not None and not np.all((known >= 0) & (known <= limit)):
@@ -210,7 +211,7 @@ def _rows(x: Node, axes: tuple[int, ...]) -> Node:
 def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     """Quantiles of rows in order: (..., number of q)."""
     dtype = q.dtype
-    if leaves_out_nan and rows.dtype.kind == "f":
+    if leaves_out_nan and rows.dtype.kind in "fc":
         is_number = cast(OPS["logical_not"](OPS["isnan"](rows)), INT64)
         count = cast(reductions.reduced("sum", is_number, -1, True), dtype)
     else:
@@ -219,7 +220,7 @@ def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     last = OPS["subtract"](count, full(1, (), dtype))
     if method in _CHOOSING:
         return _element(rows, number, last)
-    return _interpolated(cast(rows, dtype), number, weight, last)
+    return _interpolated(cast(rows, np.result_type(dtype, rows.dtype)), number, weight, last)
 
 
 def _element(rows: Node, number: Node, last: Node) -> Node:
@@ -315,11 +316,12 @@ def _interpolated(rows: Node, number: Node, weight: Node, last: Node) -> Node:
     is_infinite = OPS["isinf"](step)
     step = OPS["where"](is_infinite, full(0, (), step.dtype), step)
     # From the nearer end, as in NumPy: exact at both.
-    from_low = low + step * weight
-    from_high = high - step * (one - weight)
+    way, way_back = cast(weight, step.dtype), cast(one - weight, step.dtype)
+    from_low = low + step * way
+    from_high = high - step * way_back
     half = full(0.5, (), weight.dtype)
     between = OPS["where"](OPS["less"](weight, half), from_low, from_high)
-    mean = low * (one - weight) + high * weight
+    mean = low * way_back + high * way
     between = OPS["where"](is_infinite, mean, between)
     # Equal infinities: their difference is nan.
     return OPS["where"](OPS["equal"](low, high), low, between)

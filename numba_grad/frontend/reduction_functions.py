@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
@@ -209,7 +209,7 @@ def _extreme(
     return OPS[f"{op_name}imum"](result, start)
 
 
-def _neutral(op_name: str, dtype: np.dtype) -> float:
+def _neutral(op_name: str, dtype: np.dtype) -> complex:
     """What changes no maximum or minimum."""
     is_least = op_name == "max"
     if dtype.kind == "b":
@@ -217,7 +217,8 @@ def _neutral(op_name: str, dtype: np.dtype) -> float:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return limits.min if is_least else limits.max
-    return -np.inf if is_least else np.inf
+    end = -np.inf if is_least else np.inf
+    return complex(end, end) if dtype.kind == "c" else end
 
 
 def any(
@@ -449,14 +450,15 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 
     Notes
     -----
-    All -inf gives -inf, with gradient 0. The gradient is softmax(x).
+    All -inf gives -inf, with gradient 0. The gradient is softmax(x). Of complex numbers it is the
+    logarithm with an imaginary part from -pi to pi.
 
     Examples
     --------
     >>> ng.logsumexp(ng.tensor([1000.0, 1000.0]))
     tensor(1000.69314718)
     """
-    node = _floating(x, "logsumexp")
+    node = _inexact(x)
     shift = finite_maximum(node, axis, "logsumexp")
     total = reduced("sum", OPS["exp"](node - shift), axis, True)
     zero = full(0, (), node.dtype)
@@ -471,41 +473,44 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
-    node = _floating(x, "softmax")
+    node = _inexact(x)
     powers = OPS["exp"](node - finite_maximum(node, axis, "softmax"))
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
-    """log(softmax(x)) over `axis`, the last one by default, accurate where softmax is tiny."""
-    node = _floating(x, "log_softmax")
-    shifted = node - finite_maximum(node, axis, "log_softmax")
+    """log(softmax(x)) over `axis`, the last one by default, accurate where softmax is tiny.
+
+    Of complex numbers, as SciPy's: its imaginary part may be beyond pi.
+    """
+    node = _inexact(x)
+    shifted = node - _finite(_largest(node, axis, "log_softmax"))
     total = reduced("sum", OPS["exp"](shifted), axis, True)
     return wrap(shifted - OPS["log"](total))
 
 
 def finite_maximum(x: Node, axis: Axis, operation: str) -> Node:
     """The maximum over `axis`, kept, as a constant for gradients; 0 where it is infinite or nan, or
-    there is none."""
+    there is none. Of complex numbers that of the real parts, on which the size of exp depends."""
+    if x.dtype.kind == "c":
+        return cast(_finite(_largest(OPS["real"](x), axis, operation)), x.dtype)
+    return _finite(_largest(x, axis, operation))
+
+
+def _largest(x: Node, axis: Axis, operation: str) -> Node:
     if not count(x, axis, operation):
         axes = normalize_axes(operation, axis, len(x.shape))
         return full(0, tuple([1 if k in axes else n for k, n in enumerate(x.shape)]), x.dtype)
-    largest = OPS["detach"](reduced("max", x, axis, True))
-    return OPS["where"](OPS["isfinite"](largest), largest, full(0, (), x.dtype))
+    return OPS["detach"](reduced("max", x, axis, True))
 
 
-def _floating(x: ArrayLike, operation: str) -> Node:
+def _finite(x: Node) -> Node:
+    return OPS["where"](OPS["isfinite"](x), x, full(0, (), x.dtype))
+
+
+def _inexact(x: ArrayLike) -> Node:
     node = as_node(x)
-    if node.dtype.kind == "c":
-        raise DTypeError(
-            explain(
-                operation,
-                "not defined for complex numbers",
-                got={"x": node.type},
-                expected="a real dtype",
-            )
-        )
-    return node if node.dtype.kind == "f" else cast(node, FLOAT64)
+    return node if node.dtype.kind in "fc" else cast(node, FLOAT64)
 
 
 amax = max

@@ -199,9 +199,6 @@ def _without_last(x: Node, axis: int) -> Node:
 
 def _extreme_so_far(operation: str, op_name: str, x: ArrayLike, axis: int | None) -> "Tensor":
     node, number = _flattened(operation, as_node(x), axis)
-    if node.dtype.kind == "c":
-        problem = "complex numbers have no order"
-        raise DTypeError(explain(operation, problem, got={"x": node.type}, fix="abs(x)"))
     best = OPS[op_name](node, axis=number)
     return wrap(taken_along(node, best, number, checked=False))
 

@@ -303,7 +303,7 @@ def isin(
     if table is not None:
         found = _marked_in(*table, x)
         return wrap(OPS["logical_not"](found) if invert else found)
-    known = sort(known, None)._node
+    known = sort(reshape(known, (count,)))._node
     place = OPS["searchsorted"](known, x, right=False)
     last = scalar_leaf(count - 1, INT64)
     candidate = OPS["gather"](known, OPS["minimum"](place, last), checked=False)

@@ -5,9 +5,14 @@ float16, else in float64: integers, too. Python numbers take the dtype of the ot
 Errors are given in units in the last place (ulp) of the result, or in units of eps, relative to 1
 or to the result if that is larger; `docs/numerics.md` has them in a table. "SciPy's" functions
 call SciPy's own C code, one element at a time; the others vectorize.
+
+What SciPy has as an analytic function takes complex arguments, too, with SciPy's branch cuts:
+complex64 and complex128, the former computed in double precision. Parameters, as the order of a
+Bessel function, stay real. The other functions refuse complex numbers with a DTypeError.
 """
 
 import math
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,30 +101,65 @@ __all__ = [
 ]
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 def _apply(op_name: str, *values: ArrayLike) -> "Tensor":
     return wrap(OPS[op_name](*_real_operands(op_name, values)))
 
 
-def _real_operands(name: str, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+def _apply_analytic(op_name: str, *values: ArrayLike) -> "Tensor":
+    return wrap(OPS[op_name](*_operands(values)))
+
+
+def _operands_with_real_parameters(op_name: str, *values: ArrayLike) -> tuple[Node, ...]:
+    """As `_operands`: real parameters, and last an argument that may be complex."""
+    nodes = _operands(values)
+    for name, value, node in zip(OPS[op_name].input_names, values[:-1], nodes, strict=False):
+        if _is_complex(value):
+            raise _only_real(op_name, {name: node.type})
+    return nodes
+
+
+def _real_operands(name: str, values: tuple[ArrayLike, ...], instead: str = "") -> tuple[Node, ...]:
     """`values` as nodes of one dtype, float32 or float64."""
+    if any(map(_is_complex, values)):
+        got = {f"argument {k}": as_node(value).type for k, value in enumerate(values)}
+        raise _only_real(name, got, instead)
+    return _operands(values)
+
+
+def _operands(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """`values` as nodes of one dtype, of single precision where NumPy's promotion has it."""
     nodes = [None if value.__class__ in WEAK else as_node(value) for value in values]
     strong = [node.dtype for node in nodes if node is not None]
-    if any(dtype.kind == "c" for dtype in strong) or complex in map(type, values):
-        raise DTypeError(
-            explain(
-                name,
-                "not defined here for complex numbers",
-                got={f"argument {k}": as_node(value).type for k, value in enumerate(values)},
-                expected="a real dtype",
-            )
-        )
     promoted = np.result_type(*strong) if strong else FLOAT64
-    dtype = FLOAT32 if promoted.kind == "f" and promoted.itemsize <= 4 else FLOAT64
+    is_single = promoted.kind in "fc" and np.finfo(promoted).bits <= 32
+    if any(map(_is_complex, values)):
+        dtype = COMPLEX64 if is_single else COMPLEX128
+    else:
+        dtype = FLOAT32 if is_single else FLOAT64
     return tuple(
         scalar_leaf(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, nodes, strict=True)
+    )
+
+
+def _is_complex(value: ArrayLike) -> bool:
+    if value.__class__ in WEAK:
+        return value.__class__ is complex
+    return as_node(value).dtype.kind == "c"
+
+
+def _only_real(name: str, got: dict[str, object], instead: str = "") -> DTypeError:
+    return DTypeError(
+        explain(
+            name,
+            "defined for real numbers only",
+            got=got,
+            expected="a real dtype",
+            fix=instead or "x.real, if that is meant",
+        )
     )
 
 
@@ -138,12 +178,12 @@ def erfcinv(y: ArrayLike, /) -> "Tensor":
 
 def erfcx(x: ArrayLike, /) -> "Tensor":
     """exp(x**2) erfc(x), without underflow; inf for x below -26.6. Error below 5 ulp."""
-    return _apply("erfcx", x)
+    return _apply_analytic("erfcx", x)
 
 
 def ndtr(x: ArrayLike, /) -> "Tensor":
     """The probability that a normal variable is less than x. Error below 4 ulp in both tails."""
-    return _apply("ndtr", x)
+    return _apply_analytic("ndtr", x)
 
 
 def log_ndtr(x: ArrayLike, /) -> "Tensor":
@@ -151,7 +191,7 @@ def log_ndtr(x: ArrayLike, /) -> "Tensor":
 
     The gradient is accurate for x of any sign and size.
     """
-    return _apply("log_ndtr", x)
+    return _apply_analytic("log_ndtr", x)
 
 
 def ndtri(p: ArrayLike, /) -> "Tensor":
@@ -170,12 +210,12 @@ def gamma(x: ArrayLike, /) -> "Tensor":
     inf or -inf at 0 by its sign, nan at negative integers. Error below 4.5 ulp for positive x; for
     negative x, which are slow, that of the C library's tgamma.
     """
-    return _apply("gamma", x)
+    return _apply_analytic("gamma", x)
 
 
 def rgamma(x: ArrayLike, /) -> "Tensor":
     """1 / gamma(x), 0 where gamma has poles; the gradient is exact there, too. SciPy's, 3 eps."""
-    return _apply("rgamma", x)
+    return _apply_analytic("rgamma", x)
 
 
 def gammaln(x: ArrayLike, /) -> "Tensor":
@@ -186,12 +226,17 @@ def gammaln(x: ArrayLike, /) -> "Tensor":
     Error below 4 ulp, also next to the zeros 1 and 2; for negative x, which are slow, that of the C
     library's lgamma.
     """
-    return _apply("gammaln", x)
+    return wrap(OPS["gammaln"](*_real_operands("gammaln", (x,), "loggamma(x)")))
 
 
 def loggamma(x: ArrayLike, /) -> "Tensor":
-    """The logarithm of the gamma function, of real x: nan where gammaln would be of negative x."""
-    (node,) = _real_operands("loggamma", (x,))
+    """The logarithm of the gamma function, analytic but for a cut along the negative real axis.
+
+    Complex x: SciPy's, error below 30 eps. Real x: gammaln(x), but nan for negative x.
+    """
+    (node,) = _operands((x,))
+    if node.dtype.kind == "c":
+        return wrap(OPS["loggamma"](node))
     is_negative = OPS["less"](node, literal(0, node.dtype))
     safe = OPS["where"](is_negative, literal(1, node.dtype), node)
     return wrap(OPS["where"](is_negative, literal(np.nan, node.dtype), OPS["gammaln"](safe)))
@@ -205,7 +250,7 @@ def digamma(x: ArrayLike, /) -> "Tensor":
     Error below 2.5 ulp for positive x, next to the zero at 1.46 too. For negative x it is small
     compared with pi cot(pi x), a term of the result: next to a zero the two may cancel.
     """
-    return _apply("digamma", x)
+    return _apply_analytic("digamma", x)
 
 
 def polygamma(n: ArrayLike, x: ArrayLike, /) -> "Tensor":
@@ -224,6 +269,15 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> "Tensor":
     """
     if node_of(n) is None and np.ndim(n) == 0:
         return _polygamma_of_order(n, x)
+    if _is_complex(x) and not _is_complex(n):
+        raise DTypeError(
+            explain(
+                "polygamma",
+                "for complex x the order must be a number",
+                got={"n": as_node(n).type, "x": as_node(x).type},
+                fix="[polygamma(k, x) for k in ...]",
+            )
+        )
     order, node = _real_operands("polygamma", (n, x))
     order = OPS["polygamma_order"](order)
     zero, one, two = (literal(value, order.dtype) for value in (0, 1, 2))
@@ -240,11 +294,16 @@ def _polygamma_of_order(n: ArrayLike, x: ArrayLike) -> "Tensor":
             explain("polygamma", "no derivative of this order", got={"n": n}, expected="0, 1, ...")
         )
     n = int(n)
-    if n < 2:
-        return _apply(("digamma", "trigamma")[n], x)
-    (node,) = _real_operands("polygamma", (x,))
+    (node,) = _operands((x,))
+    if n == 0:
+        return wrap(OPS["digamma"](node))
     factor = (-1.0) ** (n + 1) * (math.factorial(n) if n <= 170 else math.inf)
-    values = OPS["zeta"](literal(n + 1, node.dtype), node)
+    if node.dtype.kind == "c":
+        values = OPS["integer_zeta"](node, exponent=n + 1)
+    elif n == 1:
+        return wrap(OPS["trigamma"](node))
+    else:
+        values = OPS["zeta"](literal(n + 1, node.dtype), node)
     return wrap(literal(factor, node.dtype) * values)
 
 
@@ -327,7 +386,7 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
 
     Where x = 0 the gradient by x is log(y), but 0 for y <= 0, as in torch.
     """
-    return _apply("xlogy", x, y)
+    return _apply_analytic("xlogy", x, y)
 
 
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
@@ -335,7 +394,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
 
     Where x = 0 the gradient by x is log(1 + y), but 0 for y <= -1, as in torch.
     """
-    return _apply("xlog1py", x, y)
+    return _apply_analytic("xlog1py", x, y)
 
 
 def entr(x: ArrayLike, /) -> "Tensor":
@@ -365,12 +424,12 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
 
 def j0(x: ArrayLike, /) -> "Tensor":
     """The Bessel function of the first kind of order 0. Error below 6 eps."""
-    return _apply("j0", x)
+    return wrap(OPS["j0"](*_real_operands("j0", (x,), "jv(0, x)")))
 
 
 def j1(x: ArrayLike, /) -> "Tensor":
     """The Bessel function of the first kind of order 1. Error below 6 eps."""
-    return _apply("j1", x)
+    return wrap(OPS["j1"](*_real_operands("j1", (x,), "jv(1, x)")))
 
 
 def y0(x: ArrayLike, /) -> "Tensor":
@@ -395,7 +454,7 @@ def jv(v: ArrayLike, x: ArrayLike, /) -> "Tensor":
     -----
     Error below 5 eps for v up to 10 and x up to 40; it grows with both.
     """
-    return _apply("jv", v, x)
+    return wrap(OPS["jv"](*_operands_with_real_parameters("jv", v, x)))
 
 
 def i0(x: ArrayLike, /) -> "Tensor":
@@ -423,7 +482,7 @@ def i1e(x: ArrayLike, /) -> "Tensor":
 
 def exp1(x: ArrayLike, /) -> "Tensor":
     """The integral of exp(-t)/t from x to inf; inf at 0, nan for x < 0. SciPy's, error 5 ulp."""
-    return _apply("exp1", x)
+    return _apply_analytic("exp1", x)
 
 
 def expi(x: ArrayLike, /) -> "Tensor":
@@ -431,7 +490,7 @@ def expi(x: ArrayLike, /) -> "Tensor":
 
     SciPy's. Error below 15 eps.
     """
-    return _apply("expi", x)
+    return _apply_analytic("expi", x)
 
 
 def sici(x: ArrayLike, /) -> "tuple[Tensor, Tensor]":
@@ -439,28 +498,41 @@ def sici(x: ArrayLike, /) -> "tuple[Tensor, Tensor]":
 
     SciPy's. Error below 4 eps.
     """
-    return _apply("sine_integral", x), _apply("cosine_integral", x)
+    return _apply_analytic("sine_integral", x), _apply_analytic("cosine_integral", x)
 
 
 def lambertw(z: ArrayLike, k: int = 0) -> "Tensor":
-    """The real w with w exp(w) = z: at least -1 for k = 0, at most -1 for k = -1.
+    """The w with w exp(w) = z on branch `k`: for real z real, for complex z complex.
 
     Raises
     ------
     ValueError
-        If `k` is another branch: it has no real values.
+        If z is real and `k` another branch than 0 and -1: it has no real values.
 
     Notes
     -----
-    Unlike SciPy's, the result is real: nan for z < -1/e, and with k = -1 for z > 0. Error below 3.5
-    ulp. The gradient is infinite at z = -1/e, and 1 at 0.
+    Real w is at least -1 for k = 0 and at most -1 for k = -1. Unlike SciPy's, the result is nan for
+    real z < -1/e, and with k = -1 for z > 0: a complex `z` has a result there. Error below 3.5 ulp.
+
+    Complex: error below 6 eps, next to the branch point -1/e too. Cuts are SciPy's, continuous from
+    above; a negative zero as imaginary part is below. The gradient is infinite at z = -1/e, and 1
+    at 0.
     """
+    (node,) = _operands((z,))
+    if node.dtype.kind == "c":
+        return wrap(OPS["lambertw_branch"](node, branch=operator.index(k)))
     branches = {0: "lambertw", -1: "lambertw_below"}
     if k not in branches:
         raise ValueError(
-            explain("lambertw", "this branch has no real values", got={"k": k}, expected="0 or -1")
+            explain(
+                "lambertw",
+                "this branch has no real values",
+                got={"k": k},
+                expected="0 or -1",
+                fix="lambertw(z.astype(complex), k)",
+            )
         )
-    return _apply(branches[k], z)
+    return wrap(OPS[branches[k]](node))
 
 
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
@@ -474,9 +546,11 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
     relative to 1 or the derivative if that is larger: up to 20 eps for positive parameters and
     arguments up to 5, 200 eps up to 100 where 0 < a < b or x > 0. Digits are lost where terms
     cancel: for a or b far below 0, and for x below 0 with a far above b. The derivative is nan
-    where fewer than 6 remain, and where |x| is above 16,000.
+    where fewer than 6 remain, and where |x| is above 16,000. For complex x there is none by `a` and
+    `b`: a GradientError.
     """
-    return _apply("hyp1f1", a, b, x)
+    nodes = _operands_with_real_parameters("hyp1f1", a, b, x)
+    return wrap(OPS["complex_hyp1f1" if nodes[-1].dtype.kind == "c" else "hyp1f1"](*nodes))
 
 
 # Over axes.
@@ -504,28 +578,30 @@ def logsumexp(
     Parameters
     ----------
     b : weights, broadcast against `a`; may be negative or 0. By default 1.
-    return_sign : whether to return the pair (log |sum|, sign of the sum)
+    return_sign : whether to return the pair (log |sum|, sign of the sum); the sign of a complex sum
+        is sum / |sum|
 
     Notes
     -----
     A negative sum gives nan, unless its sign is asked for. A sum of 0, as of a = -inf alone, gives
-    -inf, with gradient 0. The gradient by `a` is b exp(a) / sum, softmax(a) without weights.
+    -inf, with gradient 0. The gradient by `a` is b exp(a) / sum, softmax(a) without weights. Of
+    complex numbers it is the logarithm with an imaginary part from -pi to pi.
     """
     if b is None and not return_sign:
         return reduction_functions.logsumexp(a, axis, keepdims=keepdims)
-    node, weights = _real_operands("logsumexp", (a, 1.0 if b is None else b))
-    zero, one = literal(0, node.dtype), literal(1, node.dtype)
-    minus_infinity = literal(-np.inf, node.dtype)
-    is_left_out = OPS["equal"](weights, zero)
+    node, weights = _operands((a, 1.0 if b is None else b))
+    is_left_out = OPS["equal"](weights, literal(0, node.dtype))
     # What has no weight decides nothing, and its power must not overflow.
-    counted = OPS["where"](is_left_out, minus_infinity, node)
+    counted = OPS["where"](is_left_out, literal(-np.inf, node.dtype), node)
     shift = reduction_functions.finite_maximum(counted, axis, "logsumexp")
     limit = literal(np.floor(np.log(np.finfo(node.dtype).max)), node.dtype)
-    powers = OPS["exp"](OPS["minimum"](node - shift, limit))
+    powers = OPS["exp"](OPS["minimum"](node - shift, limit))  # of complex ones, by the real part
     total = reduction_functions.reduced("sum", weights * powers, axis, True, "logsumexp")
-    is_zero = OPS["equal"](total, zero)
-    size = OPS["where"](is_zero, one, OPS["absolute"](total) if return_sign else total)
-    result = OPS["where"](is_zero, minus_infinity, OPS["log"](size)) + shift
+    size = OPS["absolute"](total) if return_sign else total
+    zero, one, minus_infinity = (literal(x, size.dtype) for x in (0, 1, -np.inf))
+    is_zero = OPS["equal"](size, zero)
+    logarithm = OPS["log"](OPS["where"](is_zero, one, size))
+    result = OPS["where"](is_zero, minus_infinity, logarithm) + cast(shift, size.dtype)
     results = (result, OPS["sign"](total)) if return_sign else (result,)
     if not keepdims:
         axes = normalize_axes("logsumexp", axis, len(result.shape))

@@ -1,30 +1,41 @@
 """Bessel functions, integrals of exponentials and circular functions, Lambert's W, hyp1f1.
 
-Names are SciPy's; all compute in float32 and float64. Kernels call SciPy's C functions, except for
-Lambert's W. Derivatives: DLMF 10.6, 10.29, 6.2, 13.3.
+Names are SciPy's; all compute in float32 and float64, and those that are analytic functions for
+SciPy also in complex64 and complex128. Kernels call SciPy's C functions, except for Lambert's W.
+Derivatives: DLMF 10.6, 10.29, 6.2, 13.3.
 """
 
 import importlib
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import (
     absolute,
+    conjugated,
     is_zero,
     multiply,
     plus,
+    real,
     scaled,
     sign,
     square,
     where,
 )
-from numba_grad.ops.families import elementwise
+from numba_grad.ops.families import cast, elementwise
 from numba_grad.ops.functions import cos, exp, sin
 from numba_grad.ops.logic import less
 from numba_grad.ops.parameters import hyp1f1_derivative
-from numba_grad.ops.special import DTYPES, number, one_where, scipy_reference, stretched
+from numba_grad.ops.special import (
+    ANALYTIC,
+    DTYPES,
+    number,
+    one_where,
+    scipy_reference,
+    stretched,
+)
 
 
 def _over_x(out: Node, x: Node, at_zero: float) -> Node:
@@ -35,13 +46,29 @@ def _over_x(out: Node, x: Node, at_zero: float) -> Node:
 
 # Bessel functions. Slopes of the first kind need no division: they are differences of neighbours.
 
+
+def _of_real_parts(name: str) -> Callable[..., np.ndarray]:
+    """SciPy's function, of real numbers and then one that may be complex."""
+    function = scipy_reference(name)
+
+    def reference(*arrays: np.ndarray) -> np.ndarray:
+        *parameters, x = arrays
+        return function(*map(np.real, parameters), x).astype(x.dtype)
+
+    return reference
+
+
+# Orders are real; where x is complex they are passed as complex numbers, whose real part counts.
 jv = elementwise(
     "jv",
     expression="bessel_j({v}, {x})",
-    reference=scipy_reference("jv"),
-    vjp=(None, lambda g, out, v, x: g * scaled(jv(plus(v, -1), x) - jv(plus(v, 1), x), 0.5)),
+    reference=_of_real_parts("jv"),
+    vjp=(
+        None,
+        lambda g, out, v, x: g * conjugated(scaled(jv(plus(v, -1), x) - jv(plus(v, 1), x), 0.5)),
+    ),
     no_derivative={"v": "the derivative of Bessel functions by their order has no kernel here"},
-    dtypes=DTYPES,
+    dtypes=ANALYTIC,
     samples=((0, 4), (0.5, 9)),
     cost=800,
 )
@@ -138,8 +165,8 @@ exp1 = elementwise(
     "exp1",
     expression="exp1({x})",
     reference=scipy_reference("exp1"),
-    vjp=(lambda g, out, x: -(g * (exp(-x) / x)),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: -(g * conjugated(exp(-x) / x)),),
+    dtypes=ANALYTIC,
     samples=((0.2, 5),),
     cost=300,
 )
@@ -148,8 +175,8 @@ expi = elementwise(
     "expi",
     expression="expi({x})",
     reference=scipy_reference("expi"),
-    vjp=(lambda g, out, x: g * (exp(x) / x),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(exp(x) / x),),
+    dtypes=ANALYTIC,
     samples=((0.2, 5),),
     cost=300,
 )
@@ -157,7 +184,8 @@ expi = elementwise(
 
 def _sine_over_x(x: Node) -> Node:
     """sin(x) / x with all its derivatives: next to 0 its series, whose rest is below 1e-18."""
-    is_small = less(absolute(x), number(0.5, x))
+    size = absolute(x)
+    is_small = less(size, number(0.5, size))
     near = square(where(is_small, x, number(0, x)))
     series = number(0, x)
     for k in range(7, -1, -1):
@@ -174,8 +202,8 @@ sine_integral = elementwise(
     "sine_integral",
     expression="sine_integral({x})",
     reference=lambda x: _sici_reference(0, x),
-    vjp=(lambda g, out, x: g * _sine_over_x(x),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_sine_over_x(x)),),
+    dtypes=ANALYTIC,
     samples=((-6, 6),),
     cost=300,
 )
@@ -184,8 +212,8 @@ cosine_integral = elementwise(
     "cosine_integral",
     expression="cosine_integral({x})",
     reference=lambda x: _sici_reference(1, x),
-    vjp=(lambda g, out, x: g * (cos(x) / x),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(cos(x) / x),),
+    dtypes=ANALYTIC,
     samples=((0.3, 6),),
     cost=300,
 )
@@ -227,6 +255,24 @@ lambertw_below = elementwise(
 )
 
 
+def _lambertw_branch_reference(x: np.ndarray, *, branch: int) -> np.ndarray:
+    return importlib.import_module("scipy.special").lambertw(x, branch).astype(x.dtype)
+
+
+lambertw_branch = elementwise(
+    "lambertw_branch",
+    expression=lambda branch: f"complex_lambertw({{x}}, {branch})",
+    reference=_lambertw_branch_reference,
+    vjp=(lambda g, out, x, branch: g * conjugated(_lambertw_slope(out)),),
+    dtypes="FD",
+    samples=((0.3, 4),),
+    cost=900,
+    saves=("out",),
+    input_names=("x",),
+    params_samples=tuple({"branch": k} for k in (0, -1, 1, 3)),
+)
+
+
 def _hyp1f1_slope(a: Node, b: Node, x: Node, *, by_a: int, by_b: int) -> Node:
     return hyp1f1_derivative(*stretched("hyp1f1", a=a, b=b, x=x), by_a=by_a, by_b=by_b)
 
@@ -241,6 +287,27 @@ hyp1f1 = elementwise(
         lambda g, out, a, b, x: g * (a / b * hyp1f1(plus(a, 1), plus(b, 1), x)),
     ),
     dtypes=DTYPES,
+    samples=((0.5, 3), (0.5, 3), (-2, 2)),
+    cost=900,
+)
+
+
+def _complex_hyp1f1_slope(a: Node, b: Node, x: Node) -> Node:
+    ratio = cast(real(a) / real(b), x.dtype)
+    return ratio * complex_hyp1f1(plus(a, 1), plus(b, 1), x)
+
+
+# Of complex x; the parameters are real, as the order of jv.
+complex_hyp1f1 = elementwise(
+    "complex_hyp1f1",
+    expression="hyp1f1({a}, {b}, {x})",
+    reference=_of_real_parts("hyp1f1"),
+    vjp=(None, None, lambda g, out, a, b, x: g * conjugated(_complex_hyp1f1_slope(a, b, x))),
+    no_derivative={
+        "a": "for complex x it has no kernel here",
+        "b": "for complex x it has no kernel here",
+    },
+    dtypes="FD",
     samples=((0.5, 3), (0.5, 3), (-2, 2)),
     cost=900,
 )

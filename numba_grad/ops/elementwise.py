@@ -299,7 +299,7 @@ maximum = elementwise(
         lambda g, out, x, y: _share(g, less(x, y), x, y),
         lambda g, out, x, y: _share(g, less(y, x), y, x),
     ),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     cost=2,
 )
@@ -312,7 +312,7 @@ minimum = elementwise(
         lambda g, out, x, y: _share(g, less(y, x), x, y),
         lambda g, out, x, y: _share(g, less(x, y), y, x),
     ),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     cost=2,
 )

@@ -4,7 +4,9 @@ Derivatives reuse the result where that loses no accuracy. The rules for complex
 kinks are those of `elementwise.py`.
 """
 
+import importlib
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -372,9 +374,18 @@ sigmoid = elementwise(
     saves=("out",),
 )
 
-# NumPy has neither; the C library's, through Python, in double precision.
-_scalar_erf = np.vectorize(math.erf, otypes=[np.float64])
-_scalar_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+def _error_function_reference(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """NumPy has none: the C library's, through Python, in double precision, but of complex numbers
+    SciPy's."""
+    of_number = np.vectorize(getattr(math, name), otypes=[np.float64])
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "c":
+            return np.asarray(getattr(importlib.import_module("scipy.special"), name)(x))
+        return of_number(x).astype(x.dtype)
+
+    return reference
 
 
 def _bell(x: Node) -> Node:
@@ -385,9 +396,9 @@ def _bell(x: Node) -> Node:
 erf = elementwise(
     "erf",
     expression="erf({x})",
-    reference=lambda x: _scalar_erf(x).astype(x.dtype),
-    vjp=(lambda g, out, x: g * _bell(x),),
-    dtypes="efd",
+    reference=_error_function_reference("erf"),
+    vjp=(lambda g, out, x: g * conjugated(_bell(x)),),
+    dtypes=INEXACT,
     samples=((-2, 2),),
     cost=25,
 )
@@ -395,9 +406,9 @@ erf = elementwise(
 erfc = elementwise(
     "erfc",
     expression="erfc({x})",
-    reference=lambda x: _scalar_erfc(x).astype(x.dtype),
-    vjp=(lambda g, out, x: -(g * _bell(x)),),
-    dtypes="efd",
+    reference=_error_function_reference("erfc"),
+    vjp=(lambda g, out, x: -(g * conjugated(_bell(x))),),
+    dtypes=INEXACT,
     samples=((-2, 2),),
     cost=30,
 )

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from numba_grad.ops.families import ALL, INTEGER, REAL, elementwise
+from numba_grad.ops.families import ALL, INTEGER, elementwise
 
 BOOL_RESULT = "the result is bool"
 INTEGERS_ONLY = "defined for integers and bools only"
 
 
-# Complex numbers have no order here. NumPy's goes by real part, then imaginary part.
+# Complex numbers are ordered by real parts, then by imaginary parts; a NaN in either is unordered.
 
 
 def _comparable(x: np.dtype, y: np.dtype) -> bool:
@@ -44,7 +44,7 @@ less = elementwise(
     reference=np.less,
     no_vjp=BOOL_RESULT,
     result="bool",
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-2, 2), (-2, 2)),
     operand_dtypes=_comparable,
 )
@@ -55,7 +55,7 @@ less_equal = elementwise(
     reference=np.less_equal,
     no_vjp=BOOL_RESULT,
     result="bool",
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-2, 2), (-2, 2)),
     operand_dtypes=_comparable,
 )
@@ -66,7 +66,7 @@ greater = elementwise(
     reference=np.greater,
     no_vjp=BOOL_RESULT,
     result="bool",
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-2, 2), (-2, 2)),
     operand_dtypes=_comparable,
 )
@@ -77,7 +77,7 @@ greater_equal = elementwise(
     reference=np.greater_equal,
     no_vjp=BOOL_RESULT,
     result="bool",
-    dtypes="?" + REAL,
+    dtypes=ALL,
     samples=((-2, 2), (-2, 2)),
     operand_dtypes=_comparable,
 )

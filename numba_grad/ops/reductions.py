@@ -9,8 +9,8 @@ import numpy as np
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import conjugated, is_zero, where
 from numba_grad.ops.families import (
+    ALL,
     NUMERIC,
-    REAL,
     cast,
     expand_reduced,
     literal,
@@ -90,7 +90,7 @@ max = reduction(
     combine="reduce_maximum({accumulator}, {value})",
     reference=lambda x, axes: np.maximum.reduce(x, axis=axes),
     vjp=(_extreme_vjp,),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     saves=("inputs", "out"),
 )
 
@@ -100,7 +100,7 @@ min = reduction(
     combine="reduce_minimum({accumulator}, {value})",
     reference=lambda x, axes: np.minimum.reduce(x, axis=axes),
     vjp=(_extreme_vjp,),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     saves=("inputs", "out"),
 )
 
@@ -126,13 +126,13 @@ all = reduction(
 argmax = position_reduction(
     "argmax",
     reference=lambda x, axis: np.asarray(np.argmax(x, axis=axis)),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     no_vjp="a position is an integer",
 )
 
 argmin = position_reduction(
     "argmin",
     reference=lambda x, axis: np.asarray(np.argmin(x, axis=axis)),
-    dtypes="?" + REAL,
+    dtypes=ALL,
     no_vjp="a position is an integer",
 )

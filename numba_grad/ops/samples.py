@@ -49,7 +49,7 @@ def elementwise_examples(
     samples: Sequence[tuple[float, float]], dtypes: str, params_samples: Sequence[dict[str, Any]]
 ) -> Callable[..., Examples]:
     def example(rng: np.random.Generator) -> Examples:
-        """Each params once in full shape; then broadcast, empty and 0-d."""
+        """Each params once in full shape; then broadcast, empty and 0-d; and once complex."""
         dtype = _sample_dtype(dtypes)
         shapes = [
             *[((3, 4),) * len(samples) for _ in params_samples],
@@ -62,6 +62,9 @@ def elementwise_examples(
         for number, own in enumerate(shapes):
             params = params_samples[number % len(params_samples)]
             result.append((draw_operands(rng, own, samples, dtype), params))
+        if "D" in dtypes and dtype.kind != "c":
+            operands = draw_operands(rng, ((7,),) * len(samples), samples, np.dtype(np.complex128))
+            result.append((operands, params_samples[0]))
         return result
 
     return example
@@ -83,7 +86,11 @@ def reduction_examples(
         if is_empty_allowed:
             shapes += [((3, 0, 2), (1,)), ((0,), (0,))]
         dtype = _sample_dtype(dtypes)
-        return [((draw(rng, shape, dtype, *sample),), {"axes": axes}) for shape, axes in shapes]
+        result = [((draw(rng, shape, dtype, *sample),), {"axes": axes}) for shape, axes in shapes]
+        if "D" in dtypes:
+            numbers = draw(rng, (2, 3, 4), np.dtype(np.complex128), *sample)
+            result.append(((numbers,), {"axes": (1,)}))
+        return result
 
     return example
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
+from numba_grad.errors import AxisError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import ALL, INEXACT, REAL, full, structural
+from numba_grad.ops.families import ALL, INEXACT, full, structural
 from numba_grad.ops.movement import array_of, batch_size, concatenate, slice_, with_batch_axis
 from numba_grad.ops.samples import Examples
 
@@ -212,9 +212,6 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
 
     def infer(x: Type, *, axis: int) -> Type:
         check_axis(name, x, axis)
-        if x.dtype.kind == "c":
-            problem = "complex numbers have no order"
-            raise DTypeError(explain(name, problem, got={"x": x}, fix="abs(x), or x.real"))
         return array_type(x.shape, np.dtype(np.int64))
 
     def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
@@ -231,7 +228,9 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
         with_nan = array_of(rng, 11)
         with_nan[[4, 7]] = np.nan
         ties = rng.integers(0, 3, (2, 9)).astype(np.float64)
-        cases = [with_nan, ties, array_of(rng, 1), array_of(rng, 0), array_of(rng, 3, 4, 2)]
+        half_nan = ties + 1j * rng.integers(0, 3, ties.shape)
+        half_nan.imag[0, 3] = half_nan.real[0, 6] = half_nan.imag[1, 8] = np.nan
+        cases = [with_nan, ties, half_nan, *(array_of(rng, *n) for n in ((1,), (0,), (3, 4, 2)))]
         return [((x,), {"axis": axis}) for x in cases for axis in range(x.ndim)]
 
     def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
@@ -245,7 +244,7 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
         reference=reference,
         vjp=None,
         batch=batch,
-        dtypes="?" + REAL,
+        dtypes=ALL,
         example=examples,
     )
 

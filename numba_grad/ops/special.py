@@ -1,6 +1,7 @@
 """Special functions: the error and gamma functions and their relatives, entropies, logit, zeta.
 
-Names are SciPy's; all compute in float32 and float64. The other special functions are in
+Names are SciPy's; all compute in float32 and float64, and those that are analytic functions for
+SciPy also in complex64 and complex128. The other special functions are in
 `bessel.py`. Derivatives are classical (DLMF, chapters 5, 7, 8, 25); what has a comment is how they
 keep accurate, or finite, where the textbook's form would not.
 """
@@ -14,11 +15,15 @@ import numpy as np
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.elementwise import (
+    absolute,
+    conjugated,
     floor,
+    imag,
     is_zero,
     multiply,
     one_minus,
     plus,
+    real,
     reciprocal,
     scaled,
     square,
@@ -39,6 +44,7 @@ from numba_grad.ops.parameters import beta_moment, zeta_derivative
 from numba_grad.ops.random import gamma_moment
 
 DTYPES = "fd"
+ANALYTIC = "fdFD"
 ROOT_PI = math.sqrt(math.pi)
 ROOT_2_PI = math.sqrt(2 * math.pi)
 ROOT_HALF = math.sqrt(0.5)
@@ -50,7 +56,7 @@ def scipy_reference(name: str) -> Callable[..., np.ndarray]:
 
     def reference(*arrays: np.ndarray) -> np.ndarray:
         function = getattr(importlib.import_module("scipy.special"), name)
-        return np.asarray(function(*arrays)).astype(arrays[0].dtype)
+        return np.asarray(function(*arrays)).astype(arrays[-1].dtype)
 
     return reference
 
@@ -95,25 +101,45 @@ erfcinv = elementwise(
 )
 
 
+def real_part(x: Node) -> Node:
+    return real(x) if x.dtype.kind == "c" else x
+
+
+def is_right_of(x: Node, limit: float) -> Node:
+    """Whether the real part of `x` is greater."""
+    part = real_part(x)
+    return greater(part, literal(limit, part.dtype))
+
+
 def _erfcx_slope(x: Node, out: Node) -> Node:
-    """2 x out - 2/sqrt(pi); for large x, where these two cancel, their asymptotic series."""
-    is_large = greater(x, number(50, x))
+    """2 x out - 2/sqrt(pi); for large x, where these two cancel, their asymptotic series.
+
+    That holds on the right. On the left, erfcx(x) = 2 exp(x**2) - erfcx(-x): for real x the slope
+    is the first one's, in the plane the second counts too.
+    """
+    is_complex = x.dtype.kind == "c"
+    is_left = logical_not(is_right_of(x, 0)) if is_complex else None
+    is_large = is_right_of(absolute(x) if is_complex else x, 50)
     small_x = zero_where(is_large, x)
-    near = plus(scaled(small_x * out, 2), -2 / ROOT_PI)
+    near = plus(scaled(small_x * zero_where(is_large, out), 2), -2 / ROOT_PI)
     inverse = square(reciprocal(where(is_large, x, number(50, x))))
-    series = plus(scaled(inverse, -15 / 8), 3 / 4)
-    series = plus(multiply(series, inverse), -1 / 2)
-    far = scaled(multiply(series, inverse), -1.0)
-    # -2/sqrt(pi) (1/2 s - 3/4 s**2 + 15/8 s**3), s = 1/x**2
-    return where(is_large, scaled(far, -2 / ROOT_PI), near)
+    # 2/sqrt(pi) (-1/2 s + 3/4 s**2 - 15/8 s**3 + ...), s = 1/x**2
+    series = scaled(inverse, -945 / 32)
+    for coefficient in (105 / 16, -15 / 8, 3 / 4, -1 / 2):
+        series = multiply(plus(series, coefficient), inverse)
+    far = scaled(series, 2 / ROOT_PI)
+    if is_left is not None:
+        far_left = zero_where(logical_not(logical_and(is_large, is_left)), x)
+        far = far + scaled(far_left * exp(square(far_left)), 4)
+    return where(is_large, far, near)
 
 
 erfcx = elementwise(
     "erfcx",
     expression="erfcx({x})",
     reference=scipy_reference("erfcx"),
-    vjp=(lambda g, out, x: g * _erfcx_slope(x, out),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_erfcx_slope(x, out)),),
+    dtypes=ANALYTIC,
     samples=((-2, 4),),
     cost=60,
     saves=("inputs", "out"),
@@ -128,8 +154,8 @@ ndtr = elementwise(
     "ndtr",
     expression="ndtr({x})",
     reference=scipy_reference("ndtr"),
-    vjp=(lambda g, out, x: g * _normal_density(x),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_normal_density(x)),),
+    dtypes=ANALYTIC,
     samples=((-3, 3),),
     cost=50,
 )
@@ -138,7 +164,7 @@ ndtr = elementwise(
 def _log_ndtr_slope(x: Node, out: Node) -> Node:
     """The density over the probability: for negative x both may be 0, and for positive the scaled
     error function overflows."""
-    is_positive = greater(x, number(0, x))
+    is_positive = is_right_of(x, 0)
     negative = zero_where(is_positive, x)
     below = reciprocal(scaled(erfcx(scaled(negative, -ROOT_HALF)), math.sqrt(math.pi / 2)))
     positive = where(is_positive, x, number(0, x))
@@ -150,8 +176,8 @@ log_ndtr = elementwise(
     "log_ndtr",
     expression="log_ndtr({x})",
     reference=scipy_reference("log_ndtr"),
-    vjp=(lambda g, out, x: g * _log_ndtr_slope(x, out),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_log_ndtr_slope(x, out)),),
+    dtypes=ANALYTIC,
     samples=((-3, 3),),
     cost=70,
     saves=("inputs", "out"),
@@ -175,8 +201,8 @@ gamma = elementwise(
     "gamma",
     expression="gamma({x})",
     reference=scipy_reference("gamma"),
-    vjp=(lambda g, out, x: g * (out * digamma(x)),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(out * digamma(x)),),
+    dtypes=ANALYTIC,
     samples=((0.3, 4),),
     cost=90,
     saves=("inputs", "out"),
@@ -185,8 +211,11 @@ gamma = elementwise(
 
 def _rgamma_slope(x: Node, out: Node) -> Node:
     """-digamma(x) out; at the poles of gamma, x = -n, where that is inf * 0, (-1)**n n!."""
-    is_pole = logical_and(less_equal(x, number(0, x)), equal(floor(x), x))
-    at_pole = where(is_pole, x, number(0, x))
+    part = real_part(x)
+    is_pole = logical_and(less_equal(part, number(0, part)), equal(floor(part), part))
+    if x.dtype.kind == "c":
+        is_pole = logical_and(is_pole, is_zero(imag(x)))
+    at_pole = zero_where(logical_not(is_pole), x)
     factorial = gamma(one_minus(at_pole)) * cos(scaled(at_pole, math.pi))
     return where(is_pole, factorial, -(digamma(one_where(is_pole, x)) * out))
 
@@ -195,8 +224,8 @@ rgamma = elementwise(
     "rgamma",
     expression="rgamma({x})",
     reference=scipy_reference("rgamma"),
-    vjp=(lambda g, out, x: g * _rgamma_slope(x, out),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_rgamma_slope(x, out)),),
+    dtypes=ANALYTIC,
     samples=((0.3, 4),),
     cost=200,
     saves=("inputs", "out"),
@@ -212,12 +241,28 @@ gammaln = elementwise(
     cost=70,
 )
 
+# The principal branch: analytic but for a cut along the negative real axis, where gammaln is even.
+loggamma = elementwise(
+    "loggamma",
+    expression="loggamma({x})",
+    reference=scipy_reference("loggamma"),
+    vjp=(lambda g, out, x: g * conjugated(digamma(x)),),
+    dtypes="FD",
+    samples=((0.3, 9),),
+    cost=400,
+)
+
+
+def _digamma_slope(x: Node) -> Node:
+    return integer_zeta(x, exponent=2) if x.dtype.kind == "c" else trigamma(x)
+
+
 digamma = elementwise(
     "digamma",
     expression="digamma({x})",
     reference=scipy_reference("psi"),
-    vjp=(lambda g, out, x: g * trigamma(x),),
-    dtypes=DTYPES,
+    vjp=(lambda g, out, x: g * conjugated(_digamma_slope(x)),),
+    dtypes=ANALYTIC,
     samples=((0.3, 9),),
     cost=90,
 )
@@ -299,6 +344,42 @@ polygamma_order = elementwise(
     dtypes=DTYPES,
     samples=((0, 4),),
     saves=(),
+)
+
+
+def _integer_zeta_reference(q: np.ndarray, *, exponent: int) -> np.ndarray:
+    """By NumPy, as SciPy has none for complex numbers: terms to the right of 30, then 12 more of
+    the expansion for large numbers (DLMF 25.11.43)."""
+    special = importlib.import_module("scipy.special")
+    q = np.array(q, np.complex128)
+    total = np.zeros_like(q)
+    for _ in range(int(np.ceil(np.clip(30 - np.real(q), 0, 1e4)).max(initial=0))):
+        is_left = np.real(q) < 30
+        total[is_left] += q[is_left] ** -exponent
+        q[is_left] += 1
+    total += q ** (1 - exponent) / (exponent - 1) + q**-exponent / 2
+    for k, coefficient in enumerate(special.bernoulli(24)[2::2], 1):
+        rising = special.poch(exponent, 2 * k - 1) / special.factorial(2 * k)
+        total += coefficient * rising * q ** (1 - exponent - 2 * k)
+    return total
+
+
+# The sum of (k + x)**-exponent, for exponents from 2 on: the derivatives of digamma, but for a
+# factor.
+integer_zeta = elementwise(
+    "integer_zeta",
+    expression=lambda exponent: f"integer_zeta({{x}}, {exponent})",
+    reference=lambda x, exponent: _integer_zeta_reference(x, exponent=exponent).astype(x.dtype),
+    vjp=(
+        lambda g, out, x, exponent: (
+            g * conjugated(scaled(integer_zeta(x, exponent=exponent + 1), -exponent))
+        ),
+    ),
+    dtypes="FD",
+    samples=((0.3, 9),),
+    cost=900,
+    input_names=("x",),
+    params_samples=({"exponent": 2}, {"exponent": 3}, {"exponent": 7}),
 )
 
 beta = elementwise(
@@ -475,13 +556,15 @@ logit = elementwise(
 
 
 def _is_cut_off(x: Node, y: Node, limit: float) -> Node:
-    """Where x log(y) is 0 for any y: torch's slope by x there is 0, too."""
-    return logical_and(is_zero(x), less_equal(y, number(limit, y)))
+    """Where x log(y) is 0 for any y: torch's slope by x there is 0, too. In the plane, only where
+    the logarithm is infinite."""
+    is_beyond = equal if y.dtype.kind == "c" else less_equal
+    return logical_and(is_zero(x), is_beyond(y, number(limit, y)))
 
 
 def _xlogy_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
     is_cut_off = _is_cut_off(x, y, 0)
-    return zero_where(is_cut_off, g) * log(one_where(is_cut_off, y))
+    return zero_where(is_cut_off, g) * conjugated(log(one_where(is_cut_off, y)))
 
 
 def _ratio(x: Node, y: Node) -> Node:
@@ -494,8 +577,8 @@ xlogy = elementwise(
     "xlogy",
     expression="xlogy({x}, {y})",
     reference=scipy_reference("xlogy"),
-    vjp=(_xlogy_vjp_x, lambda g, out, x, y: g * _ratio(x, y)),
-    dtypes=DTYPES,
+    vjp=(_xlogy_vjp_x, lambda g, out, x, y: g * conjugated(_ratio(x, y))),
+    dtypes=ANALYTIC,
     samples=((-3, 3), (0.2, 4)),
     cost=15,
 )
@@ -503,15 +586,15 @@ xlogy = elementwise(
 
 def _xlog1py_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
     is_cut_off = _is_cut_off(x, y, -1)
-    return zero_where(is_cut_off, g) * log1p(zero_where(is_cut_off, y))
+    return zero_where(is_cut_off, g) * conjugated(log1p(zero_where(is_cut_off, y)))
 
 
 xlog1py = elementwise(
     "xlog1py",
     expression="xlog1py({x}, {y})",
     reference=scipy_reference("xlog1py"),
-    vjp=(_xlog1py_vjp_x, lambda g, out, x, y: g * _ratio(x, plus(y, 1))),
-    dtypes=DTYPES,
+    vjp=(_xlog1py_vjp_x, lambda g, out, x, y: g * conjugated(_ratio(x, plus(y, 1)))),
+    dtypes=ANALYTIC,
     samples=((-3, 3), (-0.8, 4)),
     cost=18,
 )

@@ -1,4 +1,5 @@
-"""Addresses of SciPy's special functions, which object code names `scipy_special_...`.
+"""Addresses of SciPy's special functions, which object code names `scipy_special_...`, those of
+complex numbers `scipy_special_complex_...`.
 
 `scipy.special.cython_special` exports them for use from C: as capsules, whose names are signatures.
 SciPy is imported when a kernel that calls one of them is loaded, and not before.
@@ -18,12 +19,29 @@ _SYMBOL = re.compile(rb"scipy_special_(\w+)")
 _ONE = "double (double, int __pyx_skip_dispatch)"
 _TWO = "double (double, double, int __pyx_skip_dispatch)"
 _THREE = "double (double, double, double, int __pyx_skip_dispatch)"
+# Of complex numbers. On the platforms of ours with a 64-bit System V or ARM interface these travel
+# as two doubles, in registers of their own, and so they are declared in kernels.
+_COMPLEX = "__pyx_t_double_complex"
+_ONE_COMPLEX = f"{_COMPLEX} ({_COMPLEX}, int __pyx_skip_dispatch)"
 _SIGNATURES = {
     **dict.fromkeys(("rgamma", "zetac", "exp1", "expi"), _ONE),
     **dict.fromkeys(("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"), _ONE),
     **dict.fromkeys(("beta", "betaln", "gammainc", "gammaincc", "jv"), _TWO),
     **dict.fromkeys(("betainc", "hyp1f1"), _THREE),
     "sici": "void (double, double *, double *)",
+    **dict.fromkeys(
+        [
+            f"complex_{name}"
+            for name in (
+                *("erf", "erfc", "erfcx", "ndtr", "log_ndtr", "exp1", "expi"),
+                *("gamma", "rgamma", "loggamma", "psi"),
+            )
+        ],
+        _ONE_COMPLEX,
+    ),
+    "complex_jv": f"{_COMPLEX} (double, {_COMPLEX}, int __pyx_skip_dispatch)",
+    "complex_hyp1f1": f"{_COMPLEX} (double, double, {_COMPLEX}, int __pyx_skip_dispatch)",
+    "complex_sici": f"void ({_COMPLEX}, {_COMPLEX} *, {_COMPLEX} *)",
 }
 
 
@@ -37,15 +55,16 @@ def needed_by(code: bytes) -> dict[str, int]:
 def _address(name: str) -> int:
     capsules = _capsules()
     # Functions of several types are exported once for each, under numbered names.
+    own_name = name.removeprefix("complex_")
     for number in ("", "__pyx_fuse_0", "__pyx_fuse_1"):
-        capsule = capsules.get(number + name)
+        capsule = capsules.get(number + own_name)
         if capsule is not None and capsule_name(capsule) == _SIGNATURES[name]:
             return capsule_address(capsule)
     import scipy
 
     raise KernelError(
         explain(
-            f"scipy.special.{name}",
+            f"scipy.special.{own_name}",
             "this version of SciPy does not export it for kernels as expected",
             got={"scipy": scipy.__version__},
             expected=_SIGNATURES[name],

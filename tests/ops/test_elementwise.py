@@ -42,6 +42,8 @@ COMPARED = [
     for op in OPERATIONS
     if op.family == "elementwise" and op.vjp is not None and OF_TORCH.get(op.name, True)
 ]
+# Of complex numbers torch has none of these; tests/ops/test_registry.py compares with differences.
+REAL_IN_TORCH = {"erf", "erfc", "maximum", "minimum"}
 EDGES = [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 0.5, np.inf, -np.inf, np.nan]
 
 # Where torch has another slope, and why ours is better.
@@ -102,6 +104,8 @@ def slopes_of_slopes(name, *values):
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128], ids=["real", "complex"])
 def test_gradients_match_torch(op, dtype, engine):
     if np.dtype(dtype).char not in op.dtypes:
+        return
+    if dtype is np.complex128 and op.name in REAL_IN_TORCH:
         return
     rng = np.random.default_rng(0)
     arrays = draw_operands(rng, [(40,)] * len(op.samples), op.samples, np.dtype(dtype))

@@ -57,6 +57,17 @@ def is_finite(x: Value, y: Value) -> Value:
     return (absolute(x) < math.inf) & (absolute(y) < math.inf)
 
 
+def maximum(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    """By real parts, then imaginary parts: the first of equals, and of those with a NaN."""
+    stays = is_nan(x, y) | ((x > u) & ~is_nan(y, v)) | ((x == u) & (y >= v))
+    return select(stays, x, u), select(stays, y, v)
+
+
+def minimum(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    stays = is_nan(x, y) | ((x < u) & ~is_nan(y, v)) | ((x == u) & (y <= v))
+    return select(stays, x, u), select(stays, y, v)
+
+
 # Binary exponents beyond which squares overflow, or lose digits to underflow; and how far to move.
 _HUGE = {FLOAT64: 500, FLOAT32: 60}
 _TINY = {FLOAT64: -450, FLOAT32: -50}
@@ -286,6 +297,25 @@ def log2(x: Value, y: Value) -> Pair:
 def log10(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = log(x, y)
     return real_part * (1 / math.log(10)), imaginary_part * (1 / math.log(10))
+
+
+def multiply(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    return x * u - y * v, x * v + y * u
+
+
+def _zero_for_zero(x: Value, y: Value, factor: Pair) -> Pair:
+    """(x + i y) times a factor, and 0 for 0 times all but NaN."""
+    is_zero = (x == 0) & (y == 0) & ~is_nan(*factor)
+    real_part, imaginary_part = multiply(x, y, *factor)
+    return select(is_zero, 0.0, real_part), select(is_zero, 0.0, imaginary_part)
+
+
+def xlogy(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    return _zero_for_zero(x, y, log(u, v))
+
+
+def xlog1py(x: Value, y: Value, u: Value, v: Value) -> Pair:
+    return _zero_for_zero(x, y, log1p(u, v))
 
 
 def sigmoid(x: Value, y: Value) -> Pair:

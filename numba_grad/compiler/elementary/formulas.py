@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from numba_grad.compiler.elementary import (
     basic,
+    complex_lambert,
     complex_plane,
+    complex_zeta,
     entropy,
     error_function,
     exponential,
@@ -23,7 +25,10 @@ from numba_grad.compiler.elementary import (
     trigonometric,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, Value
-from numba_grad.compiler.elementary.scipy_functions import scipy_function
+from numba_grad.compiler.elementary.scipy_functions import (
+    scipy_function,
+    scipy_function_of_complex,
+)
 
 # Families of types: each has its own formula of a function. Complex numbers are pairs of values.
 BOOLEAN, SIGNED, UNSIGNED = "boolean", "signed", "unsigned"
@@ -104,28 +109,31 @@ _UNARY: dict[str, Formulas] = {
     "asin": _floats(trigonometric.asin, complex_plane.asin),
     "acos": _floats(trigonometric.acos, complex_plane.acos),
     "atan": _floats(trigonometric.atan, complex_plane.atan),
-    "erf": _floats(error_function.erf),
-    "erfc": _floats(error_function.erfc),
+    "erf": _floats(error_function.erf, scipy_function_of_complex("erf")),
+    "erfc": _floats(error_function.erfc, scipy_function_of_complex("erfc")),
     "erfinv": _floats(error_function.erfinv),
     "erfcinv": _floats(error_function.erfcinv),
-    "erfcx": _floats(error_function.erfcx),
-    "ndtr": _floats(error_function.ndtr),
-    "log_ndtr": _floats(error_function.log_ndtr),
+    "erfcx": _floats(error_function.erfcx, scipy_function_of_complex("erfcx")),
+    "ndtr": _floats(error_function.ndtr, scipy_function_of_complex("ndtr")),
+    "log_ndtr": _floats(error_function.log_ndtr, scipy_function_of_complex("log_ndtr")),
     "ndtri": _floats(error_function.ndtri),
-    "gamma": _floats(gamma_function.gamma),
+    "gamma": _floats(gamma_function.gamma, scipy_function_of_complex("gamma")),
     "gammaln": _floats(gamma_function.gammaln),
-    "digamma": _floats(polygamma.digamma),
+    "loggamma": {COMPLEX: scipy_function_of_complex("loggamma")},
+    "digamma": _floats(polygamma.digamma, scipy_function_of_complex("psi")),
     "trigamma": _floats(polygamma.trigamma),
     "lambertw": _floats(lambert.lambertw),
     "lambertw_below": _floats(lambert.lambertw_below),
     "entr": _floats(entropy.entr),
     "logit": _floats(entropy.logit),
-    "rgamma": _floats(scipy_function("rgamma")),
+    "rgamma": _floats(scipy_function("rgamma"), scipy_function_of_complex("rgamma")),
     "riemann_zeta": _floats(scipy_functions.riemann_zeta),
-    "exp1": _floats(scipy_function("exp1")),
-    "expi": _floats(scipy_function("expi")),
-    "sine_integral": _floats(scipy_functions.sine_integral),
-    "cosine_integral": _floats(scipy_functions.cosine_integral),
+    "exp1": _floats(scipy_function("exp1"), scipy_function_of_complex("exp1")),
+    "expi": _floats(scipy_function("expi"), scipy_function_of_complex("expi")),
+    "sine_integral": _floats(scipy_functions.sine_integral, scipy_functions.complex_sine_integral),
+    "cosine_integral": _floats(
+        scipy_functions.cosine_integral, scipy_functions.complex_cosine_integral
+    ),
     # Loop variables of kernels are named i0 and i1.
     **{
         f"bessel_{name}": _floats(scipy_function(name))
@@ -161,8 +169,8 @@ _BINARY: dict[str, Formulas] = {
     "copysign": _floats(scalar.copy_sign),
     "nextafter": _floats(representation.next_after),
     "ldexp": _floats(representation.ldexp),
-    "xlogy": _floats(entropy.xlogy),
-    "xlog1py": _floats(entropy.xlog1py),
+    "xlogy": _floats(entropy.xlogy, complex_plane.xlogy),
+    "xlog1py": _floats(entropy.xlog1py, complex_plane.xlog1py),
     "rel_entr": _floats(entropy.rel_entr),
     "kl_div": _floats(entropy.kl_div),
     "zeta": _floats(polygamma.zeta),
@@ -170,11 +178,15 @@ _BINARY: dict[str, Formulas] = {
     "betaln": _floats(gamma_function.betaln),
     "gammainc": _floats(scipy_function("gammainc")),
     "gammaincc": _floats(scipy_function("gammaincc")),
-    "bessel_j": _floats(scipy_function("jv")),
+    "bessel_j": _floats(scipy_function("jv"), scipy_function_of_complex("jv", 1)),
+    "integer_zeta": {COMPLEX: complex_zeta.integer_zeta},
+    "complex_lambertw": {COMPLEX: complex_lambert.lambertw},
     "make_complex": _floats(complex_plane.make_complex),
     "divide": _floats(lambda x, y: x / y, complex_plane.divide),
-    "maximum": _floats(basic.maximum) | _integers(basic.maximum_signed, basic.maximum_unsigned),
-    "minimum": _floats(basic.minimum) | _integers(basic.minimum_signed, basic.minimum_unsigned),
+    "maximum": _floats(basic.maximum, complex_plane.maximum)
+    | _integers(basic.maximum_signed, basic.maximum_unsigned),
+    "minimum": _floats(basic.minimum, complex_plane.minimum)
+    | _integers(basic.minimum_signed, basic.minimum_unsigned),
     "fmod": _floats(basic.fmod) | _integers(basic.fmod_signed, basic.remainder_unsigned),
     "remainder": _floats(basic.remainder)
     | _integers(basic.remainder_signed, basic.remainder_unsigned),
@@ -190,7 +202,7 @@ _TERNARY: dict[str, Formulas] = {
     "philox_0": {UNSIGNED: philox.first_half},
     "philox_1": {UNSIGNED: philox.second_half},
     "betainc": _floats(scipy_function("betainc")),
-    "hyp1f1": _floats(scipy_function("hyp1f1")),
+    "hyp1f1": _floats(scipy_function("hyp1f1"), scipy_function_of_complex("hyp1f1", 2)),
 }
 _POWER = _floats(power.power, complex_plane.power) | _integers(
     basic.power_signed, basic.power_unsigned

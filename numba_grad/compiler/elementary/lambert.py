@@ -57,7 +57,7 @@ _GUESS = (
     0.1738577639378196,
     -0.01900146142621794,
 )
-_E_LOW = float.fromhex("0x1.4d57ee2b1013ap-53")  # e - float(e)
+E_LOW = float.fromhex("0x1.4d57ee2b1013ap-53")  # e - float(e)
 
 
 def lambertw(x: Value) -> Value:
@@ -79,7 +79,7 @@ def _in_double(formula: Callable[[Value], Value], x: Value) -> Value:
 def _distance(x: Value) -> tuple[Value, Value]:
     """e x + 1, accurate where it is small, and sqrt(2 (e x + 1))."""
     high, low = product(x, math.e)
-    total = (high + 1.0) + fma(x, _E_LOW, low)
+    total = (high + 1.0) + fma(x, E_LOW, low)
     # The number next to -1/e may be below it by less than a unit in its last place.
     total = select((total < 0) & (total > -1e-16), 0.0, total)
     return total, square_root(select(total > 0, total, 0.0) * 2.0)

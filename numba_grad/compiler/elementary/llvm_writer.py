@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
+    DOUBLES,
     FLOAT32,
     FLOAT64,
     INT64,
@@ -70,6 +71,14 @@ class LlvmTrace(Trace):
     def call(self, definition: Definition, *arguments: Value) -> Value:
         self._define(definition)
         return self._call(arguments[0].kind, definition.symbol, *arguments, attributes=_PURE)
+
+    def pair_call(self, definition: Definition, *arguments: Value) -> tuple[Value, Value]:
+        self._define(definition)
+        pair = self._call(DOUBLES, definition.symbol, *arguments, attributes=_PURE)
+        first, second = (
+            self.emit(FLOAT64, f"extractvalue {DOUBLES} {pair.name}, {k}") for k in (0, 1)
+        )
+        return first, second
 
     def library_call(
         self, name: str, *arguments: Value, definition: Definition | None = None

@@ -254,7 +254,7 @@ def trigamma(x: Value) -> Value:
 
 
 # Bernoulli's numbers B(2 k) / (2 k)!
-_EULER_MACLAURIN = (
+EULER_MACLAURIN = (
     1 / 12,
     -1 / 720,
     1 / 30240,
@@ -324,7 +324,7 @@ def zeta(x: Value, q: Value) -> Value:
     square = inverse * inverse
     tail = fma(end, 1.0 / (s - 1.0), 0.5)
     factor = s * inverse
-    for k, coefficient in enumerate(_EULER_MACLAURIN):
+    for k, coefficient in enumerate(EULER_MACLAURIN):
         tail = fma(factor, coefficient, tail)
         factor = factor * ((s + (2.0 * k + 1)) * (s + (2.0 * k + 2))) * square
     result = fma(last, tail, total)

@@ -137,6 +137,10 @@ class PythonTrace(Trace):
     def call(self, definition: Definition, *arguments: Value) -> Value:
         return self.library_call(definition.symbol, *arguments)
 
+    def pair_call(self, definition: Definition, *arguments: Value) -> tuple[Value, Value]:
+        both = self.library_call(definition.symbol, *arguments)
+        return self.emit(FLOAT64, f"{both.name}.real"), self.emit(FLOAT64, f"{both.name}.imag")
+
     def library_call(
         self, name: str, *arguments: Value, definition: Definition | None = None
     ) -> Value:

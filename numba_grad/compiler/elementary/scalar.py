@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 # Types of the values of a formula, by LLVM's names.
 FLOAT32, FLOAT64, BOOL, INT32, INT64 = "float", "double", "i1", "i32", "i64"
+DOUBLES = "{double, double}"  # two results of a function
 _INTEGER_OF = {FLOAT32: INT32, FLOAT64: INT64}
 _FLOAT_OF = {INT32: FLOAT32, INT64: FLOAT64}
 
@@ -75,10 +76,14 @@ class Trace:
         """A function of values of one type, which is the result's."""
         raise NotImplementedError
 
+    def pair_call(self, definition: Definition, *arguments: Value) -> tuple[Value, Value]:
+        """A function of float64 values that has two results."""
+        raise NotImplementedError
+
     def library_call(
         self, name: str, *arguments: Value, definition: Definition | None = None
     ) -> Value:
-        """The same, computed in float64: a function of the C library, or the definition's."""
+        """As `call`, computed in float64: a function of the C library, or the definition's."""
         raise NotImplementedError
 
     def rarely(
@@ -294,6 +299,11 @@ def to_float32(x: Value) -> Value:
     if x.kind == FLOAT32:
         return x
     return x.trace.convert("fptrunc", x, FLOAT32)
+
+
+def narrowed(x: Value, like: Value) -> Value:
+    """What was computed in float64, as a value of the type of `like`."""
+    return to_float32(x) if like.kind == FLOAT32 else x
 
 
 def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:

@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from numba_grad.compiler.elementary.scalar import (
+    DOUBLES,
     Definition,
     Value,
     library_call,
+    narrowed,
     rarely,
+    to_float64,
 )
+
+Pair = tuple[Value, Value]
 
 _PURE = " nounwind willreturn memory(none)"
 
@@ -78,3 +83,56 @@ cosine_integral = _one_of_sici("cosine_integral", 1)
 def riemann_zeta(x: Value) -> Value:
     """From SciPy's zeta(x) - 1."""
     return scipy_function("zetac")(x) + 1.0
+
+
+# Functions of complex numbers: two doubles in, two doubles out, which is how the 64-bit interfaces
+# of Unix pass them. Loops around these calls stay scalar.
+
+
+def scipy_function_of_complex(name: str, real_arguments: int = 0) -> Callable[..., Pair]:
+    """The formula of SciPy's `name` of real numbers, so many, and then a complex one.
+
+    Kernels pass complex numbers for all: of the first ones the real part counts.
+    """
+    symbol = f"scipy_special_complex_{name}"
+    arity = real_arguments + 2
+    names = ", ".join(f"double %x{k}" for k in range(arity))
+    own = f"numba_grad.scipy.complex_{name}"
+    text = (
+        f"define internal {DOUBLES} @{own}({names}) alwaysinline{_PURE} {{\n"
+        f"  %z = call {DOUBLES} @{symbol}({names}, i32 0){_PURE}\n"
+        f"  ret {DOUBLES} %z\n}}\n"
+    )
+    declaration = (DOUBLES, (*("double",) * arity, "i32"))
+    definition = Definition(own, text, {symbol: declaration})
+
+    def formula(*parts: Value) -> Pair:
+        orders = parts[: 2 * real_arguments : 2]
+        return _of_doubles(definition, *orders, *parts[2 * real_arguments :])
+
+    return formula
+
+
+def _of_doubles(definition: Definition, *parts: Value) -> Pair:
+    x = parts[0]
+    pair = x.trace.pair_call(definition, *(to_float64(part) for part in parts))
+    return narrowed(pair[0], x), narrowed(pair[1], x)
+
+
+def _one_of_complex_sici(name: str, result: int) -> Callable[[Value, Value], Pair]:
+    own = f"numba_grad.scipy.complex_{name}"
+    text = (
+        f"define internal {DOUBLES} @{own}(double %x, double %y) alwaysinline{_PURE} {{\n"
+        f"  %p0 = alloca {DOUBLES}\n"
+        f"  %p1 = alloca {DOUBLES}\n"
+        "  call void @scipy_special_complex_sici(double %x, double %y, ptr %p0, ptr %p1)\n"
+        f"  %z = load {DOUBLES}, ptr %p{result}\n"
+        f"  ret {DOUBLES} %z\n}}\n"
+    )
+    declaration = ("void", ("double", "double", "ptr", "ptr"))
+    definition = Definition(own, text, {"scipy_special_complex_sici": declaration})
+    return lambda x, y: _of_doubles(definition, x, y)
+
+
+complex_sine_integral = _one_of_complex_sici("sine_integral", 0)
+complex_cosine_integral = _one_of_complex_sici("cosine_integral", 1)
