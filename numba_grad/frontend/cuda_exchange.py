@@ -6,26 +6,41 @@ when there is such a tensor.
 from typing import Any
 
 from numba_grad.errors import ForeignArrayError, explain
-from numba_grad.frontend.arrays import computed_value
+from numba_grad.frontend.arrays import as_node, computed_value, wrap
+from numba_grad.frontend.index_functions import take
+from numba_grad.frontend.ranges import arange
+from numba_grad.frontend.shape_functions import reshape
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.runtime.cuda import exports, imports
 from numba_grad.runtime.cuda.arrays import DeviceArray
-from numba_grad.runtime.cuda.imports import Imported
+from numba_grad.runtime.cuda.imports import Gaps, Imported
 
 
 def node_from_interface(x: Any, copy: bool) -> Node:
     """A leaf of the memory of an object with `__cuda_array_interface__`, or of a copy of it."""
-    return _node(imports.from_cuda_array_interface(x), copy)
+    return _node(imports.from_cuda_array_interface(x, may_copy=copy), copy)
 
 
 def node_from_dlpack(x: Any, copy: bool | None) -> Node:
     """A leaf of the memory of an object with `__dlpack__` on a GPU, or of a copy of it."""
-    return _node(imports.from_dlpack(x), bool(copy))
+    return _node(imports.from_dlpack(x, copy), bool(copy))
 
 
 def _node(found: Imported, copy: bool) -> Node:
+    if found.gaps is not None:
+        return _gathered(found.array, found.gaps)
     node = leaf(found.array.copy() if copy else found.array)
     return node if found.is_in_order else OPS["transpose"](node, axes=found.axes)
+
+
+def _gathered(array: DeviceArray, gaps: Gaps) -> Node:
+    """A copy without gaps, made now: later the other library may have written there."""
+    position: Any = gaps.start
+    for axis, (extent, step) in enumerate(zip(gaps.shape, gaps.steps, strict=True)):
+        along = (1,) * axis + (extent,) + (1,) * (len(gaps.shape) - axis - 1)
+        position = position + step * reshape(arange(extent), along)
+    result = as_node(take(wrap(leaf(array)), position))
+    return leaf(computed_value(result, "tensor"))
 
 
 def interface(node: Node) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
         a GPU. The current stream waits for what the other library still does with it there.
     device : where the tensor is to be, by default where `x` is
     copy : True copies; False raises if a copy is needed; None copies only if it is needed: to
-        another device, or on the CPU if the elements are not in row-major order. Without a copy
-        the tensor shares memory with `x`. Writing to `x` afterwards changes the tensor, and makes
-        the values and gradients of whatever was recorded from it, and not yet computed, wrong
-        without any error. On a GPU, elements are taken in row-major order or a transpose of it.
+        another device, or if the elements are not in row-major order (on a GPU, nor in a transpose
+        of it). Without a copy the tensor shares memory with `x`. Writing to `x` afterwards changes
+        the tensor, and makes the values and gradients of whatever was recorded from it, and not
+        yet computed, wrong without any error.
 
     Raises
     ------

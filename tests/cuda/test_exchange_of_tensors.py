@@ -67,9 +67,68 @@ def test_transposes_of_their_memory(emulated):
     np.testing.assert_array_equal((2 * tensor).cpu().numpy(), 2 * VALUE.T)
 
 
+class View(Foreign):
+    """A view of somebody's array: any steps, and any start."""
+
+    def __init__(self, view):
+        base = view.base
+        super().__init__(base)
+        offset = view.ctypes.data - base.ctypes.data
+        self.interface.update(
+            shape=view.shape,
+            strides=view.strides,
+            typestr=view.dtype.str,
+            data=(self.memory.address + offset, False),
+        )
+
+
+TABLE = np.arange(60.0).reshape(3, 4, 5)
+VIEWS = {
+    "backwards": TABLE[::-1, :, ::-1],
+    "with gaps": TABLE[:, ::2, 1:4],
+    "transposed with gaps": TABLE[:, 1::3].T,
+    "repeated": np.broadcast_to(TABLE[1], (2, 4, 5)),
+    "one column": TABLE[:, 2, 3],
+    "the last element": TABLE[-1:, -1:, -1:],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_copies_of_any_order(emulated, name):
+    x = View(VIEWS[name])
+    tensor = ng.tensor(x)
+    x.memory.fill_from(np.zeros(x.memory.shape))  # it is a copy, made at once
+    np.testing.assert_array_equal(tensor.cpu().numpy(), VIEWS[name])
+
+
+def test_copies_of_misaligned_elements(emulated):
+    raw = np.zeros(36, np.uint8)
+    raw[4:] = np.arange(4.0).view(np.uint8)
+    x = Foreign(raw)
+    x.interface.update(data=(x.memory.address + 4, False), shape=(4,), typestr="<f8", strides=(8,))
+    np.testing.assert_array_equal(ng.tensor(x).cpu().numpy(), np.arange(4.0))
+    x.interface.update(shape=(2,), strides=(16,))
+    np.testing.assert_array_equal(ng.tensor(x).cpu().numpy(), [0.0, 2.0])
+    x.interface.update(strides=(12,))
+    with pytest.raises(ForeignArrayError, match="left-out elements"):
+        ng.tensor(x)
+
+
+def test_dlpack_copies_where_it_has_to(emulated):
+    x = ForeignDlpack(VALUE)
+    x.interface.update(shape=(3,), strides=(16,))
+    np.testing.assert_array_equal(ng.from_dlpack(x).cpu().numpy(), [0.0, 2.0, 4.0])
+    with pytest.raises(ForeignArrayError, match="left-out elements"):
+        ng.from_dlpack(x, copy=False)
+
+
 def test_wrong_arrays_are_refused(emulated):
+    x = View(VIEWS["backwards"])
     with pytest.raises(ForeignArrayError, match="negative elements"):
-        ng.tensor(Foreign(VALUE, strides=(-24, 8)))
+        ng.tensor(x, copy=False)
+    x.interface["strides"] = (-161, 40, -8)
+    with pytest.raises(ForeignArrayError, match=r"no memory of a GPU|negative"):
+        ng.tensor(x)
     with pytest.raises(DTypeError, match="a dtype that tensors do not have"):
         ng.asarray(Foreign(VALUE, typestr=">f8"))
 

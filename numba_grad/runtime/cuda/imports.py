@@ -36,7 +36,8 @@ from numba_grad.runtime.cuda.streams import (
 _KINDS = "biufc"
 _CODES = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}  # DLPack's codes of dtypes, as NumPy's kinds
 _MAX_VERSION = (1, 0)
-_CONTIGUOUS = "a contiguous copy: x.contiguous(), cupy.ascontiguousarray(x)"
+_COPY = "a copy: ng.tensor(x); or x.contiguous(), cupy.ascontiguousarray(x)"
+_BYTE = np.dtype(np.uint8)
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
 _name_of.restype = ctypes.c_char_p
@@ -49,11 +50,24 @@ _USED = {PLAIN: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
 
 
 @dataclass(frozen=True, slots=True)
+class Gaps:
+    """Which elements of a flat array make up one of this shape: `start` plus steps, in elements."""
+
+    shape: tuple[int, ...]
+    start: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
-    """An array in row-major order, and in which order of its axes it is what was given."""
+    """An array in row-major order, and in which order of its axes it is what was given.
+
+    With `gaps` it is flat, and what was given are some of its elements.
+    """
 
     array: DeviceArray
     axes: tuple[int, ...]  # as of numpy.transpose
+    gaps: Gaps | None = None
 
     @property
     def is_in_order(self) -> bool:
@@ -73,6 +87,15 @@ class _Description:
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Where the memory of the elements begins, from `address` on, and where it ends."""
+        if self.strides is None:
+            return 0, self.nbytes
+        reach = [step * (n - 1) for step, n in zip(self.strides, self.shape, strict=True)]
+        before = sum(step for step in reach if step < 0)
+        return before, sum(step for step in reach if step > 0) + self.dtype.itemsize
 
     def refuse(self, problem: str, expected: str = "", fix: str = "") -> ForeignArrayError:
         got = {
@@ -104,13 +127,17 @@ class Borrowed(Owner):
                     self._theirs.wait_stream(stream)
 
 
-def from_cuda_array_interface(x: Any) -> Imported:
+def from_cuda_array_interface(x: Any, may_copy: bool = False) -> Imported:
     """The memory of an object with `__cuda_array_interface__`, for the current stream.
+
+    With `may_copy`, elements may have gaps, be repeated or run backwards (`Imported.gaps`), and
+    where they are misaligned, a copy of them is returned.
 
     Raises
     ------
     ForeignArrayError
-        If it is not what it says, or neither in row-major order nor a transpose of that.
+        If it is not what it says. Without `may_copy`, also if it is neither in row-major order nor
+        a transpose of that.
     DTypeError
         If it has a dtype that is none of a GPU's.
     """
@@ -151,16 +178,19 @@ def from_cuda_array_interface(x: Any) -> Imported:
     else:
         theirs = external_stream(stream, index)
         own.wait_stream(theirs)
-    return _imported(said, index, Borrowed(own, theirs, x))
+    return _imported(said, index, Borrowed(own, theirs, x), may_copy)
 
 
 def from_dlpack(x: Any, copy: bool | None = None) -> Imported:
     """The memory of an object with `__dlpack__`, on a GPU, for the current stream.
 
+    With `copy=False` they may not make a copy, and elements are to be in row-major order or a
+    transpose of that, as without `may_copy` above.
+
     Raises
     ------
     ForeignArrayError
-        If it is not what it says, or neither in row-major order nor a transpose of that.
+        If it is not what it says, or with False, if it is in another order.
     DTypeError
         If it has a dtype that is none of ours.
     """
@@ -178,8 +208,8 @@ def from_dlpack(x: Any, copy: bool | None = None) -> Imported:
     index = current_index() if int(kind) == KIND_CUDA_MANAGED else cuda_index(int(number))
     own = current_stream(index)
     arguments: dict[str, Any] = {"stream": own.handle or 1}
-    if copy is not None:
-        arguments["copy"] = copy
+    if copy is False:
+        arguments["copy"] = False
     try:
         capsule = x.__dlpack__(**arguments, max_version=_MAX_VERSION)
     except TypeError:  # from before version 1.0
@@ -200,7 +230,7 @@ def from_dlpack(x: Any, copy: bool | None = None) -> Imported:
         owner.stream.wait_stream(own)
     else:
         owner = Borrowed(own, default_stream(index), kept)
-    return _imported(said, actual, owner)
+    return _imported(said, actual, owner, copy is not False)
 
 
 class _Capsule:
@@ -279,9 +309,10 @@ def _device_of(said: _Description, default: int | None = None) -> int:
     driver = current_driver()
     # Some contexts need one to be asked about memory at all.
     with active(current_index() if default is None else default):
-        first = driver.pointer_attributes(said.address)
+        begin, end = said.extent
+        first = driver.pointer_attributes(said.address + begin)
         # Large arrays of other libraries may lie in several mappings, side by side.
-        last = driver.pointer_attributes(said.address + _span(said) - 1)
+        last = driver.pointer_attributes(said.address + end - 1)
     if first is None:
         raise said.refuse(
             "there is no memory of a GPU at this address: it was freed, or is the host's",
@@ -296,41 +327,50 @@ def _device_of(said: _Description, default: int | None = None) -> int:
     return first.device
 
 
-def _span(said: _Description) -> int:
-    """Bytes from the first element to the end of the last one."""
-    if said.strides is None:
-        return said.nbytes
-    ahead = [step * (n - 1) for step, n in zip(said.strides, said.shape, strict=True) if step > 0]
-    return sum(ahead) + said.dtype.itemsize
-
-
-def _imported(said: _Description, index: int, owner: Owner) -> Imported:
+def _imported(said: _Description, index: int, owner: Owner, may_copy: bool) -> Imported:
     rank = len(said.shape)
-    order = tuple(range(rank))
-    if said.nbytes:
-        # 16 bytes of complex128 are loaded at once.
-        if said.address % said.dtype.itemsize:
-            raise said.refuse(
-                f"elements of {said.dtype.itemsize} bytes at an address that is no multiple of it",
-                fix="a copy: x.clone(), x.copy()",
-            )
-        order = _axes_in_memory(said)
-    shape = tuple(said.shape[axis] for axis in order)
-    address = said.address if said.nbytes else 0
-    array = DeviceArray(address, shape, said.dtype, cuda_device(index), owner)
+    in_order = tuple(range(rank))
+    if not said.nbytes:
+        return Imported(DeviceArray(0, said.shape, said.dtype, cuda_device(index), owner), in_order)
+    flat = _flat(said, index, owner, may_copy)
+    if said.strides is None:
+        return Imported(flat.reshape(said.shape), in_order)
+    try:
+        order = _axes_in_memory(said, said.strides)
+    except ForeignArrayError:
+        itemsize = said.dtype.itemsize
+        if not may_copy or any(step % itemsize for step in said.strides):
+            raise
+        steps = tuple(step // itemsize for step in said.strides)
+        return Imported(flat, (0,), Gaps(said.shape, -said.extent[0] // itemsize, steps))
     axes = [0] * rank
     for position, axis in enumerate(order):
         axes[axis] = position
-    return Imported(array, tuple(axes))
+    return Imported(flat.reshape(tuple(said.shape[axis] for axis in order)), tuple(axes))
 
 
-def _axes_in_memory(said: _Description) -> tuple[int, ...]:
+def _flat(said: _Description, index: int, owner: object, may_copy: bool) -> DeviceArray:
+    """All the memory that the elements are in."""
+    begin, end = said.extent
+    itemsize = said.dtype.itemsize
+    device = cuda_device(index)
+    address, size = said.address + begin, (end - begin) // itemsize
+    # 16 bytes of complex128 are loaded at once.
+    if said.address % itemsize:
+        if not may_copy:
+            raise said.refuse(
+                f"elements of {itemsize} bytes at an address that is no multiple of it", fix=_COPY
+            )
+        own = DeviceArray(address, (size * itemsize,), _BYTE, device, owner).copy()
+        address, owner = own.address, own.owner
+    return DeviceArray(address, (size,), said.dtype, device, owner)
+
+
+def _axes_in_memory(said: _Description, strides: tuple[int, ...]) -> tuple[int, ...]:
     """Axes from the one with the largest step to the one with the smallest."""
     rank = len(said.shape)
-    if said.strides is None:
-        return tuple(range(rank))
     # Axes of one element have no step that matters; they keep their place among equals.
-    steps = [abs(step) for step in said.strides]
+    steps = [abs(step) for step in strides]
     long = sorted((k for k in range(rank) if said.shape[k] != 1), key=lambda k: (-steps[k], k))
     order = list(range(rank))
     for place, axis in zip([k for k in range(rank) if said.shape[k] != 1], long, strict=True):
@@ -339,12 +379,12 @@ def _axes_in_memory(said: _Description) -> tuple[int, ...]:
     for axis in reversed(order):
         if said.shape[axis] == 1:
             continue
-        if said.strides[axis] != expected:
-            word = "negative" if said.strides[axis] < 0 else "repeated or left-out"
+        if strides[axis] != expected:
+            word = "negative" if strides[axis] < 0 else "repeated or left-out"
             raise said.refuse(
                 f"{word} elements along axis {axis}",
                 expected="elements without gaps, in row-major order or a transpose of that",
-                fix=_CONTIGUOUS,
+                fix=_COPY,
             )
         expected *= said.shape[axis]
     return tuple(order)
