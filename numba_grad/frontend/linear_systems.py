@@ -260,7 +260,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     Raises
     ------
     numpy.linalg.LinAlgError
-        When computed, if `a` has nan.
+        If `b` has not as many rows as `a`; when computed, if `a` has nan.
     """
     matrix, right = for_lapack("lstsq", a, b)
     if len(matrix.shape) < 2:

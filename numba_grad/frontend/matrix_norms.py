@@ -17,7 +17,6 @@ from numba_grad.frontend.reduction_functions import (
     FLOAT64,
     INT64,
     Axis,
-    count,
     kept,
     reduced,
     root_with_gradient_0_at_0,
@@ -48,7 +47,7 @@ def norm(x: ArrayLike, ord: Order = None, axis: Axis = None, keepdims: bool = Fa
     Raises
     ------
     ValueError
-        If there is no such norm, or no element to take it of.
+        If there is no such norm, or it is a least number of none.
 
     Notes
     -----
@@ -101,10 +100,10 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
             reduced("sum", squared_magnitude(x), axis, keepdims, "norm")
         )
     size = OPS["absolute"](x)
-    if ord == np.inf and not count(x, axis, "norm"):
-        return reduced("sum", size, axis, keepdims, "norm")  # 0
-    if ord in (np.inf, -np.inf):
-        return reduced("max" if ord > 0 else "min", size, axis, keepdims, "norm")
+    if ord == np.inf:
+        return _largest(size, axis, keepdims)
+    if ord == -np.inf:
+        return reduced("min", size, axis, keepdims, "norm")
     if ord == 0:
         is_nonzero = cast(cast(x, BOOL), size.dtype)
         return reduced("sum", is_nonzero, axis, keepdims, "norm")
@@ -122,6 +121,13 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
     return OPS["where"](is_zero, zero, root)
 
 
+def _largest(sizes: Node, axis: Axis, keepdims: bool = False) -> Node:
+    """The largest of numbers that are not negative; of none of them 0, as in NumPy."""
+    axes = normalize_axes("norm", axis, len(sizes.shape))
+    is_empty = 0 in [sizes.shape[k] for k in axes]
+    return reduced("sum" if is_empty else "max", sizes, axis, keepdims, "norm")
+
+
 def _constant(value: float, like: Node) -> Node:
     return broadcast_to(as_node(float(value), like=like), ())
 
@@ -134,15 +140,20 @@ def _matrix_norm(x: Node, ord: Order, axes: Axis, keepdims: bool) -> Node:
         return _vector_norm(x, 2, (row, column), keepdims)
     if ord in ("nuc", 2, -2):
         values = OPS["svdvals"](matrix_for_lapack("norm", moved_axes(x, [row, column], [-2, -1])))
-        combine = {"nuc": "sum", 2: "max", -2: "min"}[ord]
-        result = reduced(combine, values, -1, operation="norm")
+        if ord == 2:
+            result = _largest(values, -1)
+        else:
+            result = reduced("sum" if ord == "nuc" else "min", values, -1, operation="norm")
         return kept(result, x, (row, column)) if keepdims else result
     if ord not in (1, -1, np.inf, -np.inf):
         expected = "'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
         raise ValueError(explain("norm", f"no matrix norm {ord!r}", expected=expected))
     summed, compared = (row, column) if ord in (1, -1) else (column, row)
     totals = reduced("sum", OPS["absolute"](x), summed, True)
-    result = reduced("max" if ord > 0 else "min", totals, compared, True)
+    if ord > 0:
+        result = _largest(totals, compared, True)
+    else:
+        result = reduced("min", totals, compared, True, "norm")
     if keepdims:
         return result
     return reshape(result, tuple([n for k, n in enumerate(x.shape) if k not in (row, column)]))

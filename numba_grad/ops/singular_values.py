@@ -172,7 +172,7 @@ def _infer_lstsq(a: Type, b: Type, tolerance: Type) -> Type:
     got = {"a": a, "b": b}
     check_lapack_dtype("lstsq", got)
     if b.rank < 2 or b.shape[-2] != a.shape[-2]:
-        raise ShapeError(
+        raise np.linalg.LinAlgError(
             explain(
                 "lstsq",
                 "b does not have as many rows as a",
