@@ -41,6 +41,7 @@ def _det_reference(a: np.ndarray) -> np.ndarray:
     return np.linalg.det(a)
 
 
+# Giles (2008), 2.2.4, with cofactors in place of det(a) a^-T.
 def _det_vjp(g: Node, out: Node, a: Node) -> Node:
     return OPS["multiply"](_stretched(g), _conjugate(cofactor(a)))
 

@@ -128,8 +128,9 @@ def inverse_order(order: Node) -> Node:
     return OPS["argsort"](order, axis=len(order.shape) - 1, descending=False)
 
 
-# Of a square matrix, P a = L U, as for QR and Cholesky by triangular parts; what is right of the
-# square is L^-1 times its columns, what is below is its rows times U^-1.
+# Of a square matrix, P a = L U, by triangular parts: de Hoog, Anderssen and Lukas, Differentiation
+# of matrix functionals using triangular factorization (2011), 3.6. What is right of the square is
+# L^-1 times its columns, what is below is its rows times U^-1.
 def _lu_vjp(g: Node, out: Node, a: Node) -> Node:
     m, n = a.shape[-2:]
     k = min(m, n)

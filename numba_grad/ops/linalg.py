@@ -58,7 +58,8 @@ def _infer_solve(a: Type, b: Type) -> Type:
     return array_type((*stack, *b.shape[-2:]), a.dtype)
 
 
-# The two rules record the same solve; the compiler merges them into one.
+# Giles, An extended collection of matrix derivative results for forward and reverse mode automatic
+# differentiation (2008), 2.3.1. The two rules record the same solve; the compiler merges them.
 def _solve_vjp_a(g: Node, out: Node, a: Node, b: Node) -> Node:
     outer = matmul(solve(conjugate_transpose(a), g), conjugate_transpose(out))
     return -sum_to(outer, a.shape)
@@ -180,6 +181,7 @@ def _solve_triangular_reference(
     return np.linalg.solve(triangle, b)
 
 
+# As for `solve`, of the triangle that is read.
 def _solve_triangular_vjp_a(
     g: Node, out: Node, a: Node, b: Node, *, lower: bool, unit_diagonal: bool
 ) -> Node:

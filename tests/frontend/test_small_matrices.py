@@ -1,4 +1,4 @@
-"""Matrices of up to four rows, whose kernels are written out, beside NumPy and those of LAPACK.
+"""Matrices of up to four rows, whose kernels are written out, and of up to 16, beside NumPy.
 
 Derivatives of the operations: tests/ops, with matrices of three rows.
 """
@@ -12,6 +12,8 @@ from numba_grad.testing import check_gradients
 CASES = [
     *[("float64", n) for n in (1, 2, 3, 4, 5)],
     *[("complex128", 2), ("complex128", 4), ("complex64", 3), ("float32", 4)],
+    # In loops.
+    *[("float64", 9), ("float64", 16), ("complex64", 6), ("float64", 17)],
 ]
 
 
@@ -43,12 +45,12 @@ def test_they_agree_with_numpy(dtype, n):
         assert_close(found, expected, digits=4)
     positive = wide @ wide.conj().mT + np.eye(n)
     assert_close(ng.linalg.cholesky(positive.astype(dtype)), np.linalg.cholesky(positive), digits=4)
-    triangle = np.tril(wide)
+    triangle = np.tril(wide) + n * np.eye(n)
     found = ng.linalg.solve_triangular(triangle.astype(dtype), b, lower=True)
     assert_close(found, np.linalg.solve(triangle, b), digits=50)
 
 
-@pytest.mark.parametrize("n", (2, 3, 4))
+@pytest.mark.parametrize("n", (2, 3, 4, 7))
 def test_rows_are_exchanged_where_pivots_are_zero_or_small(n):
     orders = np.array([np.random.default_rng(seed).permutation(n) for seed in range(24)])
     a = np.eye(n)[orders] * np.arange(1, n + 1)
@@ -59,7 +61,7 @@ def test_rows_are_exchanged_where_pivots_are_zero_or_small(n):
     np.testing.assert_allclose(ng.linalg.solve(small, small @ x), x + 0 * a[..., :1], rtol=1e-14)
 
 
-@pytest.mark.parametrize("n", (1, 2, 3, 4))
+@pytest.mark.parametrize("n", (1, 3, 4, 7))
 @pytest.mark.parametrize("dtype", ("float64", "complex128"))
 def test_singular_matrices_are_named(n, dtype):
     a = stack(dtype, 6, n, n) + 3 * np.eye(n)

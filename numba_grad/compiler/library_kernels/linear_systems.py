@@ -1,4 +1,4 @@
-"""Linear systems, by LAPACK; small ones written out."""
+"""Linear systems: by LAPACK, of up to 16 rows in loops, of up to four written out."""
 
 import math
 
@@ -7,6 +7,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
 from numba_grad.compiler.library_kernels.small_matrices import (
+    element_size,
     eliminated,
     has_zero_on_diagonal,
     identity,
@@ -16,6 +17,10 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     substituted,
 )
 from numba_grad.runtime.plan import ErrorSite
+
+# LAPACK's kernels for several right sides take twice the time of loops for so many rows: they copy
+# blocks first.
+_LARGEST_IN_LOOPS = 16
 
 
 def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -37,6 +42,23 @@ start = matrix * {n * n}
 {_small_system(dtype, n, n)}
 {stored("x", n, n, "out", "start")}
 """,
+        )
+    if 0 < n <= _LARGEST_IN_LOOPS:
+        return stack_call(
+            count=count,
+            products=2 * n**3,
+            operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+            words={"n": n, "columns": n},
+            rooms={"factors": (n * n, name)},
+            sites=sites,
+            body=f"""\
+start = matrix * n * n
+for i in range(n * n):
+    factors[i] = a[start + i]
+    out[start + i] = 0
+for i in range(n):
+    out[start + i * (n + 1)] = 1
+{_system_in_loops(dtype)}""",
         )
     return stack_call(
         count=count if n else 0,
@@ -95,6 +117,24 @@ start = matrix * {n * columns}
 {stored("x", n, columns, "out", "start")}
 """,
         )
+    if 0 < n <= _LARGEST_IN_LOOPS and columns:
+        return stack_call(
+            count=math.prod(stack),
+            products=n * n * (n + columns),
+            operands=operands,
+            words={"n": n, "columns": columns},
+            rooms={"factors": (n * n, name)},
+            sites=sites,
+            tail=tail,
+            body=f"""\
+{starts}
+start = matrix * n * columns
+for i in range(n * n):
+    factors[i] = a[x_start + i]
+for i in range(n * columns):
+    out[start + i] = b[y_start + i]
+{_system_in_loops(dtype)}""",
+        )
     return stack_call(
         count=math.prod(stack) if n and columns else 0,
         products=n * n * (n + columns),
@@ -128,3 +168,52 @@ def _small_system(dtype: np.dtype, n: int, columns: int) -> str:
 if {has_zero_on_diagonal("m", n)}:
     fail(singular)
 {substituted("m", n, "x", columns)}"""
+
+
+def _system_in_loops(dtype: np.dtype) -> str:
+    """The matrix `factors` with the right sides in `out`, which become the solutions.
+
+    As `eliminated`, row by row.
+    """
+    return f"""\
+zeros = 0
+for k in range(n):
+    place = k
+    size = {element_size("factors[k * n + k]", dtype)}
+    for i in range(k + 1, n):
+        other = {element_size("factors[i * n + k]", dtype)}
+        if other > size or other != other:
+            size = other
+            place = i
+    if place != k:
+        for j in range(k, n):
+            kept = factors[k * n + j]
+            factors[k * n + j] = factors[place * n + j]
+            factors[place * n + j] = kept
+        for j in range(columns):
+            kept = out[start + k * columns + j]
+            out[start + k * columns + j] = out[start + place * columns + j]
+            out[start + place * columns + j] = kept
+    pivot = factors[k * n + k]
+    if pivot == 0:
+        zeros += 1
+        pivot = {dtype.name}(1)
+    for i in range(k + 1, n):
+        factor = factors[i * n + k] / pivot
+        for j in range(k + 1, n):
+            factors[i * n + j] = factors[i * n + j] - factor * factors[k * n + j]
+        for j in range(columns):
+            row = start + i * columns
+            out[row + j] = out[row + j] - factor * out[start + k * columns + j]
+if zeros > 0:
+    fail(singular)
+for i in range(n - 1, -1, -1):
+    row = start + i * columns
+    for k in range(i + 1, n):
+        factor = factors[i * n + k]
+        for j in range(columns):
+            out[row + j] = out[row + j] - factor * out[start + k * columns + j]
+    pivot = factors[i * n + i]
+    for j in range(columns):
+        out[row + j] = out[row + j] / pivot
+"""

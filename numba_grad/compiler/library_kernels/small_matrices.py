@@ -57,9 +57,9 @@ def _elimination(name: str, n: int, dtype: np.dtype, right: str, columns: int) -
         row = [f"{name}_{{}}_{j}" for j in range(k, n)]
         row += [f"{right}_{{}}_{j}" for j in range(columns)]
         if k + 1 < n:
-            yield f"size = {_size(f'{name}_{k}_{k}', dtype)}"
+            yield f"size = {element_size(f'{name}_{k}_{k}', dtype)}"
         for i in range(k + 1, n):
-            yield f"other = {_size(f'{name}_{i}_{k}', dtype)}"
+            yield f"other = {element_size(f'{name}_{i}_{k}', dtype)}"
             yield "is_larger = (other > size) | (other != other)"
             yield "size = select(is_larger, other, size)"
             yield "parity = select(is_larger, -parity, parity)"
@@ -77,7 +77,7 @@ def _elimination(name: str, n: int, dtype: np.dtype, right: str, columns: int) -
                 yield f"{element.format(i)} -= factor * {element.format(k)}"
 
 
-def _size(element: str, dtype: np.dtype) -> str:
+def element_size(element: str, dtype: np.dtype) -> str:
     """What LAPACK compares."""
     if dtype.kind == "c":
         return f"absolute({element}.real) + absolute({element}.imag)"
@@ -135,7 +135,7 @@ def cofactors(name: str, n: int, result: str) -> str:
 def are_at_most(name: str, n: int, dtype: np.dtype, limit: float) -> str:
     """Whether no element is larger, or nan."""
     elements = [f"{name}_{i}_{j}" for i, j in itertools.product(range(n), repeat=2)]
-    return " & ".join(f"({_size(element, dtype)} <= {limit!r})" for element in elements)
+    return " & ".join(f"({element_size(element, dtype)} <= {limit!r})" for element in elements)
 
 
 def _minor(name: str, n: int, row: int, column: int) -> str:
