@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cuda.requirements import needs_compiler
+
 ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = pytest.mark.skipif(not (ROOT / "perf").is_dir(), reason="perf/ is not in this copy")
@@ -152,3 +154,24 @@ def test_the_command_writes_a_report(tmp_path):
         "by hand": False,
     }
     assert rows["numba_grad"]["figures"]["error"] < 1e-6
+
+
+@needs_compiler
+def test_gpu_workloads_compile_without_a_gpu(tmp_path):
+    file = tmp_path / "predicted.json"
+    command = [sys.executable, "perf/gpu.py", "small_kernels", "sum_rows", "--predict", "sm_90"]
+    run = subprocess.run([*command, "--json", str(file)], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    report = json.loads(file.read_text())
+    assert report["measured on"].startswith("nothing")
+    assert report["workloads"]["small_kernels"]["launches"] > 200
+    for found in report["workloads"].values():
+        assert found["spilled bytes"] == 0
+        assert found["seconds"] > 0
+
+
+def test_gpu_workloads_say_what_is_missing():
+    run = subprocess.run(
+        [sys.executable, "perf/gpu.py", "nonsense"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode != 0 and "there are options64" in run.stderr

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.backends import backend_of, on_host
+from numba_grad.compiler.backends import backend_of, copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_program
@@ -161,7 +161,7 @@ class Specialization:
             self.program = compile_program(self.inputs, computed, self.reached, target)
             self.reached = None
             self.computed_types = [node.type for node in computed]
-            self.constant_values = [node.value for node in self.constants]
+            self.constant_values = [copied_to(x.value, self.device) for x in self.constants]
         return self.program
 
     def _only_device(self) -> str:
@@ -174,8 +174,10 @@ class Specialization:
         """
         inputs = set(self.inputs)
         outputs = [x for x in self.graph_outputs if x not in inputs]
-        # Numbers go where the arrays are, and come back: the gradient by a learning rate.
-        devices = {x.type.device for x in inputs if x.shape != () or x.type.device != CPU}
+        # Numbers go where the arrays are, and come back: the gradient by a learning rate. Constants
+        # are copied once: index arrays.
+        given = [*self.arguments, *self.captured_nodes]
+        devices = {x.type.device for x in given if x.shape != () or x.type.device != CPU}
         devices |= {
             x.type.device
             for x in outputs
@@ -189,7 +191,7 @@ class Specialization:
                     f"values on several devices: {', '.join(sorted(devices))}",
                     got={
                         f"{what} {k}": x.type
-                        for what, nodes in (("input", self.inputs), ("result", outputs))
+                        for what, nodes in (("input", given), ("result", outputs))
                         for k, x in enumerate(nodes, start=1)
                     },
                     expected="arguments, what the function closes over, and results on one device; "
