@@ -127,7 +127,7 @@ class Specialization:
     computed_types: list[Type] = field(default_factory=list)
     run: Callable[..., list[np.ndarray]] | None = None  # the program
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
-    constant_values: list[np.ndarray] = field(default_factory=list)
+    constant_values: list[Any] = field(default_factory=list)  # on the device
     # Where each output is, if not every one is computed in its turn: its number among the inputs,
     # or among what the program computes.
     output_numbers: list[tuple[int | None, int | None]] | None = None
@@ -161,7 +161,6 @@ class Specialization:
             self.program = compile_program(self.inputs, computed, self.reached, target)
             self.reached = None
             self.computed_types = [node.type for node in computed]
-            self.constant_values = [copied_to(x.value, self.device) for x in self.constants]
         return self.program
 
     def _only_device(self) -> str:
@@ -222,6 +221,7 @@ class Specialization:
             return evaluate_with_numpy(self.graph_outputs, given)
         if self.run is None:
             program = self.compiled()
+            self.constant_values = [copied_to(x.value, self.device) for x in self.constants]
             self.run = runner(program, self.device)
         results = self.run(*values, *self.constant_values)
         if self.device != CPU:
