@@ -161,11 +161,19 @@ class _Pointer:
 class _Shared:
     """A shared array: each element remembers who touched it since the last barrier."""
 
+    __slots__ = (
+        *("array", "convert", "launch", "read_by", "read_in", "size", "values"),
+        *("written_by", "written_in"),
+    )
+
     def __init__(self, launch: _Launch, size: int, dtype: np.dtype) -> None:
         self.launch, self.size = launch, size
-        self.array = np.zeros(size, dtype)
-        self.writers: dict[int, tuple[int, int, int]] = {}
-        self.readers: dict[int, tuple[int, int, int]] = {}
+        self.array = np.zeros(size, dtype)  # for its size in bytes
+        self.convert = _INTEGERS.get(dtype.name, dtype.type)
+        self.values: list[Any] = [None] * size
+        # By which thread, in which epoch; several readers are thread -1.
+        self.written_by, self.written_in = [0] * size, [-1] * size
+        self.read_by, self.read_in = [0] * size, [-1] * size
 
     def _place(self, index: Any) -> int:
         index = operator.index(index)
@@ -174,48 +182,52 @@ class _Shared:
         return index
 
     def __getitem__(self, index: Any) -> Any:
-        index = self._place(index)
-        writer = self.writers.get(index)
-        if writer is None:
-            raise EmulationError(f"shared element {index} is read before it is written")
+        if type(index) is not int or not 0 <= index < self.size:
+            index = self._place(index)
         launch = self.launch
-        if not launch.is_ordered(writer):
+        epoch, thread = launch.epoch, launch.thread
+        if self.written_in[index] == epoch and self.written_by[index] != thread:
             raise EmulationError(f"shared element {index} is read with no barrier after its write")
-        reader = self.readers.get(index)
-        mine = (launch.number, launch.epoch, launch.thread)
-        if reader is None or reader[1] < launch.epoch:
-            self.readers[index] = mine
-        elif reader[2] != launch.thread:
-            self.readers[index] = (launch.number, launch.epoch, -1)  # several
-        return self.array.item(index) if is_narrow(self.array.dtype) else self.array[index]
+        if self.written_in[index] < 0:
+            raise EmulationError(f"shared element {index} is read before it is written")
+        if self.read_in[index] != epoch:
+            self.read_in[index], self.read_by[index] = epoch, thread
+        elif self.read_by[index] != thread:
+            self.read_by[index] = -1
+        return self.values[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        index = self._place(index)
-        for others in (self.writers, self.readers):
-            other = others.get(index)
-            if other is not None and not self.launch.is_ordered(other):
-                raise EmulationError(f"shared element {index} is written with no barrier before")
-        self.writers[index] = (self.launch.number, self.launch.epoch, self.launch.thread)
-        _store(self.array, index, value)
+        if type(index) is not int or not 0 <= index < self.size:
+            index = self._place(index)
+        launch = self.launch
+        epoch, thread = launch.epoch, launch.thread
+        if (self.written_in[index] == epoch and self.written_by[index] != thread) or (
+            self.read_in[index] == epoch and self.read_by[index] != thread
+        ):
+            raise EmulationError(f"shared element {index} is written with no barrier before")
+        self.written_in[index], self.written_by[index] = epoch, thread
+        self.values[index] = self.convert(value)
 
 
 class _Local:
     """An array of one thread."""
 
+    __slots__ = ("convert", "values")
+
     def __init__(self, size: int, dtype: np.dtype) -> None:
-        self.array = np.zeros(size, dtype)
-        self.written: set[int] = set()
+        self.convert = _INTEGERS.get(dtype.name, dtype.type)
+        self.values: list[Any] = [None] * size
 
-    def __getitem__(self, index: int) -> Any:
-        if index not in self.written:
+    def __getitem__(self, index: Any) -> Any:
+        value = self.values[index] if index >= 0 else None
+        if value is None:
             raise EmulationError(f"local element {index} is read before it is written")
-        return self.array.item(index) if is_narrow(self.array.dtype) else self.array[index]
+        return value
 
-    def __setitem__(self, index: int, value: Any) -> None:
-        if not 0 <= index < self.array.size:
-            raise EmulationError(f"element {index} of a local array of {self.array.size}")
-        self.written.add(index)
-        _store(self.array, index, value)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not 0 <= index < len(self.values):
+            raise EmulationError(f"element {index} of a local array of {len(self.values)}")
+        self.values[index] = self.convert(value)
 
 
 def is_narrow(dtype: np.dtype) -> bool:

@@ -24,6 +24,9 @@ from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import substitute, toposort
 from tests.cuda.emulator import HostMemory, run_kernel
 
+UNWRITTEN = 0xCD  # each byte of fresh memory
+SITE = 7  # what stands for the operation that an index error names
+
 
 @dataclass(slots=True)
 class GraphRun:
@@ -33,6 +36,8 @@ class GraphRun:
     emitted: list[Emitted] = field(default_factory=list)
     values: dict[Node, np.ndarray] = field(default_factory=dict)
     errors: np.ndarray = field(default_factory=lambda: np.zeros(4, np.int64))
+    # Of each kernel: integers, and the elements that pointers point to, as they were before.
+    arguments: list[list[int | np.ndarray]] = field(default_factory=list)
     is_run: bool = True
 
     def evaluate(self, f: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
@@ -81,7 +86,7 @@ class GraphRun:
         if not self.is_run:
             return np.broadcast_to(np.zeros((), dtype), shape)
         array = np.empty(shape, dtype)
-        array.reshape(-1).view(np.uint8)[...] = 0xCD
+        array.reshape(-1).view(np.uint8)[...] = UNWRITTEN
         return array
 
     def launch(self, group: Group, places: dict[Node, Place]) -> None:
@@ -106,18 +111,21 @@ class GraphRun:
         if not self.is_run:
             return
         memory = HostMemory()
-        words = []
+        words: list[int] = []
+        arguments: list[int | np.ndarray] = []
         for word in kernel.words:
             source, offset = word.source, 0
             if isinstance(source, Place):
                 source, offset = source.source, source.offset
-            if source is None:
-                words.append(word.value)
-            elif source == "errors":
-                words.append(memory.add(self.errors))
-            elif isinstance(source, tuple) and source[0] == "site":
-                words.append(7)
+            if source is None or (isinstance(source, tuple) and source[0] == "site"):
+                words.append(word.value if source is None else SITE)
+                arguments.append(words[-1])
+                continue
+            if source == "errors":
+                array = self.errors
             else:
                 array = self.values[source] if isinstance(source, Node) else partials[source]
-                words.append(memory.add(array) + offset)
+            words.append(memory.add(array) + offset)
+            arguments.append(array.reshape(-1)[offset // array.itemsize :].copy())
+        self.arguments.append(arguments)
         run_kernel(emitted.source, emitted.grid, emitted.block, words, memory)
