@@ -76,7 +76,7 @@ _LIBDEVICE = {
     "copysign": ("copysignf", "copysign"),
     "nextafter": ("nextafterf", "nextafter"),
 }
-# Python's own operators, which in Numba give 0 for a zero divisor, as NumPy does.
+# Of integers: Python's own operators.
 _INTEGER_OPERATORS = {"floor_divide": "//", "remainder": "%"}
 
 # What formulas leave to the C library. For float32 in float64, as on the CPU, where rounding errors
@@ -107,7 +107,6 @@ class Call:
     operand_dtype: np.dtype
     result_dtype: np.dtype
     needs: tuple[str, ...] = ()  # device functions
-    casts: bool = False  # whether Numba computes integers wider than `result_dtype`
 
 
 # Device functions that are not traced.
@@ -131,8 +130,8 @@ def integer_power(base, exponent):
     result = int64(1)
     while exponent != int64(0):
         if (exponent & int64(1)) != int64(0):
-            result = result * base
-        base = base * base
+            result = int64(result * base)
+        base = int64(base * base)
         exponent = int64(uint64(exponent) >> uint64(1))
     return result
 """,
@@ -188,6 +187,8 @@ def known(name: str) -> DeviceFunction:
     if base.endswith("_of"):
         target = base.removesuffix("_of")
         return DeviceFunction(_cast_text(name, np.dtype(dtype), target))
+    if base in _INTEGER_OPERATORS and np.dtype(dtype).kind in "iu":
+        return DeviceFunction(_division_text(name, dtype, _INTEGER_OPERATORS[base]))
     return _traced(name, *_formula(base, np.dtype(dtype)), np.dtype(dtype))[0]
 
 
@@ -214,9 +215,6 @@ def call(name: str, dtypes: tuple[np.dtype, ...]) -> Call:
         native = _LIBDEVICE[function.name][common.itemsize == 8]
         if native:
             return Call(f"libdevice.{native}({fields})", common, common)
-    if family in (SIGNED, UNSIGNED) and function.name in _INTEGER_OPERATORS:
-        operator = _INTEGER_OPERATORS[function.name]
-        return Call(f"({{0}} {operator} {{1}})", common, common, casts=True)
     symbol = f"{function.name}_{common.name}"
     formula = function.formulas[family]
     _, result = _traced(symbol, formula, function.arity, common)
@@ -333,6 +331,16 @@ def _call(name: str, arguments: tuple[str, ...]) -> str:
 
 def _in_float64(name: str, arguments: tuple[str, ...]) -> str:
     return f"float32({_call(name, tuple(f'float64({a})' for a in arguments))})"
+
+
+def _division_text(name: str, dtype: str, operator: str) -> str:
+    """Rounded down, and 0 for a zero divisor, as NumPy's."""
+    return (
+        f"@cuda.jit(device=True)\ndef {name}(x, y):\n"
+        f"    is_zero = y == {dtype}(0)\n"
+        f"    result = {dtype}(x {operator} ({dtype}(1) if is_zero else y))\n"
+        f"    return {dtype}(0) if is_zero else result\n"
+    )
 
 
 # Casts that are more than one operation. They are NumPy's on x86, as on the CPU: floating numbers

@@ -181,6 +181,10 @@ class Expressions:
             value, target = arguments
             assert isinstance(target, ast.Name)
             return self._cast_to(self._text(value, operands), target.id)
+        if name == "bitcast":
+            value, target = arguments
+            assert isinstance(target, ast.Name)
+            return self._same_bits(self._text(value, operands), np.dtype(target.id))
         values = [self._text(argument, operands) for argument in arguments]
         if name in _REDUCTIONS:
             a, b = self._alike(*values)
@@ -230,9 +234,7 @@ class Expressions:
             self._need(needed)
         operands = [self.cast(value, call.operand_dtype).text for value in values]
         text = call.template.format(*map(_without_parentheses, operands))
-        if call.casts:
-            text = call.template.format(*operands)
-        return Typed(text, call.result_dtype, call.casts)
+        return Typed(text, call.result_dtype)
 
     # Casts.
 
@@ -250,6 +252,18 @@ class Expressions:
                 return Typed(f"{self.call(function)}({value.text})", FLOAT32)
             return Typed(f"float32(float16({self.cast(value, FLOAT32).text}))", FLOAT32)
         return self.cast(value, dtype)
+
+    def _same_bits(self, value: Typed, target: np.dtype) -> Typed:
+        assert value.dtype is not None
+        if value.dtype.kind == "f":
+            signed = np.dtype(f"i{target.itemsize}")
+            function = "float_as_int" if target.itemsize == 4 else "double_as_longlong"
+            return self.cast(Typed(f"libdevice.{function}({value.text})", signed), target)
+        signed = self.cast(value, np.dtype(f"i{target.itemsize}"))
+        function = "int_as_float" if target.itemsize == 4 else "longlong_as_double"
+        return self.cast(
+            Typed(f"libdevice.{function}({signed.text})", np.dtype(f"f{target.itemsize}")), target
+        )
 
     def cast(self, value: Typed, target: np.dtype) -> Typed:
         """NumPy's `astype`."""

@@ -75,7 +75,8 @@ def _load_numba_cuda() -> Toolchain:
         from numba.cuda import libdevice, types
         from numba.cuda.extending import intrinsic
 
-    return _numba_toolchain(cuda, libdevice, types, intrinsic)
+    # A call would pass its result through memory, which is slow at any length of the function.
+    return _numba_toolchain(cuda, libdevice, types, intrinsic, forceinline=True)
 
 
 @contextlib.contextmanager
@@ -111,7 +112,9 @@ def _load_numba() -> Toolchain:
     return _numba_toolchain(cuda, libdevice, types, intrinsic)
 
 
-def _numba_toolchain(cuda: Any, libdevice: Any, types: Any, intrinsic: Any) -> Toolchain:
+def _numba_toolchain(
+    cuda: Any, libdevice: Any, types: Any, intrinsic: Any, **options: Any
+) -> Toolchain:
     namespace: Namespace = {
         "cuda": cuda,
         "libdevice": libdevice,
@@ -120,7 +123,7 @@ def _numba_toolchain(cuda: Any, libdevice: Any, types: Any, intrinsic: Any) -> T
     }
 
     def device_function(function: Callable) -> Any:
-        return cuda.jit(device=True)(function)
+        return cuda.jit(device=True, **options)(function)
 
     def ptx(
         function: Callable, signature: Any, capability: tuple[int, int], *, fastmath: bool = False

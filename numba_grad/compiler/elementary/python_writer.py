@@ -13,6 +13,7 @@ import inspect
 import math
 import re
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,16 +78,24 @@ class PythonTrace(Trace):
     has_fma: bool = True
     has_fast_float64: bool = False
     lines: list[tuple[str, str]] = field(default_factory=list)  # a name, and what it is
-    count: int = 0
+    known: dict[str, Value] = field(default_factory=dict)  # what is computed already, by its text
+    constants: dict[str, Number] = field(default_factory=dict)  # floating ones, by their text
 
     def emit(self, kind: str, text: str) -> Value:
-        name = f"v{self.count}"
-        self.count += 1
-        self.lines.append((name, text))
-        return Value(self, kind, name)
+        if text not in self.known:
+            self.known[text] = self._new(kind, text)
+        return self.known[text]
+
+    def _new(self, kind: str, text: str) -> Value:
+        value = Value(self, kind, f"v{len(self.lines)}")
+        self.lines.append((value.name, text))
+        return value
 
     def constant(self, kind: str, number: Number) -> Value:
-        return Value(self, kind, constant_text(kind, number))
+        text = constant_text(kind, number)
+        if kind in (FLOAT32, FLOAT64):
+            self.constants[text] = number
+        return Value(self, kind, text)
 
     def binary(self, operation: str, x: Value, y: Value) -> Value:
         kind, a, b = x.kind, x.name, y.name
@@ -101,8 +110,10 @@ class PythonTrace(Trace):
         if kind == BOOL and operation == "xor" and b in ("True", "False"):
             return self.emit(kind, f"not {a}") if b == "True" else x
         text = f"{a} {_ARITHMETIC[operation]} {b}"
-        is_narrow = kind not in (BOOL, FLOAT32, FLOAT64, INT64)
-        return self.emit(kind, f"{NAMES[kind]}({text})" if is_narrow else text)
+        grows = operation in ("add", "sub", "mul", "shl") or kind != INT64
+        if kind in (BOOL, FLOAT32, FLOAT64) or not grows:
+            return self.emit(kind, text)
+        return self.emit(kind, f"{NAMES[kind]}({text})")
 
     def compare(self, operation: str, x: Value, y: Value) -> Value:
         if operation == "ult":
@@ -119,6 +130,8 @@ class PythonTrace(Trace):
         return self.emit(x.kind, f"{x.name} if {condition.name} else {y.name}")
 
     def convert(self, operation: str, x: Value, kind: str) -> Value:
+        if operation == "bitcast" and x.name in self.constants:
+            return self.constant(kind, _bits(x.kind, self.constants[x.name]))
         if operation == "bitcast":
             return self.emit(kind, f"libdevice.{_BIT_CASTS[x.kind]}({x.name})")
         return self.emit(kind, f"{NAMES[kind]}({x.name})")
@@ -156,7 +169,7 @@ class PythonTrace(Trace):
         definition: Definition | None = None,
     ) -> Value:
         rare = self.library.call(name, usual.kind, _names(arguments))
-        result = self.emit(usual.kind, usual.name)
+        result = self._new(usual.kind, usual.name)
         self.lines.append((f"if {condition.name}", f"{result.name} = {rare}"))
         return result
 
@@ -194,6 +207,12 @@ def _float_text(kind: str, number: Number) -> str:
     if kind == FLOAT32 and math.isfinite(value):
         value = struct.unpack("f", struct.pack("f", value))[0]
     return {math.inf: "inf", -math.inf: "-inf"}.get(value, repr(value))
+
+
+def _bits(kind: str, number: Number) -> int:
+    """The integer with the same bits."""
+    forms = ("f", "i") if kind == FLOAT32 else ("d", "q")
+    return struct.unpack(forms[1], struct.pack(forms[0], number))[0]
 
 
 def _bit_count(kind: str, x: str) -> str:
@@ -234,26 +253,83 @@ def device_function(
         returned = f"{result_cast}({result.name})"
     else:
         returned = result.name
-    body = head + _needed_lines(trace.lines, returned)
     names = ", ".join(argument for argument, _ in arguments)
-    lines = [f"def {name}({names}):", *(_INDENT + line for line in body)]
-    return "@cuda.jit(device=True)\n" + "\n".join(lines) + f"\n{_INDENT}return {returned}\n"
+    lines = [f"def {name}({names}):"]
+    lines += [_INDENT + line for line in head + _body(trace.lines, returned)]
+    return "@cuda.jit(device=True)\n" + "\n".join(lines) + "\n"
 
 
 _VALUE = re.compile(r"\bv\d+\b")
+_MOST_COLUMNS = 92
 
 
-def _needed_lines(lines: list[tuple[str, str]], returned: str) -> list[str]:
-    """The assignments that the result depends on: formulas compute some values for nothing."""
-    needed = set(_VALUE.findall(returned))
-    kept: list[str] = []
+def _body(lines: list[tuple[str, str]], returned: str) -> list[str]:
+    """The assignments that the result depends on, and the return.
+
+    Formulas compute some values for nothing, which go. What is used once goes where it is used, as
+    long as lines stay short: compilers take their time for each name.
+    """
+    kept: list[tuple[str, str]] = []  # in reverse
+    uses = Counter(_VALUE.findall(returned))
     for name, text in reversed(lines):
         if name.startswith("if "):
             target = text.split(" = ")[0]
-            if target in needed:
-                needed.update(_VALUE.findall(name), _VALUE.findall(text))
-                kept += [_INDENT + text, f"{name}:"]
-        elif name in needed:
-            needed.update(_VALUE.findall(text))
-            kept.append(f"{name} = {text}")
-    return kept[::-1]
+            if uses[target]:
+                # Twice each: what stands in a branch stays there, what it uses stays before it.
+                uses.update(_VALUE.findall(f"{name} {text}") * 2)
+                kept.append((name, text))
+        elif uses[name]:
+            uses.update(_VALUE.findall(text))
+            kept.append((name, text))
+    result: list[str] = []
+    pending: dict[str, str] = {}
+
+    def settled(text: str) -> str:
+        """The text with what was pending in place of names, where there is room."""
+        for name in _VALUE.findall(text):
+            if name not in pending:
+                continue
+            own = pending.pop(name)
+            longer = _with(text, name, own)
+            if len(longer) <= _MOST_COLUMNS:
+                text = longer
+            else:
+                result.append(f"{name} = {own}")
+        return text
+
+    for name, text in reversed(kept):
+        if name.startswith("if "):
+            result += [f"{name}:", _INDENT + text]
+        elif uses[name] == 1:
+            pending[name] = settled(text)
+        else:
+            result.append(f"{name} = {settled(text)}")
+    result.append(f"return {settled(returned)}")
+    return result
+
+
+_CALL = re.compile(r"[\w.]+(\(.*\))?")
+
+
+def _with(text: str, name: str, own: str) -> str:
+    """`text` with `own` for `name`, in parentheses where operators could tear it apart."""
+    position = re.search(rf"\b{name}\b", text)
+    assert position is not None
+    before, after = text[: position.start()], text[position.end() :]
+    is_argument = (before == "" or before.endswith(("(", ", "))) and (
+        after == "" or after.startswith((")", ","))
+    )
+    if not is_argument and not _is_one_call(own):
+        own = f"({own})"
+    return before + own + after
+
+
+def _is_one_call(text: str) -> bool:
+    if not _CALL.fullmatch(text):
+        return False
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == ")" and depth == 0:
+            return position == len(text) - 1
+    return True

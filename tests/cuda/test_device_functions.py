@@ -1,0 +1,238 @@
+"""What device functions compute: run thread by thread by the emulator, compared with NumPy."""
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler.cuda import device_functions
+from numba_grad.compiler.cuda.expressions import Expressions, constant
+from numba_grad.errors import KernelError
+from numba_grad.ops.samples import draw
+from tests.cuda.emulator import HostMemory, run_kernel
+from tests.cuda.expression_kernels import MISSING, Case, cases, source_of
+
+COUNT = 24
+# Units in the last place: the formulas' own bounds (docs/numerics.md) and the reference's error.
+ULPS = 6
+# Those whose results cancel, or amplify the errors of their steps, on the CPU as well.
+MORE_ULPS = {"integer_power": 40, "kl_div": 64, "log_ndtr": 8}
+
+
+def computed(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
+    memory = HostMemory()
+    arrays = [np.ascontiguousarray(a) for a in inputs]
+    arrays.append(np.zeros(arrays[0].shape, case.result))
+    words = [memory.add(a) for a in arrays]
+    run_kernel(source_of([case]), 1, arrays[0].size, [arrays[0].size, *words], memory)
+    return arrays[-1]
+
+
+def reference(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
+    """NumPy's and SciPy's values, those of float32 by way of float64."""
+    wide = {"e": np.float64, "f": np.float64, "F": np.complex128}
+    if case.result.kind in "fc" and case.op.name not in ("nextafter", "cast", "float_of_bits"):
+        inputs = [a.astype(wide.get(a.dtype.char, a.dtype)) for a in inputs]
+    with np.errstate(all="ignore"):
+        found = np.asarray(case.op.reference(*inputs, **case.params))
+        return found if case.result.kind not in "fc" else found.astype(case.result)
+
+
+def assert_same(case: Case, inputs: list[np.ndarray]) -> None:
+    __tracebackhide__ = True
+    actual, wanted = computed(case, inputs), reference(case, inputs)
+    if case.result.kind not in "fc":
+        np.testing.assert_array_equal(actual, wanted)
+        return
+    ulps = MORE_ULPS.get(case.op.name, ULPS)
+    np.testing.assert_allclose(actual, wanted, rtol=ulps * np.finfo(case.result).eps, atol=0)
+
+
+PRESENT = [case for case in cases() if case.op.name not in MISSING]
+
+
+@pytest.mark.parametrize("case", PRESENT, ids=str)
+def test_values_are_numpys(case):
+    random = np.random.default_rng(sum(str(case).encode()))
+    assert_same(
+        case,
+        [
+            draw(random, (COUNT,), dtype, low, high)
+            for dtype, (low, high) in zip(case.dtypes, case.op.samples, strict=True)
+        ],
+    )
+
+
+# Where C, NumPy and libdevice have different opinions if one is careless.
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, np.inf, -np.inf, np.nan, 1e30, -1e30]
+EXACT_ON_SPECIAL = {
+    *("add", "subtract", "multiply", "divide", "negative", "absolute", "sign", "maximum"),
+    *("minimum", "copysign", "floor", "ceil", "trunc", "rint", "isnan", "isinf", "isfinite"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "fmod"),
+    *("remainder", "floor_divide", "sqrt", "reciprocal", "square", "logical_and", "logical_or"),
+    *("logical_xor", "logical_not", "exp", "log", "tanh", "sigmoid", "power", "hypot"),
+    *("arctan2", "where", "cast", "expm1", "log1p", "erf", "erfc", "gammaln"),
+}
+
+
+def special_cases():
+    for case in cases("fd"):
+        if case.op.name in EXACT_ON_SPECIAL and all(d.kind == "f" for d in case.dtypes):
+            yield case
+
+
+@pytest.mark.parametrize("case", list(special_cases()), ids=str)
+def test_special_values_are_numpys(case):
+    if len(case.dtypes) == 1:
+        columns = [SPECIAL]
+    else:
+        columns = [np.repeat(SPECIAL, len(SPECIAL)), SPECIAL * len(SPECIAL)]
+    inputs = [np.array(c, d) for c, d in zip(columns, case.dtypes, strict=True)]
+    if case.op.name in ("maximum", "minimum"):  # either zero may win, in NumPy too
+        keep = (inputs[0] != 0) | (inputs[1] != 0)
+        inputs = [a[keep] for a in inputs]
+    actual, wanted = computed(case, inputs), reference(case, inputs)
+    if case.result.kind == "f" and case.op.name not in ("power", "hypot", "arctan2"):
+        is_number = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(actual)[is_number], np.signbit(wanted)[is_number])
+    assert_same(case, inputs)
+
+
+INTEGERS = {
+    "b": [0, 1, -1, 2, 7, -7, 127, -128],
+    "i": [0, 1, -1, 3, -3, 31, 2**31 - 1, -(2**31)],
+    "q": [0, 1, -1, 3, -3, 63, 2**63 - 1, -(2**63)],
+    "B": [0, 1, 2, 7, 8, 127, 128, 255],
+    "Q": [0, 1, 2, 63, 64, 2**63, 2**64 - 1],
+}
+ON_INTEGERS = {
+    *("floor_divide", "remainder", "fmod", "left_shift", "right_shift", "power", "gcd", "lcm"),
+    *("absolute", "negative", "sign", "add", "multiply", "invert", "bitwise_count", "maximum"),
+    *("minimum", "reciprocal", "bitwise_and", "bitwise_or", "bitwise_xor", "less", "equal"),
+}
+
+
+@pytest.mark.parametrize("case", [c for c in cases("biqBQ") if c.op.name in ON_INTEGERS], ids=str)
+def test_integers_wrap_and_divide_as_numpys(case):
+    dtype = case.dtypes[0]
+    values = np.array(INTEGERS[dtype.char.replace("l", "q").replace("L", "Q")], dtype)
+    inputs = [values]
+    if len(case.dtypes) == 2:
+        inputs = [np.repeat(values, values.size), np.tile(values, values.size)]
+    if case.op.name == "power":  # NumPy refuses negative exponents
+        keep = inputs[1] >= 0
+        inputs = [a[keep] for a in inputs]
+    if case.op.name in ("floor_divide", "remainder", "fmod") and inputs[0].dtype.kind == "i":
+        # NumPy's own quotient of the least integer by -1 differs between its loops.
+        keep = (inputs[1] != -1) | (inputs[0] != np.iinfo(inputs[0].dtype).min)
+        inputs = [a[keep] for a in inputs]
+    if case.op.name == "reciprocal":
+        inputs = [a[a != 0] for a in inputs]
+    assert_same(case, inputs)
+
+
+CASTS = [0.0, -0.5, 1.9, -1.9, 3e9, -3e9, 1e19, -1e19, 1.5e19, np.inf, -np.inf, np.nan, 300.0]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("target", [*"bhilBHIL", "?", "e", "f", "d", "F"])
+@pytest.mark.parametrize("source", ["f", "d", "F", "D", "b", "Q", "?"])
+def test_casts_are_the_cpus(source, target):
+    """On x86 NumPy's are: a floating number goes through int32 or int64."""
+    source, target = np.dtype(source), np.dtype(target)
+    values = np.array(CASTS if source.kind in "fc" else [0, 1, 127], source)
+    expressions = Expressions()
+    own = "bool_" if target.kind == "b" else target.name
+    loaded = "x[i] != uint8(0)" if source.kind == "b" else "x[i]"
+    text = expressions.apply(
+        f"cast({{x}}, {own})", {"x": ("a", source)}, target, target.kind in "iub"
+    )
+    stored = {"?": "uint8({})", "e": "float16({})"}.get(target.char, "{}")
+    names = ["uint8" if d.kind == "b" else d.name for d in (source, target)]
+    kernel = (
+        f'@cuda.jit("void(CPointer({names[0]}), CPointer({names[1]}))")\n'
+        "def kernel(x, y):\n"
+        "    i = cuda.threadIdx.x\n"
+        f"    a = {loaded}\n"
+        f"    y[i] = {stored.format(text)}\n"
+    )
+    memory, result = HostMemory(), np.zeros(values.shape, target)
+    words = [memory.add(values), memory.add(result)]
+    run_kernel("\n\n".join([*expressions.definitions(), kernel]), 1, values.size, words, memory)
+    real = values.real if source.kind == "c" and target.kind not in "cb" else values
+    with np.errstate(all="ignore"):
+        if source.kind in "fc" and target.kind in "iu" and target.itemsize < 8:
+            wide = np.int64 if target.name == "uint32" else np.int32
+            wanted = real.astype(wide).astype(target)
+        else:
+            wanted = real.astype(target)
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_float64_becomes_float16_with_one_rounding():
+    # By way of float32 this would round twice, to 1 + 2**-10.
+    value = 1 + 2.0**-11 + 2.0**-30
+    assert np.float16(value) == 1 + 2.0**-10
+    below = 1 + 2.0**-11 - 2.0**-30
+    expressions = Expressions()
+    text = expressions.apply(
+        "cast({x}, float16)", {"x": ("x[i]", np.dtype(float))}, np.dtype("e"), False
+    )
+    kernel = (
+        '@cuda.jit("void(CPointer(float64), CPointer(float16))")\n'
+        f"def kernel(x, y):\n    i = cuda.threadIdx.x\n    y[i] = float16({text})\n"
+    )
+    values = np.array([value, below, -value, 1e300, 6e-8, np.nan, 0.0])
+    memory, result = HostMemory(), np.zeros(values.shape, np.float16)
+    words = [memory.add(values), memory.add(result)]
+    run_kernel("\n\n".join([*expressions.definitions(), kernel]), 1, values.size, words, memory)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(result, values.astype(np.float16))
+
+
+def test_the_first_index_out_of_range_is_recorded():
+    expressions = Expressions()
+    int64 = np.dtype(np.int64)
+    operands = {"i": ("x[task]", int64), "n": ("n0", int64)}
+    text = expressions.apply("check_index({i}, {n}, errors, 7)", operands, int64, False)
+    kernel = (
+        '@cuda.jit("void(int64, CPointer(int64), CPointer(int64), CPointer(int64))")\n'
+        "def kernel(n0, x, y, errors):\n"
+        f"    task = cuda.threadIdx.x\n    y[task] = {text}\n"
+    )
+    indices = np.array([0, 4, -1, -5, 5, -6, 99])
+    memory, result, errors = HostMemory(), np.zeros_like(indices), np.zeros(4, np.int64)
+    words = [5, *(memory.add(a) for a in (indices, result, errors))]
+    run_kernel("\n\n".join([*expressions.definitions(), kernel]), 1, indices.size, words, memory)
+    np.testing.assert_array_equal(result, [0, 4, 4, 0, 0, 0, 0])
+    np.testing.assert_array_equal(errors, [1, 7, 5, 5])
+
+
+@pytest.mark.parametrize("name", sorted(MISSING))
+def test_what_gpus_do_not_have_is_an_error_by_name(name):
+    (case, *_) = [c for c in cases("d") if c.op.name == name]
+    with pytest.raises(KernelError, match=r"no \w+ on GPUs[\s\S]*cpu"):
+        source_of([case])
+
+
+def test_texts_are_the_same_in_every_process():
+    """No numbers that count what was traced before: they are part of the cache's key."""
+    first = device_functions.known("tan_complex64").text
+    device_functions._traced.cache_clear()
+    device_functions.known("exp_complex64")
+    assert device_functions.known("tan_complex64").text == first
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (0.1, np.float32, "float32(0.10000000149011612)"),
+        (-0.0, np.float64, "float64(-0.0)"),
+        (np.inf, np.float64, "float64(inf)"),
+        (-np.inf, np.float16, "float32(-inf)"),
+        (np.nan, np.float32, "float32(nan)"),
+        (3, np.uint8, "uint8(3)"),
+        (True, np.bool_, "True"),
+        (1 - 2j, np.complex64, "complex(float32(1.0), float32(-2.0))"),
+    ],
+)
+def test_literals_are_typed(value, dtype, text):
+    assert constant(value, np.dtype(dtype)) == text

@@ -1,0 +1,135 @@
+"""Every expression of the registry becomes machine code, without spills, and in its precision."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler.cuda import front_end, link
+from numba_grad.compiler.cuda.expressions import Expressions
+from tests.cuda.expression_kernels import MISSING, Case, cases, source_of
+from tests.cuda.requirements import needs_compiler
+
+# Why a float32 kernel has float64 instructions all the same. None is on the usual way.
+FLOAT64_IN_FLOAT32 = {
+    # libdevice reduces arguments beyond 100,000 with one product in float64.
+    **dict.fromkeys(("sin", "cos", "tan"), "large arguments"),
+    # libdevice's functions of negative numbers, next to whose zeros float32 has no digits left.
+    **dict.fromkeys(("gamma", "gammaln", "rgamma", "beta", "betaln"), "negative arguments"),
+    # The formulas are in float64 on the CPU, too.
+    **dict.fromkeys(("lambertw", "lambertw_below"), "float64 throughout"),
+    **dict.fromkeys(("zeta", "polygamma_order", "riemann_zeta"), "float64 throughout"),
+}
+# By their parts.
+OF_COMPLEX = {
+    *("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "power", "integer_power", "sigmoid"),
+    *("sin", "cos", "tan"),
+}
+PER_KERNEL = 12
+SINGLE = {"bool", "float16", "float32", "complex64"}
+
+
+def may_use_float64(case: Case) -> bool:
+    if case.dtypes[0].kind == "c":
+        return case.op.name in OF_COMPLEX
+    return case.op.name in FLOAT64_IN_FLOAT32
+
+
+def is_single(case: Case) -> bool:
+    return {d.name for d in (*case.dtypes, case.result)} <= SINGLE and not (
+        case.dtypes[0].kind == "b" and len({*case.dtypes, case.result}) == 1
+    )
+
+
+def groups():
+    """Cases by what is to hold for their machine code, some to a kernel: compiling takes time."""
+    by_kind: dict[str, list[Case]] = defaultdict(list)
+    for case in cases("?biqBQefdFD"):
+        if case.op.name in MISSING:
+            continue
+        if case.dtypes[0].name == "float16" and case.op.cost > 4:
+            continue  # computed in float32: compiled for that already
+        kind = case.dtypes[-1].name
+        if is_single(case):
+            kind += ", some float64" if may_use_float64(case) else ", no float64"
+        by_kind[kind].append(case)
+    for kind, found in sorted(by_kind.items()):
+        for number in range(0, len(found), PER_KERNEL):
+            yield pytest.param(
+                found[number : number + PER_KERNEL], id=f"{kind}, {number // PER_KERNEL}"
+            )
+
+
+@needs_compiler
+@pytest.mark.parametrize("group", list(groups()))
+def test_expressions_compile(group):
+    ptx = front_end.compile_to_ptx(source_of(group), "sm_80")
+    for architecture in ("sm_80", "sm_90"):
+        cubin, usage = link.link(ptx, architecture)
+        assert cubin[:4] == b"\x7fELF"
+        assert usage.spilled_bytes == 0, [str(case) for case in group]
+    if all(is_single(case) and not may_use_float64(case) for case in group):
+        assert ".f64" not in ptx, [str(case) for case in group]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", sorted(FLOAT64_IN_FLOAT32.keys() - MISSING))
+def test_exceptions_are_needed(name):
+    (case,) = [case for case in cases("f") if case.op.name == name]
+    assert ".f64" in front_end.compile_to_ptx(source_of([case]), "sm_80")
+
+
+F32, F64, I8, I64 = (np.dtype(t) for t in (np.float32, np.float64, np.int8, np.int64))
+BOOL, C64 = np.dtype(bool), np.dtype(np.complex64)
+
+
+@pytest.mark.parametrize(
+    ("template", "dtype", "operands", "text"),
+    [
+        ("{x} * {y}", F32, {"x": ("a", F32), "y": ("b", F32)}, "a * b"),
+        ("{x} + {y}", I8, {"x": ("a", I8), "y": ("b", I8)}, "int8(a + b)"),
+        ("{x} + {y}", BOOL, {"x": ("a", BOOL), "y": ("b", BOOL)}, "a | b"),
+        ("-{x}", I8, {"x": ("a", I8)}, "int8(-a)"),
+        ("exp({x})", F32, {"x": ("a", F32)}, "libdevice.expf(a)"),
+        ("exp({x})", F64, {"x": ("a", F64)}, "libdevice.exp(a)"),
+        ("erfc({x})", F32, {"x": ("a", F32)}, "erfc_float32(a)"),
+        ("cast(1, float32)", F32, {"x": ("a", F32)}, "float32(1.0)"),
+        ("cast({x}, int64)", I64, {"x": ("a", F32)}, "int64_of_float32(a)"),
+        ("cast({x}, float16)", np.dtype("e"), {"x": ("a", F32)}, "float32(float16(a))"),
+        ("real({x})", F32, {"x": ("a", C64)}, "a.real"),
+        ("{x} / {y}", C64, {"x": ("a", C64), "y": ("b", C64)}, "divide_complex64(a, b)"),
+        (
+            "select({c}, {x}, {y})",
+            F32,
+            {"c": ("c", BOOL), "x": ("a", F32), "y": ("b", F32)},
+            "cuda.selp(c, a, b)",
+        ),
+        (
+            "select({c}, {x}, {y})",
+            C64,
+            {"c": ("c", BOOL), "x": ("a", C64), "y": ("b", C64)},
+            "a if c else b",
+        ),
+        # Operands of several words stay together.
+        ("{k} * {d}", I64, {"k": ("i + n", I64), "d": ("m", I64)}, "(i + n) * m"),
+        ("reduce_add({a}, {b})", F32, {"a": ("s", F32), "b": ("v", F32)}, "s + v"),
+        (
+            "reduce_maximum({a}, {b})",
+            F32,
+            {"a": ("s", F32), "b": ("v", F32)},
+            "maximum_float32(s, v)",
+        ),
+    ],
+)
+def test_templates_become_cuda_python(template, dtype, operands, text):
+    assert Expressions().apply(template, operands, dtype, dtype.kind in "iub") == text
+
+
+def test_functions_come_after_what_they_call():
+    expressions = Expressions()
+    complex128 = np.dtype(np.complex128)
+    expressions.apply("arcsinh({x})", {"x": ("a", complex128)}, complex128, False)
+    names = [text.split("def ")[1].split("(")[0] for text in expressions.definitions()]
+    assert names.index("sqrt_complex128") < names.index("asin_complex128")
+    assert names[-1] == "asinh_complex128"
+    assert len(set(names)) == len(names)
