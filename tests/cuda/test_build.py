@@ -128,6 +128,23 @@ def test_worker_processes_compile_too(monkeypatch):
     assert len({kernel.code for kernel in kernels}) == 4
 
 
+LOG = """\
+ptxas info    : 128 bytes gmem
+ptxas info    : Function properties for __internal_lgamma_pos
+ptxas         .     24 bytes stack frame, 24 bytes spill stores, 24 bytes spill loads
+ptxas info    : Compiling entry function 'kernel' for 'sm_80'
+ptxas info    : Function properties for kernel
+ptxas         .     32 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 38 registers, used 0 barriers, 376 bytes cmem[0], 352 bytes cmem[2]
+info    : Function properties for 'kernel':
+info    : used 44 registers, used 0 barriers, 56 stack, 1280 bytes smem, 376 bytes cmem[0]
+"""
+
+
+def test_the_report_is_of_the_kernel_not_of_what_it_calls():
+    assert link.usage_of(LOG) == link.Usage(44, 56, 20, 1280)
+
+
 def test_the_emulator_gets_the_source_itself():
     kernel = build.build(SOURCE, build.SOURCE_ARCHITECTURE)
     assert kernel.code.decode() == SOURCE

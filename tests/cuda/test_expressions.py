@@ -18,7 +18,7 @@ FLOAT64_IN_FLOAT32 = {
     **dict.fromkeys(("gamma", "gammaln", "rgamma", "beta", "betaln"), "negative arguments"),
     # The formulas are in float64 on the CPU, too.
     **dict.fromkeys(("lambertw", "lambertw_below"), "float64 throughout"),
-    **dict.fromkeys(("zeta", "polygamma_order", "riemann_zeta"), "float64 throughout"),
+    **dict.fromkeys(("zeta", "riemann_zeta"), "float64 throughout"),
 }
 # By their parts.
 OF_COMPLEX = {

@@ -64,10 +64,9 @@ def _text(read, size: int, handle: int) -> str:
 
 def usage_of(log: str) -> Usage:
     """The figures in nvJitLink's log of one kernel."""
-
-    def total(pattern: str) -> int:
-        return sum(int(n) for n in re.findall(pattern, log))
-
+    # The kernel's own: functions of libdevice that it calls may save registers of their caller.
+    properties = re.search(r"Function properties for kernel\n.*", log)
+    spills = re.findall(r"(\d+) bytes spill", properties.group()) if properties else []
     # The last line, by the linker, counts shared memory too: ptxas does not, where it is all
     # known only to the linker.
     last = log[log.rfind("Function properties for 'kernel'") :]
@@ -75,7 +74,7 @@ def usage_of(log: str) -> Usage:
     if found is None:
         raise KernelError(explain("link", "nvJitLink's report has no figures", got={"log": log}))
     registers, stack, shared = (int(n) for n in found.groups())
-    return Usage(registers, stack, total(r"(\d+) bytes spill (?:stores|loads)"), shared)
+    return Usage(registers, stack, sum(int(n) for n in spills), shared)
 
 
 def _check_versions(ptx: str, linker: tuple[int, int]) -> None:
