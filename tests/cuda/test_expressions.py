@@ -45,7 +45,7 @@ def groups():
     """Cases by what is to hold for their machine code, some to a kernel: compiling takes time."""
     by_kind: dict[str, list[Case]] = defaultdict(list)
     for case in cases("?biqBQefdFD"):
-        if case.op.name in MISSING:
+        if case.is_missing:
             continue
         if case.dtypes[0].name == "float16" and case.op.cost > 4:
             continue  # computed in float32: compiled for that already

@@ -305,11 +305,11 @@ class _Library:
             if kind == FLOAT64:
                 return _call(double, arguments)
             return _call(single, arguments) if single else _in_float64(double, arguments)
-        function = self.symbol.rpartition("_")[0]
+        function, _, dtype = self.symbol.rpartition("_")
         raise KernelError(
             explain(
                 "cuda",
-                f"there is no {function} on GPUs",
+                f"there is no {function} of {dtype} on GPUs",
                 got={"needs": name.removeprefix("numba_grad.scipy.") + " of SciPy"},
                 fix="the same on the CPU: x.cpu(), and .to(...) of the result",
             )
