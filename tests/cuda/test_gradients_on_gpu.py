@@ -1,0 +1,139 @@
+"""What gradients can do, on a GPU: torch's interface, transforms, users' functions."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad import autograd
+
+
+def on(gpu, values, **options):
+    return ng.tensor(np.asarray(values, float), device=gpu, **options)
+
+
+def close(found, expected):
+    assert found.device.startswith("cuda")
+    np.testing.assert_allclose(found.detach().cpu().numpy(), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_accumulation_and_retained_graphs(gpu):
+    x = on(gpu, [1.0, 2.0], requires_grad=True)
+    y = (x**3).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    close(x.grad, [6.0, 24.0])
+    with pytest.raises(ng.errors.GradientError, match="second time"):
+        y.backward()
+    x.grad = None
+    z = ng.sin(x)
+    z.backward(on(gpu, [1.0, -1.0]))
+    close(x.grad, [np.cos(1.0), -np.cos(2.0)])
+    with pytest.raises(RuntimeError, match="cpu"):
+        ng.sin(x).backward(ng.tensor([1.0, 1.0]))
+
+
+def test_second_order(gpu):
+    x = on(gpu, [0.5, 1.5], requires_grad=True)
+    (g,) = autograd.grad((ng.exp(x) * x).sum(), x, create_graph=True)
+    (h,) = autograd.grad(g.sum(), x)
+    a = np.array([0.5, 1.5])
+    close(h, np.exp(a) * (a + 2))
+
+
+def test_batched_and_missing_gradients(gpu):
+    x, unused = on(gpu, [1.0, 2.0, 3.0], requires_grad=True), on(gpu, [1.0], requires_grad=True)
+    y = x * x
+    (rows,) = autograd.grad(y, x, on(gpu, np.eye(3)), is_grads_batched=True)
+    close(rows, np.diag([2.0, 4.0, 6.0]))
+    found = autograd.grad((x * x).sum(), (x, unused), materialize_grads=True)
+    close(found[1], [0.0])
+    assert autograd.grad((x * x).sum(), (x, unused), allow_unused=True)[1] is None
+
+
+def test_gradient_edges_and_hooks(gpu):
+    x = on(gpu, [1.0, 2.0], requires_grad=True)
+    y = x * 3
+    edge = autograd.graph.get_gradient_edge(y)
+    (g,) = autograd.grad((y * y).sum(), edge)
+    close(g, [6.0, 12.0])
+    seen = []
+    x.register_hook(lambda g: seen.append(g.device) or g * 2)
+    (x * 5).sum().backward()
+    close(x.grad, [10.0, 10.0])
+    assert seen == [gpu]
+
+
+def test_functions_of_users(gpu):
+    class Cube(autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x * x
+
+    x = on(gpu, [1.0, 2.0], requires_grad=True)
+    Cube.apply(x).sum().backward()
+    close(x.grad, [3.0, 12.0])
+
+
+def test_transforms(gpu):
+    def f(x):
+        return (ng.sin(x) * x[::-1]).sum()
+
+    a = np.array([0.3, 1.2, -0.7])
+    x = on(gpu, a)
+    for transform in (ng.grad, ng.hessian):
+        close(transform(f)(x), np.asarray(transform(f)(a)))
+        close(ng.jit(transform(f))(x), np.asarray(transform(f)(a)))
+    close(ng.jacobian(lambda x: x * x.sum())(x), np.asarray(ng.jacobian(lambda x: x * x.sum())(a)))
+    batch = np.stack([a, 2 * a])
+    close(ng.vmap(ng.grad(f))(on(gpu, batch)), np.asarray(ng.vmap(ng.grad(f))(batch)))
+    value, slope = ng.jvp(f, (x,), (on(gpu, np.ones(3)),))
+    e_value, e_slope = ng.jvp(f, (a,), (np.ones(3),))
+    close(value, np.asarray(e_value))
+    close(slope, np.asarray(e_slope))
+
+
+def test_jitted_steps_in_loops(gpu):
+    @ng.jit
+    def step(state, rate):
+        return state + 0.01 * rate * state * (1 - state)
+
+    def last(state, rate):
+        for _ in range(20):
+            state = step(state, rate)
+        return state.sum()
+
+    a = np.linspace(0.1, 0.9, 40)
+    f = ng.value_and_grad(last, (0, 1))
+    value, (by_state, by_rate) = ng.jit(f)(on(gpu, a), on(gpu, 0.5))
+    expected, (e_state, e_rate) = f(a, 0.5)
+    close(value, np.asarray(expected))
+    close(by_state, np.asarray(e_state))
+    close(by_rate, np.asarray(e_rate))
+
+
+def test_modes(gpu):
+    x = on(gpu, [1.0], requires_grad=True)
+    with ng.no_grad():
+        assert not (x * 2).requires_grad
+    with autograd.detect_anomaly(check_nan=True), pytest.raises(RuntimeError, match="nan"):
+        ng.sqrt(x - 1 - 1e-300 * x).sum().backward(on(gpu, float("nan")))
+
+
+def test_two_gpus(gpu):
+    if ng.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    x = ng.tensor([1.0, 2.0], device="cuda:0", requires_grad=True)
+    y = (x * 3).to("cuda:1") ** 2
+    assert y.device == "cuda:1"
+    y.sum().backward()
+    close(x.grad, [18.0, 36.0])
+    assert x.grad.device == "cuda:0"
+    with ng.cuda.device(1):
+        assert ng.ones(2, device="cuda").device == "cuda:1"
+        np.testing.assert_array_equal((x.detach() + 1).tolist(), [2.0, 3.0])
