@@ -204,10 +204,13 @@ def on_gpu(x, **more):
 
 def test_a_kernel_is_launched_with_its_arrays_and_numbers(driver):
     x, y = np.random.default_rng(0).standard_normal((2, 5, 5))
-    op = scaled_sums_op(launch=lambda x, y, scale: (2, 3))
-    sums, rows = op(on_gpu(x), on_gpu(y[0]), scale=0.5)
-    np.testing.assert_allclose(sums.cpu().numpy(), 0.5 * x @ y[0], rtol=1e-14)
-    np.testing.assert_array_equal(rows.cpu().numpy(), np.arange(5))
+    for dtype in ([None, np.int64], [np.float32, np.int64], [None, np.int32]):
+        op = scaled_sums_op(dtype, launch=lambda x, y, scale: (2, 3))
+        sums, rows = op(on_gpu(x), on_gpu(y[0]), scale=0.5)
+        rtol = 1e-6 if dtype[0] else 1e-14
+        np.testing.assert_allclose(sums.cpu().numpy(), 0.5 * x @ y[0], rtol=rtol)
+        np.testing.assert_array_equal(rows.cpu().numpy(), np.arange(5))
+        assert (sums.dtype, rows.dtype) == (dtype[0] or np.float64, dtype[1])
     assert sums.device == rows.device == "cuda:0"
     assert ("scaled_sums", (2, 1, 1), (3, 1, 1)) in driver.launches
 
