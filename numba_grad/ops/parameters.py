@@ -16,6 +16,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
 from numba_grad.ops.families import structural
 from numba_grad.ops.random import check_equal_shapes, same_shapes
+from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONENT, MOST_TERMS
 
 
 def _infer(name: str, got: dict[str, Type]) -> Type:
@@ -114,24 +115,6 @@ beta_moment = structural(
 
 # zeta_derivative
 
-# Bernoulli's numbers B(2 k) / (2 k)!
-EULER_MACLAURIN = (
-    1 / 12,
-    -1 / 720,
-    1 / 30240,
-    -1 / 1209600,
-    1 / 47900160,
-    -5.28419013868749322e-10,
-    1.3382536530684678861e-11,
-    -3.389680296322582717e-13,
-    8.5860620562778451694e-15,
-    -2.1748686985580619227e-16,
-    5.5090028283602295302e-18,
-    -1.3954464685812524713e-19,
-)
-
-LEAST_EXPONENT = -1.0
-
 
 def _infer_zeta_derivative(x: Type, q: Type, *, order: int) -> Type:
     return _infer("zeta_derivative", {"x": x, "q": q})
@@ -202,10 +185,6 @@ zeta_derivative = structural(
 
 
 # hyp1f1_derivative
-
-MOST_TERMS = 1 << 15
-# What may be lost to cancellation: of 16 digits, 10.
-LEAST_ACCURACY = 1e-6
 
 
 def _infer_hyp1f1_derivative(a: Type, b: Type, x: Type, *, by_a: int, by_b: int) -> Type:

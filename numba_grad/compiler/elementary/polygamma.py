@@ -29,6 +29,7 @@ from numba_grad.compiler.elementary.scalar import (
     to_float64,
     two_sum,
 )
+from numba_grad.ops.series import EULER_MACLAURIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,21 +254,6 @@ def trigamma(x: Value) -> Value:
     return select(x < 0, reflected, positive)
 
 
-# Bernoulli's numbers B(2 k) / (2 k)!
-EULER_MACLAURIN = (
-    1 / 12,
-    -1 / 720,
-    1 / 30240,
-    -1 / 1209600,
-    1 / 47900160,
-    -5.28419013868749322e-10,
-    1.3382536530684678861e-11,
-    -3.389680296322582717e-13,
-    8.5860620562778451694e-15,
-    -2.1748686985580619227e-16,
-    5.5090028283602295302e-18,
-    -1.3954464685812524713e-19,
-)
 # sum of (q + k)**-x for k from 0 to n - 1. The rounding error of q + k counts x times; it is
 # corrected to first order.
 _SUM_OF_POWERS = Definition(

@@ -7,7 +7,7 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
 from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
-from numba_grad.ops.parameters import (
+from numba_grad.ops.series import (
     EULER_MACLAURIN,
     LEAST_ACCURACY,
     LEAST_EXPONENT,
