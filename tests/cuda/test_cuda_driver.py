@@ -63,7 +63,7 @@ CALLS = [
     ("d.properties(1).name", "'stub 101'", None),
     (
         "d.activate(0)",
-        "0",
+        "None",  # nobody's device: it may stay
         [
             "cuDeviceGet(0)",
             "cuDeviceGetAttribute(115, 100)",  # whether there are memory pools

@@ -523,6 +523,17 @@ def test_memory_that_they_let_go_is_kept_while_their_stream_may_use_it():
             assert driver.live_bytes() == 0
 
 
+def test_a_takers_stream_may_be_gone_when_the_memory_goes_back(driver):
+    theirs = cuda.Stream()
+    array = arrays.from_host(np.arange(4.0))
+    capsule = array.__dlpack__(stream=theirs.handle)
+    del theirs
+    del capsule, array
+    arrays.zeros((1,), float)
+    cuda.synchronize()
+    assert driver.live_bytes() == 0
+
+
 def test_copies_and_other_devices(driver):
     array = arrays.from_host(np.arange(4.0))
     copy = read(array.__dlpack__(copy=True), b"dltensor")

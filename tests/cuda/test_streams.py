@@ -58,6 +58,20 @@ def test_streams_of_others_are_not_destroyed(driver):
     own.synchronize()
 
 
+def test_streams_of_others_live_as_long_as_what_was_made_on_them(driver):
+    class Theirs(ForeignStream):
+        def __init__(self):
+            self.stream = cuda.Stream()
+            super().__init__(self.stream.handle)
+
+    with cuda.stream(Theirs()):
+        array = arrays.from_host(np.arange(3.0))
+    np.testing.assert_array_equal(array.to_host(), np.arange(3.0))
+    del array
+    cuda.synchronize()
+    assert driver.live_bytes() == 0
+
+
 def test_streams_wait_for_each_other(driver):
     side = cuda.Stream()
     array = arrays.from_host(np.arange(3.0))
@@ -74,11 +88,24 @@ def test_streams_wait_for_each_other(driver):
 
 
 def test_a_forgotten_wait_is_seen():
-    with installed(HostDriver(late=True)):
+    with installed(HostDriver(late=True)) as driver:
         array = arrays.from_host(np.arange(3.0))
-        copy = array.copy(stream=cuda.Stream())
+        side = cuda.Stream()
+        target = arrays.empty((3,), float, stream=side)
+        with active(0):
+            driver.copy_on_device(target.address, array.address, 24, side.handle)
         with pytest.raises(Misuse, match="before its stream has come to allocate it"):
-            copy.to_host()
+            side.synchronize()
+
+
+def test_arrays_know_the_stream_that_writes_them(driver):
+    with cuda.stream(cuda.Stream()):
+        array = arrays.from_host(np.arange(3.0))
+    with cuda.stream(cuda.Stream()):
+        copy = array.copy()
+        there = array.copy("cuda:1")
+    for each in (array, copy, there):
+        np.testing.assert_array_equal(each.to_host(), np.arange(3.0))
 
 
 def test_streams_of_two_devices(driver):

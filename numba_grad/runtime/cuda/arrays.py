@@ -82,7 +82,7 @@ class DeviceArray:
         array = np.empty(self.shape, self.dtype)
         if self.nbytes:
             stream = current_stream(self.device.index) if stream is None else stream
-            self.use_on(stream)
+            self.wait_for_writer(stream)
             driver = current_driver()
             with active(self.device.index):
                 driver.copy_to_host(array.ctypes.data, self.address, self.nbytes, stream.handle)
@@ -106,7 +106,7 @@ class DeviceArray:
         if not self.nbytes:
             return
         stream = current_stream(self.device.index) if stream is None else stream
-        self.use_on(stream)
+        self.wait_for_writer(stream)
         driver = current_driver()
         is_small = self.nbytes <= _STAGED_BYTES
         # The caller may write to `array` as soon as this returns. From pageable memory small arrays
@@ -125,7 +125,7 @@ class DeviceArray:
         target = source if index == self.device.index else current_stream(index)
         result = empty(self.shape, self.dtype, index, target)
         if self.nbytes:
-            self.use_on(source)
+            self.wait_for_writer(source)
             self._copy_to(result, source, target)
         return result
 

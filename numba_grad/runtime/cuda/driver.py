@@ -116,7 +116,8 @@ class CudaDriver(Driver):
         if current == context:
             return None
         self._check(library.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-        return current
+        # Without a context a thread's device is number 0 for all libraries, as it is with this one.
+        return None if current == 0 and device == 0 else current
 
     def restore(self, previous: int) -> None:
         self._check(self._library.cuCtxSetCurrent(previous), "cuCtxSetCurrent")

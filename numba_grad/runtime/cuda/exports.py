@@ -122,8 +122,14 @@ def capsule(
     """
     index = array.device.index
     taker = _takers_stream(stream, index)
-    if taker is not None:
+    is_known = False
+    if taker is not None and taker.handle == DEFAULT_STREAM:
+        # It lives as long as the context, so it can be asked later what it has done.
         array.wait_for_writer(taker)
+        is_known = True
+    elif taker is not None and isinstance(array.owner, Owner):
+        # It may be gone by then.
+        taker.wait_stream(array.owner.stream)
     # NumPy makes the capsule, of an array that has our shape, dtype and lifetime, and no memory:
     # so its finalizers are C functions that may run at any point, also when Python is gone.
     shell = np.ndarray.__new__(
@@ -134,8 +140,6 @@ def capsule(
         0,
         (0,) * len(array.shape),
     )
-    # The default stream lives as long as the context, so it can be asked when it is done.
-    is_known = taker is not None and taker.handle == DEFAULT_STREAM
     shell.owner = array.owner if is_known else _Lent(array.owner)
     is_versioned = max_version is not None and tuple(max_version) >= FIRST_WITH_FLAGS
     result = shell.__dlpack__(max_version=max_version)

@@ -8,7 +8,7 @@ from numba_grad.errors import DeviceError, explain
 from numba_grad.runtime.cuda import devices
 from numba_grad.runtime.cuda.devices import Device, active, cuda_device, cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
-from numba_grad.runtime.cuda.interface import DEFAULT_STREAM, PER_THREAD_STREAM, Driver
+from numba_grad.runtime.cuda.interface import DEFAULT_STREAM, Driver
 
 
 class Stream:
@@ -25,7 +25,7 @@ class Stream:
     `wait_stream` or events, as in torch.
     """
 
-    __slots__ = ("__weakref__", "_driver", "_owns_handle", "device", "handle")
+    __slots__ = ("__weakref__", "_driver", "_kept", "_owns_handle", "device", "handle")
 
     def __init__(self, device: object = None, priority: int = 0) -> None:
         self._owns_handle = False  # until there is one
@@ -85,9 +85,8 @@ class Stream:
 
 
 def external_stream(stream: Any, device: object = None) -> Stream:
-    """A stream of another library: an object with `__cuda_stream__`, or the handle as an integer.
-
-    It stays theirs, and has to live as long as what is done on it.
+    """A stream of another library: an object with `__cuda_stream__`, which is kept alive, or the
+    handle as an integer, of a stream that lives as long as all tensors that were made on it.
     """
     if isinstance(stream, Stream):
         return stream
@@ -109,13 +108,14 @@ def external_stream(stream: Any, device: object = None) -> Stream:
         )
     index = cuda_index(device)
     # Legacy is 0 to the driver, and 1 where 0 could mean "none".
-    return default_stream(index) if handle in (0, 1) else _wrapped(handle, index)
+    return default_stream(index) if handle in (0, 1) else _wrapped(handle, index, stream)
 
 
-def _wrapped(handle: int, index: int) -> Stream:
+def _wrapped(handle: int, index: int, kept: object = None) -> Stream:
     stream = Stream.__new__(Stream)
     stream._driver = current_driver()
     stream._owns_handle = False
+    stream._kept = kept
     stream.device = cuda_device(index)
     stream.handle = handle
     return stream
@@ -254,8 +254,3 @@ class stream_is:
         device, stream = self._previous.pop()
         _current.streams[self._stream.device.index] = stream
         devices.set_current_index(device)
-
-
-def is_permanent(handle: int) -> bool:
-    """Whether a stream's handle is valid as long as its context is."""
-    return handle in (DEFAULT_STREAM, 1, PER_THREAD_STREAM)
