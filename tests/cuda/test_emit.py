@@ -191,6 +191,15 @@ def test_interactions_of_all_pairs(n):
     check(lambda x: (1 / (1 + (x[:, None] - ng.exp(x)[None, :]) ** 2)).sum(axis=1), numbers(n))
 
 
+def test_few_columns_are_shared_by_more_threads(monkeypatch):
+    monkeypatch.setattr(launch, "LONG", 64)
+    x = numbers(70, 41)
+    run = check(lambda x: (x.sum(axis=0), (x != x).any(axis=0)), x)
+    assert "thread // 8" in run.emitted[0].source
+    run = check(lambda x: (x[:, :1] - ng.exp(x[:, 1])[None, :]).max(axis=1), x)
+    assert "thread // 8" in run.emitted[-1].source and "tile_" in run.emitted[-1].source
+
+
 def test_empty_sums():
     check(lambda x: x.sum(axis=0), np.zeros((0, 40)))
     check(lambda x: x.sum(axis=1), np.zeros((40, 0)))
@@ -213,6 +222,21 @@ def test_parts_do_not_depend_on_the_grid(monkeypatch):
         for x, y in zip(run.evaluate(f, *arrays), expected, strict=True):
             np.testing.assert_array_equal(x, y)
         assert max(emitted.grid for emitted in run.emitted) <= 2
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_parts(in_memory):
+    """Enough threads for a device, and what the second kernel combines is not cut again."""
+    sizes = (1, 2, 17, 33, 100, 1000, 2**14, 10**5, 10**6, 10**8)
+    for kept, summed in itertools.product(sizes, sizes):
+        blocks = launch.reduction_blocks(kept, summed, summed, in_memory)
+        assert 1 <= blocks <= max(1, summed // 16)
+        assert launch.reduction_blocks(kept, blocks, blocks, True) == 1
+        if kept == 1:
+            assert launch.reduction_blocks(kept, blocks, blocks, False) == 1
+        if summed >= 10**6 and kept < 1000:
+            assert blocks * kept >= 500
+        assert launch.reduction_blocks(kept, summed, 5, in_memory) == 1
 
 
 # Widths

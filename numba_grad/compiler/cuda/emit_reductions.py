@@ -3,10 +3,10 @@
 A task is a result and one of the parts that the outermost reduced axis is cut into.
 
 - One thread does a task alone where there are many results: neighbours have neighbouring results.
-- By columns, the warps of a block share 32 neighbouring results: each takes every eighth point,
-  and they combine in shared memory. What all results read, as in interactions of all pairs, the
-  block brings to shared memory first, a tile of it at a time, and computes there what depends on
-  nothing else.
+- By columns, a block has 32 neighbouring results, or 8 where there are few: as many threads as are
+  left share each, take its points in turns, and combine in shared memory. What all results read,
+  as in interactions of all pairs, the block brings to shared memory first, a tile of it at a time,
+  and computes there what depends on nothing else.
 - By rows, neighbouring threads take neighbouring points, and combine by shuffles: lanes of a warp,
   or all of a block, whose warps combine in shared memory.
 
@@ -20,7 +20,6 @@ import numpy as np
 from numba_grad.compiler.cuda.dependences import ReductionLets, reduction_lets
 from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText, computed_dtype, stored_name
 from numba_grad.compiler.cuda.launch import (
-    SHARING_COLUMNS,
     THREADS_PER_BLOCK,
     WARP,
     Shape,
@@ -45,8 +44,9 @@ def emit_reduction(text: KernelText) -> Shape:
         _emit_alone(text)
         return shape_of_tasks(tasks)
     if is_by_columns(kernel):
-        _emit_columns(text)
-        groups = -(-(tasks // kernel.blocks) // WARP) * kernel.blocks
+        columns = THREADS_PER_BLOCK // threads
+        _emit_columns(text, columns)
+        groups = -(-(tasks // kernel.blocks) // columns) * kernel.blocks
         return shape_of_blocks(groups)
     if threads == THREADS_PER_BLOCK:
         _emit_blocks(text)
@@ -130,18 +130,21 @@ def _emit_blocks(text: KernelText) -> None:
         text.line(f"task = {unsigned}(task + cuda.gridDim.x)")
 
 
-def _emit_columns(text: KernelText) -> None:
-    """Warps of a block share 32 results."""
+def _emit_columns(text: KernelText, columns: int) -> None:
+    """The threads of a block that are `columns` apart share a result."""
     kernel = text.kernel
     signed, unsigned = text.indices.signed, text.indices.unsigned
     is_with_tiles = is_tiled(kernel)
-    text.line("lane = int32(cuda.threadIdx.x % 32)")
-    text.line("warp = int32(cuda.threadIdx.x // 32)")
+    sharing = THREADS_PER_BLOCK // columns
     text.line("thread = int32(cuda.threadIdx.x)")
+    text.line(f"column = int32(thread % {columns})")
+    text.line(f"row = int32(thread // {columns})")
     _shared_accumulators(text, THREADS_PER_BLOCK)
     staged = staged_lets(kernel) if is_with_tiles else []
     text.line(f"results = {text.divisor(text.product(kernel.kept))}")
-    text.line(f"groups = {unsigned}((results + {unsigned}(31)) // {unsigned}(32))")
+    text.line(
+        f"groups = {unsigned}((results + {unsigned}({columns - 1})) // {unsigned}({columns}))"
+    )
     number = f"groups * {unsigned}({kernel.blocks_word})" if kernel.blocks_word else "groups"
     tiles = _TileArrays(text, staged)
     text.line(f"group = {unsigned}(cuda.blockIdx.x)")
@@ -150,7 +153,7 @@ def _emit_columns(text: KernelText) -> None:
         if kernel.blocks_word:
             text.line(f"block = {signed}(group // groups)")
             group = "group % groups"
-        text.line(f"result = {unsigned}({group} * {unsigned}(32) + {unsigned}(lane))")
+        text.line(f"result = {unsigned}({group} * {unsigned}({columns}) + {unsigned}(column))")
         text.start_accumulators()
         if is_with_tiles:
             # All threads come to the barriers: those past the last result do that one again.
@@ -158,24 +161,24 @@ def _emit_columns(text: KernelText) -> None:
             text.decode("own", kernel.kept)
             lets = _of_results(text)
             _bounds_of_part(text)
-            _tiled_loop(text, lets, staged, tiles)
+            _tiled_loop(text, lets, staged, tiles, sharing)
         else:
             with text.block("if result < results:"):
                 text.decode("result", kernel.kept)
-                _strided_loop(text, _of_results(text), "warp", SHARING_COLUMNS)
+                _strided_loop(text, _of_results(text), "row", sharing)
         _to_shared(text, "thread")
         text.line("cuda.syncthreads()")
-        text.line(f"half = {SHARING_COLUMNS // 2}")
+        text.line(f"half = {sharing // 2}")
         with text.block("while half > 0:"):
-            with text.block("if warp < half:"):
+            with text.block("if row < half:"):
                 for accumulator in kernel.accumulators:
-                    other = _from_shared(accumulator, f"thread + half * {WARP}")
+                    other = _from_shared(accumulator, f"thread + half * {columns}")
                     _other(text, accumulator, other)
                 _merge(text)
                 _to_shared(text, "thread")
             text.line("cuda.syncthreads()")
             text.line("half >>= 1")
-        with text.block("if warp == 0 and result < results:"):
+        with text.block("if row == 0 and result < results:"):
             text.write_results()
         text.line(f"group = {unsigned}(group + cuda.gridDim.x)")
 
@@ -305,9 +308,14 @@ class _TileArrays:
 
 
 def _tiled_loop(
-    text: KernelText, lets: ReductionLets | None, staged: list[Let], tiles: _TileArrays
+    text: KernelText,
+    lets: ReductionLets | None,
+    staged: list[Let],
+    tiles: _TileArrays,
+    sharing: int,
 ) -> None:
-    """Every eighth point of each tile, which the block brings to shared memory before."""
+    """The points of each tile, which the block brings to shared memory before; every thread that
+    shares a result takes one in its turn."""
     assert lets is not None
     signed = text.indices.signed
     (axis,) = text.kernel.reduced
@@ -323,7 +331,7 @@ def _tiled_loop(
                 text.line(f"{tiles.names[let.name]}[thread] = {value}")
         text.line("cuda.syncthreads()")
         text.line(f"count = int32(min({THREADS_PER_BLOCK}, stop - first))")
-        with text.block(f"for place in range(warp, count, int32({SHARING_COLUMNS})):"):
+        with text.block(f"for place in range(row, count, int32({sharing})):"):
             text.line(f"{axis.variable} = {signed}(first + place)")
             for let in staged:
                 is_bool = text.dtypes[let.name] == BOOL

@@ -14,9 +14,9 @@ MOST_BLOCKS = 1 << 15
 # Threads that a reduction should have: 132 multiprocessors of an H200 hold 2048 each.
 ENOUGH_THREADS = 1 << 18
 # Points that a thread sums up at least before it is worth to have more parts, which another kernel
-# combines: where threads of a warp read neighbours, and where each has a result of its own.
-POINTS_IN_ROWS = 16
-POINTS_IN_COLUMNS = 64
+# combines. Some loads are on their way at the same time, so that few take as long as one.
+POINTS_IN_ROWS = 4
+POINTS_IN_COLUMNS = 8
 # Of a kernel without reductions: bytes that a thread loads at once, points that these may be, and
 # operations of a point beyond which there are enough of other threads to wait for memory.
 BYTES_AT_ONCE = 16
@@ -25,8 +25,10 @@ MOST_OPERATIONS_AT_ONCE = 16
 # What a block has without asking for more.
 SHARED_BYTES = 48 * 1024
 WIDEST_VALUE = 16
-# Threads of a block that share a result where a warp has 32 neighbouring ones.
+# Threads of a block that share a result where neighbouring threads have neighbouring results: those
+# of different warps, or of different quarters of warps where results are few.
 SHARING_COLUMNS = THREADS_PER_BLOCK // WARP
+SHARING_FEW_COLUMNS = WARP
 # Results that many threads have one each of: no more threads would run at once.
 ENOUGH_RESULTS = ENOUGH_THREADS // 2
 # Of this many results or fewer, neighbouring threads share one even where they read the same.
@@ -34,7 +36,7 @@ FEW_RESULTS = WARP
 # Lanes that share a result in rows too short for a warp.
 SHORT = 8
 # Points of a row from which a whole block shares it, if the results are too few to fill a device.
-LONG = THREADS_PER_BLOCK * 8
+LONG = 2 * THREADS_PER_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,29 +100,35 @@ def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) ->
     if in_memory:
         threads = max(kept, WARP) * SHARING_COLUMNS
         most = summed // (SHARING_COLUMNS * POINTS_IN_COLUMNS)
+        # What the other kernel combines is not cut again.
+        most = min(most, fewest_blocks() * SHARING_COLUMNS * POINTS_IN_COLUMNS - 1)
     else:
         threads = kept * THREADS_PER_BLOCK
         most = summed // (THREADS_PER_BLOCK * POINTS_IN_ROWS)
-    blocks = min(-(-ENOUGH_THREADS // max(threads, 1)), most, outermost)
-    return blocks if blocks >= fewest_blocks() else 1
+    most = min(most, outermost)
+    wanted = -(-ENOUGH_THREADS // max(threads, 1))
+    if wanted < 2 or most < fewest_blocks():
+        return 1
+    return max(min(wanted, most), fewest_blocks())
 
 
 def threads_per_result(kernel: Kernel) -> int:
     """Threads that share a result and a part: 1, 8, 32 or 256.
 
-    In `is_by_columns` kernels 8 threads of different warps do, so that a warp has neighbouring
-    results; in others neighbouring threads.
+    In `is_by_columns` kernels those share one that are 32 or 8 apart, so that neighbours have
+    neighbouring results; in others neighbouring threads.
     """
     results = math.prod(axis.extent for axis in kernel.kept) * kernel.blocks
     summed = math.prod(axis.extent for axis in kernel.reduced) // kernel.blocks
     if is_by_columns(kernel):
-        if is_tiled(kernel):
-            return SHARING_COLUMNS
         is_alone = results >= ENOUGH_RESULTS or summed < 2 * SHARING_COLUMNS
         too_large = bytes_of_accumulators(kernel) * THREADS_PER_BLOCK > SHARED_BYTES
-        return 1 if is_alone or too_large else SHARING_COLUMNS
+        if too_large or (is_alone and not is_tiled(kernel)):
+            return 1
+        are_few = results * SHARING_COLUMNS < ENOUGH_THREADS // 2
+        return SHARING_FEW_COLUMNS if are_few and summed >= LONG else SHARING_COLUMNS
     # Sums of everything: the same text, whatever their size.
-    if not kernel.kept or (summed >= LONG and results * WARP < ENOUGH_THREADS):
+    if not kernel.kept or (summed >= LONG and results * THREADS_PER_BLOCK <= 2 * ENOUGH_THREADS):
         return THREADS_PER_BLOCK
     return WARP if summed > 4 * SHORT else SHORT
 

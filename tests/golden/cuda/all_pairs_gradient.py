@@ -3,16 +3,16 @@ def kernel(n0, n1, x0, x1):
     # sum: float64, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
-    lane = int32(cuda.threadIdx.x % 32)
-    warp = int32(cuda.threadIdx.x // 32)
     thread = int32(cuda.threadIdx.x)
+    column = int32(thread % 32)
+    row = int32(thread // 32)
     shared_a0 = cuda.shared.array(256, float64)
     results = max(uint32(n0), uint32(1))
     groups = uint32((results + uint32(31)) // uint32(32))
     tile_v0 = cuda.shared.array(256, float64)
     group = uint32(cuda.blockIdx.x)
     while group < groups:
-        result = uint32(group * uint32(32) + uint32(lane))
+        result = uint32(group * uint32(32) + uint32(column))
         a0 = float64(0.0)
         own = uint32(min(result, results - uint32(1)))
         i1 = int32(own)
@@ -28,7 +28,7 @@ def kernel(n0, n1, x0, x1):
                 tile_v0[thread] = v0
             cuda.syncthreads()
             count = int32(min(256, stop - first))
-            for place in range(warp, count, int32(8)):
+            for place in range(row, count, int32(8)):
                 i0 = int32(first + place)
                 v0 = tile_v0[place]
                 v2 = v0 - v1
@@ -46,13 +46,13 @@ def kernel(n0, n1, x0, x1):
         cuda.syncthreads()
         half = 4
         while half > 0:
-            if warp < half:
+            if row < half:
                 other_a0 = shared_a0[thread + half * 32]
                 a0 = a0 + other_a0
                 shared_a0[thread] = a0
             cuda.syncthreads()
             half >>= 1
-        if warp == 0 and result < results:
+        if row == 0 and result < results:
             x1[i1] = a0
         group = uint32(group + cuda.gridDim.x)
 
@@ -62,16 +62,16 @@ def kernel(n0, n1, x0, x1):
     # sum: float64, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
-    lane = int32(cuda.threadIdx.x % 32)
-    warp = int32(cuda.threadIdx.x // 32)
     thread = int32(cuda.threadIdx.x)
+    column = int32(thread % 32)
+    row = int32(thread // 32)
     shared_a0 = cuda.shared.array(256, float64)
     results = max(uint32(n0), uint32(1))
     groups = uint32((results + uint32(31)) // uint32(32))
     tile_v1 = cuda.shared.array(256, float64)
     group = uint32(cuda.blockIdx.x)
     while group < groups:
-        result = uint32(group * uint32(32) + uint32(lane))
+        result = uint32(group * uint32(32) + uint32(column))
         a0 = float64(0.0)
         own = uint32(min(result, results - uint32(1)))
         i0 = int32(own)
@@ -87,7 +87,7 @@ def kernel(n0, n1, x0, x1):
                 tile_v1[thread] = v1
             cuda.syncthreads()
             count = int32(min(256, stop - first))
-            for place in range(warp, count, int32(8)):
+            for place in range(row, count, int32(8)):
                 i1 = int32(first + place)
                 v1 = tile_v1[place]
                 v2 = v0 - v1
@@ -104,13 +104,13 @@ def kernel(n0, n1, x0, x1):
         cuda.syncthreads()
         half = 4
         while half > 0:
-            if warp < half:
+            if row < half:
                 other_a0 = shared_a0[thread + half * 32]
                 a0 = a0 + other_a0
                 shared_a0[thread] = a0
             cuda.syncthreads()
             half >>= 1
-        if warp == 0 and result < results:
+        if row == 0 and result < results:
             x1[i0] = a0
         group = uint32(group + cuda.gridDim.x)
 

@@ -9,9 +9,9 @@ def kernel(n0, n1, x0, x1, x2, x3):
     v17 = x2[0]
     v25 = float32(3.0)
     v33 = float32(6.0)
-    lane = int32(cuda.threadIdx.x % 32)
-    warp = int32(cuda.threadIdx.x // 32)
     thread = int32(cuda.threadIdx.x)
+    column = int32(thread % 32)
+    row = int32(thread // 32)
     shared_a0 = cuda.shared.array(256, float32)
     shared_a1 = cuda.shared.array(256, float32)
     shared_a2 = cuda.shared.array(256, float32)
@@ -22,7 +22,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
     tile_v12 = cuda.shared.array(256, float32)
     group = uint32(cuda.blockIdx.x)
     while group < groups:
-        result = uint32(group * uint32(32) + uint32(lane))
+        result = uint32(group * uint32(32) + uint32(column))
         a0 = float32(0.0)
         a1 = float32(0.0)
         a2 = float32(0.0)
@@ -48,7 +48,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
                 tile_v12[thread] = v12
             cuda.syncthreads()
             count = int32(min(256, stop - first))
-            for place in range(warp, count, int32(8)):
+            for place in range(row, count, int32(8)):
                 i0 = int32(first + place)
                 v3 = tile_v3[place]
                 v7 = tile_v7[place]
@@ -95,7 +95,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
         cuda.syncthreads()
         half = 4
         while half > 0:
-            if warp < half:
+            if row < half:
                 other_a0 = shared_a0[thread + half * 32]
                 other_a1 = shared_a1[thread + half * 32]
                 other_a2 = shared_a2[thread + half * 32]
@@ -107,7 +107,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
                 shared_a2[thread] = a2
             cuda.syncthreads()
             half >>= 1
-        if warp == 0 and result < results:
+        if row == 0 and result < results:
             x3[p0] = a0
             x3[p0 + 1] = a1
             x3[p0 + 2] = a2
@@ -125,9 +125,9 @@ def kernel(n0, n1, x0, x1, x2, x3):
     v17 = x2[0]
     v25 = float32(3.0)
     v33 = float32(6.0)
-    lane = int32(cuda.threadIdx.x % 32)
-    warp = int32(cuda.threadIdx.x // 32)
     thread = int32(cuda.threadIdx.x)
+    column = int32(thread % 32)
+    row = int32(thread // 32)
     shared_a0 = cuda.shared.array(256, float32)
     shared_a1 = cuda.shared.array(256, float32)
     shared_a2 = cuda.shared.array(256, float32)
@@ -138,7 +138,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
     tile_v13 = cuda.shared.array(256, float32)
     group = uint32(cuda.blockIdx.x)
     while group < groups:
-        result = uint32(group * uint32(32) + uint32(lane))
+        result = uint32(group * uint32(32) + uint32(column))
         a0 = float32(0.0)
         a1 = float32(0.0)
         a2 = float32(0.0)
@@ -164,7 +164,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
                 tile_v13[thread] = v13
             cuda.syncthreads()
             count = int32(min(256, stop - first))
-            for place in range(warp, count, int32(8)):
+            for place in range(row, count, int32(8)):
                 i1 = int32(first + place)
                 v4 = tile_v4[place]
                 v8 = tile_v8[place]
@@ -208,7 +208,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
         cuda.syncthreads()
         half = 4
         while half > 0:
-            if warp < half:
+            if row < half:
                 other_a0 = shared_a0[thread + half * 32]
                 other_a1 = shared_a1[thread + half * 32]
                 other_a2 = shared_a2[thread + half * 32]
@@ -220,7 +220,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
                 shared_a2[thread] = a2
             cuda.syncthreads()
             half >>= 1
-        if warp == 0 and result < results:
+        if row == 0 and result < results:
             x3[p0] = a0
             x3[p0 + 1] = a1
             x3[p0 + 2] = a2

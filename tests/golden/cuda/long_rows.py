@@ -1,19 +1,23 @@
-@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
-def kernel(n0, n1, x0, s3, x1):
+@cuda.jit("void(int64, int64, CPointer(float32), int64, int64, CPointer(float32), int64)")
+def kernel(n0, n1, x0, s3, m4, x1, blocks6):
     # sum: float32, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
     s3 = int32(s3)
-    tasks = uint32(n0)
+    m4 = int32(m4)
+    blocks6 = int32(blocks6)
+    tasks = uint32(n0 * blocks6)
     lane = int32(cuda.threadIdx.x % 32)
     warp = int32(cuda.threadIdx.x // 32)
     shared_a0 = cuda.shared.array(8, float32)
     task = uint32(cuda.blockIdx.x)
     while task < tasks:
-        i0 = int32(task)
+        block = int32(task % max(uint32(blocks6), uint32(1)))
+        result = uint32(task // max(uint32(blocks6), uint32(1)))
+        i0 = int32(result)
         a0 = float32(0.0)
-        start = int32(0)
-        stop = int32(n1)
+        start = int32(uint64(n1) * uint64(block) // max(uint64(blocks6), uint64(1)))
+        stop = int32(uint64(n1) * uint64(block + 1) // max(uint64(blocks6), uint64(1)))
         for i1 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
             p0 = int32(i0 * s3 + i1)
             v0 = x0[p0]
@@ -35,6 +39,45 @@ def kernel(n0, n1, x0, s3, x1):
                 a0 = a0 + other_a0
                 distance >>= 1
             if lane == 0:
-                x1[i0] = a0
+                x1[int32(block * m4) + i0] = a0
         cuda.syncthreads()
         task = uint32(task + cuda.gridDim.x)
+
+
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
+def kernel(n0, n1, x0, s3, x1):
+    # sum: float32, 1-d
+    n0 = int32(n0)
+    n1 = int32(n1)
+    s3 = int32(s3)
+    thread = int32(cuda.threadIdx.x)
+    column = int32(thread % 32)
+    row = int32(thread // 32)
+    shared_a0 = cuda.shared.array(256, float32)
+    results = max(uint32(n1), uint32(1))
+    groups = uint32((results + uint32(31)) // uint32(32))
+    group = uint32(cuda.blockIdx.x)
+    while group < groups:
+        result = uint32(group * uint32(32) + uint32(column))
+        a0 = float32(0.0)
+        if result < results:
+            i1 = int32(result)
+            start = int32(0)
+            stop = int32(n0)
+            for i0 in range(int32(start + row), stop, int32(8)):
+                p0 = int32(i0 * s3 + i1)
+                v0 = x0[p0]
+                a0 = a0 + v0
+        shared_a0[thread] = a0
+        cuda.syncthreads()
+        half = 4
+        while half > 0:
+            if row < half:
+                other_a0 = shared_a0[thread + half * 32]
+                a0 = a0 + other_a0
+                shared_a0[thread] = a0
+            cuda.syncthreads()
+            half >>= 1
+        if row == 0 and result < results:
+            x1[i1] = a0
+        group = uint32(group + cuda.gridDim.x)
