@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import numba_grad as ng
 from numba_grad.compiler.cuda import index_arithmetic, launch
+from numba_grad.errors import KernelError
 from tests.cuda.graph_kernels import SITE, GraphRun
 
 # Longer than what is unrolled, and than half a warp, a warp, a block of threads.
@@ -155,10 +156,22 @@ def test_dtypes(dtype):
         x = numbers(*shape, dtype=dtype)
         check(lambda x, axis=axis: x.sum(axis=axis), x)
         check(lambda x: x + x, x)
-        if np.dtype(dtype).kind != "c":
-            check(lambda x, axis=axis: (x.max(axis=axis), x.min(axis=axis)), x)
-            check(lambda x, axis=axis: (x.argmax(axis=axis), x.argmin(axis=axis)), x)
+        check(lambda x, axis=axis: (x.max(axis=axis), x.min(axis=axis)), x)
+        check(lambda x, axis=axis: (x.argmax(axis=axis), x.argmin(axis=axis)), x)
     check(lambda x: (x != 0).any(axis=0), numbers(100, 40, dtype=dtype))
+
+
+def test_functions_of_complex_numbers():
+    x, y = np.round(numbers(40, dtype=complex)), np.round(numbers(40, dtype=complex)[::-1])
+    y[::3] = x[::3]
+    y[1::9] = complex(1, np.nan)
+    check(lambda x, y: (x < y, x <= y, x > y, x >= y, ng.maximum(x, y), ng.minimum(x, y)), x, y)
+    check(lambda x, y: ng.special.xlogy(x, y + 0.5), x, x[::-1].copy())
+    check(lambda x: (ng.special.lambertw(x, 0), ng.special.lambertw(x, -1)), x + 0.25)
+    check(lambda x: ng.special.polygamma(3, x), x + 0.25)
+    check(ng.grad(lambda x: ng.real(ng.special.lambertw(x)).sum()), x + 0.25)
+    with pytest.raises(KernelError, match=r"(?s)there is no gamma on GPUs.*complex_gamma of SciPy"):
+        check(lambda x: ng.special.gamma(x), x)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -154,6 +154,41 @@ def remainder_to_zero(x, y):
     rest = x % y
     return rest - y if rest != 0 and (x < 0) != (y < 0) else rest
 """,
+    "complex_power": """\
+def complex_power(s, x, y):
+    a = float64(1.0)
+    b = float64(0.0)
+    k = float64(0.0)
+    while k < s:
+        p = a * x - b * y
+        b = a * y + b * x
+        a = p
+        k = k + float64(1.0)
+    return complex(a, b)
+""",
+    "sum_of_complex_powers": """\
+def sum_of_complex_powers(s, x, y, n):
+    real = float64(0.0)
+    imaginary = float64(0.0)
+    k = float64(0.0)
+    while k < n:
+        u = x + k
+        size = u * u + y * y
+        p = u / size
+        q = -y / size
+        a = float64(1.0)
+        b = float64(0.0)
+        j = float64(0.0)
+        while j < s:
+            c = a * p - b * q
+            b = a * q + b * p
+            a = c
+            j = j + float64(1.0)
+        real = real + a
+        imaginary = imaginary + b
+        k = k + float64(1.0)
+    return complex(real, imaginary)
+""",
     "sum_of_powers": """\
 def sum_of_powers(x, q, n):
     power = -x

@@ -34,6 +34,10 @@ _OPERATORS = {
 _COMPARISONS = {
     **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
 }
+# Of complex numbers, which Python does not order.
+_ORDERS = {
+    **{ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"},
+}
 _OF_BOOLS = {"+": "|", "*": "&"}
 _SELECTED = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # by `cuda.selp`
 _REDUCTIONS = {
@@ -155,6 +159,9 @@ class Expressions:
             case ast.Compare(left, [operator], [right]):
                 pair = self._text(left, operands), self._text(right, operands)
                 x, y = self._alike(*pair)
+                name = _ORDERS.get(type(operator))
+                if name is not None and x.dtype is not None and x.dtype.kind == "c":
+                    return self._function(name, [x, y])
                 return Typed(f"({x.text} {_COMPARISONS[type(operator)]} {y.text})", BOOL)
             case ast.Call(ast.Name(name), arguments):
                 return self._call(name, arguments, operands)

@@ -57,14 +57,38 @@ def is_finite(x: Value, y: Value) -> Value:
     return (absolute(x) < math.inf) & (absolute(y) < math.inf)
 
 
+# The order of complex numbers, NumPy's: by real parts, then imaginary parts. Comparisons with a
+# number that has a NaN in either part are false.
+
+
+def less(x: Value, y: Value, u: Value, v: Value) -> Value:
+    return _are_parts_ordered(x < u, y, v) | ((x == u) & (y < v))
+
+
+def less_equal(x: Value, y: Value, u: Value, v: Value) -> Value:
+    return _are_parts_ordered(x < u, y, v) | ((x == u) & (y <= v))
+
+
+def greater(x: Value, y: Value, u: Value, v: Value) -> Value:
+    return less(u, v, x, y)
+
+
+def greater_equal(x: Value, y: Value, u: Value, v: Value) -> Value:
+    return less_equal(u, v, x, y)
+
+
+def _are_parts_ordered(is_decided: Value, y: Value, v: Value) -> Value:
+    return is_decided & (y == y) & (v == v)
+
+
 def maximum(x: Value, y: Value, u: Value, v: Value) -> Pair:
-    """By real parts, then imaginary parts: the first of equals, and of those with a NaN."""
-    stays = is_nan(x, y) | ((x > u) & ~is_nan(y, v)) | ((x == u) & (y >= v))
+    """The first of equals, and of those with a NaN."""
+    stays = is_nan(x, y) | greater_equal(x, y, u, v)
     return select(stays, x, u), select(stays, y, v)
 
 
 def minimum(x: Value, y: Value, u: Value, v: Value) -> Pair:
-    stays = is_nan(x, y) | ((x < u) & ~is_nan(y, v)) | ((x == u) & (y <= v))
+    stays = is_nan(x, y) | less_equal(x, y, u, v)
     return select(stays, x, u), select(stays, y, v)
 
 

@@ -182,6 +182,11 @@ _BINARY: dict[str, Formulas] = {
     "integer_zeta": {COMPLEX: complex_zeta.integer_zeta},
     "complex_lambertw": {COMPLEX: complex_lambert.lambertw},
     "make_complex": _floats(complex_plane.make_complex),
+    # Of real numbers these are operators.
+    "less": {COMPLEX: complex_plane.less},
+    "less_equal": {COMPLEX: complex_plane.less_equal},
+    "greater": {COMPLEX: complex_plane.greater},
+    "greater_equal": {COMPLEX: complex_plane.greater_equal},
     "divide": _floats(lambda x, y: x / y, complex_plane.divide),
     "maximum": _floats(basic.maximum, complex_plane.maximum)
     | _integers(basic.maximum_signed, basic.maximum_unsigned),
