@@ -123,7 +123,7 @@ class Driver:
         # Nobody may wait for a device while a stream of it is captured, in whatever thread.
         self.no_capture = Lock()
         # By device: owners of memory that others may still be using (memory.py).
-        self.lent: dict[int, list[object]] = {}
+        self.lent: dict[int, deque[object]] = {}
         # What other modules make once per driver, by names of theirs.
         self.kept: dict[object, Any] = {}
 

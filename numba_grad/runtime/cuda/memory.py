@@ -5,7 +5,9 @@ device. What other streams do with it is noted: then it goes back when they are 
 that only waits for that.
 """
 
+import contextlib
 import gc
+from collections import deque
 from typing import NoReturn
 
 from numba_grad.errors import OutOfMemoryError, explain
@@ -109,15 +111,18 @@ def keep_until_idle(owner: Owner) -> None:
     at once: this is called by finalizers, at any point, and nobody may wait for a device while a
     stream of it is captured.
     """
-    owner.driver.lent.setdefault(owner.stream.device.index, []).append(owner)
+    owner.driver.lent.setdefault(owner.stream.device.index, deque()).append(owner)
 
 
 def _take_back_lent(driver: Driver, index: int) -> None:
     lent = driver.lent.get(index)
     if lent:
-        count = len(lent)
+        # What is lent from here on has to wait for the next time.
+        taken: list[object] = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(lent.popleft())
         driver.synchronize(index)
-        del lent[:count]
 
 
 def _refuse(driver: Driver, nbytes: int, stream: Stream) -> NoReturn:
