@@ -83,9 +83,17 @@ EXPORT CUresult cuDeviceGetName(char *name, int length, int device) {
     return 0;
 }
 
+/* Attributes are their own numbers, until told otherwise. */
+static int attributes[256], is_set[256];
+
+EXPORT void stub_set_attribute(int attribute, int value) {
+    attributes[attribute] = value;
+    is_set[attribute] = 1;
+}
+
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
     CALL(cuDeviceGetAttribute, "%d, %d", attribute, device);
-    *value = attribute;
+    *value = is_set[attribute] ? attributes[attribute] : attribute;
     return 0;
 }
 

@@ -16,6 +16,7 @@ import pytest
 
 from numba_grad.errors import CudaUnavailableError
 from numba_grad.runtime.cuda.driver import CudaDriver
+from tests.cuda.requirements import needs_compiler
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 HAS_BINDINGS = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
@@ -36,6 +37,8 @@ def log():
 def fail(name, code):
     stub.stub_fail(name.encode(), code)
 
+for number, value in ((75, 9), (76, 0), (1, 1024), (10, 32), (16, 132), (39, 2048)):
+    stub.stub_set_attribute(number, value)
 import numpy as np
 from numba_grad import errors
 from numba_grad.runtime.cuda import arrays, driver, memory, streams
@@ -56,6 +59,7 @@ for statement in json.load(sys.stdin):
 """
 
 THRESHOLD = 2**64 - 1
+CAPTURE = ("cuStreamBeginCapture", "cuLaunchKernel", "cuStreamEndCapture", "cuGraphInstantiate")
 # Each of these after those before it: what is called, what comes of it, how the driver was called.
 CALLS = [
     ("d.device_count()", "2", None),
@@ -93,7 +97,8 @@ CALLS = [
         "None",
         ["cuCtxSetCurrent(0xc065)", "cuCtxSynchronize()", "cuCtxSetCurrent(0xc064)"],
     ),
-    ("d.architecture(0)", "'sm_7576'", None),  # the stub's attributes are their own numbers
+    ("d.architecture(0)", "'sm_90'", None),
+    ("d.properties(0).shared_memory_per_block_at_most", "97", []),  # attributes are their numbers
     ("a = d.allocate(1, 512, 0x5000)", "None", ["cuMemAllocFromPoolAsync(512, 0xb001, 0x5000)"]),
     ("d.fill(a, 7, 16, 0x5000)", "None", ["cuMemsetD8Async(7, 16, 0x5000)"]),
     (
@@ -236,24 +241,32 @@ CALLS = [
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("stub")
-    library = directory / "libcuda.so.1"
+def stub(tmp_path_factory):
+    library = tmp_path_factory.mktemp("stub") / "libcuda.so.1"
     source = Path(__file__).with_name("stub_driver.c")
     soname = "-Wl,-soname,libcuda.so.1"
     assert COMPILER is not None
     subprocess.run(
         [COMPILER, "-shared", "-fPIC", "-Wall", soname, "-o", library, source, "-ldl"], check=True
     )
+    return library
+
+
+def answers_of(stub, statements):
     result = subprocess.run(
-        [sys.executable, "-c", PROCESS, library],
-        input=json.dumps([statement for statement, _, _ in CALLS]),
+        [sys.executable, "-c", PROCESS, stub],
+        input=json.dumps(statements),
         capture_output=True,
         text=True,
         check=False,
     )
     assert result.returncode == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def answers(stub):
+    return answers_of(stub, [statement for statement, _, _ in CALLS])
 
 
 @needs_stub
@@ -267,6 +280,43 @@ def test_calls_of_the_driver(answers, number):
         assert result == expected
     if calls is not None:
         assert log == calls
+
+
+def names(log):
+    return [call.partition("(")[0] for call in log]
+
+
+@needs_stub
+@needs_compiler
+def test_programs_are_launched_captured_and_replayed(stub):
+    """All of it, from a tensor to the driver: only what kernels compute is missing."""
+    *_, first, second, third, described = answers_of(
+        stub,
+        [
+            "import numba_grad as ng",
+            "x = ng.tensor(np.arange(100000.0), device='cuda')",
+            # Each sum needs all of the one before.
+            "center = lambda x: x - x.sum()",
+            "f = ng.jit(lambda x: center(center(center(center(x)))).sum())",
+            "f(x).shape",
+            "f(x).shape",
+            "f(x).shape",
+            "[kernel.source for kernel in f.lower(x).kernels]",
+        ],
+    )
+    assert [answer[:2] for answer in (first, second, third)] == [["()", None]] * 3, described
+    launches = [call for call in first[2] if call.startswith("cuLaunchKernel")]
+    assert len(launches) >= 4
+    assert "cuStreamBeginCapture" not in names(first[2])
+    # The second run captures the same launches, on a stream of its own, and launches the graph.
+    assert names(second[2]).count("cuLaunchKernel") == len(launches)
+    order = [names(second[2]).index(name) for name in CAPTURE]
+    assert order == sorted(order)
+    assert "cuGraphLaunch(0x7000, 0)" in second[2]
+    assert "cuStreamSynchronize(0)" not in second[2]
+    # The result has another address, or the same one again.
+    assert "cuGraphLaunch(0x7000, 0)" in third[2]
+    assert "cuModuleLoadData" not in names(second[2] + third[2])
 
 
 class Enumeration:
