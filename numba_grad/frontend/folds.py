@@ -1,5 +1,5 @@
-"""Folds of any associative function of two nodes along an axis: all elements to one, those up to
-each, those of each segment. A logarithmic number of steps, each over many elements at once."""
+"""Folds of any associative function of two nodes along an axis: the elements up to each, those of
+each segment. A logarithmic number of steps, each over many elements at once."""
 
 from collections.abc import Callable
 
@@ -7,25 +7,9 @@ import numpy as np
 
 from numba_grad.frontend.shape_functions import part
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import reshape
 from numba_grad.ops.index_expressions import assign_index, take_index
 
 Join = Callable[[Node, Node], Node]
-
-
-def folded(join: Join, x: Node, axis: int) -> Node:
-    """All elements along `axis`, one or more, joined to one: the axis disappears.
-
-    `join` is commutative too: each step joins the first half with the second one.
-    """
-    size = x.shape[axis]
-    while size > 1:
-        half = size // 2
-        joined = join(part(x, axis, 0, half), part(x, axis, half, 2 * half))
-        rest = part(x, axis, 2 * half, size)
-        x = OPS["concatenate"](joined, rest, axis=axis) if size % 2 else joined
-        size -= half
-    return reshape(x, x.shape[:axis] + x.shape[axis + 1 :])
 
 
 def folded_up_to_each(join: Join, x: Node, axis: int) -> Node:

@@ -13,8 +13,16 @@ import numpy as np
 from numba_grad.autograd import state
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
-from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, operands, value_of, wrap
-from numba_grad.frontend.folds import Join, folded, folded_segments, folded_up_to_each
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    node_of,
+    operands,
+    scalar_leaf,
+    value_of,
+    wrap,
+)
+from numba_grad.frontend.folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.index_functions import index_of_nodes, mask_value
 from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf
@@ -97,18 +105,56 @@ def _parity(x: Node, axes: tuple[int, ...]) -> Node:
     return cast(OPS["remainder"](count, as_node(2)), BOOL)
 
 
-# Faster than folds, of nodes in the dtype that is joined in.
+def _length(x: Node, axes: tuple[int, ...]) -> Node:
+    """The square root of the sum of squares, relative to the largest, so that none overflows."""
+    size = OPS["absolute"](x)
+    largest = reduction_functions.finite_maximum(size, axes, "hypot.reduce")
+    is_zero = OPS["equal"](largest, full(0, (), x.dtype))
+    scale = OPS["where"](is_zero, full(1, (), x.dtype), largest)
+    total = OPS["sum"](OPS["square"](OPS["divide"](size, scale)), axes=axes)
+    root = reduction_functions.root_with_gradient_0_at_0(total)
+    result = OPS["multiply"](root, reshape(scale, total.shape))
+    # Also beside nan.
+    is_infinite = OPS["any"](OPS["isinf"](x), axes=axes)
+    return OPS["where"](is_infinite, full(np.inf, (), x.dtype), result)
+
+
+def _log2_of_sum(x: Node, axes: tuple[int, ...]) -> Node:
+    factor = scalar_leaf(math.log(2), x.dtype)
+    return OPS["divide"](reduction_functions.logsumexp(x * factor, axes)._node, factor)
+
+
+_OF_BOOL = {np.bitwise_and: "all", np.bitwise_or: "any"}
+
+
+def _of_bits(ufunc: np.ufunc) -> Callable[[Node, tuple[int, ...]], Node]:
+    def reduced(x: Node, axes: tuple[int, ...]) -> Node:
+        if x.dtype != BOOL:
+            return OPS[f"{ufunc.__name__}_reduce"](x, axes=axes)
+        return OPS[_OF_BOOL[ufunc]](x, axes=axes) if ufunc in _OF_BOOL else _parity(x, axes)
+
+    return reduced
+
+
+# Over one axis or more, of nodes in the dtype that is joined in.
 _reductions: dict[np.ufunc, Callable[[Node, tuple[int, ...]], Node]] = {
     np.logaddexp: lambda x, axes: reduction_functions.logsumexp(x, axes)._node,
+    np.logaddexp2: _log2_of_sum,
+    np.hypot: _length,
     np.logical_and: lambda x, axes: OPS["all"](x, axes=axes),
     np.logical_or: lambda x, axes: OPS["any"](x, axes=axes),
     np.logical_xor: _parity,
+    np.bitwise_and: _of_bits(np.bitwise_and),
+    np.bitwise_or: _of_bits(np.bitwise_or),
+    np.bitwise_xor: _of_bits(np.bitwise_xor),
+    np.gcd: lambda x, axes: OPS["gcd_reduce"](x, axes=axes),
+    np.lcm: lambda x, axes: OPS["lcm_reduce"](x, axes=axes),
 }
 
 
 def _reduction(ufunc: np.ufunc, join: Join) -> Function:
     name = f"{ufunc.__name__}.reduce"
-    reduced = _reductions.get(ufunc) or (lambda x, axes: _folded_over(join, x, axes))
+    reduced = _reductions[ufunc]
 
     def whole(
         x: ArrayLike, axis: Axis, *, keepdims: bool, initial: ArrayLike | None, where: ArrayLike
@@ -127,7 +173,10 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
             shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
             result = broadcast_to(_neutral(ufunc, node) if start is None else start, shape)
         else:
-            result = reduced(node, axes) if axes else node
+            shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
+            # Of one element it is that, also without its absolute value.
+            is_one = node.type.size == math.prod(shape)
+            result = reshape(node, shape) if is_one else reduced(node, axes)
             result = result if start is None else join(result, start)
         return wrap(kept(result, node, axes) if keepdims else result)
 
@@ -153,14 +202,6 @@ def _neutral(ufunc: np.ufunc, x: Node) -> Node:
         problem = "there may be no elements, and no number stands for none"
         raise ValueError(explain(name, problem, got={"x": x.type}, fix="initial=..."))
     return full(np.asarray(ufunc.identity).astype(x.dtype).item(), (), x.dtype)
-
-
-def _folded_over(join: Join, x: Node, axes: tuple[int, ...]) -> Node:
-    """All elements along several axes, as one axis."""
-    others = tuple([k for k in range(len(x.shape)) if k not in axes])
-    size = math.prod([x.shape[k] for k in axes])
-    moved = OPS["transpose"](x, axes=(*axes, *others))
-    return folded(join, reshape(moved, (size, *moved.shape[len(axes) :])), 0)
 
 
 # accumulate

@@ -6,10 +6,11 @@ everything to bool before `any` and `all`, as NumPy does. The names hide Python'
 
 import numpy as np
 
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, Op
 from numba_grad.ops.elementwise import conjugated, is_zero, where
 from numba_grad.ops.families import (
     ALL,
+    INTEGER,
     NUMERIC,
     cast,
     expand_reduced,
@@ -121,6 +122,32 @@ all = reduction(
     no_vjp="the result is bool",
     dtypes="?",
 )
+
+
+def _of_integers(ufunc: np.ufunc, identity: int, combine: str) -> Op:
+    """The reduction of a ufunc of integers."""
+
+    def reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+        start = np.array(identity).astype(x.dtype)
+        for axis in reversed(axes):  # NumPy takes several only of some
+            x = ufunc.reduce(x, axis=axis, initial=start)
+        return np.asarray(x)
+
+    return reduction(
+        f"{ufunc.__name__}_reduce",
+        identity=lambda dtype: np.array(identity).astype(dtype)[()],
+        combine=combine,
+        reference=reference,
+        no_vjp="the result is an integer",
+        dtypes=INTEGER,
+    )
+
+
+bitwise_and_reduce = _of_integers(np.bitwise_and, -1, "{accumulator} & {value}")
+bitwise_or_reduce = _of_integers(np.bitwise_or, 0, "{accumulator} | {value}")
+bitwise_xor_reduce = _of_integers(np.bitwise_xor, 0, "{accumulator} ^ {value}")
+gcd_reduce = _of_integers(np.gcd, 0, "gcd({accumulator}, {value})")
+lcm_reduce = _of_integers(np.lcm, 1, "lcm({accumulator}, {value})")
 
 # The first of equals; a NaN before everything.
 argmax = position_reduction(

@@ -518,3 +518,28 @@ def test_under_jit_and_vmap():
     np.testing.assert_array_equal(ng.vmap(f)(x), expected)
     assert ng.frexp(np.zeros((0, 2)))[1].shape == (0, 2)
     np.testing.assert_array_equal(ng.modf(x.T[::2])[0], np.modf(x.T[::2])[0])
+
+
+@pytest.mark.parametrize("name", ["bitwise_xor", "gcd", "hypot", "logaddexp2"])
+def test_reductions_of_many_elements_are_one_loop(name):
+    """A fold by halves would be a kernel of a thousand lines."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 100, 3000) * 12 if name in ("bitwise_xor", "gcd") else rng.random(3000)
+    result = UFUNCS[name].reduce(ng.tensor(x))
+    np.testing.assert_allclose(result, UFUNCS[name].reduce(x), rtol=1e-13)
+
+
+def test_length_of_extremes(numpy_engine):
+    for x in (
+        [1e300, -1e300],
+        [1e-300, 1e-300],
+        [0.0, 0.0],
+        [np.inf, np.nan],
+        [np.nan, 1.0],
+        [-3.0],
+    ):
+        expected = np.hypot.reduce(np.array(x))
+        np.testing.assert_allclose(np.hypot.reduce(ng.tensor(x)), expected, rtol=1e-15)
+    x = ng.tensor([0.0, 0.0], requires_grad=True)
+    np.hypot.reduce(x).backward()
+    assert x.grad.numpy().tolist() == [0.0, 0.0]
