@@ -55,6 +55,9 @@ def describe() -> int:
         "cache": kernels_on_disk(),
         "gradient": gradient,
     }
+    if cuda.is_available():
+        facts["gradient on cuda"], is_right_there = first_gradient("cuda")
+        is_right = is_right and is_right_there
     width = max(len(name) for name in facts)
     for name, fact in facts.items():
         print(f"{name:<{width}} : {fact}")
@@ -95,13 +98,14 @@ def kernels_on_disk() -> str:
     return f"{found.directory}, {found.files} kernels, {found.bytes / 1e6:.1f} MB"
 
 
-def first_gradient() -> tuple[str, bool]:
+def first_gradient(device: str = "cpu") -> tuple[str, bool]:
     """Compute a gradient: how long it took, where kernels came from, and whether it is right."""
     x = np.linspace(-1.0, 1.0, 5)
     before = cache.statistics()
     start = time.perf_counter()
     try:
-        is_right = np.allclose(grad(lambda x: np.sin(x).sum())(x), np.cos(x))
+        gradient = grad(lambda x: np.sin(x).sum())(numba_grad.tensor(x, device=device))
+        is_right = np.allclose(gradient.cpu(), np.cos(x))
     except Exception as error:  # whatever is wrong with this installation is what we are to report
         return f"failed: {type(error).__name__}: {error}", False
     seconds = time.perf_counter() - start

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from numba_grad import __main__ as command
 from numba_grad.errors import CudaUnavailableError, DeviceError
 from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import diagnosis
@@ -114,6 +115,14 @@ def test_wrong_names_are_wrong_without_a_gpu(machine):
 def test_what_is_there_is_shown(machine):
     machine(library(version=13010), "13.5.0")
     assert diagnosis.report().startswith("driver for CUDA 13.1, cuda-bindings 13.5.0, numba-cuda")
+
+
+def test_a_gradient_is_computed_on_the_gpu_that_is_there(emulated, monkeypatch, capsys):
+    monkeypatch.setattr(diagnosis, "report", lambda: "emulated")
+    assert command.main([]) == 0
+    shown = capsys.readouterr().out
+    assert "devices          : cpu, cuda:0 (host memory 0, 1.0 GiB" in shown
+    assert "gradient on cuda : right, in " in shown
 
 
 def test_the_error_of_this_very_machine():
