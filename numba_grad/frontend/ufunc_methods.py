@@ -174,8 +174,8 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
             result = broadcast_to(_neutral(ufunc, node) if start is None else start, shape)
         else:
             shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
-            # Of one element it is that, also without its absolute value.
-            is_one = node.type.size == math.prod(shape)
+            # The least common multiple of one number is that, not its absolute value, as in NumPy.
+            is_one = ufunc.identity is None and node.type.size == math.prod(shape)
             result = reshape(node, shape) if is_one else reduced(node, axes)
             result = result if start is None else join(result, start)
         return wrap(kept(result, node, axes) if keepdims else result)
@@ -256,7 +256,6 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
     if ufunc not in ASSOCIATIVE:
         return None
     name = f"{ufunc.__name__}.reduceat"
-    join = _join(function)
 
     def reduceat(x: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
         """Elements along `axis` from each index to before the next one, joined by the ufunc; the
@@ -274,12 +273,12 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
         places, counts = _segments(name, value_of(as_node(indices), name), lines.shape[0])
         chosen = take_index(lines, places)
-        if ufunc is np.add:
+        if ufunc is np.add and not _are_alike(counts):
             segment = leaf(np.repeat(np.arange(len(counts)), counts))
             zeros = full(0, (len(counts), *lines.shape[1:]), lines.dtype)
             result = scatter_add(zeros, chosen, segment, checked=False)
         else:
-            result = folded_segments(join, chosen, counts)
+            result = _joined_segments(ufunc, function, chosen, counts)
         back = inverse_permutation(_to_front(number, len(node.shape)))
         return wrap(OPS["transpose"](result, axes=back))
 
@@ -304,6 +303,50 @@ def _segments(name: str, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.
     counts = np.maximum(ends - starts, 1)
     before = np.cumsum(counts) - counts
     return np.arange(counts.sum()) + np.repeat(starts - before, counts), counts
+
+
+# What joined with itself is itself.
+_IDEMPOTENT = frozenset(
+    (
+        np.maximum,
+        np.minimum,
+        np.fmax,
+        np.fmin,
+        np.logical_and,
+        np.logical_or,
+        np.bitwise_and,
+        np.bitwise_or,
+        np.gcd,
+        np.lcm,
+    )
+)
+
+
+def _are_alike(counts: np.ndarray) -> bool:
+    """Whether segments fill a good part of a table with a row for each."""
+    return len(counts) * int(counts.max(initial=0)) <= 4 * int(counts.sum())
+
+
+def _joined_segments(ufunc: np.ufunc, function: Function, x: Node, counts: np.ndarray) -> Node:
+    """The elements of each segment along the first axis joined: shape (len(counts), ...).
+
+    Segments follow one another. Where they are about equally long, rows of a table are reduced; not
+    for products, whose gradients by rows are nan beside an infinity.
+    """
+    if not _are_alike(counts) or ufunc is np.multiply:
+        return folded_segments(_join(function), x, counts)
+    within = np.arange(int(counts.max(initial=1)))
+    first = np.cumsum(counts) - counts
+    places = first[:, None] + np.minimum(within, counts[:, None] - 1)  # the last, repeated
+    rows = take_index(x, places)
+    if ufunc not in _IDEMPOTENT:
+        is_own = (within < counts[:, None]).reshape(*places.shape, *(1,) * (len(x.shape) - 1))
+        rows = OPS["where"](leaf(is_own), rows, _neutral(ufunc, x))
+    if ufunc is np.add:
+        return reduction_functions.sum(rows, 1, rows.dtype)._node
+    reduce = reduce_of(ufunc, function)
+    assert reduce is not None, "associative"
+    return reduce(rows, 1)._node
 
 
 # at
@@ -367,7 +410,7 @@ def _applied_at(
     grouped = [take_index(v, order) for v in flat_values]
     join = _join(function)
     if ufunc in ASSOCIATIVE:
-        grouped = [folded_segments(join, v, counts) for v in grouped]
+        grouped = [_joined_segments(ufunc, function, v, counts) for v in grouped]
         counts = np.ones_like(counts)
     first = np.cumsum(counts) - counts
     result = reshape(x, (x.type.size,))
