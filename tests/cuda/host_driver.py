@@ -474,7 +474,7 @@ class HostDriver(Driver):
         found = self._find(address)
         if found is None or found.state == "freed":
             return None
-        return PointerAttributes("device", found.device, found.address, found.bytes.size)
+        return PointerAttributes("device", found.device)
 
     # Streams and events
 

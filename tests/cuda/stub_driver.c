@@ -211,8 +211,6 @@ EXPORT CUresult cuPointerGetAttribute(void *value, int attribute, uint64_t addre
     case 2: *(int *)value = address == 0x1000 ? 1 : 2; break; /* host or device */
     case 8: *(int *)value = address == 0x3000; break;         /* whether managed */
     case 9: *(int *)value = 1; break;                         /* device */
-    case 11: *(uint64_t *)value = address - 16; break;        /* start */
-    case 12: *(uint64_t *)value = 4096; break;                /* bytes */
     default: return 1;
     }
     return 0;

@@ -137,8 +137,8 @@ CALLS = [
     ("d.pointer_attributes(0x3000).kind", "'managed'", None),
     (
         "d.pointer_attributes(0x2000)",
-        f"PointerAttributes(kind='device', device=1, start={0x2000 - 16}, nbytes=4096)",
-        None,
+        "PointerAttributes(kind='device', device=1)",
+        [f"cuPointerGetAttribute({which}, 0x2000)" for which in (2, 9, 8)],
     ),
     ("hex(d.create_stream(0, -1))", "'0x5000'", ["cuStreamCreateWithPriority(1, -1)"]),
     ("d.destroy_stream(0x5000)", "None", ["cuStreamDestroy(0x5000)"]),

@@ -263,7 +263,7 @@ class KnowsHostMemory(HostDriver):
     def pointer_attributes(self, address):
         for kind, start in (("host", 0x10000), ("managed", 0x20000)):
             if start <= address < start + 4096:
-                return PointerAttributes(kind, 1, start, 4096)
+                return PointerAttributes(kind, 1)
         return super().pointer_attributes(address)
 
 

@@ -259,13 +259,13 @@ class CudaDriver(Driver):
         if result[0] == library.CUresult.CUDA_ERROR_INVALID_VALUE:
             return None  # no memory that the driver knows of
         kind = self._value(result, "cuPointerGetAttribute")
-        start, nbytes, device, is_managed = (
+        device, is_managed = (
             int(self._value(ask(name), "cuPointerGetAttribute"))
-            for name in ("RANGE_START_ADDR", "RANGE_SIZE", "DEVICE_ORDINAL", "IS_MANAGED")
+            for name in ("DEVICE_ORDINAL", "IS_MANAGED")
         )
         on_host = kind == library.CUmemorytype.CU_MEMORYTYPE_HOST
         word = "managed" if is_managed else "host" if on_host else "device"
-        return PointerAttributes(word, device, start, nbytes)
+        return PointerAttributes(word, device)
 
     # Streams and events
 

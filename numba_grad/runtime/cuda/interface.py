@@ -93,8 +93,6 @@ class PointerAttributes:
 
     kind: str  # "device", "managed" or "host": memory that the driver knows of
     device: int
-    start: int  # of the whole allocation
-    nbytes: int  # of the whole allocation
 
 
 @dataclass(frozen=True, slots=True)
