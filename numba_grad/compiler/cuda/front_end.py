@@ -131,11 +131,15 @@ def _numba_toolchain(
         with _numpy_of_old(), _device_of(capability):
             return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
 
+    return Toolchain(namespace, device_function, ptx, _array_type_of(types))
+
+
+def _array_type_of(types: Any) -> Callable[[str, int, bool], Any]:
     def array_type(dtype: str, rank: int, is_read_only: bool) -> Any:
         element = types.boolean if dtype == "bool" else getattr(types, dtype)
         return types.Array(element, rank, "C", readonly=is_read_only)
 
-    return Toolchain(namespace, device_function, ptx, array_type)
+    return array_type
 
 
 @contextlib.contextmanager
@@ -168,8 +172,47 @@ def _numba_compare_and_swap(types: Any, intrinsic: Any) -> Any:
     return compare_and_swap
 
 
+# numba-cuda-mlir, the successor of numba-cuda. Needs no Numba.
+
+
+def _load_mlir() -> Toolchain:
+    # Names of a package that this one does not depend on.
+    cuda: Any = importlib.import_module("numba_cuda_mlir.cuda")
+    tools: Any = importlib.import_module("numba_cuda_mlir.tools")
+    types: Any = importlib.import_module("numba_cuda_mlir.types")
+
+    def compare_and_swap(pointer, expected, desired):
+        return cuda.atomic.compare_and_swap(
+            cuda.carray(pointer, (1,), types.int64), expected, desired
+        )
+
+    namespace: Namespace = {
+        "cuda": cuda,
+        "libdevice": cuda.libdevice,
+        "compare_and_swap": cuda.jit(device=True)(compare_and_swap),
+        **{name: getattr(types, name) for name in SCALARS},
+    }
+
+    def device_function(function: Callable) -> Any:
+        return cuda.jit(device=True)(function)
+
+    def ptx(
+        function: Callable, signature: Any, capability: tuple[int, int], fastmath: bool = False
+    ) -> str:
+        # It asks the driver for a device whatever the target is, unless it did already.
+        known = tools._cached_cc
+        tools._cached_cc = capability
+        try:
+            return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
+        finally:
+            tools._cached_cc = known
+
+    return Toolchain(namespace, device_function, ptx, _array_type_of(types))
+
+
 PROVIDERS = (
     Provider("numba-cuda", "numba_cuda", "numba-cuda", _load_numba_cuda),
+    Provider("numba-cuda-mlir", "numba_cuda_mlir", "numba-cuda-mlir", _load_mlir),
     Provider("numba", "numba.cuda", "numba", _load_numba),
 )
 _toolchains: dict[str, Toolchain] = {}
