@@ -23,7 +23,7 @@ FLOAT64_IN_FLOAT32 = {
 # By their parts.
 OF_COMPLEX = {
     *("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "power", "integer_power", "sigmoid"),
-    *("sin", "cos", "tan"),
+    *("sin", "cos", "tan", "lambertw_branch", "integer_zeta"),
 }
 PER_KERNEL = 12
 SINGLE = {"bool", "float16", "float32", "complex64"}
@@ -110,6 +110,8 @@ BOOL, C64 = np.dtype(bool), np.dtype(np.complex64)
             {"c": ("c", BOOL), "x": ("a", C64), "y": ("b", C64)},
             "a if c else b",
         ),
+        # Not by way of float64, which is what NumPy promotes these to.
+        ("{x} < {y}", BOOL, {"x": ("a", I64), "y": ("b", np.dtype(np.uint64))}, "a < b"),
         # Operands of several words stay together.
         ("{k} * {d}", I64, {"k": ("i + n", I64), "d": ("m", I64)}, "(i + n) * m"),
         ("reduce_add({a}, {b})", F32, {"a": ("s", F32), "b": ("v", F32)}, "s + v"),

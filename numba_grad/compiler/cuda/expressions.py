@@ -157,8 +157,10 @@ class Expressions:
                 pair = self._text(left, operands), self._text(right, operands)
                 return self._binary(_OPERATORS[type(operator)], *pair)
             case ast.Compare(left, [operator], [right]):
-                pair = self._text(left, operands), self._text(right, operands)
-                x, y = self._alike(*pair)
+                x, y = self._text(left, operands), self._text(right, operands)
+                # Numba compares integers of different signs by their values.
+                if not (_is_integer(x) and _is_integer(y)):
+                    x, y = self._alike(x, y)
                 name = _ORDERS.get(type(operator))
                 if name is not None and x.dtype is not None and x.dtype.kind == "c":
                     return self._function(name, [x, y])
@@ -292,6 +294,10 @@ class Expressions:
         if source.kind == "c" and target.kind != "c":
             return self.cast(self._of_parts("real", value), target)
         return Typed(f"{target.name}({text})", target)
+
+
+def _is_integer(value: Typed) -> bool:
+    return value.dtype is not None and value.dtype.kind in "iu"
 
 
 def _grows(value: Typed) -> bool:
