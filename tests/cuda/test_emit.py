@@ -71,6 +71,22 @@ def test_several_points_at_once(n):
     check(f, x)
 
 
+@pytest.mark.parametrize("shape", [(33, 20), (50, 70), (17, 32)])
+def test_what_is_read_in_another_order(shape):
+    x, y = numbers(*shape), numbers(*shape[::-1])
+    run = check(lambda x, y: (x.T + y, x.T * x.T), x, y)
+    assert "square_" in run.emitted[0].source
+    for dtype in (bool, np.float16, np.complex64):
+        check(lambda x, y: x.T + y, x.astype(dtype), y.astype(dtype))
+    check(lambda x, z: z * x.T[:, None], x, numbers(shape[1], 3, shape[0]))
+    check(lambda x, y: ng.exp(x.T - y[::-1]), x, y)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_orders_of_axes(order):
+    check(lambda x: x.transpose(order) + 1, numbers(18, 19, 33, dtype=np.float32))
+
+
 @pytest.mark.parametrize("shape", [(33, 20), (20, 33), (19, 3), (2, 40), (18, 19, 20)])
 def test_stencils(shape):
     def laplacian(x):

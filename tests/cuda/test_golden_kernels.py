@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.cuda import build
+from numba_grad.compiler.cuda import build, index_arithmetic
 from tests.compiler import test_golden
 from tests.compiler.test_golden import matrix, vector
 from tests.cuda.graph_kernels import GraphRun
@@ -57,6 +57,11 @@ CASES = {
         lambda x: x.sum(axis=0),
         lambda n: (np.broadcast_to(np.float32(1), (1000 * n, 40)),),
     ),
+    "transpose_3d": (
+        lambda x: x.transpose(2, 0, 1) + 1,
+        lambda n: (np.broadcast_to(np.float32(1), (n, n + 30, n)),),
+    ),
+    "batch": (lambda x, y: (x - y, x * y), lambda n: (vector(n, np.float32),) * 2),
     "large_transpose": (
         lambda x: x.T + 1,
         lambda n: (np.broadcast_to(np.float32(1), (1000 * n, 11000)),),
@@ -111,3 +116,13 @@ def test_kernels_compile_without_spills(name, architecture):
         assert kernel.registers <= 96
         if name in FLOAT32:
             assert ".f64" not in kernel.ptx
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["short_rows", "columns_in_parts", "forces", "transpose_3d"])
+def test_wide_indices_are_integers(name, monkeypatch):
+    """Numba adds signed and unsigned integers of 64 bits as floats."""
+    monkeypatch.setattr(index_arithmetic, "MOST_NARROW", 100)
+    for kernel in build.build_all(sources(name), "sm_90"):
+        assert "int32(n0)" not in kernel.source
+        assert ".f64" not in kernel.ptx

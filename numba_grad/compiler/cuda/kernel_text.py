@@ -225,6 +225,10 @@ class KernelText:
             text = self.named_position(f"int32({text})")
         return text if offset == Index() else f"{text} + {index_text(offset)}".replace("+ -", "- ")
 
+    def forget_positions(self) -> None:
+        """Loop variables of this block are about to change."""
+        self.positions[-1].clear()
+
     def named_position(self, text: str) -> str:
         for known in self.positions:
             if text in known:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
 from numba_grad.compiler.loop_cuts import fewest_blocks
-from numba_grad.compiler.loops import Kernel, Let, Load, Variant
+from numba_grad.compiler.loops import Axis, Kernel, Let, Load, Variant
+from numba_grad.compiler.spaces import ONE
 
 WARP = 32
 THREADS_PER_BLOCK = 256
@@ -22,6 +23,10 @@ POINTS_IN_COLUMNS = 8
 BYTES_AT_ONCE = 16
 MOST_POINTS_AT_ONCE = 4
 MOST_OPERATIONS_AT_ONCE = 16
+# Elements of a square that goes through shared memory to be transposed: a warp wide. And how many
+# values may do so, which are 8.25 KiB each in float64.
+SIDE = WARP
+MOST_SQUARES = 2
 # What a block has without asking for more.
 SHARED_BYTES = 48 * 1024
 WIDEST_VALUE = 16
@@ -63,6 +68,30 @@ def points_at_once(kernel: Kernel) -> int:
     points = min(MOST_POINTS_AT_ONCE, BYTES_AT_ONCE // max(nbytes, 1))
     is_heavy = kernel.operations > MOST_OPERATIONS_AT_ONCE
     return 1 if is_heavy or not loads or points < 2 else points
+
+
+def transposed_axis(kernel: Kernel) -> Axis | None:
+    """The axis along which a kernel reads neighbours, other than the innermost one; None if there
+    is none, or if it would not fit through shared memory."""
+    (*special, variant) = kernel.variants
+    if special or len(variant.pieces) > 1 or len(kernel.axes) < 2:
+        return None
+    loads = batched_loads(variant) or []
+    *outer, along = kernel.axes
+    for across in outer:
+        turned = [load for _, load in loads if is_transposed(load, across, along)]
+        if turned:
+            return across if len(turned) <= MOST_SQUARES else None
+    return None
+
+
+def is_transposed(load: Load, across: Axis, along: Axis) -> bool:
+    """Whether neighbours along `across` are neighbours in memory, and those along `along` are
+    rows."""
+    has_neighbours = (across.variable, ONE) in load.position.terms
+    return has_neighbours and any(
+        name.startswith(f"{along.variable} * ") for name, _ in load.position.terms
+    )
 
 
 def batched_loads(variant: Variant) -> list[tuple[str, Load]] | None:

@@ -2,8 +2,7 @@
 def conjugate_complex128(x):
     x_real = x.real
     x_imag = x.imag
-    v0 = -x_imag
-    return complex(x_real, v0)
+    return complex(x_real, -x_imag)
 
 
 @cuda.jit("void(int64, CPointer(complex128), CPointer(complex128), CPointer(complex128), CPointer(complex128))")

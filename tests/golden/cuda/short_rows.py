@@ -1,10 +1,6 @@
 @cuda.jit(device=True)
 def maximum_float32(x, y):
-    v0 = x >= y
-    v1 = x != x
-    v2 = v0 | v1
-    v3 = cuda.selp(v2, x, y)
-    return v3
+    return cuda.selp((x >= y) | (x != x), x, y)
 
 
 @cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")

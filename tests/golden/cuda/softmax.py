@@ -1,10 +1,6 @@
 @cuda.jit(device=True)
 def maximum_float64(x, y):
-    v0 = x >= y
-    v1 = x != x
-    v2 = v0 | v1
-    v3 = cuda.selp(v2, x, y)
-    return v3
+    return cuda.selp((x >= y) | (x != x), x, y)
 
 
 @cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64))")
@@ -39,9 +35,7 @@ def kernel(n0, n1, x0, s3, x1):
 
 @cuda.jit(device=True)
 def isfinite_float64(x):
-    v0 = libdevice.fabs(x)
-    v1 = v0 < float64(inf)
-    return v1
+    return libdevice.fabs(x) < float64(inf)
 
 
 @cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64))")
@@ -82,9 +76,7 @@ def kernel(n0, n1, x0, s3, x1, x2):
 
 @cuda.jit(device=True)
 def isfinite_float64(x):
-    v0 = libdevice.fabs(x)
-    v1 = v0 < float64(inf)
-    return v1
+    return libdevice.fabs(x) < float64(inf)
 
 
 @cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64), CPointer(float64))")

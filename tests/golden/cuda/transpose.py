@@ -6,28 +6,36 @@ def kernel(n0, n1, x0, s3, x1, x2, s6):
     s3 = int32(s3)
     s6 = int32(s6)
     v1 = x1[0]
-    loaded_v0 = cuda.local.array(2, float64)
-    tasks = uint32(n0 * n1)
-    step = uint32(2 * cuda.gridDim.x * cuda.blockDim.x)
-    first = uint32(cuda.blockIdx.x * 2 * cuda.blockDim.x + cuda.threadIdx.x)
-    while first < tasks:
-        for turn in range(2):
-            task = uint32(first + turn * cuda.blockDim.x)
-            own = task if task < tasks else first
-            i1 = int32(own % max(uint32(n1), uint32(1)))
-            rest1 = uint32(own // max(uint32(n1), uint32(1)))
-            i0 = int32(rest1)
+    loaded_v0 = cuda.local.array(4, float64)
+    square_v0 = cuda.shared.array(1056, float64)
+    column = int32(cuda.threadIdx.x % 32)
+    row = int32(cuda.threadIdx.x // 32)
+    wide = uint32((n1 + 31) // 32)
+    high = uint32((n0 + 31) // 32)
+    squares = uint32(wide * high)
+    square = uint32(cuda.blockIdx.x)
+    while square < squares:
+        left = int32(32 * int32(square % max(uint32(wide), uint32(1))))
+        above = uint32(square // max(uint32(wide), uint32(1)))
+        top = int32(32 * int32(above % max(uint32(high), uint32(1))))
+        for turn in range(4):
+            turn_row = row + turn * 8
+            i0 = int32(min(top + column, n0 - 1))
+            i1 = int32(min(left + turn_row, n1 - 1))
             p0 = int32(i1 * s3 + i0)
             loaded_v0[turn] = x0[p0]
-        for turn in range(2):
-            task = uint32(first + turn * cuda.blockDim.x)
-            own = task if task < tasks else first
-            i1 = int32(own % max(uint32(n1), uint32(1)))
-            rest1 = uint32(own // max(uint32(n1), uint32(1)))
-            i0 = int32(rest1)
-            v0 = loaded_v0[turn]
-            v2 = v0 * v1
-            if task < tasks:
+        for turn in range(4):
+            place = int32((row + turn * 8) * 33 + column)
+            square_v0[place] = loaded_v0[turn]
+        cuda.syncthreads()
+        for turn in range(4):
+            turn_row = row + turn * 8
+            i0 = int32(top + turn_row)
+            i1 = int32(left + column)
+            if i0 < n0 and i1 < n1:
+                v0 = square_v0[column * 33 + turn_row]
+                v2 = v0 * v1
                 p1 = int32(i0 * s6 + i1)
                 x2[p1] = v2
-        first = uint32(first + step)
+        cuda.syncthreads()
+        square = uint32(square + cuda.gridDim.x)

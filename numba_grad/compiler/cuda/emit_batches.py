@@ -1,0 +1,152 @@
+"""Kernels without reductions that wait for memory: a thread loads several points before it computes
+and stores the first.
+
+Elements that are neighbours along another axis than the innermost one go through shared memory: a
+block loads a square of them along that axis, and stores along the innermost one.
+"""
+
+import itertools
+import math
+
+from numba_grad.compiler.cuda.kernel_text import KernelText, stored_name
+from numba_grad.compiler.cuda.launch import (
+    SIDE,
+    THREADS_PER_BLOCK,
+    Shape,
+    batched_loads,
+    is_transposed,
+    shape_of_blocks,
+    transposed_axis,
+)
+from numba_grad.compiler.loops import Let, Load
+
+ROWS = THREADS_PER_BLOCK // SIDE  # of a square that a block does in each turn
+TURNS = SIDE // ROWS
+# Elements between rows in shared memory: no two of a column are in the same bank.
+PITCH = SIDE + 1
+
+
+def emit_batches(text: KernelText, points: int) -> None:
+    """Points of a thread are a block apart."""
+    axes = text.kernel.axes
+    unsigned = text.indices.unsigned
+    loads = _loads(text)
+    _local_arrays(text, loads, points)
+    text.line(f"tasks = {unsigned}({text.product(axes)})")
+    text.line(f"step = {unsigned}({points} * cuda.gridDim.x * cuda.blockDim.x)")
+    text.line(f"first = {text.thread(points)}")
+
+    def decode() -> None:
+        # Past the end the thread's first one again, so that loads need no condition.
+        text.line(f"task = {unsigned}(first + turn * cuda.blockDim.x)")
+        text.line("own = task if task < tasks else first")
+        text.decode("own", axes)
+
+    with text.block("while first < tasks:"):
+        with text.block(f"for turn in range({points}):"):
+            decode()
+            for name, load in loads:
+                text.line(f"loaded_{name}[turn] = {text.element(load)}")
+        with text.block(f"for turn in range({points}):"):
+            decode()
+            _compute(text, {name: f"loaded_{name}[turn]" for name, _ in loads})
+            with text.block("if task < tasks:"):
+                _store(text)
+        text.line(f"first = {unsigned}(first + step)")
+
+
+def emit_transposed(text: KernelText) -> Shape:
+    """A block does a square: of the innermost axis, and of that along which neighbours are read."""
+    kernel = text.kernel
+    signed, unsigned = text.indices.signed, text.indices.unsigned
+    across = transposed_axis(kernel)
+    assert across is not None
+    along = kernel.axes[-1]
+    others = [axis for axis in kernel.axes if axis not in (across, along)]
+    loads = _loads(text)
+    turned = [(name, load) for name, load in loads if is_transposed(load, across, along)]
+    direct = [(name, load) for name, load in loads if not is_transposed(load, across, along)]
+    _local_arrays(text, loads, TURNS)
+    for name, load in turned:
+        dtype = stored_name(load.buffer.dtype)
+        text.line(f"square_{name} = cuda.shared.array({SIDE * PITCH}, {dtype})")
+    text.line(f"column = int32(cuda.threadIdx.x % {SIDE})")
+    text.line(f"row = int32(cuda.threadIdx.x // {SIDE})")
+    for name, axis in (("wide", along), ("high", across)):
+        text.line(f"{name} = {unsigned}(({axis.word} + {SIDE - 1}) // {SIDE})")
+    numbers = [*[axis.word for axis in others], "wide", "high"]
+    text.line(f"squares = {unsigned}({' * '.join(numbers)})")
+    text.line(f"square = {unsigned}(cuda.blockIdx.x)")
+    with text.block("while square < squares:"):
+        text.line(f"left = {signed}({SIDE} * {signed}(square % {text.divisor('wide')}))")
+        text.line(f"above = {unsigned}(square // {text.divisor('wide')})")
+        text.line(f"top = {signed}({SIDE} * {signed}(above % {text.divisor('high')}))")
+        if others:
+            text.line(f"other = {unsigned}(above // {text.divisor('high')})")
+            text.decode("other", others)
+        with text.block(f"for turn in range({TURNS}):"):
+            # Past the end the last one again, so that loads need no condition.
+            last_across, last_along = f"{across.word} - 1", f"{along.word} - 1"
+            text.line(f"turn_row = row + turn * {ROWS}")
+            if turned:
+                text.line(f"{across.variable} = {signed}(min(top + column, {last_across}))")
+                text.line(f"{along.variable} = {signed}(min(left + turn_row, {last_along}))")
+                for name, load in turned:
+                    text.line(f"loaded_{name}[turn] = {text.element(load)}")
+            text.forget_positions()
+            if direct:
+                text.line(f"{across.variable} = {signed}(min(top + turn_row, {last_across}))")
+                text.line(f"{along.variable} = {signed}(min(left + column, {last_along}))")
+                for name, load in direct:
+                    text.line(f"loaded_{name}[turn] = {text.element(load)}")
+        with text.block(f"for turn in range({TURNS}):"):
+            text.line(f"place = int32((row + turn * {ROWS}) * {PITCH} + column)")
+            for name, _ in turned:
+                text.line(f"square_{name}[place] = loaded_{name}[turn]")
+        text.line("cuda.syncthreads()")
+        with text.block(f"for turn in range({TURNS}):"):
+            text.line(f"turn_row = row + turn * {ROWS}")
+            text.line(f"{across.variable} = {signed}(top + turn_row)")
+            text.line(f"{along.variable} = {signed}(left + column)")
+            inside = f"{across.variable} < {across.word} and {along.variable} < {along.word}"
+            with text.block(f"if {inside}:"):
+                elements = {name: f"loaded_{name}[turn]" for name, _ in direct}
+                place = f"column * {PITCH} + turn_row"
+                elements |= {name: f"square_{name}[{place}]" for name, _ in turned}
+                _compute(text, elements)
+                _store(text)
+        text.line("cuda.syncthreads()")
+        text.line(f"square = {unsigned}(square + cuda.gridDim.x)")
+    squares = math.prod(axis.extent for axis in others)
+    squares *= -(-across.extent // SIDE) * -(-along.extent // SIDE)
+    return shape_of_blocks(squares)
+
+
+def _loads(text: KernelText) -> list[tuple[str, Load]]:
+    (variant,) = text.kernel.variants
+    return batched_loads(variant) or []
+
+
+def _local_arrays(text: KernelText, loads: list[tuple[str, Load]], points: int) -> None:
+    for name, load in loads:
+        dtype = stored_name(load.buffer.dtype)
+        text.line(f"loaded_{name} = cuda.local.array({points}, {dtype})")
+
+
+def _compute(text: KernelText, elements: dict[str, str]) -> None:
+    """All values of a point; those of loads are in `elements`, as memory has them."""
+    for let in _lets(text):
+        if let.name in elements:
+            text.take(let, elements[let.name])
+        else:
+            text.lets([let])
+
+
+def _lets(text: KernelText) -> list[Let]:
+    (variant,) = text.kernel.variants
+    return [*itertools.chain(*variant.lets[1:]), *variant.pieces[0].body.lets]
+
+
+def _store(text: KernelText) -> None:
+    (variant,) = text.kernel.variants
+    text.stores(variant.pieces[0].body)
