@@ -272,7 +272,9 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         number = normalize_axis(name, axis, len(node.shape))
         lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
         places, counts = _segments(name, value_of(as_node(indices), name), lines.shape[0])
-        chosen = take_index(lines, places)
+        is_range = len(places) > 0 and bool((np.diff(places) == 1).all())
+        index = slice(int(places[0]), int(places[-1]) + 1) if is_range else places
+        chosen = take_index(lines, index)
         if ufunc is np.add and not _are_alike(counts):
             segment = leaf(np.repeat(np.arange(len(counts)), counts))
             zeros = full(0, (len(counts), *lines.shape[1:]), lines.dtype)
@@ -335,12 +337,17 @@ def _joined_segments(ufunc: np.ufunc, function: Function, x: Node, counts: np.nd
     """
     if not _are_alike(counts) or ufunc is np.multiply:
         return folded_segments(_join(function), x, counts)
-    within = np.arange(int(counts.max(initial=1)))
+    longest = int(counts.max(initial=1))
+    within = np.arange(longest)
     first = np.cumsum(counts) - counts
-    places = first[:, None] + np.minimum(within, counts[:, None] - 1)  # the last, repeated
-    rows = take_index(x, places)
-    if ufunc not in _IDEMPOTENT:
-        is_own = (within < counts[:, None]).reshape(*places.shape, *(1,) * (len(x.shape) - 1))
+    is_table = bool((counts == longest).all())
+    if is_table:
+        rows = reshape(x, (len(counts), longest, *x.shape[1:]))
+    else:
+        places = first[:, None] + np.minimum(within, counts[:, None] - 1)  # the last, repeated
+        rows = take_index(x, places)
+    if ufunc not in _IDEMPOTENT and not is_table:
+        is_own = (within < counts[:, None]).reshape(*rows.shape[:2], *(1,) * (len(x.shape) - 1))
         rows = OPS["where"](leaf(is_own), rows, _neutral(ufunc, x))
     if ufunc is np.add:
         return reduction_functions.sum(rows, 1, rows.dtype)._node
