@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -89,38 +89,42 @@ def logcumsumexp(x: ArrayLike, axis: int | None = None) -> "Tensor":
 
     Parameters
     ----------
-    x : Tensor, any shape, real; integers become float64
+    x : Tensor, any shape, real or complex; integers become float64
     axis : int, optional
         By default, of the flattened `x`.
 
     Notes
     -----
-    Sums are relative to the largest element so far, and are scaled again where that changes: the
-    error is that of a sum of positive numbers. -inf adds nothing, and gets the gradient 0; inf and
-    nan stay.
+    Sums are relative to the largest element so far, by real parts, and are scaled again where that
+    changes: the error is that of a sum of such terms. -inf adds nothing, and gets the gradient 0;
+    inf and nan stay. Of complex numbers, the logarithms with imaginary parts from -pi to pi.
 
     Examples
     --------
     >>> ng.logcumsumexp(ng.tensor([0.0, 1000.0, -np.inf]))
     tensor([   0., 1000., 1000.])
     """
-    node, number = _flattened("logcumsumexp", _floating("logcumsumexp", x), axis)
+    node, number = _flattened("logcumsumexp", operands(np.exp, (x,))[0], axis)
     if node.shape[number] == 0:
         return wrap(node)
-    best = OPS["cumargmax"](OPS["detach"](node), axis=number)
-    largest = taken_along(OPS["detach"](node), best, number, checked=False)
-    zero, one = full(0, (), node.dtype), full(1, (), node.dtype)
+    # The size of exp depends on the real part alone.
+    size = OPS["detach"](OPS["real"](node) if node.dtype.kind == "c" else node)
+    best = OPS["cumargmax"](size, axis=number)
+    largest = taken_along(size, best, number, checked=False)
+    zero = full(0, (), size.dtype)
     is_finite = OPS["isfinite"](largest)
     shift = OPS["where"](is_finite, largest, zero)
     # The element before the first one: nothing, as -inf.
     before = _after(-np.inf, _without_last(largest, number), number)
-    has_sum = OPS["not_equal"](before, full(-np.inf, (), node.dtype))
+    has_sum = OPS["not_equal"](before, full(-np.inf, (), size.dtype))
     is_scaled = OPS["logical_and"](has_sum, is_finite)
     scale = OPS["exp"](OPS["where"](is_scaled, before - shift, zero))
-    factors = OPS["where"](has_sum, scale, zero)
+    factors, shift = (
+        cast(part, node.dtype) for part in (OPS["where"](has_sum, scale, zero), shift)
+    )
     total = OPS["linear_recurrence"](factors, OPS["exp"](node - shift), axis=number, reverse=False)
-    is_empty = OPS["equal"](total, zero)
-    logarithm = OPS["log"](OPS["where"](is_empty, one, total)) + shift
+    is_empty = OPS["equal"](total, full(0, (), node.dtype))
+    logarithm = OPS["log"](OPS["where"](is_empty, full(1, (), node.dtype), total)) + shift
     return wrap(OPS["where"](is_empty, full(-np.inf, (), node.dtype), logarithm))
 
 
@@ -201,11 +205,3 @@ def _extreme_so_far(operation: str, op_name: str, x: ArrayLike, axis: int | None
     node, number = _flattened(operation, as_node(x), axis)
     best = OPS[op_name](node, axis=number)
     return wrap(taken_along(node, best, number, checked=False))
-
-
-def _floating(operation: str, x: ArrayLike) -> Node:
-    (node,) = operands(np.exp, (x,))
-    if node.dtype.kind == "c":
-        problem = "not defined for complex numbers"
-        raise DTypeError(explain(operation, problem, got={"x": node.type}, fix="x.real"))
-    return node
