@@ -11,6 +11,14 @@ from types import SimpleNamespace
 from typing import NoReturn
 
 from numba_grad.compiler.cuda.library_kernels.matrix_products import matmul_call
+from numba_grad.compiler.cuda.library_kernels.scans import (
+    cumprod_call,
+    cumsum_call,
+    cumulative_position_call,
+    linear_recurrence_call,
+)
+from numba_grad.compiler.cuda.library_kernels.scatters import scatter_call
+from numba_grad.compiler.cuda.library_kernels.sorts import argsort_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,10 @@ def kernels_for(options: Options) -> SimpleNamespace:
     """The functions, as `library_steps.call_of` wants them; others raise NoKernels."""
     return _Kernels(
         matmul_call=functools.partial(matmul_call, cublas=options.cublas, tf32=options.tf32),
+        argsort_call=argsort_call,
+        cumprod_call=cumprod_call,
+        cumsum_call=cumsum_call,
+        cumulative_position_call=cumulative_position_call,
+        linear_recurrence_call=linear_recurrence_call,
+        scatter_call=scatter_call,
     )
-
-
-__all__ = ["DEFAULT", "NoKernels", "Options", "kernels_for", "matmul_call"]

@@ -1,0 +1,330 @@
+"""Kernels of the CPU for GPUs, where each of their tasks is the work of one thread.
+
+The source is that of `compiler/library_kernels`, in the kernel language; here it is read, typed,
+and written again as CUDA Python. The loop over tasks becomes one over the threads of the grid, words
+become parameters. So formulas of special functions, of random numbers and of small matrices exist
+once. What calls a library of the host cannot be translated.
+"""
+
+import ast
+import functools
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+
+import numpy as np
+
+from numba_grad.compiler.cuda.expressions import (
+    BOOL,
+    FLOAT16,
+    INT64,
+    Expressions,
+    Typed,
+    constant,
+    storage_name,
+)
+from numba_grad.compiler.cuda.library_kernels.source import (
+    THREADS,
+    blocks_for,
+    each_task,
+    kernel_source,
+    pointer_to,
+)
+from numba_grad.compiler.library_kernels import Errors, LibraryCall
+from numba_grad.compiler.library_kernels.calls import LibraryStep
+from numba_grad.errors import InternalError
+
+FLOAT64 = np.dtype(np.float64)
+_SHIFTS = {ast.LShift: "<<", ast.RShift: ">>"}
+_BITS_OF_FLOATS = {
+    ("float32", "uint32"): "uint32(libdevice.float_as_int({}))",
+    ("float64", "uint64"): "uint64(libdevice.double_as_longlong({}))",
+}
+
+
+def translated(call: LibraryCall) -> LibraryCall:
+    """The same steps for a GPU, a thread for each task."""
+    steps = []
+    for step in call.steps:
+        source = _translated_source(step.source, _kinds(step))
+        words = (*step.words, step.tasks)
+        steps.append(LibraryStep(source, words, blocks_for(step.tasks), THREADS))
+    return LibraryCall(tuple(steps), call.scratch_bytes)
+
+
+def translated_stack(call: LibraryCall) -> LibraryCall:
+    """The same for a step that `lapack.stack_call` made, a thread for each matrix."""
+    (step,) = call.steps
+    words = list(step.words)
+    numbers = _named_words(step.source)
+    count = words[numbers["count"]]
+    assert isinstance(count, int)
+    words[numbers["block"]] = 1
+    return translated(LibraryCall((LibraryStep(step.source, tuple(words), count),)))
+
+
+def _kinds(step: LibraryStep) -> tuple[bool, ...]:
+    """For each word, whether it is the error record."""
+    return tuple([isinstance(word, Errors) for word in step.words])
+
+
+@functools.cache
+def _named_words(source: str) -> dict[str, int]:
+    """Names of words: `name = words[5]`."""
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Assign(
+                [ast.Name(name)], ast.Subscript(ast.Name("words"), ast.Constant(int() as number))
+            ):
+                found[name] = number
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _translated_source(source: str, are_errors: tuple[bool, ...]) -> str:
+    return _Translation(source, are_errors).source
+
+
+class _Pointer:
+    """A name for elements in memory: a parameter, an array of the thread's own, or the words."""
+
+    def __init__(self, text: str, dtype: np.dtype) -> None:
+        self.text, self.dtype = text, dtype
+
+
+class _Translation(Expressions):
+    def __init__(self, source: str, are_errors: tuple[bool, ...]) -> None:
+        super().__init__()
+        (function,) = ast.parse(source).body
+        assert isinstance(function, ast.FunctionDef)
+        self.names = [f"word{k}" for k in range(len(are_errors))]
+        self.types = ["int64"] * len(are_errors)
+        for number, is_record in enumerate(are_errors):
+            if is_record:
+                self.types[number] = pointer_to("int64")
+        self.variables: dict[str, np.dtype] = {}
+        self.pointers: dict[str, _Pointer] = {}
+        self.addresses: dict[str, int] = {}  # variables that hold the address in a word
+        self.words_from: dict[str, int] = {}  # pointers to the words from one on
+        self.is_record = are_errors
+        before, body = self.split(function.body)
+        head = self.block(before)
+        tasks = self.block(body)
+        self.source = kernel_source(
+            [*zip(self.names, self.types, strict=True), ("tasks", "int64")],
+            head + each_task(tasks),
+            self.definitions(),
+        )
+
+    def split(self, statements: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """What comes before the loop over tasks, and its body, whose number is `task`."""
+        *before, loop = statements
+        match loop:
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), [lo, hi]), body, []):
+                assert ast.unparse(lo) == "lo" and ast.unparse(hi) == "hi"
+                self.variables[name] = INT64
+                if name != "task":
+                    body = [ast.parse(f"{name} = task").body[0], *body]
+                    self.variables["task"] = INT64
+                return before, body
+        raise InternalError("translation: no loop over tasks at the end of a kernel")
+
+    # Statements
+
+    def block(self, statements: Sequence[ast.stmt]) -> str:
+        return "".join(self.statement(statement) for statement in statements)
+
+    def statement(self, node: ast.stmt) -> str:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                return self.assignment(name, value)
+            case ast.Assign([ast.Subscript(ast.Name(name), index)], value):
+                return self.store(name, index, value)
+            case ast.AugAssign(ast.Name(name) as target, operator, value):
+                read = ast.Name(name, ast.Load())
+                return self.assignment(target.id, ast.BinOp(read, operator, value))
+            case ast.AugAssign(ast.Subscript(ast.Name(name), index) as target, operator, value):
+                return self.store(name, index, ast.BinOp(target, operator, value))
+            case ast.If(condition, body, orelse):
+                text = f"if {self.condition(condition)}:\n{indent(self.body(body), '    ')}"
+                if orelse:
+                    text += f"else:\n{indent(self.body(orelse), '    ')}"
+                return text
+            case ast.While(condition, body, []):
+                return f"while {self.condition(condition)}:\n{indent(self.body(body), '    ')}"
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), bounds), body, []):
+                self.variables[name] = INT64
+                texts = ", ".join(self.cast(self._text(b, {}), INT64).text for b in bounds)
+                return f"for {name} in range({texts}):\n{indent(self.body(body), '    ')}"
+            case ast.Break() | ast.Continue() | ast.Pass():
+                return ast.unparse(node) + "\n"
+        raise InternalError(f"translation: {ast.unparse(node)}")
+
+    def body(self, statements: Sequence[ast.stmt]) -> str:
+        return self.block(statements) or "pass\n"
+
+    def assignment(self, name: str, value: ast.expr) -> str:
+        match value:
+            case ast.Call(ast.Name("buffer"), [_, ast.Constant(int() as word), dtype]):
+                self.parameter(name, word, ast.unparse(dtype))
+                return ""
+            case ast.Call(ast.Name("pointer"), [place, dtype]):
+                return self.point(name, place, ast.unparse(dtype))
+            case ast.Call(ast.Name("integer"), [_, ast.Constant(int() as word)]):
+                return self.name_word(name, word)
+            case ast.Subscript(ast.Name(words), ast.Constant(int() as word)) if (
+                words in self.words_from
+            ):
+                return self.name_word(name, self.words_from[words] + word)
+            case ast.Call(ast.Name("local"), [ast.Constant(int() as count), ast.Name(dtype)]):
+                self.pointers[name] = _Pointer(name, np.dtype(dtype))
+                return f"{name} = cuda.local.array({count}, {dtype})\n"
+            case ast.Call(ast.Name("stack_words"), [ast.Constant(int() as count)]):
+                self.pointers[name] = _Pointer(name, INT64)
+                return f"{name} = cuda.local.array({count}, int64)\n"
+            case ast.BinOp(ast.Name("args"), ast.Add(), _):
+                return ""  # the address of a word, for libraries
+        typed = self._text(value, {})
+        known = self.variables.get(name)
+        if known is None:
+            known = self.variables[name] = typed.dtype or _dtype_of(typed.text)
+        return f"{name} = {self.unwrapped(self.cast(typed, known))}\n"
+
+    def parameter(self, name: str, word: int, dtype: str) -> None:
+        element = BOOL if dtype == "bool_" else np.dtype(dtype)
+        self.names[word] = name
+        self.types[word] = pointer_to(storage_name(element))
+        self.pointers[name] = _Pointer(name, element)
+
+    def name_word(self, name: str, word: int) -> str:
+        """An integer; or an address, which a pointer may be made from."""
+        self.addresses[name] = word
+        self.variables[name] = INT64
+        if self.names[word] == f"word{word}":
+            self.names[word] = name
+            return ""
+        return f"{name} = {self.names[word]}\n"
+
+    def point(self, name: str, place: ast.expr, dtype: str) -> str:
+        match place:
+            case ast.Name("args"):
+                self.words_from[name] = 0
+                return ""
+            case ast.BinOp(ast.Name("args"), ast.Add(), ast.Constant(int() as nbytes)):
+                self.words_from[name] = first = nbytes // 8
+                rest = self.names[first:]
+                self.pointers[name] = _Pointer(name, INT64)
+                lines = [f"{name}[{k}] = {word}\n" for k, word in enumerate(rest)]
+                return f"{name} = cuda.local.array({max(1, len(rest))}, int64)\n" + "".join(lines)
+            case ast.Name(address) if address in self.pointers:
+                self.pointers[name] = self.pointers[address]
+                return ""
+            case ast.Name(address) if self.is_record[self.addresses[address]]:
+                self.pointers[name] = _Pointer(address, INT64)
+                return ""
+            case ast.Name(address):
+                self.parameter(name, self.addresses[address], dtype)
+                return ""
+        raise InternalError(f"translation: a pointer to {ast.unparse(place)}")
+
+    def store(self, name: str, index: ast.expr, value: ast.expr) -> str:
+        pointer = self.pointers[name]
+        place = self.unwrapped(self.cast(self._text(index, {}), INT64))
+        typed = self._text(value, {})
+        if pointer.dtype == FLOAT16:
+            text = f"float16({self.unwrapped(self._cast_to(typed, 'float16'))})"
+        else:
+            text = self.unwrapped(self.cast(typed, pointer.dtype))
+            text = f"uint8({text})" if pointer.dtype == BOOL else text
+        return f"{pointer.text}[{place}] = {text}\n"
+
+    def condition(self, node: ast.expr) -> str:
+        return self.unwrapped(self.cast(self._text(node, {}), BOOL))
+
+    def unwrapped(self, value: Typed) -> str:
+        text = value.text
+        if text.startswith("(") and text.endswith(")"):
+            return ast.unparse(ast.parse(text, mode="eval").body)
+        return text
+
+    # Expressions: what templates of operations do not have
+
+    def _text(self, node: ast.expr, operands: Mapping[str, Typed]) -> Typed:
+        match node:
+            case ast.Constant(bool() as value):
+                return Typed(str(value), BOOL)
+            case ast.Name("nan" | "inf" as name):
+                return Typed(constant(float(name), FLOAT64), FLOAT64)
+            case ast.Name(name):
+                if name in self.variables:
+                    return Typed(name, self.variables[name])
+                if name in operands:
+                    return operands[name]
+                raise InternalError(f"translation: {name} has no value")
+            case ast.Subscript(ast.Name(name), index):
+                return self.load(name, index)
+            case ast.Attribute(value, "real" | "imag" as part):
+                return self._of_parts(part, self._text(value, operands))
+            case ast.BinOp(left, ast.LShift() | ast.RShift() as operator, right):
+                x, y = self._alike(self._text(left, operands), self._text(right, operands))
+                return Typed(f"({x.text} {_SHIFTS[type(operator)]} {y.text})", x.dtype)
+            case ast.BoolOp(operator, values):
+                word = " and " if isinstance(operator, ast.And) else " or "
+                texts = [self.cast(self._text(v, operands), BOOL).text for v in values]
+                return Typed(f"({word.join(texts)})", BOOL)
+            case ast.UnaryOp(ast.Not(), value):
+                return Typed(f"(not {self.cast(self._text(value, operands), BOOL).text})", BOOL)
+            case ast.UnaryOp(ast.Invert(), value):
+                typed = self._text(value, operands)
+                if typed.dtype == BOOL:
+                    return Typed(f"(not {typed.text})", BOOL)
+                return Typed(f"(~{typed.text})", typed.dtype)
+        return super()._text(node, operands)
+
+    def load(self, name: str, index: ast.expr) -> Typed:
+        if name in self.words_from:
+            if isinstance(index, ast.Constant):
+                return Typed(self.names[self.words_from[name] + index.value], INT64)
+        pointer = self.pointers[name]
+        element = f"{pointer.text}[{self.unwrapped(self.cast(self._text(index, {}), INT64))}]"
+        if pointer.dtype == BOOL:
+            return Typed(f"({element} != 0)", BOOL)
+        if pointer.dtype == FLOAT16:
+            return Typed(f"float32({element})", np.dtype(np.float32))
+        return Typed(element, pointer.dtype)
+
+    def _alike(self, *values: Typed) -> list[Typed]:
+        """As in Python, a floating literal makes floating numbers of integers, or of another."""
+        known = [v.dtype for v in values if v.dtype is not None]
+        if all(dtype.kind in "biu" for dtype in known):
+            literals = [_dtype_of(v.text) for v in values if v.dtype is None]
+            if FLOAT64 in literals:
+                return [self.cast(value, FLOAT64) for value in values]
+        return super()._alike(*values)
+
+    def _call(self, name: str, arguments: list[ast.expr], operands: Mapping[str, Typed]) -> Typed:
+        if name == "integer":
+            _, word = arguments
+            assert isinstance(word, ast.Constant)
+            return Typed(self.names[word.value], INT64)
+        if name == "bitcast":
+            value, target = arguments
+            typed = self._text(value, operands)
+            assert typed.dtype is not None
+            text = _BITS_OF_FLOATS[typed.dtype.name, ast.unparse(target)]
+            return Typed(text.format(typed.text), np.dtype(ast.unparse(target)))
+        if name == "atomic_compare_exchange":
+            record, *values = arguments
+            texts = [self.cast(self._text(value, operands), INT64).text for value in values]
+            return Typed(f"compare_and_swap({ast.unparse(record)}, {', '.join(texts)})", INT64)
+        if name in ("min", "max"):
+            x, y = self._alike(*[self._text(a, operands) for a in arguments])
+            sign = "<" if name == "min" else ">"
+            return self._select(Typed(f"({y.text} {sign} {x.text})", BOOL), y, x)
+        if name == "bool_" or name in np.sctypeDict:
+            return self._cast_to(self._text(arguments[0], operands), name)
+        return super()._call(name, arguments, operands)
+
+
+def _dtype_of(literal: str) -> np.dtype:
+    return np.asarray(ast.literal_eval(literal)).dtype

@@ -1,0 +1,231 @@
+"""Kernels for operations that are no loop nests: each example of the registry in the emulator, and
+compiled for architectures; and what is particular to one family of them."""
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler.cuda.library_kernels import scans, scatters, sorts
+from numba_grad.graph.node import OPS
+from tests.cuda.library_calls import call_of, check_compiles, emulated, node_of
+from tests.cuda.requirements import needs_compiler
+
+SINGLE = {"d": "f", "D": "F"}
+
+
+def cast(array, dtypes, single):
+    """An example's array in single precision, if it is of floating numbers and may be."""
+    if single and array.dtype.char in SINGLE and SINGLE[array.dtype.char] in dtypes:
+        return array.astype(SINGLE[array.dtype.char])
+    return array
+
+
+def expected(op, arrays, params):
+    with np.errstate(all="ignore"):
+        return op.reference(*arrays, **params)
+
+
+FAMILIES = (
+    *("argsort", "scatter_add", "scatter_set"),
+    *("cumsum", "cumprod", "linear_recurrence", "cumargmax", "cumargmin"),
+)
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_examples(name, single):
+    op = OPS[name]
+    for arrays, params in op.example(np.random.default_rng(0)):
+        arrays = [cast(np.asarray(a), op.dtypes, single) for a in arrays]
+        value, errors = emulated(node_of(name, *arrays, **params), *arrays)
+        assert not errors[0]
+        np.testing.assert_allclose(
+            value, expected(op, arrays, params), rtol=1e-5 if single else 1e-12, atol=1e-6
+        )
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", FAMILIES)
+def test_examples_compile(name):
+    op = OPS[name]
+    arrays, params = op.example(np.random.default_rng(0))[0]
+    arrays = [cast(np.asarray(a), op.dtypes, True) for a in arrays]
+    node = node_of(name, *arrays, **params)
+    check_compiles(call_of(node), node.inputs[0].dtype)
+
+
+# Sorts
+
+SORTED = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64")
+
+
+def unsorted(n, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind in "biu":
+        high = 2 if dtype.kind == "b" else 100
+        low = -100 if dtype.kind == "i" else 0
+        return rng.integers(low, high, n).astype(dtype)
+    values = rng.integers(-5, 5, n).astype(np.float64)
+    special = [np.nan, np.inf, -np.inf, -0.0, 0.0]
+    places = rng.integers(0, n, 5) if n else []
+    values[places] = special[: len(places)]
+    if dtype.kind == "c":
+        both = np.empty(n, np.complex128)
+        both.real, both.imag = values, values[rng.permutation(n)]
+        values = both
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", [*SORTED, "complex64", "complex128"])
+def test_order_is_that_of_the_reference(dtype, descending):
+    for n in (1, 37, 64):
+        x = unsorted(n, dtype)
+        params = {"axis": 0, "descending": descending}
+        value, _ = emulated(node_of("argsort", x, **params), x)
+        np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
+
+
+def test_stacks_are_sorted_along_any_axis():
+    x = unsorted(60, "float32").reshape(3, 5, 4)
+    for axis in range(3):
+        params = {"axis": axis, "descending": False}
+        value, _ = emulated(node_of("argsort", x, **params), x)
+        np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
+    monkeypatch.setattr(sorts, "_TILES", (16,))
+    monkeypatch.setattr(sorts, "TILE", 16)
+    for shape in ((17,), (100,), (2, 35), (128,)):
+        x = unsorted(int(np.prod(shape)), dtype).reshape(shape)
+        params = {"axis": len(shape) - 1, "descending": False}
+        value, _ = emulated(node_of("argsort", x, **params), x)
+        np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
+def test_sorts_compile(dtype):
+    x = np.zeros(5000, dtype)
+    node = node_of("argsort", x, axis=0, descending=True)
+    check_compiles(call_of(node), np.dtype(dtype), double=dtype == "complex64")
+
+
+# Scatters
+
+
+@pytest.mark.parametrize("name", ["scatter_add", "scatter_set"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("positions", [3, 70])
+def test_duplicates_as_numpy_has_them(name, dtype, positions):
+    rng = np.random.default_rng(0)
+    x = unsorted(10, "int8").astype(dtype).reshape(5, 2)
+    v = unsorted(2 * positions, "int8", 1).astype(dtype).reshape(positions, 2)
+    index = rng.integers(-5, 5, positions)
+    index[1:] = np.where(rng.random(positions - 1) < 0.7, 2, index[1:])  # a long run
+    node = node_of(name, x, v, index)
+    assert len(call_of(node).steps) == (4 if positions == 3 or name == "scatter_set" else 5)
+    for in_place in (False, True):
+        value, _ = emulated(node, x, v, index, in_place=in_place)
+        np.testing.assert_array_equal(value, OPS[name].reference(x, v, index))
+
+
+def test_runs_over_many_pieces(monkeypatch):
+    monkeypatch.setattr(scatters, "_PIECE", 4)
+    monkeypatch.setattr(scatters, "_MOST_PIECES", 3)
+    positions = 150
+    x, v = np.zeros(3), np.arange(float(positions))
+    index = np.sort(np.random.default_rng(0).integers(0, 3, positions))
+    node = node_of("scatter_add", x, v, index)
+    assert len(call_of(node).steps) == 7
+    order = np.random.default_rng(1).permutation(positions)
+    for chosen in (index, index[order], np.zeros_like(index)):
+        value, _ = emulated(node, x, v, chosen)
+        np.testing.assert_array_equal(value, OPS["scatter_add"].reference(x, v, chosen))
+
+
+def test_an_index_out_of_range_is_recorded():
+    x, v = np.zeros(3), np.ones(2)
+    for name in ("scatter_add", "scatter_set"):
+        index = np.array([1, 3])
+        _, errors = emulated(node_of(name, x, v, index), x, v, index)
+        assert errors[:4].tolist() == [1, 7, 3, 3]
+
+
+def test_nothing_to_scatter():
+    for shape, positions in (((3, 0), 2), ((3, 2), 0), ((0, 2), 0)):
+        x, v = np.ones(shape), np.ones((positions, shape[1]))
+        index = np.zeros(positions, np.int64)
+        value, _ = emulated(node_of("scatter_add", x, v, index), x, v, index)
+        np.testing.assert_array_equal(value, x)
+
+
+# Scans
+
+
+def scanned(name, shape, dtype, axis=0, reverse=False):
+    """A scan of numbers whose results are exact, and its inputs."""
+    size = int(np.prod(shape))
+    params = {"axis": axis}
+    if name in ("cumsum", "linear_recurrence"):
+        params["reverse"] = reverse
+    if name == "cumprod":
+        x = np.random.default_rng(0).choice([1, -1], size)
+    else:
+        x = unsorted(size, "int8") % 7 - 3
+    arrays = [x.astype(dtype).reshape(shape)]
+    if name == "linear_recurrence":
+        arrays = [np.sign(arrays[0]), arrays[0][::-1].copy()]
+    return node_of(name, *arrays, **params), arrays, params
+
+
+SCANS = ("cumsum", "cumprod", "linear_recurrence", "cumargmax", "cumargmin")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("n", [1, 5, 63, 300])
+def test_scans_by_blocks(name, n, reverse, monkeypatch):
+    monkeypatch.setattr(scans, "_SHORT_LINE", 0)
+    monkeypatch.setattr(scans, "THREADS", 8)
+    monkeypatch.setattr(scans, "_CHUNK", 32)
+    for shape, axis in (((n,), 0), ((2, n, 3), 1)):
+        node, arrays, params = scanned(name, shape, "float64", axis, reverse)
+        value, _ = emulated(node, *arrays)
+        np.testing.assert_array_equal(value, OPS[name].reference(*arrays, **params))
+        assert len(call_of(node).steps) == (2 if n > 32 else 1)
+
+
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "complex64"])
+def test_scans_of_dtypes(name, dtype):
+    if (dtype == "bool" and name == "linear_recurrence") or (
+        dtype == "complex64" and name.startswith("cumarg")
+    ):
+        return
+    for shape in ((7, 3), (70,)):
+        node, arrays, params = scanned(name, shape, dtype)
+        value, _ = emulated(node, *arrays)
+        np.testing.assert_array_equal(value, OPS[name].reference(*arrays, **params))
+
+
+@pytest.mark.parametrize("name", ["cumargmax", "cumargmin"])
+def test_positions_of_the_last_nan(name):
+    x = np.array([1.0, 3, 3, np.nan, 5, np.nan, 0, np.inf])
+    x = np.concatenate([x, np.arange(90.0)])
+    for shape in ((8,), (98,)):
+        y = x[: shape[0]]
+        value, _ = emulated(node_of(name, y, axis=0), y)
+        np.testing.assert_array_equal(value, OPS[name].reference(y, axis=0))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_scans_compile(name, dtype):
+    if dtype == "complex64" and name.startswith("cumarg"):
+        return
+    node, _, _ = scanned(name, (5000,), dtype)
+    check_compiles(call_of(node), np.dtype(dtype))
