@@ -15,7 +15,7 @@ from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import streams
 from numba_grad.locks import Lock
-from numba_grad.runtime.cuda import arrays, checks, libraries
+from numba_grad.runtime.cuda import arrays, checks, cupy_calls, libraries
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
@@ -33,6 +33,7 @@ class _Cuda:
         has_libraries = architecture != SOURCE_ARCHITECTURE
         options = Options(
             cublas=has_libraries and libraries.cublas() is not None,
+            cupy=has_libraries and cupy_calls.cupy() is not None,
             tf32=config.tf32,
             deterministic=config.deterministic,
         )

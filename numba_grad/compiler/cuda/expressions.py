@@ -183,7 +183,9 @@ class Expressions:
         """Values of one dtype, the one that NumPy promotes to. Numbers take it on."""
         known = [value.dtype for value in values if value.dtype is not None]
         dtype = np.result_type(*known) if known else INT64
-        return [v if v.dtype is not None and v.dtype == dtype else self.cast(v, dtype) for v in values]
+        return [
+            v if v.dtype is not None and v.dtype == dtype else self.cast(v, dtype) for v in values
+        ]
 
     def _call(self, name: str, arguments: list[ast.expr], operands: Mapping[str, Typed]) -> Typed:
         if name == "cast":

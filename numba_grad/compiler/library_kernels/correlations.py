@@ -17,19 +17,25 @@ _CORRELATION_COLUMNS = 1024  # results of a tile, which stay in the first-level 
 
 
 def correlate_call(
-    dtype: np.dtype, x_shape: Shape, y_size: int, size: int, *, offset: int
+    dtype: np.dtype,
+    x_shape: Shape,
+    y_size: int,
+    size: int,
+    *,
+    offset: int,
+    one_by_one: bool = False,
 ) -> LibraryCall:
     """result[i] = sum over j of x[i + offset + j] y[j], for i < `size`, in each row.
 
     The sums of many results of a short y grow together, a term of each at a time; a few results of
-    a long y are a sum after the other. Inputs: x, y. One output.
+    a long y are a sum after the other, as all are if `one_by_one`. Inputs: x, y. One output.
     """
     rows = math.prod(x_shape[:-1])
     words = (
         *(Memory("input"), Memory("input", 1), Memory("output")),
         *(x_shape[-1], y_size, size, offset),
     )
-    if size < y_size:
+    if one_by_one or size < y_size:
         step = LibraryStep(_sums_source(dtype), words, rows * size, grain_for(y_size, 1 << 14))
     else:
         tiles = -(-size // _CORRELATION_COLUMNS)

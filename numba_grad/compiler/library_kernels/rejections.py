@@ -18,17 +18,20 @@ _COST = 64  # of an element
 MOST_TRIALS = 100
 
 
-def gamma_draw_call(dtype: np.dtype, size: int) -> LibraryCall:
-    """Numbers of shape a >= 1. Inputs: keys, counters (uint64), a; one output, of `size`."""
-    words = (*[Memory("input", k) for k in range(3)], Memory("output"))
-    step = LibraryStep(_gamma_source(dtype), words, size, grain_for(_COST, _CHUNK_COST))
-    return LibraryCall((step,))
-
-
 _BLOCK = 64
 
 
-def _gamma_source(dtype: np.dtype) -> str:
+def gamma_draw_call(dtype: np.dtype, size: int, *, block: int = _BLOCK) -> LibraryCall:
+    """Numbers of shape a >= 1. Inputs: keys, counters (uint64), a; one output, of `size`.
+
+    The first trials of `block` elements are made together.
+    """
+    words = (*[Memory("input", k) for k in range(3)], Memory("output"))
+    step = LibraryStep(_gamma_source(dtype, block), words, size, grain_for(_COST, _CHUNK_COST))
+    return LibraryCall((step,))
+
+
+def _gamma_source(dtype: np.dtype, block: int) -> str:
     """Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
 
     Trial k takes the blocks 1 + 2 k (a normal number) and 2 + 2 k of the counter. The first trials
@@ -56,9 +59,9 @@ def kernel(args, lo, hi):
     counters = buffer(args, 1, uint64)
     shapes = buffer(args, 2, {dtype.name})
     out = buffer(args, 3, {dtype.name})
-    draws = local({_BLOCK}, float64)
-    for start in range(lo, hi, {_BLOCK}):
-        end = min(start + {_BLOCK}, hi)
+    draws = local({block}, float64)
+    for start in range(lo, hi, {block}):
+        end = min(start + {block}, hi)
         for i in range(start, end):
 {trial("uint64(1)")}\
             draws[i - start] = select(is_accepted, d * v, nan)

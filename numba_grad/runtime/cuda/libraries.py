@@ -6,6 +6,7 @@ words that its call takes. Libraries are optional, and looked for when a plan fi
 
 import ctypes
 import functools
+import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 from numba_grad.errors import DeviceError, KernelError, explain
 from numba_grad.locks import Lock
+from numba_grad.runtime.cuda import cupy_calls
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.streams import Stream
 
@@ -42,9 +44,9 @@ def is_host_call(source: str) -> bool:
 @functools.cache
 def host_call(source: str) -> HostCall:
     """The call that a text stands for; comments may come before it."""
-    library, name, *options = source.splitlines()[-1].removeprefix(HOST).split()
-    make, is_capturable = _CALLS[library, name]
-    return HostCall(source, make(*options), is_capturable)
+    library, *rest = source.splitlines()[-1].removeprefix(HOST).split()
+    make, is_capturable = _LIBRARIES[library]
+    return HostCall(source, make(*rest), is_capturable)
 
 
 # cuBLAS, by its C interface with 64-bit sizes, which it has since CUDA 12.
@@ -94,9 +96,8 @@ class Cublas:
 def cublas() -> Cublas | None:
     """The library, if it is installed: with the CUDA toolkit, or by pip install nvidia-cublas."""
     try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        path = load_nvidia_dynamic_lib("cublas").abs_path
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        path = pathfinder.load_nvidia_dynamic_lib("cublas").abs_path
         library = ctypes.CDLL(path)
     except (ImportError, OSError, RuntimeError):  # pathfinder's own errors are RuntimeErrors
         return None
@@ -149,7 +150,11 @@ def _gemm(storage: str, precision: str) -> Call:
     return multiply
 
 
-# library and name -> what makes the call, of the rest of the text; whether it may be captured
-_CALLS: dict[tuple[str, str], tuple[Callable[..., Call], bool]] = {
-    ("cublas", "gemm"): (_gemm, True),
+_CUBLAS: dict[str, Callable[..., Call]] = {"gemm": _gemm}
+
+
+# library -> what makes a call, of the rest of the text; whether calls may be captured
+_LIBRARIES: dict[str, tuple[Callable[..., Call], bool]] = {
+    "cublas": (lambda name, *options: _CUBLAS[name](*options), True),
+    "cupy": (cupy_calls.call, False),
 }

@@ -6,10 +6,13 @@ threads of a block. How work is spread depends on sizes and dtypes alone, and so
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels import cupy_steps
 from numba_grad.compiler.cuda.library_kernels.matrix_products import matmul_call
 from numba_grad.compiler.cuda.library_kernels.scans import (
     cumprod_call,
@@ -19,6 +22,14 @@ from numba_grad.compiler.cuda.library_kernels.scans import (
 )
 from numba_grad.compiler.cuda.library_kernels.scatters import scatter_call
 from numba_grad.compiler.cuda.library_kernels.sorts import argsort_call
+from numba_grad.compiler.cuda.library_kernels.translation import (
+    calls_library,
+    translated,
+    translated_stack,
+)
+from numba_grad.compiler.library_kernels import LibraryCall
+from numba_grad.errors import KernelError, explain
+from numba_grad.runtime.cuda.cupy_calls import INSTALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class Options:
     """What kernels are chosen by, besides sizes and dtypes."""
 
     cublas: bool = False  # whether it is installed
+    cupy: bool = False  # whether it is installed
     tf32: bool = False
     deterministic: bool = True
 
@@ -42,6 +54,51 @@ class _Kernels(SimpleNamespace):
         raise NoKernels(name)
 
 
+# Of the CPU, a thread for each of their elements.
+_BY_ELEMENT = {
+    "searchsorted_call": of_cpu.searchsorted_call,
+    "correlate_call": functools.partial(of_cpu.correlate_call, one_by_one=True),
+    "gamma_draw_call": functools.partial(of_cpu.gamma_draw_call, block=1),
+    "poisson_draw_call": of_cpu.poisson_draw_call,
+    "gamma_moment_call": of_cpu.gamma_moment_call,
+    "beta_moment_call": of_cpu.beta_moment_call,
+    "zeta_derivative_call": of_cpu.zeta_derivative_call,
+    "hyp1f1_derivative_call": of_cpu.hyp1f1_derivative_call,
+}
+# A thread for each matrix of those that the CPU does without a library.
+_OF_MATRICES = (
+    *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
+    *("slogdet_call", "cofactor_call", "cofactor_in_direction_call", "permutation_call"),
+)
+
+
+def _by_element(call: Callable[..., LibraryCall]) -> Callable[..., LibraryCall]:
+    return lambda *sizes, **params: translated(call(*sizes, **params))
+
+
+def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
+    """By a kernel of ours if the CPU has one of its own, else by CuPy."""
+
+    def call(*sizes: Any, **params: Any) -> LibraryCall:
+        if name in _OF_MATRICES:
+            found = getattr(of_cpu, name)(*sizes, **params)
+            if not calls_library(found):
+                return translated_stack(found)
+        found = cupy_steps.CALLS[name](*sizes, **params)
+        if found.steps and not has_cupy:
+            raise KernelError(
+                explain(
+                    name.removesuffix("_call"),
+                    "not available on CUDA devices without CuPy",
+                    got={"dtype": sizes[0] if name != "fourier_call" else sizes[1]},
+                    fix=INSTALL,
+                )
+            )
+        return found
+
+    return call
+
+
 @functools.cache
 def kernels_for(options: Options) -> SimpleNamespace:
     """The functions, as `library_steps.call_of` wants them; others raise NoKernels."""
@@ -53,4 +110,9 @@ def kernels_for(options: Options) -> SimpleNamespace:
         cumulative_position_call=cumulative_position_call,
         linear_recurrence_call=linear_recurrence_call,
         scatter_call=scatter_call,
+        **{name: _by_element(call) for name, call in _BY_ELEMENT.items()},
+        **{
+            name: _of_matrices(name, options.cupy)
+            for name in dict.fromkeys((*_OF_MATRICES, *cupy_steps.CALLS))
+        },
     )

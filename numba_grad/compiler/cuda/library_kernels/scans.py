@@ -108,6 +108,13 @@ def cumulative_position_call(
 def _is_new(dtype: np.dtype, comparison: str) -> str:
     """Whether what comes after replaces what was before: never by nothing, always of nothing."""
     better = f"b0 {comparison} a0"
+    if dtype.kind == "c":
+        # By real parts, then by imaginary parts; nothing compares with a nan.
+        numbers = "b0.imag == b0.imag and a0.imag == a0.imag"
+        better = (
+            f"(b0.real {comparison[0]} a0.real and {numbers})"
+            f" or (b0.real == a0.real and b0.imag {comparison} a0.imag)"
+        )
     if dtype.kind in "fc":
         # Of a part with a nan the last one counts; no number replaces it.
         better = f"({better} or b0 != b0)"

@@ -1,9 +1,9 @@
 """Kernels of the CPU for GPUs, where each of their tasks is the work of one thread.
 
 The source is that of `compiler/library_kernels`, in the kernel language; here it is read, typed,
-and written again as CUDA Python. The loop over tasks becomes one over the threads of the grid, words
-become parameters. So formulas of special functions, of random numbers and of small matrices exist
-once. What calls a library of the host cannot be translated.
+and written again as CUDA Python. The loop over tasks becomes one over the threads of the grid, and
+words become parameters. So formulas of special functions, of random numbers and of small matrices
+exist once. What calls a library of the host cannot be translated.
 """
 
 import ast
@@ -29,11 +29,13 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     kernel_source,
     pointer_to,
 )
-from numba_grad.compiler.library_kernels import Errors, LibraryCall
+from numba_grad.compiler.library_kernels import Errors, LibraryCall, Symbol
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.errors import InternalError
 
 FLOAT64 = np.dtype(np.float64)
+# Of the scratch memory of a stack.
+_BYTES_OF_ROOMS = 1 << 28
 _SHIFTS = {ast.LShift: "<<", ast.RShift: ">>"}
 _BITS_OF_FLOATS = {
     ("float32", "uint32"): "uint32(libdevice.float_as_int({}))",
@@ -45,21 +47,31 @@ def translated(call: LibraryCall) -> LibraryCall:
     """The same steps for a GPU, a thread for each task."""
     steps = []
     for step in call.steps:
-        source = _translated_source(step.source, _kinds(step))
-        words = (*step.words, step.tasks)
+        source, repeated = _translated_source(step.source, _kinds(step))
+        words = (*step.words, *(step.words[number] for number in repeated), step.tasks)
         steps.append(LibraryStep(source, words, blocks_for(step.tasks), THREADS))
     return LibraryCall(tuple(steps), call.scratch_bytes)
 
 
 def translated_stack(call: LibraryCall) -> LibraryCall:
-    """The same for a step that `lapack.stack_call` made, a thread for each matrix."""
+    """The same for a step that `lapack.stack_call` made, a thread for a matrix, or for several if
+    each takes much memory."""
     (step,) = call.steps
     words = list(step.words)
-    numbers = _named_words(step.source)
-    count = words[numbers["count"]]
-    assert isinstance(count, int)
-    words[numbers["block"]] = 1
-    return translated(LibraryCall((LibraryStep(step.source, tuple(words), count),)))
+    number_of = _named_words(step.source)
+    count, room = words[number_of["count"]], words[number_of["room"]]
+    assert isinstance(count, int) and isinstance(room, int)
+    tasks = min(count, max(1, _BYTES_OF_ROOMS // max(1, room)))
+    block = -(-count // max(1, tasks))
+    words[number_of["block"]] = block
+    tasks = -(-count // max(1, block))
+    step = LibraryStep(step.source, tuple(words), tasks)
+    return translated(LibraryCall((step,), tasks * room))
+
+
+def calls_library(call: LibraryCall) -> bool:
+    """Whether it needs functions of the host."""
+    return any(isinstance(word, Symbol) for step in call.steps for word in step.words)
 
 
 def _kinds(step: LibraryStep) -> tuple[bool, ...]:
@@ -81,15 +93,20 @@ def _named_words(source: str) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=1 << 10)
-def _translated_source(source: str, are_errors: tuple[bool, ...]) -> str:
-    return _Translation(source, are_errors).source
+def _translated_source(source: str, are_errors: tuple[bool, ...]) -> tuple[str, tuple[int, ...]]:
+    """The source, and the numbers of words that it has twice: once for each dtype in them."""
+    translation = _Translation(source, are_errors)
+    return translation.source, tuple(translation.repeated)
 
 
 class _Pointer:
     """A name for elements in memory: a parameter, an array of the thread's own, or the words."""
 
-    def __init__(self, text: str, dtype: np.dtype) -> None:
-        self.text, self.dtype = text, dtype
+    def __init__(self, text: str, dtype: np.dtype, first: str = "") -> None:
+        self.text, self.dtype, self.first = text, dtype, first
+
+    def element(self, index: str) -> str:
+        return f"{self.text}[{self.first} + {index}]" if self.first else f"{self.text}[{index}]"
 
 
 class _Translation(Expressions):
@@ -107,6 +124,8 @@ class _Translation(Expressions):
         self.addresses: dict[str, int] = {}  # variables that hold the address in a word
         self.words_from: dict[str, int] = {}  # pointers to the words from one on
         self.is_record = are_errors
+        self.rooms: dict[str, ast.expr] = {}  # variables with an address in scratch memory: bytes
+        self.repeated: list[int] = []
         before, body = self.split(function.body)
         head = self.block(before)
         tasks = self.block(body)
@@ -120,8 +139,8 @@ class _Translation(Expressions):
         """What comes before the loop over tasks, and its body, whose number is `task`."""
         *before, loop = statements
         match loop:
-            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), [lo, hi]), body, []):
-                assert ast.unparse(lo) == "lo" and ast.unparse(hi) == "hi"
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), bounds), body, []):
+                assert ", ".join(map(ast.unparse, bounds)) in ("lo, hi", "lo, hi, 1")
                 self.variables[name] = INT64
                 if name != "task":
                     body = [ast.parse(f"{name} = task").body[0], *body]
@@ -184,6 +203,9 @@ class _Translation(Expressions):
                 return f"{name} = cuda.local.array({count}, int64)\n"
             case ast.BinOp(ast.Name("args"), ast.Add(), _):
                 return ""  # the address of a word, for libraries
+            case ast.BinOp(ast.BinOp(ast.Name("scratch"), ast.Add(), start), ast.Add(), offset):
+                self.rooms[name] = ast.BinOp(start, ast.Add(), offset)
+                return ""
         typed = self._text(value, {})
         known = self.variables.get(name)
         if known is None:
@@ -216,6 +238,14 @@ class _Translation(Expressions):
                 self.pointers[name] = _Pointer(name, INT64)
                 lines = [f"{name}[{k}] = {word}\n" for k, word in enumerate(rest)]
                 return f"{name} = cuda.local.array({max(1, len(rest))}, int64)\n" + "".join(lines)
+            case ast.Name(address) if address in self.rooms:
+                element = np.dtype(dtype)
+                self.repeated.append(self.addresses["scratch"])
+                self.names.append(name)
+                self.types.append(pointer_to(dtype))
+                self.pointers[name] = _Pointer(name, element, f"{name}_first")
+                start = self._text(self.rooms[address], {})
+                return f"{name}_first = {start.text} // {element.itemsize}\n"
             case ast.Name(address) if address in self.pointers:
                 self.pointers[name] = self.pointers[address]
                 return ""
@@ -236,7 +266,7 @@ class _Translation(Expressions):
         else:
             text = self.unwrapped(self.cast(typed, pointer.dtype))
             text = f"uint8({text})" if pointer.dtype == BOOL else text
-        return f"{pointer.text}[{place}] = {text}\n"
+        return f"{pointer.element(place)} = {text}\n"
 
     def condition(self, node: ast.expr) -> str:
         return self.unwrapped(self.cast(self._text(node, {}), BOOL))
@@ -255,6 +285,8 @@ class _Translation(Expressions):
                 return Typed(str(value), BOOL)
             case ast.Name("nan" | "inf" as name):
                 return Typed(constant(float(name), FLOAT64), FLOAT64)
+            case ast.Name("hi"):
+                return Typed("tasks", INT64)
             case ast.Name(name):
                 if name in self.variables:
                     return Typed(name, self.variables[name])
@@ -282,11 +314,11 @@ class _Translation(Expressions):
         return super()._text(node, operands)
 
     def load(self, name: str, index: ast.expr) -> Typed:
-        if name in self.words_from:
-            if isinstance(index, ast.Constant):
-                return Typed(self.names[self.words_from[name] + index.value], INT64)
+        match index:
+            case ast.Constant(int() as number) if name in self.words_from:
+                return Typed(self.names[self.words_from[name] + number], INT64)
         pointer = self.pointers[name]
-        element = f"{pointer.text}[{self.unwrapped(self.cast(self._text(index, {}), INT64))}]"
+        element = pointer.element(self.unwrapped(self.cast(self._text(index, {}), INT64)))
         if pointer.dtype == BOOL:
             return Typed(f"({element} != 0)", BOOL)
         if pointer.dtype == FLOAT16:
@@ -304,9 +336,8 @@ class _Translation(Expressions):
 
     def _call(self, name: str, arguments: list[ast.expr], operands: Mapping[str, Typed]) -> Typed:
         if name == "integer":
-            _, word = arguments
-            assert isinstance(word, ast.Constant)
-            return Typed(self.names[word.value], INT64)
+            number = ast.literal_eval(arguments[1])
+            return Typed(self.names[number], INT64)
         if name == "bitcast":
             value, target = arguments
             typed = self._text(value, operands)
