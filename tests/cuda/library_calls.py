@@ -73,9 +73,15 @@ def emulated(
     return out, errors
 
 
-def check_compiles(call: LibraryCall, dtype: np.dtype, *, double: bool = False) -> None:
+def check_compiles(
+    call: LibraryCall,
+    dtype: np.dtype,
+    *,
+    double: bool = False,
+    architectures: tuple[str, ...] = ("sm_80", "sm_90"),
+) -> None:
     """No spills, and no double precision in kernels that need none."""
-    for step, architecture in itertools.product(call.steps, ("sm_80", "sm_90")):
+    for step, architecture in itertools.product(call.steps, architectures):
         ptx = front_end.compile_to_ptx(step.source, architecture)
         _, usage = link(ptx, architecture)
         assert usage.spilled_bytes == 0, step.source

@@ -55,7 +55,9 @@ def test_examples_compile(name):
     arrays, params = op.example(np.random.default_rng(0))[0]
     arrays = [cast(np.asarray(a), op.dtypes, True) for a in arrays]
     node = node_of(name, *arrays, **params)
-    check_compiles(call_of(node), node.inputs[0].dtype, double=name in DOUBLE)
+    check_compiles(
+        call_of(node), node.inputs[0].dtype, double=name in DOUBLE, architectures=("sm_90",)
+    )
 
 
 # Sorts
@@ -111,7 +113,7 @@ def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "complex128"])
 def test_sorts_compile(dtype):
     x = np.zeros(5000, dtype)
     node = node_of("argsort", x, axis=0, descending=True)
@@ -225,11 +227,11 @@ def test_positions_of_the_last_nan(name):
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", SCANS)
-@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("cumsum", "float32"), ("linear_recurrence", "complex64"), ("cumargmax", "float32")],
+)
 def test_scans_compile(name, dtype):
-    if dtype == "complex64" and name.startswith("cumarg"):
-        return
     node, _, _ = scanned(name, (5000,), dtype)
     check_compiles(call_of(node), np.dtype(dtype))
 
@@ -283,7 +285,7 @@ def test_a_bad_matrix_is_recorded_by_its_number(name):
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", MATRICES)
-def test_small_matrices_compile(name):
-    node, _ = matrices(name, 4, "complex64")
+@pytest.mark.parametrize(("name", "n"), [("inv", 9), ("solve", 4), ("slogdet", 3), ("cholesky", 3)])
+def test_small_matrices_compile(name, n):
+    node, _ = matrices(name, n, "complex64")
     check_compiles(call_of(node), node.inputs[0].dtype, double=name not in ("inv", "solve"))

@@ -88,7 +88,9 @@ def _some(words: Iterator[int]) -> list[int]:
 
 
 def _array(package: Any, device: int, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    nbytes = max(1, int(np.prod(shape)) * dtype.itemsize)
+    nbytes = int(np.prod(shape)) * dtype.itemsize
+    if nbytes == 0:
+        return package.empty(shape, dtype)
     memory = package.cuda.UnownedMemory(address, nbytes, None, device)
     return package.ndarray(shape, dtype, package.cuda.MemoryPointer(memory, 0))
 
@@ -153,9 +155,10 @@ def _first_bad(
     for number, place in enumerate(np.ndindex(*stack)):
         own = [xp.ascontiguousarray(x[place]) for x in stacks]
         rest = [x[place] for x in inputs[2:]]
+        result = xp.empty(out.shape[len(stack) :], out.dtype)
         try:
-            result = xp.empty(out.shape[len(stack) :], out.dtype)
-            function(_Situation(found, integers, options), result, *own, *rest)
+            with found.raising():
+                function(_Situation(found, integers, options), result, *own, *rest)
         except np.linalg.LinAlgError:
             return number
     return 0
