@@ -8,7 +8,8 @@ block loads a square of them along that axis, and stores along the innermost one
 import itertools
 import math
 
-from numba_grad.compiler.cuda.kernel_text import KernelText, stored_name
+from numba_grad.compiler.cuda.expressions import storage_name
+from numba_grad.compiler.cuda.kernel_text import KernelText
 from numba_grad.compiler.cuda.launch import (
     SIDE,
     THREADS_PER_BLOCK,
@@ -68,7 +69,7 @@ def emit_transposed(text: KernelText) -> Shape:
     direct = [(name, load) for name, load in loads if not is_transposed(load, across, along)]
     _local_arrays(text, loads, TURNS)
     for name, load in turned:
-        dtype = stored_name(load.buffer.dtype)
+        dtype = storage_name(load.buffer.dtype)
         text.line(f"square_{name} = cuda.shared.array({SIDE * PITCH}, {dtype})")
     text.line(f"column = int32(cuda.threadIdx.x % {SIDE})")
     text.line(f"row = int32(cuda.threadIdx.x // {SIDE})")
@@ -129,7 +130,7 @@ def _loads(text: KernelText) -> list[tuple[str, Load]]:
 
 def _local_arrays(text: KernelText, loads: list[tuple[str, Load]], points: int) -> None:
     for name, load in loads:
-        dtype = stored_name(load.buffer.dtype)
+        dtype = storage_name(load.buffer.dtype)
         text.line(f"loaded_{name} = cuda.local.array({points}, {dtype})")
 
 

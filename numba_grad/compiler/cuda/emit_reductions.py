@@ -18,7 +18,8 @@ import math
 import numpy as np
 
 from numba_grad.compiler.cuda.dependences import ReductionLets, reduction_lets
-from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText, computed_dtype, stored_name
+from numba_grad.compiler.cuda.expressions import in_registers, storage_name
+from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText
 from numba_grad.compiler.cuda.launch import (
     THREADS_PER_BLOCK,
     WARP,
@@ -303,7 +304,7 @@ class _TileArrays:
             dtype = text.dtype_of(let)
             text.line(
                 f"{self.names[let.name]} = cuda.shared.array({THREADS_PER_BLOCK}, "
-                f"{stored_name(dtype)})"
+                f"{storage_name(dtype)})"
             )
 
 
@@ -350,7 +351,7 @@ def _combine_lanes(text: KernelText, lanes: int) -> None:
     text.line(f"distance = {lanes // 2}")
     with text.block("while distance > 0:"):
         for accumulator in text.kernel.accumulators:
-            dtype = computed_dtype(accumulator.identity.dtype)
+            dtype = in_registers(accumulator.identity.dtype)
             _other(text, accumulator, _shuffled(accumulator.name, dtype))
         _merge(text)
         text.line("distance >>= 1")
@@ -374,7 +375,7 @@ def _shuffled(name: str, dtype: np.dtype) -> str:
 
 def _other(text: KernelText, accumulator: Accumulator, value: str) -> None:
     name = OTHER + accumulator.name
-    text.dtypes[name] = computed_dtype(accumulator.identity.dtype)
+    text.dtypes[name] = in_registers(accumulator.identity.dtype)
     text.line(f"{name} = {value}")
 
 
@@ -385,7 +386,7 @@ def _merge(text: KernelText) -> None:
 
 def _shared_accumulators(text: KernelText, size: int) -> None:
     for accumulator in text.kernel.accumulators:
-        dtype = stored_name(computed_dtype(accumulator.identity.dtype))
+        dtype = storage_name(in_registers(accumulator.identity.dtype))
         text.line(f"shared_{accumulator.name} = cuda.shared.array({size}, {dtype})")
 
 

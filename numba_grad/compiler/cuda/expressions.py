@@ -64,7 +64,8 @@ def dtype_name(dtype: np.dtype) -> str:
     return "float32" if dtype == FLOAT16 else dtype.name
 
 
-def _in_registers(dtype: np.dtype) -> np.dtype:
+def in_registers(dtype: np.dtype) -> np.dtype:
+    """What values of `dtype` are computed in: float16 is for memory only."""
     return FLOAT32 if dtype == FLOAT16 else dtype
 
 
@@ -75,7 +76,7 @@ def storage_name(dtype: np.dtype) -> str:
 
 def constant(value: object, dtype: np.dtype) -> str:
     """A typed literal."""
-    dtype = _in_registers(dtype)
+    dtype = in_registers(dtype)
     number: Any = np.asarray(value, dtype)[()]
     if dtype.kind == "c":
         part = np.dtype(_PARTS[dtype.name])
@@ -115,11 +116,11 @@ class Expressions:
         `dtype` is the result's; `casts` whether an integer or bool must be cut to it.
         """
         typed = {
-            _PREFIX + name: Typed(_in_parentheses(text), _in_registers(d))
+            _PREFIX + name: Typed(_in_parentheses(text), in_registers(d))
             for name, (text, d) in operands.items()
         }
         value = self._text(_parsed(template), typed)
-        target = _in_registers(dtype)
+        target = in_registers(dtype)
         if value.dtype is None:
             value = Typed(constant(ast.literal_eval(value.text), target), target)
         elif value.dtype != target or (casts and value.is_wide):
@@ -253,7 +254,7 @@ class Expressions:
         """What `cast(value, target)` means."""
         dtype = BOOL if target == "bool_" else np.dtype(target)
         if value.dtype is None:
-            return Typed(constant(ast.literal_eval(value.text), dtype), _in_registers(dtype))
+            return Typed(constant(ast.literal_eval(value.text), dtype), in_registers(dtype))
         if dtype == FLOAT16:
             if value.dtype.kind == "c":
                 value = self._of_parts("real", value)

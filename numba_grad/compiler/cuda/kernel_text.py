@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from numba_grad.compiler.cuda.expressions import Expressions
+from numba_grad.compiler.cuda.expressions import Expressions, constant, in_registers, storage_name
 from numba_grad.compiler.cuda.index_arithmetic import (
     INDEX_TEMPLATES,
     INT64,
@@ -13,7 +13,7 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     index_arithmetic,
     split_position,
 )
-from numba_grad.compiler.emit_cpu import constant_text, index_text
+from numba_grad.compiler.emit_cpu import index_text
 from numba_grad.compiler.loops import (
     Accumulator,
     Apply,
@@ -34,7 +34,6 @@ from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
 
 BOOL = np.dtype(bool)
-FLOAT32 = np.dtype(np.float32)
 ERRORS = "errors"  # the source of the word that holds the address of the error record
 
 
@@ -51,7 +50,7 @@ class KernelText:
         self.positions: list[dict[str, str]] = [{}]
         self.named_positions = 0
         for accumulator in kernel.accumulators:
-            self.dtypes[accumulator.name] = computed_dtype(accumulator.identity.dtype)
+            self.dtypes[accumulator.name] = in_registers(accumulator.identity.dtype)
 
     # The whole
 
@@ -65,7 +64,7 @@ class KernelText:
         types = []
         for number, word in enumerate(self.kernel.words):
             if number in pointers:
-                types.append(f"CPointer({stored_name(pointers[number].dtype)})")
+                types.append(f"CPointer({storage_name(pointers[number].dtype)})")
             elif word.source == ERRORS:
                 types.append("CPointer(int64)")
             else:
@@ -149,9 +148,9 @@ class KernelText:
         """The text of an expression, and the dtype that it has."""
         match expression:
             case Load(buffer, _):
-                return loaded(buffer.dtype, self.element(expression)), computed_dtype(buffer.dtype)
+                return loaded(buffer.dtype, self.element(expression)), in_registers(buffer.dtype)
             case Constant():
-                return constant(expression), computed_dtype(expression.dtype)
+                return literal(expression), in_registers(expression.dtype)
             case IndexValue(index):
                 text = index_text(index)
                 if self.indices.is_narrow and not text.isidentifier():
@@ -160,7 +159,7 @@ class KernelText:
             case Apply():
                 if name in self.indices.expressions:
                     return self.index_expression(expression), expression.dtype
-                return self.apply(expression), computed_dtype(expression.dtype)
+                return self.apply(expression), in_registers(expression.dtype)
 
     def element(self, load: Load) -> str:
         """What a load reads, as memory has it."""
@@ -170,20 +169,20 @@ class KernelText:
         """A load of what was loaded before."""
         assert isinstance(let.expression, Load)
         dtype = let.expression.buffer.dtype
-        self.dtypes[let.name] = computed_dtype(dtype)
+        self.dtypes[let.name] = in_registers(dtype)
         self.line(f"{let.name} = {loaded(dtype, element)}")
 
     def dtype_of(self, let: Let) -> np.dtype:
         """The dtype of a value that is not yet written."""
         match let.expression:
             case Load(buffer, _):
-                return computed_dtype(buffer.dtype)
+                return in_registers(buffer.dtype)
             case IndexValue():
                 return np.dtype(self.indices.signed)
             case Constant() | Apply():
                 if let.name in self.indices.names:
                     return np.dtype(self.indices.signed)
-                return computed_dtype(let.expression.dtype)
+                return in_registers(let.expression.dtype)
 
     def index_expression(self, expression: Apply) -> str:
         constants = self.indices.constants
@@ -304,7 +303,7 @@ class KernelText:
 
     def start_accumulators(self) -> None:
         for accumulator in self.kernel.accumulators:
-            self.line(f"{accumulator.name} = {constant(accumulator.identity)}")
+            self.line(f"{accumulator.name} = {literal(accumulator.identity)}")
 
     def write_results(self) -> None:
         for accumulator in self.kernel.accumulators:
@@ -317,16 +316,6 @@ class KernelText:
             return where
         block = f"{self.indices.signed}(block * {accumulator.block_size})"
         return block if where == "0" else f"{block} + {where}"
-
-
-def computed_dtype(dtype: np.dtype) -> np.dtype:
-    """What values of `dtype` are computed in: float16 is for storage only."""
-    return FLOAT32 if dtype.name == "float16" else dtype
-
-
-def stored_name(dtype: np.dtype) -> str:
-    """What memory of `dtype` holds: a pointer to bool has no meaning in CUDA Python."""
-    return "uint8" if dtype == BOOL else dtype.name
 
 
 def loaded(dtype: np.dtype, element: str) -> str:
@@ -343,12 +332,6 @@ def stored(dtype: np.dtype, value: str) -> str:
     return f"float16({value})" if dtype.name == "float16" else value
 
 
-def constant(value: Constant) -> str:
-    """A typed literal."""
-    if value.dtype == BOOL:
-        return str(bool(np.frombuffer(value.bytes, value.dtype)[0]))
-    if value.dtype.kind != "c":
-        return constant_text(value)
-    number = np.frombuffer(value.bytes, value.dtype)[0]
-    parts = [constant_text(Constant(p.tobytes(), p.dtype)) for p in (number.real, number.imag)]
-    return f"{value.dtype.name}(complex({', '.join(parts)}))"
+def literal(value: Constant) -> str:
+    """A constant as text."""
+    return constant(np.frombuffer(value.bytes, value.dtype)[0], value.dtype)

@@ -12,7 +12,7 @@ def kernel(n0, x0, m2, x1, blocks4):
     while task < tasks:
         block = int32(task % max(uint32(blocks4), uint32(1)))
         result = uint32(task // max(uint32(blocks4), uint32(1)))
-        a0 = complex64(complex(float32(0.0), float32(0.0)))
+        a0 = complex(float32(0.0), float32(0.0))
         start = int32(uint64(n0) * uint64(block) // max(uint64(blocks4), uint64(1)))
         stop = int32(uint64(n0) * uint64(block + 1) // max(uint64(blocks4), uint64(1)))
         for i0 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
