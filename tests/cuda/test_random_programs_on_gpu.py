@@ -1,0 +1,37 @@
+"""The random programs of the compiler's tests on GPUs: gradients match the reference engine, when
+kernels are launched one by one and when they are a graph, in whatever order its branches come."""
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+
+import numba_grad as ng
+from tests.compiler.test_random_programs import COLUMNS, ROWS, loss_of, programs
+
+
+def check(lines):
+    arrays = np.random.default_rng(0).normal(size=(2, ROWS, COLUMNS))
+    f = ng.value_and_grad(loss_of(lines), argnums=(0, 1))
+    on_gpu = ng.jit(f)
+    with ng.configure(engine="reference"):
+        expected, wanted = f(*arrays)
+    tensors = [ng.tensor(a, device="cuda") for a in arrays]
+    for _ in range(2):
+        value, gradients = on_gpu(*tensors)
+        np.testing.assert_allclose(value.item(), expected.item(), rtol=1e-10)
+        for found, right in zip(gradients, wanted, strict=True):
+            scale = max(1.0, float(np.abs(right.numpy()).max()))
+            np.testing.assert_allclose(
+                found.cpu().numpy() / scale, right.numpy() / scale, rtol=1e-8, atol=1e-9
+            )
+
+
+# Without shrinking: a kernel takes a tenth of a second to emulate.
+@settings(
+    deadline=None,
+    max_examples=12,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(programs)
+def test_gradients_match_the_reference(emulated, lines):
+    check(lines)
