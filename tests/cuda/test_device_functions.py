@@ -14,7 +14,11 @@ COUNT = 24
 # Units in the last place: the formulas' own bounds (docs/numerics.md) and the reference's error.
 ULPS = 6
 # Those whose results cancel, or amplify the errors of their steps, on the CPU as well.
-MORE_ULPS = {"integer_power": 40, "kl_div": 64, "log_ndtr": 8}
+MORE_ULPS = {
+    **{"integer_power": 40, "kl_div": 64, "log_ndtr": 8, "integer_zeta": 16},
+    **{"beta": 24, "betaln": 24, "gammainc": 24, "gammaincc": 24, "betainc": 40},
+    **{"exp1": 24, "cosine_integral": 16},
+}
 
 
 def computed(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
@@ -94,6 +98,74 @@ def test_special_values_are_numpys(case):
         is_number = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(actual)[is_number], np.signbit(wanted)[is_number])
     assert_same(case, inputs)
+
+
+# Over all of their ranges, and at their edges, functions that are SciPy's on the CPU.
+POSITIVE = [
+    1e-8,
+    0.01,
+    0.3,
+    0.5,
+    1.0,
+    1.4,
+    1.6,
+    2.0,
+    3.9,
+    4.1,
+    7.9,
+    8.1,
+    15.0,
+    39.0,
+    41.0,
+    80.0,
+    400.0,
+]
+REAL = [*(-x for x in POSITIVE if x < 100), 0.0, *POSITIVE, -0.5, -1.5, np.nan, np.inf]
+WIDE = {
+    "rgamma": ([x for x in REAL if x < 165],),
+    "riemann_zeta": ([x for x in REAL if x != -np.inf],),
+    "i0": ([x for x in REAL if x != np.inf],),
+    "i1": ([x for x in REAL if x != np.inf],),
+    "i0e": (REAL[:-1],),
+    "i1e": (REAL[:-1],),
+    "exp1": (REAL,),
+    "expi": ([*REAL, 0.37, 0.3725, 0.38, 0.6, 0.1],),
+    "sine_integral": ([*REAL, -np.inf],),
+    "cosine_integral": ([0.0, *POSITIVE, np.nan, np.inf],),
+    "gammainc": (
+        [0.01, 0.5, 1, 5, 9.9, 10.1, 50, 500, 1e4],
+        [0.01, 0.5, 0.9, 0.99, 1, 1.01, 1.1, 2, 9],
+    ),
+    "gammaincc": (
+        [0.01, 0.5, 1, 5, 9.9, 10.1, 50, 500, 1e4],
+        [0.01, 0.5, 0.9, 0.99, 1, 1.01, 1.1, 2],
+    ),
+    "beta": ([0.1, 3, 80, -0.5, -1.5, -2, 0], [0.3, 2, 1, 60, -0.7, -2.5]),
+    "betaln": ([0.1, 3, 80, -0.5, -1.5, -2, 0], [0.3, 2, 1, 60, -0.7, -2.5]),
+    "betainc": ([0.1, 1, 5, 60, 400], [0.2, 1, 7, 300], [0.0, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0]),
+}
+RELATIVE = {"gammainc": 1e-12, "gammaincc": 3e-13, "betainc": 1e-12, "beta": 3e-13, "betaln": 1e-12}
+ABSOLUTE = {"cosine_integral": 1e-15, "riemann_zeta": 1e-15, "betaln": 1e-13, "expi": 1e-15}
+
+
+@pytest.mark.parametrize("case", [c for c in cases("d") if c.op.name in WIDE], ids=str)
+def test_scipys_functions_over_their_ranges(case):
+    name = case.op.name
+    grid = np.meshgrid(*(np.array(axis, float) for axis in WIDE[name]))
+    inputs = [axis.ravel() for axis in grid]
+    if name in ("gammainc", "gammaincc"):
+        inputs[1] = inputs[1] * inputs[0]
+    actual, wanted = computed(case, inputs), reference(case, inputs)
+    tolerance = RELATIVE.get(name, 5e-14)
+    np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=ABSOLUTE.get(name, 0))
+
+
+def test_edges_of_incomplete_functions():
+    edges = [0.0, 1.5, np.inf, np.nan, -1.0]
+    a, x = (axis.ravel() for axis in np.meshgrid(edges, edges))
+    for name in ("gammainc", "gammaincc"):
+        (case,) = [c for c in cases("d") if c.op.name == name]
+        np.testing.assert_allclose(computed(case, [a, x]), reference(case, [a, x]), rtol=1e-14)
 
 
 INTEGERS = {

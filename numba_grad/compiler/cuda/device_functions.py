@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler.cuda.special_functions import SPECIAL
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
     COMMON,
@@ -112,6 +113,7 @@ class Call:
 # Device functions that are not traced.
 
 _WRITTEN: dict[str, str] = {
+    **SPECIAL,
     # The record at `errors` holds four int64: 1 once there is an error, then the site, index and
     # size of the first one.
     "check_index": """\
@@ -208,6 +210,12 @@ def sum_of_powers(x, q, n):
 }
 
 
+def _called_in(name: str, text: str) -> tuple[str, ...]:
+    """The device functions that a text calls: written ones, and traced ones of float64."""
+    found = dict.fromkeys(re.findall(r"(?<!\.)\b([a-z]\w*)\(", text))
+    return tuple(c for c in found if c != name and (c in _WRITTEN or c.endswith("_float64")))
+
+
 def known(name: str) -> DeviceFunction:
     """A device function by its name, which says all about it.
 
@@ -217,7 +225,8 @@ def known(name: str) -> DeviceFunction:
         If it calls what GPUs have no function for.
     """
     if name in _WRITTEN:
-        return DeviceFunction("@cuda.jit(device=True)\n" + _WRITTEN[name])
+        text = _WRITTEN[name]
+        return DeviceFunction("@cuda.jit(device=True)\n" + text, _called_in(name, text))
     base, _, dtype = name.rpartition("_")
     if base.endswith("_of"):
         target = base.removesuffix("_of")
@@ -331,7 +340,7 @@ class _Library:
         self.calls: list[str] = []
 
     def call(self, name: str, kind: str, arguments: tuple[str, ...]) -> str:
-        own = name.removeprefix("numba_grad.")
+        own = name.removeprefix("numba_grad.").removeprefix("scipy.")
         if own in _WRITTEN:
             self.calls.append(own)
             return _in_float64(own, arguments) if kind == FLOAT32 else _call(own, arguments)
