@@ -56,7 +56,7 @@ class Plan:
     steps: np.ndarray  # int64 (n, 4): kernel index, position of the first word, tasks, grain
     words: np.ndarray  # int64 (m,): template of all the steps' words
     relocations: np.ndarray  # int64 (r, 3): word, base, byte offset; sorted by base
-    kernels: tuple[HasAddress, ...]
+    kernels: tuple[Any, ...]  # `HasAddress`; on GPUs what `runtime/cuda/engine.py` runs
     input_count: int
     outputs: tuple[tuple[tuple[int, ...], np.dtype], ...]  # shape and dtype of each
     arena_bytes: int = 0
