@@ -76,6 +76,10 @@ FLOAT32 = (
     "many_columns",
     "columns_in_parts",
     "forces",
+    "batch",
+    "complex_sum",
+    "transpose_3d",
+    "large_transpose",
 )
 
 
@@ -116,6 +120,18 @@ def test_kernels_compile_without_spills(name, architecture):
         assert kernel.registers <= 96
         if name in FLOAT32:
             assert ".f64" not in kernel.ptx
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16])
+def test_extremes_of_small_dtypes_compile(dtype):
+    """Shuffles move 32 or 64 bits, and Numba compares integers of different signs as floats."""
+    run = GraphRun(is_run=False)
+    x = np.broadcast_to(np.zeros((), dtype), (40, 5000))
+    run.evaluate(lambda x: (x.max(axis=1), x.argmin(axis=1)), x)
+    for kernel in build.build_all([emitted.source for emitted in run.emitted], "sm_90"):
+        assert kernel.spilled_bytes == 0
+        assert ".f64" not in kernel.ptx
 
 
 @needs_compiler
