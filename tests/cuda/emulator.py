@@ -506,6 +506,14 @@ def _compare_and_swap(pointer: _Pointer, expected: int, desired: int) -> Any:
     return old
 
 
+def _atomic_add(pointer: _Pointer, index: int, value: Any) -> Any:
+    """No race either; floating sums depend on who comes first."""
+    index = pointer._place(index)
+    old = pointer.array[index]
+    _store(pointer.array, index, old + pointer.array.dtype.type(value))
+    return old
+
+
 def _complex(real: Any, imaginary: Any = 0) -> Any:
     both = type(real) is type(imaginary) is np.float32
     return (np.complex64 if both else np.complex128)(complex(real, imaginary))
@@ -715,4 +723,5 @@ _NAMES: dict[str, Any] = {
     "min": min,
     "range": range,
     "compare_and_swap": _compare_and_swap,
+    "atomic_add": _atomic_add,
 }

@@ -4,7 +4,7 @@ compiled for architectures; and what is particular to one family of them."""
 import numpy as np
 import pytest
 
-from numba_grad.compiler.cuda.library_kernels import scans, scatters, sorts
+from numba_grad.compiler.cuda.library_kernels import Options, scans, scatters, sorts
 from numba_grad.ops import all_ops
 from tests.cuda.library_calls import call_of, check_compiles, emulated, node_of
 from tests.cuda.requirements import needs_compiler
@@ -151,6 +151,27 @@ def test_runs_over_many_pieces(monkeypatch):
     for chosen in (index, index[order], np.zeros_like(index)):
         value, _ = emulated(node, x, v, chosen)
         np.testing.assert_array_equal(value, OPS["scatter_add"].reference(x, v, chosen))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
+def test_in_any_order_if_asked_for(dtype):
+    x, v = unsorted(6, "int8").astype(dtype), unsorted(20, "int8", 1).astype(dtype)
+    index = np.random.default_rng(0).integers(-3, 3, (2, 20)) // [[3], [1]]
+    x = x.reshape(2, 3)
+    node = node_of("scatter_add", x, v, *index)
+    options = Options(deterministic=False)
+    assert len(call_of(node, options).steps) == (4 if dtype == "int8" else 2)
+    value, errors = emulated(node, x, v, *index, options=options)
+    assert not errors[0]
+    np.testing.assert_array_equal(value, OPS["scatter_add"].reference(x, v, *index))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_atomics_compile(dtype):
+    x, v, index = np.zeros(3, dtype), np.zeros(5, dtype), np.zeros(5, np.int64)
+    call = call_of(node_of("scatter_add", x, v, index), Options(deterministic=False))
+    check_compiles(call, np.dtype(dtype), architectures=("sm_90",))
 
 
 def test_an_index_out_of_range_is_recorded():

@@ -119,6 +119,7 @@ def _numba_toolchain(
         "cuda": cuda,
         "libdevice": libdevice,
         "compare_and_swap": _numba_compare_and_swap(types, intrinsic),
+        "atomic_add": _numba_atomic_add(types, intrinsic),
         **{name: getattr(types, name) for name in SCALARS},
     }
 
@@ -172,6 +173,30 @@ def _numba_compare_and_swap(types: Any, intrinsic: Any) -> Any:
     return compare_and_swap
 
 
+def _numba_atomic_add(types: Any, intrinsic: Any) -> Any:
+    """Adds to an element of memory. For integers, and for what NVVM has functions for."""
+    declared = importlib.import_module("numba.cuda.nvvmutils")
+
+    @intrinsic
+    def atomic_add(typing_context, pointer, index, value):
+        element = pointer.dtype
+
+        def lower(context, builder, signature, arguments):
+            start, number, addend = arguments
+            place = builder.gep(start, [number])
+            if element == types.float32:
+                function = declared.declare_atomic_add_float32(builder.module)
+                return builder.call(function, (place, addend))
+            if element == types.float64:
+                function = declared.declare_atomic_add_float64(builder.module)
+                return builder.call(function, (place, addend))
+            return builder.atomic_rmw("add", place, addend, "monotonic")
+
+        return element(pointer, types.int64, element), lower
+
+    return atomic_add
+
+
 # numba-cuda-mlir, the successor of numba-cuda. Needs no Numba.
 
 
@@ -186,10 +211,14 @@ def _load_mlir() -> Toolchain:
             cuda.carray(pointer, (1,), types.int64), expected, desired
         )
 
+    def atomic_add(pointer, index, value):
+        return cuda.atomic.add(cuda.carray(pointer, (index + 1,)), index, value)
+
     namespace: Namespace = {
         "cuda": cuda,
         "libdevice": cuda.libdevice,
         "compare_and_swap": cuda.jit(device=True)(compare_and_swap),
+        "atomic_add": cuda.jit(device=True)(atomic_add),
         **{name: getattr(types, name) for name in SCALARS},
     }
 

@@ -109,7 +109,7 @@ def kernels_for(options: Options) -> SimpleNamespace:
         cumsum_call=cumsum_call,
         cumulative_position_call=cumulative_position_call,
         linear_recurrence_call=linear_recurrence_call,
-        scatter_call=scatter_call,
+        scatter_call=functools.partial(scatter_call, deterministic=options.deterministic),
         **{name: _by_element(call) for name, call in _BY_ELEMENT.items()},
         **{
             name: _of_matrices(name, options.cupy)

@@ -22,9 +22,11 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     stored_name,
 )
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
-from numba_grad.compiler.library_kernels.calls import LibraryStep
+from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord
 from numba_grad.runtime.plan import ErrorSite
 
+# What `atomic_add` is for.
+_ATOMIC = ("float32", "float64", "int32", "int64")
 _PIECE = 32
 # Pieces of a run that one thread may have to add up in the end.
 _MOST_PIECES = 64
@@ -40,10 +42,12 @@ def scatter_call(
     adds: bool,
     sites: Sequence[ErrorSite],
     in_place: bool = False,
+    deterministic: bool = True,
 ) -> LibraryCall:
     """x with v put at, or added to, the places that index arrays name on its first axes.
 
-    Parameters, inputs and output are those of the CPU's `scatter_call`.
+    Parameters, inputs and output are those of the CPU's `scatter_call`. Unless `deterministic`,
+    what hardware can add by itself is added in any order, without sorting.
     """
     steps: list[LibraryStep] = []
     size = math.prod(sizes) * rest
@@ -52,11 +56,16 @@ def scatter_call(
         steps.append(LibraryStep(_copy_source(dtype), words, blocks_for(size), THREADS))
     if positions * rest == 0:
         return LibraryCall(tuple(steps))
+    if adds and not deterministic and dtype.name in _ATOMIC:
+        tasks = positions * rest
+        words = [Memory("output"), Memory("input", 1), Errors(), rest, tasks]
+        words += _words_of_indices(sizes, sites)
+        source = _atomic_source(dtype, index_dtypes)
+        steps.append(LibraryStep(source, tuple(words), blocks_for(tasks), THREADS))
+        return LibraryCall(tuple(steps))
     place_dtype = np.dtype(np.uint32 if math.prod(sizes) < 1 << 32 else np.uint64)
     place_bytes = -(-positions * place_dtype.itemsize // 64) * 64
-    words = [Memory("scratch"), Errors(), positions]
-    for number, (extent, site) in enumerate(zip(sizes, sites, strict=True)):
-        words += [Memory("input", 2 + number), extent, site]
+    words = [Memory("scratch"), Errors(), positions, *_words_of_indices(sizes, sites)]
     steps.append(
         LibraryStep(
             _places_source(place_dtype, index_dtypes), tuple(words), blocks_for(positions), THREADS
@@ -87,6 +96,14 @@ def scatter_call(
     return LibraryCall(tuple(steps), scratch_bytes)
 
 
+def _words_of_indices(sizes: Sequence[int], sites: Sequence[ErrorSite]) -> list[LibraryWord]:
+    """For each index array: the array, the size of its axis, its site."""
+    words: list[LibraryWord] = []
+    for number, (extent, site) in enumerate(zip(sizes, sites, strict=True)):
+        words += [Memory("input", 2 + number), extent, site]
+    return words
+
+
 def _copy_source(dtype: np.dtype) -> str:
     # As integers, so that NaN payloads are kept and half precision is not converted.
     names = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
@@ -98,19 +115,41 @@ def _copy_source(dtype: np.dtype) -> str:
 
 
 def _places_source(place_dtype: np.dtype, index_dtypes: Sequence[np.dtype]) -> str:
-    """Words: places, the error record, positions, then for each index array: the array, the size of
-    its axis, its site."""
+    """Words: places, the error record, positions, then the index arrays. Task: position."""
     parameters = [("places", pointer_to(place_dtype.name)), ("errors", pointer_to("int64"))]
-    parameters.append(("tasks", "int64"))
-    lines = ["place = int64(0)"]
+    parameters += [("tasks", "int64"), *_index_parameters(index_dtypes)]
+    text = _place_of(index_dtypes, "task") + f"places[task] = {place_dtype.name}(place)\n"
+    return kernel_source(parameters, each_task(text), [_CHECK_INDEX])
+
+
+_CHECK_INDEX = device_functions.known("check_index").text
+
+
+def _index_parameters(index_dtypes: Sequence[np.dtype]) -> list[tuple[str, str]]:
+    parameters = []
     for k, dtype in enumerate(index_dtypes):
         parameters += [(f"index{k}", pointer_to(dtype.name)), (f"size{k}", "int64")]
         parameters.append((f"site{k}", "int64"))
-        checked = f"check_index(int64(index{k}[task]), size{k}, errors, site{k})"
-        lines.append(f"place = place * size{k} + {checked}")
-    lines.append(f"places[task] = {place_dtype.name}(place)")
-    function = device_functions.known("check_index").text
-    return kernel_source(parameters, each_task("\n".join(lines)), [function])
+    return parameters
+
+
+def _place_of(index_dtypes: Sequence[np.dtype], position: str) -> str:
+    lines = ["place = int64(0)\n"]
+    for k in range(len(index_dtypes)):
+        checked = f"check_index(int64(index{k}[{position}]), size{k}, errors, site{k})"
+        lines.append(f"place = place * size{k} + {checked}\n")
+    return "".join(lines)
+
+
+def _atomic_source(dtype: np.dtype, index_dtypes: Sequence[np.dtype]) -> str:
+    """Words: out, v, the error record, elements of a place, then the index arrays.
+    Task: element of v."""
+    pointer = pointer_to(dtype.name)
+    parameters = [("out", pointer), ("v", pointer), ("errors", pointer_to("int64"))]
+    parameters += [("rest", "int64"), ("tasks", "int64"), *_index_parameters(index_dtypes)]
+    text = _place_of(index_dtypes, "task // rest")
+    text += "atomic_add(out, place * rest + task % rest, v[task])\n"
+    return kernel_source(parameters, each_task(text), [_CHECK_INDEX])
 
 
 def _parameters(dtype: np.dtype, place_dtype: np.dtype, terms: str) -> list[tuple[str, str]]:
