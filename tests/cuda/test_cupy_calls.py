@@ -21,7 +21,7 @@ from tests.cuda.stand_in_cupy import StandIn
 
 OPS = all_ops()
 TARGET = cuda_target("source", Options(cupy=True))
-N = 18  # of matrices for which there are no kernels
+N = 34  # of matrices for which there are no kernels
 
 
 @pytest.fixture(params=["at once", "late"])

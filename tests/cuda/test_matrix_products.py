@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda.library_kernels import matrix_products
+from numba_grad.compiler.cuda.library_kernels.source import merged_axes
 from numba_grad.compiler.library_kernels import MatrixOperand
 from tests.cuda.library_calls import call_of, check_compiles, emulated, node_of
 from tests.cuda.requirements import needs_compiler
@@ -97,7 +98,7 @@ def test_half_precision_is_summed_in_single_precision():
     ],
 )
 def test_axes_of_stacks_are_merged(words, axes):
-    assert matrix_products.merged_axes(words) == axes
+    assert merged_axes(words) == axes
 
 
 @needs_compiler

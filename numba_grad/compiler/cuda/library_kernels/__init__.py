@@ -6,13 +6,13 @@ threads of a block. How work is spread depends on sizes and dtypes alone, and so
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels import cupy_steps
+from numba_grad.compiler.cuda.library_kernels import cupy_steps, warp_matrices
 from numba_grad.compiler.cuda.library_kernels.matrix_products import matmul_call
 from numba_grad.compiler.cuda.library_kernels.scans import (
     cumprod_call,
@@ -28,6 +28,7 @@ from numba_grad.compiler.cuda.library_kernels.translation import (
     translated_stack,
 )
 from numba_grad.compiler.library_kernels import LibraryCall
+from numba_grad.compiler.library_kernels.small_matrices import is_small
 from numba_grad.errors import KernelError, explain
 from numba_grad.runtime.cuda.cupy_calls import INSTALL
 
@@ -72,6 +73,21 @@ _OF_MATRICES = (
 )
 
 
+# A warp for each of those that are larger than what is written out.
+_OF_WARPS = (
+    *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
+    *("slogdet_call", "lu_call"),
+)
+
+
+def _fits_a_warp(name: str, sizes: Sequence[Any]) -> bool:
+    _, rows, columns, *_ = sizes
+    if name == "lu_call":
+        return max(rows, columns) <= warp_matrices.LARGEST
+    is_system = name in ("solve_call", "solve_triangular_call")
+    return rows <= warp_matrices.LARGEST and not is_small(rows, columns if is_system else 1)
+
+
 def _by_element(call: Callable[..., LibraryCall]) -> Callable[..., LibraryCall]:
     return lambda *sizes, **params: translated(call(*sizes, **params))
 
@@ -80,6 +96,8 @@ def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
     """By a kernel of ours if the CPU has one of its own, else by CuPy."""
 
     def call(*sizes: Any, **params: Any) -> LibraryCall:
+        if name in _OF_WARPS and _fits_a_warp(name, sizes):
+            return getattr(warp_matrices, name)(*sizes, **params)
         if name in _OF_MATRICES:
             found = getattr(of_cpu, name)(*sizes, **params)
             if not calls_library(found):

@@ -12,8 +12,10 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     computed_name,
     each_task,
     kernel_source,
+    merged_axes,
     pointer_to,
     stored_name,
+    walk_of_stack,
     zero,
 )
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
@@ -103,19 +105,6 @@ def matmul_call(
     return LibraryCall((product, adding), parts * size * itemsize)
 
 
-def merged_axes(words: list[int]) -> list[tuple[int, int, int]]:
-    """The stack of `words_of_stack` with as few axes as can be: size and strides in x and y."""
-    axes: list[tuple[int, int, int]] = []
-    for place in range(words[0]):
-        size, x_stride, y_stride = words[1 + 3 * place : 4 + 3 * place]
-        if size == 1:
-            continue
-        if axes and axes[-1][1:] == (size * x_stride, size * y_stride):
-            size *= axes.pop()[0]
-        axes.append((size, x_stride, y_stride))
-    return axes
-
-
 def _number_of_parts(blocks: int, k: int) -> int:
     """Of the sums: more where there are few results of long sums. By sizes alone."""
     if blocks == 0 or blocks >= _ENOUGH_BLOCKS // 2 or k < 2 * _SHORTEST_PART:
@@ -140,9 +129,9 @@ def _tiles_source(
     its tile, so that neighbours read neighbouring banks, and write neighbouring elements.
     """
     stored, name = stored_name(dtype), computed_name(dtype)
-    axes = [(f"size{a}", f"x_stride{a}", f"y_stride{a}") for a in range(rank)]
+    walk, words_of_axes = walk_of_stack(rank)
     integers = ["m", "n", "k", "row_tiles", "column_tiles", "part_length", "count"]
-    integers += [word for axis in axes for word in axis]
+    integers += words_of_axes
     parameters = [
         ("x", pointer_to(stored)),
         ("y", pointer_to(stored)),
@@ -152,13 +141,6 @@ def _tiles_source(
     side, depth, own = tile.side, tile.depth, tile.per_thread
     width = side + _PADDING
     across = side // own
-    walk = ["rest = matrix", "x_start = int64(0)", "y_start = int64(0)"]
-    for number, (size, x_stride, y_stride) in reversed(list(enumerate(axes))):
-        along = "rest" if number == 0 else f"(rest % {size})"
-        walk += [f"x_start += {along} * {x_stride}", f"y_start += {along} * {y_stride}"]
-        if number:
-            walk.append(f"rest = rest // {size}")
-    walking = "\n".join(walk)
     product = "x_part[i] * y_part[j]"
     update = f"sums[i * {own} + j] += {product}"
     if dtype == np.bool_:
@@ -178,8 +160,7 @@ first_row = block % row_tiles * {side}
 block = block // row_tiles
 matrix = block % count
 part = block // count
-{walking}
-thread = int32(cuda.threadIdx.x)
+{walk}thread = int32(cuda.threadIdx.x)
 own_row = thread // {across}
 own_column = thread % {across}
 for i in range({own * own}):

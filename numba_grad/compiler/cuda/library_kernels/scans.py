@@ -15,6 +15,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     blocks_for,
     computed_name,
     each_task,
+    indented,
     kernel_source,
     pointer_to,
     stored_name,
@@ -201,10 +202,6 @@ class _Kind:
         )
 
 
-def _indented(text: str, depth: int) -> str:
-    return "".join(f"{'    ' * depth}{line}\n" for line in text.splitlines())
-
-
 def _lines_source(kind: _Kind) -> str:
     """Words: the operands, out, length of a line, elements after one step along it, lines.
     Task: line."""
@@ -216,7 +213,7 @@ def _lines_source(kind: _Kind) -> str:
             "line = task\ni = int64(0)\n"
             + kind.lets("a", kind.scan.identity)
             + "while i < n:\n"
-            + _indented(kind.load + kind.combine("a"), 1)
+            + indented(kind.load + kind.combine("a"), 1)
             + f"    out[place] = a{kind.scan.result}\n    i += 1\n"
         ),
     )
@@ -245,10 +242,10 @@ def _block_source(kind: _Kind, mode: str) -> str:
         before += (
             kind.lets("own", scan.identity)
             + "if thread < part:\n"
-            + _indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
+            + indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
             + _block_scan(kind)
             + "if part > 0:\n"
-            + _indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
+            + indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
             + "cuda.syncthreads()\n"
         )
     items = "item = 0\n" + f"while item < {_ITEMS}:\n"
@@ -257,7 +254,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
         + kind.lets("own", scan.identity)
         + items
         + "    i = first + item\n    if i < end:\n"
-        + _indented(kind.load + kind.each("a{k} = own{k}") + kind.combine("own"), 2)
+        + indented(kind.load + kind.each("a{k} = own{k}") + kind.combine("own"), 2)
         + "    item += 1\n"
         + _block_scan(kind)
     )
@@ -265,10 +262,10 @@ def _block_source(kind: _Kind, mode: str) -> str:
         own += (
             kind.each("a{k} = carry{k}")
             + "if thread > 0:\n"
-            + _indented(kind.each("b{k} = shared{k}[thread - 1]") + kind.combine("a"), 1)
+            + indented(kind.each("b{k} = shared{k}[thread - 1]") + kind.combine("a"), 1)
             + items
             + "    i = first + item\n    if i < end:\n"
-            + _indented(kind.load + kind.combine("a") + f"out[place] = a{scan.result}", 2)
+            + indented(kind.load + kind.combine("a") + f"out[place] = a{scan.result}", 2)
             + "    item += 1\n"
         )
     own += (
@@ -279,7 +276,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
     )
     after = ""
     if mode == "totals":
-        after = "if thread == 0:\n" + _indented(
+        after = "if thread == 0:\n" + indented(
             kind.each("totals{k}[line * parts + part] = carry{k}"), 1
         )
     return kernel_source(
@@ -291,7 +288,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
         + before
         + "start = part * length\nend = min(start + length, n)\n"
         + "while start < end:\n"
-        + _indented(own, 1)
+        + indented(own, 1)
         + after,
     )
 
@@ -303,13 +300,13 @@ def _block_scan(kind: _Kind) -> str:
         + "cuda.syncthreads()\ndistance = 1\n"
         + f"while distance < {THREADS}:\n"
         + "    if thread >= distance:\n"
-        + _indented(
+        + indented(
             kind.each("a{k} = shared{k}[thread - distance]")
             + kind.each("b{k} = own{k}")
             + kind.combine("own"),
             2,
         )
         + "    cuda.syncthreads()\n"
-        + _indented(kind.each("shared{k}[thread] = own{k}"), 1)
+        + indented(kind.each("shared{k}[thread] = own{k}"), 1)
         + "    cuda.syncthreads()\n    distance *= 2\n"
     )

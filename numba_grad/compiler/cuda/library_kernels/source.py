@@ -72,3 +72,36 @@ while task < tasks:
 def each_task(body: str) -> str:
     """`body` for each `task` below the integer `tasks`, by single threads."""
     return EACH_TASK.replace("{body}", indent(body.rstrip("\n"), "    "))
+
+
+def indented(text: str, depth: int) -> str:
+    return "".join(f"{'    ' * depth}{line}\n" for line in text.splitlines())
+
+
+# Stacks of matrices
+
+
+def merged_axes(words: list[int]) -> list[tuple[int, int, int]]:
+    """The stack of `words_of_stack` with as few axes as can be: size and strides in x and y."""
+    axes: list[tuple[int, int, int]] = []
+    for place in range(words[0]):
+        size, x_stride, y_stride = words[1 + 3 * place : 4 + 3 * place]
+        if size == 1:
+            continue
+        if axes and axes[-1][1:] == (size * x_stride, size * y_stride):
+            size *= axes.pop()[0]
+        axes.append((size, x_stride, y_stride))
+    return axes
+
+
+def walk_of_stack(rank: int) -> tuple[str, list[str]]:
+    """Where `matrix` of a stack starts in two operands, `x_start` and `y_start`; and the integers
+    that say so, for each axis its size and strides."""
+    names = [f"{name}{axis}" for axis in range(rank) for name in ("size", "x_stride", "y_stride")]
+    lines = ["rest = matrix", "x_start = int64(0)", "y_start = int64(0)"]
+    for axis in reversed(range(rank)):
+        along = "rest" if axis == 0 else f"(rest % size{axis})"
+        lines += [f"x_start += {along} * x_stride{axis}", f"y_start += {along} * y_stride{axis}"]
+        if axis:
+            lines.append(f"rest = rest // size{axis}")
+    return "\n".join(lines) + "\n", names
