@@ -14,7 +14,7 @@ from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
-from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf
+from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.types import CPU, DTYPES, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
@@ -107,6 +107,8 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
         return scalar_leaf(value, loop_dtypes(np.add, (like.dtype, kind))[-1])
     if isinstance(value, np.generic):
         return scalar_leaf(value, canonical_dtype(value.dtype))
+    if isinstance(value, list | tuple | range):
+        return numbers(own_array(value))
     return leaf(own_array(value))
 
 

@@ -20,7 +20,7 @@ from numba_grad.frontend.index_functions import (
 from numba_grad.frontend.reduction_functions import BOOL, INT64
 from numba_grad.frontend.shape_functions import cycled
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import broadcast_to, cast, reshape
+from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import assign_index
 from numba_grad.ops.indexing import gather, scatter_set
 
@@ -166,7 +166,7 @@ def _mask_of(operation: str, mask: ArrayLike, x: Node) -> Node:
                 expected=f"{x.type.size} elements",
             )
         )
-    return _flat(node)
+    return _flat(placed(node, x.type.device))
 
 
 def copyto(
@@ -190,7 +190,8 @@ def copyto(
         if mask.dtype != BOOL:
             got: dict[str, object] = {"where": mask.type}
             raise DTypeError(explain("copyto", "where is not a mask", got=got, expected="bool"))
-        written = OPS["where"](broadcast_to(mask, node.shape), written, node)
+        mask = broadcast_to(placed(mask, node.type.device), node.shape)
+        written = OPS["where"](mask, written, node)
     state.replace(dst, written)
 
 

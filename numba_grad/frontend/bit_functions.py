@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
+from numba_grad.frontend.arrays import ArrayLike, as_node, constant_beside, wrap
 from numba_grad.frontend.reduction_functions import BOOL
 from numba_grad.frontend.shape_functions import part
 from numba_grad.graph.node import OPS, Node, leaf
@@ -33,7 +33,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> "T
     if node.dtype.kind not in "bui":
         expected = "bool or integers"
         raise DTypeError(explain("packbits", "not bits", got={"a": node.type}, expected=expected))
-    shifts = _shifts("packbits", bitorder)
+    shifts = _shifts("packbits", node, bitorder)
     node, number = _along("packbits", cast(cast(node, BOOL), UINT8), axis)
     node = _lengthened(node, number, -node.shape[number] % 8)
     before, after = node.shape[:number], node.shape[number + 1 :]
@@ -61,7 +61,7 @@ def unpackbits(
     if node.dtype != UINT8:
         fix = "a.astype(np.uint8)"
         raise DTypeError(explain("unpackbits", "not uint8", got={"a": node.type}, fix=fix))
-    shifts = _shifts("unpackbits", bitorder)
+    shifts = _shifts("unpackbits", node, bitorder)
     node, number = _along("unpackbits", node, axis)
     before, after = node.shape[:number], node.shape[number + 1 :]
     bytes_ = reshape(node, (*before, node.shape[number], 1, *after))
@@ -80,13 +80,13 @@ def unpackbits(
     return wrap(_lengthened(kept, number, max(count - size, 0)))
 
 
-def _shifts(operation: str, bitorder: str) -> Node:
-    """The place of each of eight bits."""
+def _shifts(operation: str, x: Node, bitorder: str) -> Node:
+    """The place of each of eight bits, where `x` is."""
     if bitorder not in ("big", "little"):
         expected = "'big' or 'little'"
         raise ValueError(explain(operation, f"bitorder={bitorder!r}", expected=expected))
     places = np.arange(8, dtype=UINT8)
-    return leaf(places[::-1].copy() if bitorder == "big" else places)
+    return constant_beside(x, places[::-1] if bitorder == "big" else places)
 
 
 def _along(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.compiler.backends import only_device
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -14,12 +15,13 @@ from numba_grad.frontend.arrays import (
     known_value,
     wrap,
 )
+from numba_grad.frontend.elementwise_functions import where
 from numba_grad.frontend.index_functions import brought_into_range, mask_value, nonzero
 from numba_grad.frontend.joining_functions import stack
 from numba_grad.frontend.reduction_functions import BOOL, INT64
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast, full, reshape, zeros_like
+from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape, zeros_like
 from numba_grad.ops.index_expressions import assign_index, take_index
 from numba_grad.ops.indexing import gather
 
@@ -37,7 +39,7 @@ def argwhere(x: ArrayLike) -> "Tensor":
     node = as_node(x)
     if not node.shape:
         count = int(mask_value(cast(node, BOOL)))
-        return wrap(full(0, (count, 0), INT64))
+        return wrap(full(0, (count, 0), INT64, node.type.device))
     return stack(nonzero(node), axis=1)
 
 
@@ -124,6 +126,7 @@ def choose(x: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], mode: str = "
         index = OPS["where"](negative, as_node(count), index)
     names = ["x", *[f"choice {k}" for k in range(count)]]
     shape = broadcast_shapes("choose", names, [index.type, *[n.type for n in nodes]])
+    index = placed(index, only_device([node.type.device for node in (index, *nodes)]))
     size = int(np.prod(shape, dtype=int))
     rows = [reshape(broadcast_to(node, shape), (1, size)) for node in nodes]
     table = OPS["concatenate"](*rows, axis=0)
@@ -158,7 +161,7 @@ def select(
     types = [node.type for node in (*masks, *choices, result)]
     shape = broadcast_shapes("select", names, types)
     for mask, choice in zip(reversed(masks), reversed(choices), strict=True):
-        result = OPS["where"](mask, choice, result)
+        result = where(mask, choice, result)._node
     return wrap(broadcast_to(result, shape))
 
 
@@ -222,7 +225,7 @@ def _conditions_of(condlist: ArrayLike | Sequence[ArrayLike], x: Node) -> list[N
     is_single = not isinstance(condlist, Sequence) and np.ndim(condlist) == len(x.shape)
     is_scalars = isinstance(condlist, Sequence) and x.shape and np.ndim(condlist[0]) == 0
     given = [condlist] if is_single or is_scalars else condlist
-    masks = [cast(as_node(condition), BOOL) for condition in given]
+    masks = [placed(cast(as_node(condition), BOOL), x.type.device) for condition in given]
     for number, mask in enumerate(masks):
         if mask.shape != x.shape:
             raise ShapeError(

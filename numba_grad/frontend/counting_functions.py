@@ -23,7 +23,7 @@ from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import diff, part
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import cast, full, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -73,7 +73,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     length = max(int(value.max()) + 1 if value.size else 0, minlength)
     terms = _terms("bincount", node, None if weights is None else cast(as_node(weights), FLOAT64))
     if not length:
-        return wrap(full(0, (0,), terms.dtype))
+        return wrap(full(0, (0,), terms.dtype, node.type.device))
     counts = full(0, (length,), terms.dtype)
     return wrap(OPS["scatter_add"](counts, terms, cast(node, INT64), checked=False))
 
@@ -266,6 +266,7 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
     got: dict[str, object] = {"bins": edges.type}
     if len(edges.shape) != 1:
         raise ShapeError(explain("histogram", "edges must be 1-d", got=got))
+    edges = placed(edges, x.type.device)
     if not is_traced(edges) and (np.diff(value_of(edges).astype(float)) < 0).any():
         raise ValueError(explain("histogram", "edges must increase", got=got, fix="np.sort(bins)"))
     return edges
@@ -280,7 +281,7 @@ def _counts(x: Node, edges: Node, terms: Node, *, equal: bool) -> Node:
     """Sums of terms in the bins between the edges."""
     bins = edges.shape[0] - 1
     if bins < 1:
-        return full(0, (0,), terms.dtype)
+        return full(0, (0,), terms.dtype, x.type.device)
     counts = full(0, (bins + 2,), terms.dtype)
     counts = OPS["scatter_add"](counts, terms, _places(x, edges, equal=equal), checked=False)
     return part(counts, 0, 1, bins + 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from numba_grad.compiler.backends import only_device
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
     WEAK,
@@ -26,7 +27,7 @@ from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.index_functions import nonzero
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import as_dtype
-from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes
+from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -306,8 +307,10 @@ def where(condition: ArrayLike, *choices: ArrayLike) -> "Tensor | tuple[Tensor, 
         raise TypeError(
             explain("where", "either both or neither of x and y", fix="where(condition, x, 0)")
         )
+    x, y = common_dtype(choices)
     mask = cast(as_node(condition), np.dtype(bool))
-    return wrap(OPS["where"](mask, *common_dtype(choices)))
+    mask = placed(mask, only_device([z.type.device for z in (mask, x, y)]))
+    return wrap(OPS["where"](mask, x, y))
 
 
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
@@ -359,7 +362,7 @@ def real(x: ArrayLike, /) -> "Tensor":
 def imag(x: ArrayLike, /) -> "Tensor":
     """The imaginary part: zeros for real `x`."""
     node = as_node(x)
-    return wrap(OPS["imag"](node) if node.dtype.kind == "c" else full(0, node.shape, node.dtype))
+    return wrap(OPS["imag"](node) if node.dtype.kind == "c" else zeros_like(node))
 
 
 def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":

@@ -18,7 +18,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.creation import Shape, as_shape
 from numba_grad.frontend.index_functions import brought_into_range, nonzero
 from numba_grad.frontend.reduction_functions import INT64
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.indexing import gather
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _tensors(arrays: Sequence[np.ndarray]) -> "tuple[Tensor, ...]":
-    return tuple([wrap(leaf(np.ascontiguousarray(array))) for array in arrays])
+    return tuple([wrap(numbers(np.ascontiguousarray(array))) for array in arrays])
 
 
 # Triangles and diagonals

@@ -17,7 +17,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast, reshape
+from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import check_range
 
@@ -96,6 +96,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
         axis = 0
     number = normalize_axis("take_along_axis", axis, len(node.shape))
     _check_along("take_along_axis", node, index, number)
+    index = placed(index, node.type.device)
     return wrap(taken_along(node, index, number, checked=True))
 
 
@@ -119,7 +120,7 @@ def places_along_axis(operation: str, x: Node, index: Node, axis: int) -> list[N
     """The indices of x[i, index[i, k]], one array for each axis of `x`, all of one shape."""
     number = normalize_axis(operation, axis, len(x.shape))
     _check_along(operation, x, index, number)
-    return _places_along(operation, x, index, number)
+    return _places_along(operation, x, placed(index, x.type.device), number)
 
 
 def _places_along(operation: str, x: Node, index: Node, axis: int) -> list[Node]:

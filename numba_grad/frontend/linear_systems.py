@@ -276,7 +276,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
         rest = squared_magnitude(column - matmul(matrix, solution))
         residuals = reduced("sum", rest, len(rest.shape) - 2)
     else:
-        residuals = full(0, (0,), real_dtype(matrix.dtype))
+        residuals = full(0, (0,), real_dtype(matrix.dtype), matrix.type.device)
     values = OPS["svdvals"](matrix)
     if is_vector:
         solution = reshape(solution, solution.shape[:-1])
@@ -288,7 +288,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
 def rank_of(values: Node, tolerance: Node) -> Node:
     """How many singular values are more than the tolerance times the largest."""
     if values.shape[-1] == 0:
-        return full(0, values.shape[:-1], INT64)
+        return full(0, values.shape[:-1], INT64, values.type.device)
     axis = len(values.shape) - 1
     largest = reduced("max", values, axis)
     limit = as_column(OPS["multiply"](largest, tolerance))

@@ -23,7 +23,7 @@ from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
-from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape
+from numba_grad.ops.families import broadcast_to, cast, full, placed, real_dtype, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -179,7 +179,8 @@ def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tenso
     """nan with a warning, as the mean of nothing."""
     warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-    result = full(np.nan, shape, x.dtype if x.dtype.kind in "fc" else FLOAT64)
+    dtype = x.dtype if x.dtype.kind in "fc" else FLOAT64
+    result = full(np.nan, shape, dtype, x.type.device)
     return wrap(reductions.kept(result, x, axes) if keepdims else result)
 
 
@@ -193,6 +194,7 @@ def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
         raise ValueError(explain(operation, f"q must be from 0 to {limit}", got={"q": q}))
     if quantiles.dtype.kind != "f":
         quantiles = cast(quantiles, FLOAT64)
+    quantiles = placed(quantiles, x.type.device)  # a list or an array: a parameter, not data
     if limit == 100:
         quantiles = OPS["divide"](quantiles, scalar_leaf(100.0, quantiles.dtype))
     return quantiles

@@ -149,7 +149,7 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
         raise ShapeError(explain("poly", problem, got={"seq_of_zeros": zeros.type}))
     if zeros.dtype.kind not in "fc":
         zeros = cast(zeros, np.dtype(np.float64))
-    result = wrap(full(1, (1,), zeros.dtype))
+    result = wrap(full(1, (1,), zeros.dtype, zeros.type.device))
     for zero in unstack(wrap(zeros)):
         factor = concatenate([wrap(full(1, (1,), zeros.dtype)), -zero.reshape(1)])
         result = convolve(result, factor)
@@ -165,7 +165,7 @@ def roots(p: ArrayLike) -> "Tensor":
     node = _coefficients("roots", p)
     nonzero = value_of(node, "roots").nonzero()[0]
     if not len(nonzero):
-        return wrap(full(0, (0,), np.dtype(np.float64)))
+        return wrap(full(0, (0,), np.dtype(np.float64), node.type.device))
     first, last = int(nonzero[0]), int(nonzero[-1])
     at_zero = node.shape[0] - 1 - last
     degree = last - first

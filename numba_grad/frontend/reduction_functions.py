@@ -13,7 +13,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast, full, reshape
+from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -70,7 +70,7 @@ def mask_like(operation: str, x: Node, where: ArrayLike) -> Node:
                 expected="on every axis, counted from the last, equal sizes or a size of 1",
             )
         )
-    return broadcast_to(mask, x.shape)
+    return broadcast_to(placed(mask, x.type.device), x.shape)
 
 
 def _started(op_name: str, result: Node, initial: ArrayLike | None) -> Node:

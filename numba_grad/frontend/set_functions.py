@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, value_of, wrap
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    common_dtype,
+    constant_beside,
+    value_of,
+    wrap,
+)
+from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import reshape
 from numba_grad.ops.index_expressions import take_index
@@ -79,7 +86,7 @@ def unique(
     else:
         values = wrap(take_index(node, (slice(None),) * number + (index,)))
     asked = [(return_index, index), (return_inverse, inverse), (return_counts, counts)]
-    further = [_of_integers(array) for is_asked, array in asked if is_asked]
+    further = [_of_integers(node, array) for is_asked, array in asked if is_asked]
     return (values, *further) if further else values
 
 
@@ -126,7 +133,9 @@ def intersect1d(
         return_indices=True,
     )
     values = _taken(first, in_first)
-    return (values, _of_integers(in_first), _of_integers(in_second)) if return_indices else values
+    if not return_indices:
+        return values
+    return (values, *[_of_integers(first, k) for k in (in_first, in_second)])
 
 
 def union1d(x: ArrayLike, y: ArrayLike) -> "Tensor":
@@ -176,5 +185,6 @@ def _taken(x: Node, positions: np.ndarray) -> "Tensor":
     return wrap(take_index(x, (positions,)))
 
 
-def _of_integers(array: Any) -> "Tensor":
-    return wrap(leaf(np.array(array, np.int64, order="C", copy=None)))
+def _of_integers(x: Node, array: Any) -> "Tensor":
+    """Places and counts, where `x` is."""
+    return wrap(constant_beside(x, np.asarray(array, np.int64)))

@@ -12,6 +12,8 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
+    node_of,
+    value_of,
     wrap,
 )
 from numba_grad.frontend.creation import Shape, as_shape, integers
@@ -416,7 +418,7 @@ def resize(x: ArrayLike, new_shape: Shape) -> "Tensor":
     shape = as_shape("resize", new_shape)
     size = math.prod(shape)
     if not node.type.size:
-        return wrap(full(0, shape, node.dtype))
+        return wrap(full(0, shape, node.dtype, node.type.device))
     return wrap(reshape_node(cycled(reshape_node(node, (node.type.size,)), size), shape))
 
 
@@ -436,7 +438,8 @@ def repeat(x: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) 
         node = reshape_node(node, (node.type.size,))
         axis = 0
     number = normalize_axis("repeat", axis, len(node.shape))
-    counts = np.asarray(repeats)
+    given = node_of(repeats)
+    counts = np.asarray(repeats) if given is None else value_of(given, "repeat")
     if counts.size != 1:
         return wrap(_repeated_by(node, counts, number))
     times = as_shape("repeat", counts.item())[0]

@@ -11,6 +11,7 @@ from numba_grad.frontend.arrays import (
     as_node,
     canonical_dtype,
     common_dtype,
+    constant_beside,
     known_value,
     scalar_leaf,
     value_of,
@@ -19,9 +20,9 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.frontend.shape_functions import part
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import cast, full, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
@@ -264,7 +265,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> "Tensor":
     ValueError
         If `bins` are not in order.
     """
-    node, edges = as_node(x), as_node(bins)
+    node = as_node(x)
+    edges = placed(as_node(bins), node.type.device)  # a parameter, from wherever
     for value in (node, edges):
         if value.dtype.kind == "c":
             raise DTypeError(
@@ -298,7 +300,7 @@ def isin(
     x, known = common_dtype((element, test_elements))
     count = known.type.size
     if count == 0:
-        return wrap(full(invert, x.shape, np.dtype(bool)))
+        return wrap(full(invert, x.shape, np.dtype(bool), x.type.device))
     table = _table_of_integers(test_elements, x.dtype, 6 * (x.type.size + count))
     if table is not None:
         found = _marked_in(*table, x)
@@ -343,4 +345,5 @@ def _marked_in(table: np.ndarray, least: int, x: Node) -> Node:
         place = cast(OPS["subtract"](within, low), INT64)
     else:
         place = OPS["subtract"](cast(within, INT64), scalar_leaf(least, INT64))
-    return OPS["logical_and"](is_within, OPS["gather"](leaf(table), place, checked=False))
+    marked = OPS["gather"](constant_beside(x, table), place, checked=False)
+    return OPS["logical_and"](is_within, marked)

@@ -43,7 +43,7 @@ def average(
     if weights is None:
         result = reductions.mean(node, axis, keepdims=keepdims)
         counted = reductions.count(node, axis, "average")
-        total = full(counted, result.shape, result.dtype)
+        total = full(counted, result.shape, result.dtype, result.device)
     else:
         weight = _weights_like(node, as_node(weights), axis)
         dtype = np.result_type(node.dtype, weight.dtype)

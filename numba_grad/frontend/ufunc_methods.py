@@ -16,6 +16,7 @@ from numba_grad.frontend import nan_functions, reduction_functions, scan_functio
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
+    constant_beside,
     node_of,
     operands,
     scalar_leaf,
@@ -276,7 +277,7 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         index = slice(int(places[0]), int(places[-1]) + 1) if is_range else places
         chosen = take_index(lines, index)
         if ufunc is np.add and not _are_alike(counts):
-            segment = leaf(np.repeat(np.arange(len(counts)), counts))
+            segment = constant_beside(lines, np.repeat(np.arange(len(counts)), counts))
             zeros = full(0, (len(counts), *lines.shape[1:]), lines.dtype)
             result = scatter_add(zeros, chosen, segment, checked=False)
         else:

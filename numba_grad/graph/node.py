@@ -18,7 +18,7 @@ import numpy as np
 
 from numba_grad.errors import InternalError
 from numba_grad.graph import streams
-from numba_grad.graph.placement import infer, settled
+from numba_grad.graph.placement import NUMBERS_NAME, infer, settled
 from numba_grad.graph.types import CPU, TupleType, Type, array_type
 
 NO_PARAMS: dict[str, Any] = {}
@@ -182,6 +182,7 @@ def _no_infer(*types: Type, **params: Any) -> Type:
 
 
 LEAF = Op("leaf", "leaf", (), _no_infer)  # has a value from the start
+NUMBERS = Op(NUMBERS_NAME, "leaf", (), _no_infer)  # the same; what users wrote down as lists
 ARGUMENT = Op("argument", "leaf", (), _no_infer)  # a traced function's parameter: no value
 
 
@@ -190,6 +191,11 @@ def leaf(value: Any, requires_grad: bool = False) -> Node:
     native, and never written to again."""
     type = array_type(value.shape, value.dtype, str(value.device))
     return Node(LEAF, (), NO_PARAMS, type, value, requires_grad)
+
+
+def numbers(value: np.ndarray) -> Node:
+    """As `leaf`, of numbers that no device has yet: they go along with operands on a GPU."""
+    return Node(NUMBERS, (), NO_PARAMS, array_type(value.shape, value.dtype), value, False)
 
 
 def argument(type: Type, requires_grad: bool = False) -> Node:

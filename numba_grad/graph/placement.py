@@ -1,8 +1,9 @@
 """Which device an operation runs on: that of its operands.
 
 What has the device "cpu" goes along with operands on another one if it is 0-d, as in torch, or if
-it is computed from literals alone (the zeros of a derivative): such values are made wherever they
-are needed. Everything else is moved by `to_device`, on the user's own line.
+it is computed from literals alone (the zeros of a derivative) and from lists of numbers: such
+values are made wherever they are needed. Everything else is moved by `to_device`, on the user's own
+line.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from numba_grad.graph.types import CPU, TupleType, Type
 
 # Operations that take no part in computing: their types are as they say, devices included.
 KEEPS_DEVICES = ("control", "transfer")
+
+# The operation of leaves that are on no device yet: lists of numbers.
+NUMBERS_NAME = "numbers"
 
 _is_in_use = False
 
@@ -62,7 +66,7 @@ def settled(
 
 
 def is_made_of_literals(node: Any) -> bool:
-    """Whether nothing in memory is needed to compute `node`, but numbers (0-d values)."""
+    """Whether nothing in memory is needed to compute `node`, but numbers: 0-d values, and lists."""
     stack = [node]
     seen = set()
     while stack:
@@ -71,7 +75,9 @@ def is_made_of_literals(node: Any) -> bool:
             continue
         seen.add(node)
         is_leaf = node.value is not None or node.op.family == "leaf"
-        if node.type.device != CPU or (is_leaf and node.shape != ()):
+        if node.type.device != CPU:
+            return False
+        if is_leaf and node.shape != () and node.op.name != NUMBERS_NAME:
             return False
         if not is_leaf:
             stack += node.inputs

@@ -1,0 +1,189 @@
+"""Public functions on a GPU give what they give on the CPU: values, gradients, and where they lie.
+
+The calls are those of the functions' own tests, which compare them with NumPy. Arrays of NumPy in
+them, other than the arguments, are put on the GPU too; what the library itself makes is not.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler.backends import copied_to
+from numba_grad.config import configure
+from numba_grad.errors import KernelError
+from numba_grad.frontend import arrays
+from numba_grad.graph.node import leaf
+from tests.cuda.emulator import EmulatedDriver
+from tests.cuda.host_driver import installed
+from tests.frontend import (
+    test_einsum,
+    test_fft,
+    test_function_gradients,
+    test_indexing,
+    test_linear_algebra,
+    test_numpy_functions,
+    test_padding,
+    test_polynomials,
+    test_reductions,
+    test_scans,
+    test_sets,
+    test_shapes,
+    test_signals,
+    test_sorting,
+    test_special,
+    test_special_parameters,
+    test_statistics,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+TOLERANCES = {2: 5e-3, 4: 1e-4, 8: 1e-9}
+GPU = "cuda:1"  # not the one that is current
+# Their results, or some of them, do not depend on an array on the GPU.
+ON_CPU = {
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "ix_",
+    "meshgrid",
+    "diag_indices_from",
+    "tril_indices_from",
+    "triu_indices_from",
+}
+
+
+def _calls() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Functions of a module and arrays, with the arrays."""
+    calls = {}
+    for number, (call, given) in enumerate(test_numpy_functions.CALLS):
+        calls[f"numpy_functions {number}"] = (call, given)
+    for module in (test_shapes, test_indexing, test_einsum):
+        for number, (call, array) in enumerate(module.CALLS):
+            calls[f"{module.__name__.rpartition('test_')[2]} {number}"] = (call, (array,))
+    for name, call in test_padding.CALLS.items():
+        calls[f"padding, {name}"] = (call, (test_padding.X,))
+    return calls
+
+
+def _differentiable() -> dict[str, tuple[Any, tuple[np.ndarray, ...]]]:
+    """Functions of tensors, with arrays to differentiate them by."""
+    tables: list[tuple[Any, dict[str, Any]]] = [
+        (test_function_gradients, test_function_gradients.CASES),
+        (test_linear_algebra, test_linear_algebra.GRADIENTS),
+        *[
+            (module, module.DIFFERENTIABLE)
+            for module in (
+                test_einsum,
+                test_fft,
+                test_indexing,
+                test_polynomials,
+                test_reductions,
+                test_scans,
+                test_sets,
+                test_shapes,
+                test_signals,
+                test_sorting,
+                test_special,
+                test_special_parameters,
+                test_statistics,
+            )
+        ],
+    ]
+    calls = {}
+    for module, table in tables:
+        for name, (call, *given) in table.items():
+            calls[f"{module.__name__.rpartition('test_')[2]}, {name}"] = (call, tuple(given))
+    for name, call in test_padding.DIFFERENTIABLE.items():
+        calls[f"padding, {name}"] = (call, (test_padding.X,))
+    return calls
+
+
+CALLS = _calls()
+DIFFERENTIABLE = _differentiable()
+
+
+@pytest.fixture(autouse=True)
+def late_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two GPUs, that do their work as late as they may; arrays of NumPy are on the second one."""
+
+    def leaf_on_gpu(value: Any, requires_grad: bool = False) -> Any:
+        is_data = isinstance(value, np.ndarray) and value.shape != () and _puts_on_gpu
+        return leaf(copied_to(value, GPU) if is_data else value, requires_grad)
+
+    monkeypatch.setattr(arrays, "leaf", leaf_on_gpu)
+    with installed(EmulatedDriver(late=True)):
+        yield
+
+
+_puts_on_gpu: list[bool] = []  # not empty: yes
+
+
+@contextmanager
+def arrays_on_gpu() -> Iterator[None]:
+    _puts_on_gpu.append(True)
+    try:
+        yield
+    finally:
+        _puts_on_gpu.pop()
+
+
+def tensors_in(result: Any) -> list[ng.Tensor]:
+    if isinstance(result, ng.Tensor):
+        return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
+    parts = result if isinstance(result, list | tuple) else []
+    return [x for part in parts for x in tensors_in(part)]
+
+
+def with_gradients(function: Any, tensors: list[ng.Tensor]) -> list[ng.Tensor]:
+    """The results, and the gradients of the sum of their squares."""
+    results = tensors_in(function(*tensors))
+    terms = [ng.sum(abs(y)) if y.dtype.kind == "c" else ng.sum(y * y) for y in results]
+    terms = [term for term in terms if term.requires_grad]
+    if not terms:
+        return results
+    inputs = [x for x in tensors if x.requires_grad]
+    gradients = ng.autograd.grad(sum(terms[1:], terms[0]), inputs, allow_unused=True)
+    return [*results, *[g for g in gradients if g is not None]]
+
+
+def check(function: Any, given: tuple[Any, ...], *, on_cpu: bool = False) -> None:
+    def variables(device: str) -> list[ng.Tensor]:
+        return [ng.tensor(a, device=device, requires_grad=a.dtype.kind in "fc") for a in values]
+
+    values = [np.asarray(a) for a in given]
+    with configure(engine="reference"):
+        expected = [x.detach().numpy() for x in with_gradients(function, variables("cpu"))]
+    try:
+        with arrays_on_gpu():
+            tensors = with_gradients(function, variables(GPU))
+            found = [x.detach().cpu().numpy() for x in tensors]
+    except KernelError as error:
+        if "not available on CUDA" not in str(error) and "on GPUs" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
+    assert on_cpu or {x.device for x in tensors} <= {GPU}
+    assert len(found) == len(expected)
+    for value, wanted in zip(found, expected, strict=True):
+        assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
+        tolerance: float = 0
+        if value.dtype.kind in "fc":
+            tolerance = TOLERANCES[value.dtype.itemsize >> (value.dtype.kind == "c")]
+        np.testing.assert_allclose(value, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions_of_numpy(name):
+    call, given = CALLS[name]
+    on_cpu = not ON_CPU.isdisjoint(call.__code__.co_names)
+    check(lambda *tensors: call(np, *tensors), given, on_cpu=on_cpu)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_functions_of_tensors(name):
+    call, given = DIFFERENTIABLE[name]
+    check(call, given)
