@@ -12,6 +12,7 @@ import numpy as np
 from numba_grad.compiler.flat_graph import RENAMINGS
 from numba_grad.graph.node import Node, record
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.families import full
 
 
 def simplify(outputs: Sequence[Node]) -> list[Node]:
@@ -112,6 +113,13 @@ def reshape_of_one_element(node: Node) -> Node | None:
     return record(node.inputs[0].op, (from_scalar,), {"shape": node.shape})
 
 
+def reduction_of_nothing(node: Node) -> Node | None:
+    """The sum over no elements is 0, and so on: kernels have memory to read from."""
+    if node.op.family != "reduction" or node.inputs[0].type.size or not node.type.size:
+        return None
+    return full(node.op.extras["identity"](node.dtype), node.shape, node.dtype)
+
+
 def is_literal(node: Node, value: float) -> bool:
     """Whether `node` is that constant, maybe broadcast."""
     while node.op.name in ("broadcast_to", "reshape"):
@@ -130,6 +138,7 @@ RULES = (
     assigned_again,
     reshape_of_one_element,
     whole_slice,
+    reduction_of_nothing,
     movement_of_movement,
 )
 
