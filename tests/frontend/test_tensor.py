@@ -571,3 +571,25 @@ def test_leaves_alias_nothing():
     a[:] = 7
     assert x.tolist() == [1.0] * 3 and y.tolist() == [1.0] * 3
     assert leaf(np.ones(1)).handle is None
+
+
+def test_jitted_calls_that_come_again_look_at_what_their_tensors_are():
+    """The short way through `Jitted.__call__` is for computed tensors without gradients alone."""
+    f = ng.jit(lambda x, y: (x * y).sum())
+    a, b = np.arange(3.0), np.full(3, 2.0)
+    x, y = ng.tensor(a), ng.tensor(b)
+    for _ in range(3):
+        result = f(x, y)
+        assert isinstance(result, ng.Tensor) and result.item() == 6.0
+    assert f(a, b) == 6.0 and not isinstance(f(a, b), ng.Tensor)
+    assert isinstance(f(x, b), ng.Tensor) and isinstance(f(x, b), ng.Tensor)
+    assert f(x * 2, y).item() == 12.0  # not computed yet
+    v = ng.tensor(a, requires_grad=True)
+    f(v, y).backward()
+    np.testing.assert_array_equal(v.grad, b)
+    assert f(x.astype(np.float32), y.astype(np.float32)).dtype == np.float32
+    same = ng.jit(lambda x: x)
+    for _ in range(2):
+        assert same(x) is not x
+    x += 1
+    assert f(x, y).item() == 12.0

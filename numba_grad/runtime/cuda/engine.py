@@ -137,7 +137,7 @@ class Activation:
         self.words = program.plan.words.copy()
         self.words_address = self.words.ctypes.data
         self.bases = np.zeros(program.plan.base_count, np.int64)
-        self.written_bases: np.ndarray | None = None  # that the words hold
+        self.written_bases = b""  # that the words hold
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
         self.runs = 0
         self.host_values: Allocation | None = None  # where inputs from the host go
@@ -210,11 +210,12 @@ class Activation:
             )
 
     def _write_words(self) -> None:
-        if self.written_bases is not None and np.array_equal(self.written_bases, self.bases):
+        bases = self.bases.tobytes()
+        if bases == self.written_bases:
             return
         program = self.program
         self.words[program.targets] = self.bases[program.bases_of_words] + program.offsets
-        self.written_bases = self.bases.copy()
+        self.written_bases = bases
 
     def _launch_all(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         for number in range(len(self.program.steps)):
