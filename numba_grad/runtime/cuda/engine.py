@@ -77,9 +77,9 @@ class Program:
         starts = [*plan.steps[:, 1].tolist(), len(plan.words)]
         self.parameter_bytes = [8 * (end - start) for start, end in itertools.pairwise(starts)]
         self.targets, self.bases_of_words, self.offsets = plan.relocations.T.copy()
-        self.is_captured = len(self.steps) >= _FEWEST_CAPTURED and all(
-            not callable(kernel) or kernel.is_capturable for kernel in self.kernels
-        )
+        calls: list[Any] = [kernel for kernel in plan.kernels if callable(kernel)]
+        may_be_captured = all(call.is_capturable for call in calls)
+        self.is_captured = may_be_captured and len(self.steps) >= _FEWEST_CAPTURED
         self.name = _name(plan.kernels)
         self.turns: list[Turn] | None = None
         if self.is_captured and plan.accesses is not None and len(self.steps) <= MOST_STEPS:
