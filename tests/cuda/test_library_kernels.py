@@ -291,7 +291,7 @@ def test_small_matrices(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("name", [*MATRICES, "lu"])
+@pytest.mark.parametrize("name", [*MATRICES, "lu", "cofactor"])
 def test_a_warp_for_each_matrix(name, dtype):
     for n in (5, 32):
         node, arrays = matrices(name, n, dtype, count=2)
@@ -318,6 +318,20 @@ def test_determinants_do_not_overflow_on_the_way():
     for b, expected in ((a, -3.0), (1e60 * a, -np.inf), (0 * a, 0.0), (a[:0, :0], 1.0)):
         value, _ = emulated(node_of("det", b), b)
         np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_cofactors_of_singular_matrices(rank, dtype):
+    rng = np.random.default_rng(rank)
+    a = (rng.standard_normal((5, rank)) @ rng.standard_normal((rank, 5))).astype(dtype)
+    exact = np.zeros((5, 5)) if rank < 4 else node_of("cofactor", a).op.reference(a)
+    value, _ = emulated(node_of("cofactor", a), a)
+    scale = np.abs(a).max() ** 4
+    np.testing.assert_allclose(value, exact, atol=scale * 200 * np.finfo(dtype).eps)
+    for b, expected in ((np.ones((1, 1)), 1.0), (1e-80 * np.eye(4), 1e-240 * np.eye(4))):
+        value, _ = emulated(node_of("cofactor", b), b)
+        np.testing.assert_allclose(value, np.broadcast_to(expected, b.shape), rtol=1e-12)
 
 
 def test_systems_broadcast():

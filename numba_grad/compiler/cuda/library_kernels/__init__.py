@@ -76,7 +76,7 @@ _OF_MATRICES = (
 # A warp for each of those that are larger than what is written out.
 _OF_WARPS = (
     *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
-    *("slogdet_call", "lu_call"),
+    *("slogdet_call", "lu_call", "cofactor_call"),
 )
 
 
@@ -84,6 +84,8 @@ def _fits_a_warp(name: str, sizes: Sequence[Any]) -> bool:
     _, rows, columns, *_ = sizes
     if name == "lu_call":
         return max(rows, columns) <= warp_matrices.LARGEST
+    if name == "cofactor_call":  # of the CPU's small ones some need a library
+        return rows <= warp_matrices.LARGEST
     is_system = name in ("solve_call", "solve_triangular_call")
     return rows <= warp_matrices.LARGEST and not is_small(rows, columns if is_system else 1)
 
