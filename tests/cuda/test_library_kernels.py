@@ -4,7 +4,9 @@ compiled for architectures; and what is particular to one family of them."""
 import numpy as np
 import pytest
 
+import numba_grad as ng
 from numba_grad.compiler.cuda.library_kernels import Options, scans, scatters, sorts
+from numba_grad.errors import KernelError
 from numba_grad.ops import all_ops
 from tests.cuda.library_calls import call_of, check_compiles, emulated, node_of
 from tests.cuda.requirements import needs_compiler
@@ -362,3 +364,46 @@ def test_a_bad_matrix_is_recorded_by_its_number(name):
 def test_small_matrices_compile(name, n):
     node, _ = matrices(name, n, "complex64")
     check_compiles(call_of(node), node.inputs[0].dtype, double=name not in ("inv", "solve"))
+
+
+# From tensors
+
+
+def test_gradients_through_library_operations(gpu):
+    x = np.random.default_rng(0).standard_normal((6, 6))
+
+    def f(x):
+        picked = ng.take(ng.sort(x, axis=0), np.array([1, 4, 1, 1]), axis=0)
+        return (
+            ng.sum(ng.cumsum(picked, axis=1) * ng.linalg.inv(x)[:4])
+            + ng.linalg.det(x)
+            + ng.linalg.slogdet(x)[1]
+            + ng.sum(ng.convolve(x[0], x[1]) ** 2)
+        )
+
+    results = []
+    for device in ("cpu", gpu):
+        leaf = ng.tensor(x, device=device, requires_grad=True)
+        out = f(leaf)
+        out.backward()
+        results.append((out.detach().cpu().numpy(), leaf.grad.cpu().numpy()))
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_settings_are_taken_when_a_graph_is_compiled(gpu):
+    index = np.array([2, 0, 2])
+    for deterministic in (True, False):
+        x = ng.tensor(np.zeros(3), device=gpu)
+        with ng.configure(deterministic=deterministic):
+            gradient = ng.jit(ng.grad(lambda x: ng.sum(x[index] * x[index] + x[index])))
+            lowered = gradient.lower(x)
+            np.testing.assert_array_equal(gradient(x).cpu().numpy(), [1, 0, 2])
+        sources = "".join(kernel.source for kernel in lowered.kernels)
+        assert ("atomic_add" in sources) != deterministic
+
+
+def test_what_there_is_no_library_for_says_what_to_do(gpu):
+    x = ng.tensor(np.eye(3), device=gpu)
+    with pytest.raises(KernelError, match=r"svd[\s\S]*CuPy[\s\S]*pip install"):
+        ng.linalg.svdvals(x).cpu().numpy()
