@@ -32,15 +32,18 @@ _PROGRAM = (
 
 
 @contextlib.contextmanager
-def workers_for(tasks: Sequence[Task], worker: str = WORKER) -> Iterator[bool]:
+def workers_for(
+    tasks: Sequence[Task], worker: str = WORKER, kernels_per_worker: int = 0
+) -> Iterator[bool]:
     """While the block runs, workers compile these from the end, if they are many enough.
 
     The caller goes from the start and meets them. Workers that fail, or never start, only leave
     more work to the caller. None of them outlives the block. `worker` is the module they run.
     """
+    kernels_per_worker = kernels_per_worker or KERNELS_PER_WORKER
     small_kernels = sum(max(1.0, source.count("\n") / _LINES_OF_SMALL) for source, _, _ in tasks)
     count = min(
-        int(small_kernels) // KERNELS_PER_WORKER, len(tasks) - 1, config.threads - 1, _MOST_WORKERS
+        int(small_kernels) // kernels_per_worker, len(tasks) - 1, config.threads - 1, _MOST_WORKERS
     )
     workers: list[subprocess.Popen[bytes]] = []
     try:

@@ -1,5 +1,6 @@
 """Source to cubin without a driver: the chain of compilers, its report, its cache, its errors."""
 
+import os
 import re
 import subprocess
 import sys
@@ -76,7 +77,10 @@ def test_the_disk_cache_serves_a_process_without_a_compiler():
         "print(kernel.registers, len(kernel.code), build.statistics().compilations, loaded)\n"
     )
     with configure() as config:
-        environment = {"NUMBA_GRAD_CACHE_DIR": str(config.cache_directory), "PYTHONPATH": path()}
+        environment = os.environ | {
+            "NUMBA_GRAD_CACHE_DIR": str(config.cache_directory),
+            "PYTHONPATH": path(),
+        }
     run = subprocess.run(
         [sys.executable, "-c", program],
         input=SOURCE,
@@ -120,9 +124,7 @@ def test_keys_tell_architectures_and_sources_apart():
 @needs_compiler
 def test_worker_processes_compile_too(monkeypatch):
     sources = [SOURCE.replace("2.0", f"{k}.0") for k in range(3, 7)]
-    from numba_grad.compiler import parallel_build
-
-    monkeypatch.setattr(parallel_build, "KERNELS_PER_WORKER", 2)
+    monkeypatch.setattr(build, "KERNELS_PER_WORKER", 2)
     with configure(threads=2):
         kernels = build.build_all(sources, "sm_90")
     assert len({kernel.code for kernel in kernels}) == 4
@@ -207,6 +209,40 @@ def test_occupancy(architecture, registers, shared, threads, expected):
     usage = link.Usage(registers, 0, 0, shared)
     found = build.occupancy(usage, threads, architecture)
     assert (found.threads, found.blocks, found.limited_by) == expected
+
+
+@needs_compiler
+def test_numba_cuda_compiles_where_numpy_has_no_row_stack():
+    """With NumPy 2.5 it fails as it is released."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    program = (
+        "import sys, numpy as np\n"
+        "if hasattr(np, 'row_stack'): del np.row_stack\n"
+        "from numba_grad.compiler.cuda import front_end\n"
+        "print('.entry kernel' in front_end.compile_to_ptx(sys.stdin.read(), 'sm_90'))\n"
+        "print(hasattr(np, 'row_stack'))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": path(), front_end.VARIABLE: "numba-cuda"}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        input=SOURCE,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.split() == ["True", "False"], run.stderr
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["numba-cuda", "numba-cuda-mlir"])
+def test_each_compiler_that_is_installed(name, monkeypatch):
+    (provider,) = [p for p in front_end.PROVIDERS if p.name == name]
+    if not front_end._is_installed(provider):
+        pytest.skip(f"{provider.distribution} is not installed")
+    monkeypatch.setenv(front_end.VARIABLE, name)
+    cubin, usage = link.link(front_end.compile_to_ptx(SOURCE, "sm_90"), "sm_90")
+    assert cubin[:4] == b"\x7fELF"
+    assert usage.spilled_bytes == 0
 
 
 def test_row_stack_is_lent_and_taken_back(monkeypatch):
