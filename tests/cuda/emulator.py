@@ -2,8 +2,7 @@
 
 A kernel without barriers and shuffles is a plain function that is called for every thread. In one
 with them every thread of a block is a generator: such calls become `yield`s, and the emulator
-resumes threads as barriers and warps demand. Scalars are NumPy's, so that a float32 stays one;
-those of 64 bits are NumPy's, too, and narrower ones Python's, which wrap where they are cast.
+resumes threads as barriers and warps demand. `kernel_names.py` has the names of kernel source.
 
 Errors, each an `EmulationError` that names the kernel's line where it can:
 
@@ -20,26 +19,27 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from numba_grad.runtime.cuda.interface import Grid
 from tests.cuda.host_driver import HostDriver
+from tests.cuda.kernel_names import (
+    COMPLEX,
+    INTEGER,
+    INTEGERS,
+    NAMES,
+    EmulationError,
+    fma,
+    is_narrow,
+)
 
 WARP = 32
 MOST_THREADS = 1024
 MOST_SHARED_BYTES = 48 * 1024
-COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
-INTEGER: tuple[type, ...] = (int, np.integer)
 MOVABLE: tuple[type, ...] = (int, np.int64, np.float32, np.float64)  # by a shuffle
-
-
-class EmulationError(AssertionError):
-    """The kernel does what a device would not do, or not always do the same way."""
 
 
 # Where an address points to: the bytes from there to the end of its allocation.
@@ -157,6 +157,13 @@ class _Pointer:
             launch.writers[key] = (launch.number, launch.epoch, launch.thread)
         _store(self.array, index, value)
 
+    def add(self, index: Any, value: Any) -> Any:
+        """In one step, so no race; floating sums depend on who comes first."""
+        index = self._place(index)
+        old = self.array[index]
+        _store(self.array, index, old + self.array.dtype.type(value))
+        return old
+
 
 class _Shared:
     """A shared array: each element remembers who touched it since the last barrier."""
@@ -169,7 +176,7 @@ class _Shared:
     def __init__(self, launch: _Launch, size: int, dtype: np.dtype) -> None:
         self.launch, self.size = launch, size
         self.array = np.zeros(size, dtype)  # for its size in bytes
-        self.convert = _INTEGERS.get(dtype.name, dtype.type)
+        self.convert = INTEGERS.get(dtype.name, dtype.type)
         self.values: list[Any] = [None] * size
         # By which thread, in which epoch; several readers are thread -1.
         self.written_by, self.written_in = [0] * size, [-1] * size
@@ -215,7 +222,7 @@ class _Local:
     __slots__ = ("convert", "values")
 
     def __init__(self, size: int, dtype: np.dtype) -> None:
-        self.convert = _INTEGERS.get(dtype.name, dtype.type)
+        self.convert = INTEGERS.get(dtype.name, dtype.type)
         self.values: list[Any] = [None] * size
 
     def __getitem__(self, index: Any) -> Any:
@@ -230,15 +237,10 @@ class _Local:
         self.values[index] = self.convert(value)
 
 
-def is_narrow(dtype: np.dtype) -> bool:
-    """Whether elements are integers that are computed with in more bits."""
-    return dtype.kind in "iu" and dtype.itemsize < 8
-
-
 def _store(array: np.ndarray, place: int, value: Any) -> None:
     dtype = array.dtype
     if dtype.kind in "iu":
-        value = _INTEGERS[dtype.name](value)
+        value = INTEGERS[dtype.name](value)
     elif dtype.kind != "c" and isinstance(value, COMPLEX):
         raise EmulationError(f"a complex value is stored as {dtype}")
     array[place] = value
@@ -380,7 +382,7 @@ def compile_source(source: str) -> CompiledKernel:
     parameters = _parameters(functions["kernel"])
     state: dict[str, Any] = {}
     cuda = _cuda_namespace(state)
-    names = {**_NAMES, "cuda": cuda, "__builtins__": {}}
+    names = {**NAMES, "cuda": cuda, "__builtins__": {}}
     for function in functions.values():
         function.decorator_list.clear()
     exec(compile(tree, "<kernel>", "exec"), names)
@@ -467,197 +469,11 @@ class _Transformer(ast.NodeTransformer):
         return node
 
 
-# Names of kernel source
-
-
-def _integer(bits: int, is_signed: bool) -> Callable[[Any], Any]:
-    """A cast. Of 64 bits are NumPy's own integers, which wrap by themselves; what is narrower is
-    computed in 64 bits, for which Python's do until the next cast."""
-    mask, half = (1 << bits) - 1, 1 << (bits - 1)
-    low, high = (-half, half - 1) if is_signed else (0, mask)
-    wrapped = {(64, True): np.int64, (64, False): np.uint64}.get((bits, is_signed), int)
-
-    def cast(x: Any) -> Any:
-        if not isinstance(x, int):
-            if isinstance(x, COMPLEX):
-                raise EmulationError("a complex number is cast to an integer")
-            if not isinstance(x, np.integer | np.bool):
-                # Beyond the range hardware has the nearest; what NaN becomes depends on the width.
-                x = 0 if math.isnan(x) else low if x < low else high if x > high else int(x)
-            x = int(x)
-        x &= mask
-        return wrapped(x - mask - 1 if is_signed and x >= half else x)
-
-    return cast
-
-
-_INTEGERS = {
-    f"{'' if is_signed else 'u'}int{bits}": _integer(bits, is_signed)
-    for bits in (8, 16, 32, 64)
-    for is_signed in (True, False)
-}
-
-
-def _compare_and_swap(pointer: _Pointer, expected: int, desired: int) -> Any:
-    """An atomic one, of the element that is pointed to: no race, whoever comes first."""
-    old = pointer[0]
-    if old == expected:
-        pointer[0] = desired
-    return old
-
-
-def _atomic_add(pointer: _Pointer, index: int, value: Any) -> Any:
-    """No race either; floating sums depend on who comes first."""
-    index = pointer._place(index)
-    old = pointer.array[index]
-    _store(pointer.array, index, old + pointer.array.dtype.type(value))
-    return old
-
-
-def _complex(real: Any, imaginary: Any = 0) -> Any:
-    both = type(real) is type(imaginary) is np.float32
-    return (np.complex64 if both else np.complex128)(complex(real, imaginary))
-
-
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, INTEGER)
-
-
-def _fma(x: Any, y: Any, z: Any) -> Any:
-    """Rounded once, as far as float64 has room for the product of float32 numbers."""
-    if type(x) is np.float32:
-        return np.float32(np.longdouble(x) * np.longdouble(y) + np.longdouble(z))
-    if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
-        return x * y + z
-    exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
-    try:
-        return np.float64(float(exact)) if exact else x * y + z
-    except OverflowError:
-        return x * y + z
-
-
-# fmt: off
-_SAME_NAMES = (
-    "sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "log2",
-    "log10", "sqrt", "cbrt", "floor", "ceil", "trunc", "rint", "copysign", "nextafter", "fmod",
-    "hypot", "ldexp", "frexp", "modf", "isnan", "isinf", "isfinite",
-)
-# fmt: on
-_MATHEMATICS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in _SAME_NAMES},
-    **{f"a{name}": getattr(np, f"arc{name}") for name in _SAME_NAMES[:6]},
-    "atan2": np.arctan2,
-    "pow": np.power,
-    "fabs": np.abs,
-    "gamma": scipy.special.gamma,
-    "lgamma": scipy.special.gammaln,
-    "erf": scipy.special.erf,
-    "erfc": scipy.special.erfc,
-    "fma": _fma,
-}
-
-
-def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of integers, a float64; NumPy's own small types would be float16."""
-
-    def call(*arguments: Any) -> Any:
-        if all(_is_integer(x) for x in arguments):
-            arguments = tuple(np.float64(x) for x in arguments)
-        return function(*arguments)
-
-    return call
-
-
-def _bits(dtype: type, to: type) -> Callable[[Any], Any]:
-    def convert(x: Any) -> Any:
-        result = np.asarray(dtype(x)).view(to)[()]
-        return int(result) if is_narrow(result.dtype) else result
-
-    return convert
-
-
-_LIBDEVICE: dict[str, Callable[..., Any]] = {
-    **_MATHEMATICS,
-    "tgamma": scipy.special.gamma,
-    "erfinv": scipy.special.erfinv,
-    "erfcinv": scipy.special.erfcinv,
-    "erfcx": scipy.special.erfcx,
-    "normcdf": scipy.special.ndtr,
-    "normcdfinv": scipy.special.ndtri,
-    "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
-    "rcbrt": lambda x: type(x)(1) / np.cbrt(x),
-    "exp10": lambda x: type(x)(10) ** x,
-    "sinpi": lambda x: type(x)(np.sin(np.pi * np.float64(x))),
-    "cospi": lambda x: type(x)(np.cos(np.pi * np.float64(x))),
-    "remainder": lambda x, y: type(x)(math.remainder(x, y)) if y else type(x)(np.nan),
-    "fmin": np.fmin,
-    "fmax": np.fmax,
-    "fdim": lambda x, y: type(x)(max(x - y, type(x)(0))),
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
-    "nearbyint": np.rint,
-    "logb": lambda x: np.floor(np.log2(np.abs(x))),
-    "j0": scipy.special.j0,
-    "j1": scipy.special.j1,
-    "y0": scipy.special.y0,
-    "y1": scipy.special.y1,
-    "jn": scipy.special.jn,
-    "yn": scipy.special.yn,
-    "cyl_bessel_i0": scipy.special.i0,
-    "cyl_bessel_i1": scipy.special.i1,
-}
-_LIBDEVICE_EXACT: dict[str, Callable[..., Any]] = {
-    **{f"{letter}mul_rn": operator.mul for letter in "fd"},
-    **{f"{letter}add_rn": operator.add for letter in "fd"},
-    **{f"{letter}sqrt_rn": np.sqrt for letter in "fd"},
-    "double_as_longlong": _bits(np.float64, np.int64),
-    "longlong_as_double": _bits(np.int64, np.float64),
-    "float_as_int": _bits(np.float32, np.int32),
-    "int_as_float": _bits(np.int32, np.float32),
-    "umulhi": lambda x, y: (int(x) * int(y)) >> 32,
-    "umul64hi": lambda x, y: np.uint64((int(x) * int(y)) >> 64),
-    "popc": lambda x: (int(x) & 0xFFFFFFFF).bit_count(),
-    "popcll": lambda x: (int(x) & 0xFFFFFFFFFFFFFFFF).bit_count(),
-    "clz": lambda x: 32 - (int(x) & 0xFFFFFFFF).bit_length(),
-    "clzll": lambda x: 64 - (int(x) & 0xFFFFFFFFFFFFFFFF).bit_length(),
-    "abs": abs,
-    "llabs": abs,
-}
-
-
-class _Libdevice:
-    """`name` for float64 and `namef` for float32."""
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name in _LIBDEVICE_EXACT:
-            return _LIBDEVICE_EXACT[name]
-        dtype = np.float64
-        base = name
-        if name not in _LIBDEVICE and name.endswith("f"):
-            dtype, base = np.float32, name[:-1]
-        if base not in _LIBDEVICE:
-            raise EmulationError(f"the emulator has no libdevice.{name}")
-        function = _LIBDEVICE[base]
-
-        def call(*arguments: Any) -> Any:
-            given = [x if _is_integer(x) else dtype(x) for x in arguments]
-            result = function(*given)
-            return dtype(result) if isinstance(result, float | np.floating) else result
-
-        return call
-
-
-class _Complex:
-    """`cmath`: NumPy's functions keep complex64."""
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        found = _MATHEMATICS.get(name) or {"phase": np.angle}.get(name)
-        if found is None:
-            raise EmulationError(f"the emulator has no cmath.{name}")
-        return found
+# What kernels find under `cuda`
 
 
 def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
-    """What kernels find under `cuda`."""
+    """One for each kernel; the launch that runs is in `state`."""
 
     def shared_array(site: int, shape: Any, dtype: Any) -> _Shared:
         launch: _Launch = state["launch"]
@@ -684,7 +500,7 @@ def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
         warpsize=WARP,
         shared=SimpleNamespace(array=shared_array),
         local=SimpleNamespace(array=local_array),
-        fma=_fma,
+        fma=fma,
         cbrt=np.cbrt,
         selp=lambda condition, x, y: x if condition else y,
         popc=lambda x: (int(x) & 0xFFFFFFFFFFFFFFFF).bit_count(),
@@ -697,31 +513,7 @@ def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
 
 
 def _dtype_of(name: Any) -> np.dtype:
-    for text, cast in _INTEGERS.items():
+    for text, cast in INTEGERS.items():
         if cast is name:
             return np.dtype(text)
     return np.dtype(name)
-
-
-_NAMES: dict[str, Any] = {
-    **_INTEGERS,
-    "float16": np.float16,
-    "float32": np.float32,
-    "float64": np.float64,
-    "complex64": np.complex64,
-    "complex128": np.complex128,
-    "inf": np.inf,
-    "nan": np.nan,
-    "math": SimpleNamespace(**{name: _rounded(f) for name, f in _MATHEMATICS.items()}),
-    "cmath": _Complex(),
-    "libdevice": _Libdevice(),
-    # Python's own that its compiler for devices knows.
-    "abs": abs,
-    "bool": bool,
-    "complex": _complex,
-    "max": max,
-    "min": min,
-    "range": range,
-    "compare_and_swap": _compare_and_swap,
-    "atomic_add": _atomic_add,
-}

@@ -26,7 +26,6 @@ from numba_grad.compiler.loops import (
     Kernel,
     Let,
     Load,
-    Piece,
     Update,
     Variant,
 )
@@ -60,6 +59,7 @@ class KernelText:
 
     @property
     def header(self) -> str:
+        """The decorator, with a type for each word."""
         pointers = {buffer.word: buffer for buffer in self.kernel.buffers}
         types = []
         for number, word in enumerate(self.kernel.words):
@@ -76,6 +76,7 @@ class KernelText:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
+        """A compound statement. What is named in it is forgotten after it."""
         self.positions.append({})
         with self.source.block(header):
             yield
@@ -266,16 +267,13 @@ class KernelText:
         for piece in others:
             # Pieces follow one another from 0.
             with self.block(f"{keyword} {inner} < {piece.stop}:"):
-                self.piece(piece)
+                self.body(piece.body)
             keyword = "elif"
         if not others:
-            self.piece(last)
+            self.body(last.body)
             return
         with self.block("else:"):
-            self.piece(last)
-
-    def piece(self, piece: Piece) -> None:
-        self.body(piece.body)
+            self.body(last.body)
 
     def body(self, body: Body) -> None:
         self.lets(body.lets)
