@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -22,12 +21,12 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of, tensor
-from numba_grad.frontend.devices import device_name, on_device
+from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of
+from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.elementwise_functions import floor, power, where
 from numba_grad.frontend.index_arrays import indices
 from numba_grad.frontend.shape_functions import moveaxis
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import cast, reshape
@@ -58,7 +57,7 @@ def arange(
         node = _integer_range(int(start), int(step), size)
         return result_of(on_device(node, device), requires_grad)
     values = np.arange(start, stop, step, wanted)  # type: ignore[call-overload]
-    return result_of(leaf(copied_to(values, device_name(device))), requires_grad)
+    return result_of(on_device(numbers(values), device), requires_grad)
 
 
 def _integer_range(start: int, step: int, size: int) -> Node:
@@ -92,6 +91,10 @@ def _plain_number(operation: str, value: object) -> float:
     return array.item()
 
 
+def _of_numbers(values: Any) -> "Tensor":
+    return wrap(numbers(own_array(values)))
+
+
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -115,9 +118,8 @@ def linspace(
         values, step = np.linspace(
             start, stop, number, endpoint, retstep=True, dtype=wanted, axis=axis
         )
-        node = leaf(copied_to(own_array(values), device_name(device)))
-        result = result_of(node, requires_grad)
-        return (result, tensor(step)) if retstep else result
+        result = result_of(on_device(numbers(own_array(values)), device), requires_grad)
+        return (result, _of_numbers(step)) if retstep else result
     first, last = _floating_ends("linspace", start, stop)
     intervals = number - 1 if endpoint else number
     # With one value alone the step is not used, nor its gradient, which must not be nan.
@@ -151,7 +153,7 @@ def logspace(
     wanted = as_optional_dtype(dtype)
     if all(node_of(value) is None for value in (start, stop, base)):
         number = _count("logspace", num)
-        return tensor(
+        return _of_numbers(
             np.logspace(start, stop, number, endpoint, base=base, dtype=wanted, axis=axis)
         )
     if is_scalar(base):  # of weak dtype
@@ -183,7 +185,7 @@ def geomspace(
     number = _count("geomspace", num)
     wanted = as_optional_dtype(dtype)
     if node_of(start) is None and node_of(stop) is None:
-        return tensor(np.geomspace(start, stop, number, endpoint, dtype=wanted, axis=axis))
+        return _of_numbers(np.geomspace(start, stop, number, endpoint, dtype=wanted, axis=axis))
     # NumPy computes in float64 at least, unless the result is to be of less.
     first, last = _floating_ends("geomspace", start, stop, np.float64 if wanted is None else wanted)
     intervals = number - 1 if endpoint else number
@@ -245,27 +247,27 @@ def _finished(values: "Tensor", dtype: np.dtype | None, axis: int) -> "Tensor":
 
 def bartlett(M: int) -> "Tensor":
     """The triangular window of `M` values, 0 at the ends."""
-    return tensor(np.bartlett(operator.index(M)))
+    return _of_numbers(np.bartlett(operator.index(M)))
 
 
 def blackman(M: int) -> "Tensor":
     """The Blackman window of `M` values: three terms of cosines."""
-    return tensor(np.blackman(operator.index(M)))
+    return _of_numbers(np.blackman(operator.index(M)))
 
 
 def hamming(M: int) -> "Tensor":
     """The Hamming window of `M` values: a raised cosine."""
-    return tensor(np.hamming(operator.index(M)))
+    return _of_numbers(np.hamming(operator.index(M)))
 
 
 def hanning(M: int) -> "Tensor":
     """The Hann window of `M` values: a cosine, 0 at the ends."""
-    return tensor(np.hanning(operator.index(M)))
+    return _of_numbers(np.hanning(operator.index(M)))
 
 
 def kaiser(M: int, beta: float) -> "Tensor":
     """The Kaiser window of `M` values. A larger `beta`, a number, makes it narrower."""
-    return tensor(np.kaiser(operator.index(M), _plain_number("kaiser", beta)))
+    return _of_numbers(np.kaiser(operator.index(M), _plain_number("kaiser", beta)))
 
 
 def fromfunction(

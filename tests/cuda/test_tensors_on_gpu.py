@@ -154,3 +154,58 @@ def test_backward_belongs_to_the_stream_of_the_operation(gpu):
     z = (x * 3).sum()
     (y + z).backward()
     np.testing.assert_allclose(x.grad.tolist(), [5.0, 7.0, 9.0])
+
+
+def test_numbers_that_are_on_no_device_go_along(gpu, x):
+    a = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
+    x = x.detach()
+    for found, expected in (
+        (x - [1, 2, 3, 4], a - [1, 2, 3, 4]),
+        ([[1], [2], [3]] * x, [[1], [2], [3]] * a),
+        (x @ [1.0, 2, 3, 4], a @ [1.0, 2, 3, 4]),
+        (ng.concatenate([x[0], (5, 6)]), np.concatenate([a[0], (5, 6)])),
+        (ng.average(x, 1, range(1, 5)), np.average(a, 1, range(1, 5))),
+        (ng.interp(x, [0, 1], [5, 7]), np.interp(a, [0, 1], [5, 7])),
+        (x * ng.hanning(4) + ng.arange(4.0), a * np.hanning(4) + np.arange(4.0)),
+        (x + ng.linspace(0, 1, 4) * ng.geomspace(1, 8, 4), a + np.linspace(0, 1, 4) * [1, 2, 4, 8]),
+        (ng.jit(lambda x: x * [1, 2, 3, 4])(x), a * [1, 2, 3, 4]),
+    ):
+        assert found.device == gpu
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-14)
+    y = x.copy()
+    y[0] = [5, 6, 7, 8]
+    y *= [1, 2, 3, 4]
+    np.testing.assert_array_equal(y[0].tolist(), [5, 12, 21, 32])
+
+
+def test_masks_indices_and_parameters_may_be_on_the_cpu(gpu, x):
+    a, x = x.detach().cpu().numpy(), x.detach()
+    mask, order = a > 0, np.argsort(-a, axis=1)
+    for found, expected in (
+        (ng.where(mask, x, 0), np.where(mask, a, 0)),
+        (ng.sum(x, 0, where=mask), np.sum(a, 0, where=mask)),
+        (ng.take_along_axis(x, order, 1), np.take_along_axis(a, order, 1)),
+        (ng.take(x, np.array([1, 3]), axis=1), a[:, [1, 3]]),
+        (ng.select([mask], [x], -1), np.select([mask], [a], -1)),
+        (ng.quantile(x, np.array([0.25, 0.5]), axis=1), np.quantile(a, [0.25, 0.5], axis=1)),
+        (ng.histogram(x, np.array([-1.0, 0, 2]))[0], np.histogram(a, [-1.0, 0, 2])[0]),
+        (ng.digitize(x, np.array([0.0, 1.0])), np.digitize(a, [0.0, 1.0])),
+        (ng.repeat(x, ng.tensor([1, 0, 2], device=gpu), 0), np.repeat(a, [1, 0, 2], 0)),
+    ):
+        assert found.device == gpu
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-14)
+    y = x.copy()
+    ng.putmask(y, mask, [7.0])
+    ng.copyto(y, 5.0, where=~mask)
+    np.testing.assert_array_equal(y.tolist(), np.where(mask, 7.0, 5.0))
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_sums_of_sizes_that_come_and_go(gpu, is_empty):
+    f = ng.jit(lambda x, y: (ng.sum(x[:, None] * y, 1), ng.sum(ng.sin(x)), x @ ng.outer(x, y)))
+    for m, n in ((3, 4), (3, 0), (0, 4), (0, 0), (3, 4)) if is_empty else ((5, 2), (300, 7)):
+        a, b = np.arange(m) / 7, np.arange(n) / 3
+        expected = [(a[:, None] * b).sum(1), np.sin(a).sum(), a @ np.outer(a, b)]
+        results = f(ng.tensor(a, device=gpu), ng.tensor(b, device=gpu))
+        for found, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-12)

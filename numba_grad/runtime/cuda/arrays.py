@@ -14,7 +14,7 @@ from numba_grad.runtime.cuda.memory import Owner, allocate
 from numba_grad.runtime.cuda.streams import Stream, current_stream
 
 # Up to here the driver may copy from the host later than it returns, if the memory is pinned.
-_STAGED_BYTES = 1 << 16
+STAGED_BYTES = 1 << 16
 
 
 class DeviceArray:
@@ -108,7 +108,7 @@ class DeviceArray:
         stream = current_stream(self.device.index) if stream is None else stream
         self.wait_for_writer(stream)
         driver = current_driver()
-        is_small = self.nbytes <= _STAGED_BYTES
+        is_small = self.nbytes <= STAGED_BYTES
         # The caller may write to `array` as soon as this returns. From pageable memory small arrays
         # are staged by then; an own copy is pageable for certain.
         source = np.array(array, order="C") if is_small else np.ascontiguousarray(array)

@@ -21,7 +21,7 @@ import numpy as np
 
 from numba_grad.locks import Lock
 from numba_grad.runtime.cuda import checks
-from numba_grad.runtime.cuda.arrays import DeviceArray, empty
+from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
 from numba_grad.runtime.cuda.branches import MOST_STEPS, STREAMS, Turn, turns
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
@@ -205,9 +205,12 @@ class Activation:
             self.bases[number] = self.host_values.address + offset
         if nbytes:
             # Of pageable memory the driver has a copy when it returns, if it is small.
-            self.program.driver.copy_to_device(
+            driver = self.program.driver
+            driver.copy_to_device(
                 self.host_values.address, block.ctypes.data, nbytes, self.stream.handle
             )
+            if nbytes > STAGED_BYTES:
+                driver.synchronize_stream(self.stream.handle)
 
     def _write_words(self) -> None:
         bases = self.bases.tobytes()
