@@ -186,9 +186,16 @@ def test_a_missing_compiler_is_named_with_the_command(monkeypatch):
 
 
 def test_a_missing_disassembler_is_explained(monkeypatch):
-    monkeypatch.setattr(build.shutil, "which", lambda *a, **k: None)
-    with pytest.raises(KernelError, match="nvdisasm"):
+    monkeypatch.setattr(build, "_utility", lambda program: None)
+    with pytest.raises(KernelError, match="pip install nvidia-cuda-nvdisasm"):
         _ = build.DeviceKernel("", "sm_90", b"", link.Usage(0, 0, 0, 0)).sass
+
+
+@needs_compiler
+def test_machine_code_as_text():
+    if build._utility("nvdisasm") is None:
+        pytest.skip("nvdisasm is not installed")
+    assert "FFMA" in build.build(SOURCE.replace("+ shared", "* x0[0] + shared"), "sm_90").sass
 
 
 # NVIDIA's occupancy calculator gives these.

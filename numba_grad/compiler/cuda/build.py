@@ -3,9 +3,12 @@
 A warm start imports no compiler: the figures of a kernel are stored with its code.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -74,7 +77,7 @@ class DeviceKernel:
         Raises
         ------
         KernelError
-            If there is no `nvdisasm` (nor `cuobjdump`): the CUDA toolkit has them.
+            If there is no `nvdisasm` (nor `cuobjdump`): wheels and the CUDA toolkit have them.
         """
         return _disassembled(self.code)
 
@@ -183,7 +186,7 @@ def _disassembled(cubin: bytes) -> str:
         path = Path(directory) / "kernel.cubin"
         path.write_bytes(cubin)
         for program, *options in (("nvdisasm", "-c"), ("cuobjdump", "-sass")):
-            found = shutil.which(program) or shutil.which(program, path="/usr/local/cuda/bin")
+            found = _utility(program)
             if found is not None:
                 run = subprocess.run([found, *options, path], capture_output=True, text=True)
                 if run.returncode == 0:
@@ -191,10 +194,20 @@ def _disassembled(cubin: bytes) -> str:
     raise KernelError(
         explain(
             "sass",
-            "neither nvdisasm nor cuobjdump was found on the PATH, or they refuse the code",
-            fix='pip install "cuda-toolkit[nvdisasm]", or the CUDA toolkit; `.ptx` needs neither',
+            "neither nvdisasm nor cuobjdump was found, or they refuse the code",
+            fix="pip install nvidia-cuda-nvdisasm, or the CUDA toolkit; `.ptx` needs neither",
         )
     )
+
+
+def _utility(program: str) -> str | None:
+    """Where a program of the CUDA toolkit is: on the PATH, in a wheel, or in the toolkit."""
+    found = shutil.which(program)
+    if found is None and importlib.util.find_spec("cuda") is not None:
+        with contextlib.suppress(ImportError, ValueError):
+            pathfinder = importlib.import_module("cuda.pathfinder")
+            found = pathfinder.find_nvidia_binary_utility(program)
+    return found or shutil.which(program, path="/usr/local/cuda/bin")
 
 
 # Occupancy.
