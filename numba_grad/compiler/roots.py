@@ -24,6 +24,11 @@ STORE_COST_OF_EXPANSION = 400
 EXPANSION = 8
 # Operations between memory and a root. LLVM takes a second for a thousand lines.
 LONGEST_CONE = 500
+# Operations that one kernel writes out again for further places. Reading a value in two halves,
+# over and over, computes no element twice, but doubles the text each time.
+MOST_REPEATED = 64
+# Of a value of which less is read, only that is stored.
+MOST_OF_IT = 0.25
 # A sum of more arrays, none of which the caches would still have, is cut: until it is done all of
 # them take memory. The gradient of what each step of a loop uses: Jacobi's source, 14 % faster.
 MOST_TERMS = 8
@@ -31,8 +36,8 @@ CACHED_BYTES = 1 << 20
 # These cut loops into pieces, each with a body of its own.
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
-# A concatenation of more parts along a loop is stored: readers would look for the part at every
-# element.
+# A concatenation of more parts along a loop, those of its parts included, is stored: readers would
+# look for the part at every element.
 MOST_PARTS = 4
 # Of several assignments on top of each other, to most of an array, so many are read through: the
 # adjoints of the shifted slices of a stencil. The result of more than a few is stored.
@@ -67,12 +72,14 @@ class Roots:
             for x in dict.fromkeys(node.inputs):
                 self.users[x].append(node)
         self.loops = {node: loop_axes(node.shape) for node in order}
+        self.parts: dict[Node, int] = {}  # of concatenations that are read through
         self.find()
 
     # What gets memory
 
     def find(self) -> None:
         for node in self.order:
+            self.parts[node] = self.count_parts(node)
             if is_library(node):
                 self.nodes.add(node)
                 for x in memory_operands(node):
@@ -99,7 +106,7 @@ class Roots:
                 self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
-        self.add_expensive_roots()
+        self.bound_repetition(self.add_expensive_roots())
         self.bound_kernels()
 
     def bound_kernels(self) -> None:
@@ -132,6 +139,69 @@ class Roots:
                     self.partial_sums.add(node)
             else:
                 arrays[node] = read
+
+    def bound_repetition(self, evaluations: Mapping[Node, float]) -> None:
+        """Store what movements read, so that a kernel does not write out too much of what is below
+        a value for several places. Sets of nodes are ints with a bit for each."""
+        below: dict[Node, int] = {}  # what a node is computed from, itself included
+        here: dict[Node, int] = {}  # the part of it at the node's own place
+        written: dict[Node, float] = {}  # operations, for all copies of the node
+        weights: dict[int, float] = {}  # by number: of what a movement reads at another place
+        elsewhere = 0
+
+        def cut(node: Node, bit: int) -> None:
+            below[node] = here[node] = bit
+            written[node] = self.copies(node)
+
+        for number, node in enumerate(self.order):
+            bit = 1 << number
+            cut(node, bit)
+            if self.is_stored(node):
+                continue
+            for x in node.inputs:
+                below[node] |= below[x]
+            if node.op.family != "movement" or self.is_at_one_place(node):
+                for x in node.inputs:
+                    here[node] |= here[x]
+                written[node] *= here[node].bit_count()
+                moved = here[node] & elsewhere
+                while moved:
+                    last = moved.bit_length() - 1
+                    written[node] += weights[last]
+                    moved ^= 1 << last
+                continue
+            copies = self.copies(node)
+            weight = copies * sum(written[x] / self.copies(x) for x in node.inputs)
+            if weight - copies * below[node].bit_count() <= MOST_REPEATED:
+                weights[number] = weight
+                elsewhere |= bit
+                written[node] += weight
+                continue
+            stored = [self.base(x) for x in node.inputs]
+            if any(evaluations.get(x, 1.0) < MOST_OF_IT for x in stored):
+                stored = [node]
+            for x in stored:
+                if self.loops[x]:
+                    self.add_root(x)
+            for x in (*stored, *node.inputs, node):
+                cut(x, bit)
+
+    def is_stored(self, node: Node) -> bool:
+        return node in self.memory or node in self.nodes
+
+    def is_at_one_place(self, movement: Node) -> bool:
+        return all(self.movement_is_aligned(movement, x) for x in movement.inputs)
+
+    def base(self, node: Node) -> Node:
+        """What `node` is the elements of, in another order maybe."""
+        while node.op.family == "movement" and len(node.inputs) == 1 and not self.is_stored(node):
+            node = node.inputs[0]
+        return node
+
+    def copies(self, node: Node) -> int:
+        """Elements of `node` that a kernel writes out one by one."""
+        loops = self.loops[node]
+        return max(1, math.prod(n for axis, n in enumerate(node.shape) if axis not in loops))
 
     def add_root(self, node: Node) -> None:
         if node not in self.memory:
@@ -195,7 +265,14 @@ class Roots:
 
     def is_long(self, node: Node) -> bool:
         """Whether finding the part of a concatenation takes a search at each element."""
-        return len(node.inputs) > MOST_PARTS and node.params["axis"] in self.loops[node]
+        return self.parts[node] > MOST_PARTS and node.params["axis"] in self.loops[node]
+
+    def count_parts(self, node: Node) -> int:
+        parts = [1 if self.is_stored(x) else self.parts[x] for x in node.inputs]
+        if node.op.name == "concatenate" and node.params["axis"] in self.loops[node]:
+            return sum(parts)
+        is_inline = node.op.family in ("elementwise", "movement")
+        return max(parts, default=1) if is_inline else 1
 
     def untangles_loops(self, node: Node) -> bool:
         """Whether a reshape cuts a long axis into several: computing through it takes divisions."""
@@ -208,7 +285,9 @@ class Roots:
             for old, _ in matching_groups(x.shape, node.shape)
         )
 
-    def add_expensive_roots(self) -> None:
+    def add_expensive_roots(self) -> dict[Node, float]:
+        """Store what costs more to compute again. Returns how often each value is computed, per
+        element."""
         cost, source_size = self.inline_costs()
         evaluations: dict[Node, float] = {}
         counts: dict[Node, float] = {}  # of the values that are stored for what they cost
@@ -225,6 +304,7 @@ class Roots:
         # What was expensive from the inputs may be cheap now, from what is stored: the negative of
         # a stored value.
         self.inline_costs(counts)
+        return evaluations
 
     def is_worth_storing(self, node: Node, cost: float, count: float, source_size: int) -> bool:
         expands = node.type.size >= EXPANSION * source_size

@@ -50,6 +50,68 @@ def test_all_pairs_take_no_memory_for_pairs(f):
     assert ng.jit(lambda x: f(x)).lower(np.ones(n)).peak_memory < 50 * n * 8
 
 
+def pairs(x):
+    while x.shape[0] > 1:
+        x = x[0::2] + x[1::2]
+    return x
+
+
+def halves(x):
+    while x.shape[0] > 1:
+        half = x.shape[0] // 2
+        x = x[:half] * x[half:] + x[:half]
+    return x
+
+
+def quarters(x):
+    while x.shape[0] >= 16:
+        quarter = x.shape[0] // 4
+        x = x[:quarter] + x[quarter : 2 * quarter]
+    return x
+
+
+def squares(x):
+    while x.shape[0] > 1:
+        x = x[0::2] + x[1::2]
+        x = x[:, 0::2] + x[:, 1::2]
+    return x
+
+
+@pytest.mark.parametrize(
+    ("f", "shape", "kernels"),
+    [
+        (pairs, (1024,), 2),
+        (halves, (1024,), 2),
+        (quarters, (4**8,), 2),
+        (squares, (64, 64), 3),
+    ],
+)
+def test_each_part_of_a_chain_of_slices_is_written_out_for_few_places(f, shape, kernels):
+    x = np.linspace(0, 1, np.prod(shape)).reshape(shape)
+    lowered = ng.jit(lambda x: f(x)).lower(x)
+    assert len(lowered.kernels) <= kernels
+    assert max(kernel.source.count("load(") for kernel in lowered.kernels) <= 300
+    np.testing.assert_allclose(ng.jit(lambda x: f(x))(x), f(x), rtol=1e-12)
+
+
+def test_what_is_not_read_of_a_long_expression_is_not_computed():
+    def head(x):
+        for k in range(20):
+            x = x * x + k
+        return x[:8] * 2
+
+    lowered = ng.jit(head).lower(np.zeros(1000))
+    assert [kernel.source.count("for ") for kernel in lowered.kernels] == [0]
+
+
+def test_a_scan_by_doubling_has_few_kernels_whatever_its_length():
+    x = np.linspace(0, 1, 9000)
+    lowered = ng.jit(np.hypot.accumulate).lower(x)
+    assert len(lowered.kernels) <= 8
+    assert max(kernel.source.count("\n") for kernel in lowered.kernels) <= 80
+    np.testing.assert_allclose(ng.jit(np.hypot.accumulate)(x), np.hypot.accumulate(x), rtol=1e-12)
+
+
 def test_a_chain_of_100_000_nodes():
     x = y = ng.tensor(np.ones(3))
     for _ in range(50_000):
