@@ -116,7 +116,7 @@ def test_transforms(stand_in, name, single):
 
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
 def test_modes_of_qr(stand_in, mode):
-    for shape in ((3, 5), (5, 3), (0, 3), (3, 0)):
+    for shape in ((3, 35), (35, 3), (0, 33), (33, 0)):
         a = matrices("float64", 2, *shape)
         node = node_of("qr", a, mode=mode)
         if node.type.size:

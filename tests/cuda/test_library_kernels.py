@@ -315,6 +315,23 @@ def test_pivots_are_those_of_the_reference(shape):
     np.testing.assert_allclose(value, node.op.reference(a), atol=1e-14)
 
 
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_qr_has_the_signs_of_lapack(mode, dtype):
+    rng = np.random.default_rng(0)
+    for shape in ((5, 5), (7, 3), (3, 7), (1, 1), (32, 32), (4, 0), (0, 4)):
+        a = rng.standard_normal((2, *shape))
+        if np.dtype(dtype).kind == "c":
+            a = a + 1j * rng.standard_normal((2, *shape))
+        a = a.astype(dtype)
+        if a.size:
+            a[1, :, 0] = 0  # for which there is no reflection
+        node = node_of("qr", a, mode=mode)
+        value, _ = emulated(node, a)
+        tolerance = 2e-5 if dtype in ("float32", "complex64") else 1e-13
+        np.testing.assert_allclose(value, node.op.reference(a, mode=mode), atol=tolerance * 20)
+
+
 def test_determinants_do_not_overflow_on_the_way():
     a = np.diag([1e200, 1e200, 1e-200, 1e-200, 3.0, 1.0])[[1, 0, 2, 3, 4, 5]]
     for b, expected in ((a, -3.0), (1e60 * a, -np.inf), (0 * a, 0.0), (a[:0, :0], 1.0)):
@@ -360,10 +377,20 @@ def test_a_bad_matrix_is_recorded_by_its_number(name):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "n"), [("inv", 9), ("solve", 4), ("slogdet", 9), ("cholesky", 9)])
+@pytest.mark.parametrize(
+    ("name", "n"), [("inv", 9), ("solve", 3), ("slogdet", 9), ("cholesky", 9), ("qr", 9)]
+)
 def test_small_matrices_compile(name, n):
-    node, _ = matrices(name, n, "complex64")
-    check_compiles(call_of(node), node.inputs[0].dtype, double=name not in ("inv", "solve"))
+    if name == "qr":
+        node = node_of("qr", np.zeros((3, n, n), np.complex64), mode="reduced")
+    else:
+        node, _ = matrices(name, n, "complex64")
+    check_compiles(
+        call_of(node),
+        node.inputs[0].dtype,
+        double=name in ("slogdet", "cholesky"),
+        architectures=("sm_90",),
+    )
 
 
 # From tensors

@@ -12,7 +12,12 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels import cupy_steps, warp_matrices
+from numba_grad.compiler.cuda.library_kernels import (
+    cupy_steps,
+    warp_determinants,
+    warp_reflections,
+    warp_systems,
+)
 from numba_grad.compiler.cuda.library_kernels.matrix_products import matmul_call
 from numba_grad.compiler.cuda.library_kernels.scans import (
     cumprod_call,
@@ -27,6 +32,7 @@ from numba_grad.compiler.cuda.library_kernels.translation import (
     translated,
     translated_stack,
 )
+from numba_grad.compiler.cuda.library_kernels.warp_stacks import LARGEST
 from numba_grad.compiler.library_kernels import LibraryCall
 from numba_grad.compiler.library_kernels.small_matrices import is_small
 from numba_grad.errors import KernelError, explain
@@ -74,20 +80,27 @@ _OF_MATRICES = (
 
 
 # A warp for each of those that are larger than what is written out.
-_OF_WARPS = (
-    *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
-    *("slogdet_call", "lu_call", "cofactor_call"),
-)
+_OF_WARPS: dict[str, Callable[..., LibraryCall]] = {
+    "inv_call": warp_systems.inv_call,
+    "solve_call": warp_systems.solve_call,
+    "solve_triangular_call": warp_systems.solve_triangular_call,
+    "cholesky_call": warp_systems.cholesky_call,
+    "lu_call": warp_systems.lu_call,
+    "det_call": warp_determinants.det_call,
+    "slogdet_call": warp_determinants.slogdet_call,
+    "cofactor_call": warp_determinants.cofactor_call,
+    "qr_call": warp_reflections.qr_call,
+}
 
 
 def _fits_a_warp(name: str, sizes: Sequence[Any]) -> bool:
     _, rows, columns, *_ = sizes
-    if name == "lu_call":
-        return max(rows, columns) <= warp_matrices.LARGEST
+    if name in ("lu_call", "qr_call"):
+        return max(rows, columns) <= LARGEST
     if name == "cofactor_call":  # of the CPU's small ones some need a library
-        return rows <= warp_matrices.LARGEST
+        return rows <= LARGEST
     is_system = name in ("solve_call", "solve_triangular_call")
-    return rows <= warp_matrices.LARGEST and not is_small(rows, columns if is_system else 1)
+    return rows <= LARGEST and not is_small(rows, columns if is_system else 1)
 
 
 def _by_element(call: Callable[..., LibraryCall]) -> Callable[..., LibraryCall]:
@@ -99,7 +112,7 @@ def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
 
     def call(*sizes: Any, **params: Any) -> LibraryCall:
         if name in _OF_WARPS and _fits_a_warp(name, sizes):
-            return getattr(warp_matrices, name)(*sizes, **params)
+            return _OF_WARPS[name](*sizes, **params)
         if name in _OF_MATRICES:
             found = getattr(of_cpu, name)(*sizes, **params)
             if not calls_library(found):
