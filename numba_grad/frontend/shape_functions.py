@@ -431,7 +431,7 @@ def cycled(x: Node, size: int) -> Node:
     return x if x.shape[0] == size else take_index(x, slice(0, size))
 
 
-def repeat(x: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
+def repeat(x: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> "Tensor":
     """Each element along `axis` repeated so many times; of the flattened `x` by default."""
     node = as_node(x)
     if axis is None:
