@@ -103,10 +103,9 @@ class Tensor(Operators, Methods, Conversions):
 
     def to(self, target: object) -> "Tensor":
         """On another device, or in another dtype; the tensor itself if it is so already."""
-        is_name = isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda", "gpu")
-        if is_name or type(target).__name__ in ("Device", "device"):
-            return self.to_device(target)
-        return elementwise_functions.astype(self, target, copy=False)
+        if _is_dtype(target):
+            return elementwise_functions.astype(self, target, copy=False)
+        return self.to_device(target)
 
     def to_device(self, device: object, /, *, stream: object = None) -> "Tensor":
         """On another device; the tensor itself if it is there. Gradients flow back."""
@@ -118,8 +117,13 @@ class Tensor(Operators, Methods, Conversions):
         return self.to_device("cpu")
 
     def cuda(self, device: object = None) -> "Tensor":
-        """On a GPU, by default the current one; the tensor itself if it is there."""
-        return self.to_device("cuda" if device is None else device)
+        """On a GPU, also by its number, by default the current one; the tensor itself if it is
+        there."""
+        if device is None:
+            device = "cuda"
+        elif device.__class__ is int:
+            device = f"cuda:{device}"
+        return self.to_device(device)
 
     # Indexing
 
@@ -292,6 +296,17 @@ class Tensor(Operators, Methods, Conversions):
         if gradient is not None:
             state.set_grad(result, gradient.__deepcopy__(memo))
         return result
+
+
+def _is_dtype(target: object) -> bool:
+    """Whether `to` is asked for a dtype, not for a device."""
+    if not isinstance(target, str):
+        return isinstance(target, type | np.dtype)
+    try:
+        np.dtype(target)
+    except TypeError:
+        return False
+    return True
 
 
 def _rebuilt(value: np.ndarray, requires_grad: bool, device: str = CPU) -> Tensor:

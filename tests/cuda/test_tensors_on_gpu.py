@@ -34,6 +34,21 @@ def test_made_there(gpu):
         np.testing.assert_array_equal(made.cpu().numpy(), expected)
 
 
+@pytest.mark.parametrize("name", ["cudaa", "CUDA", "cuda:", "cuda:-1", "cuda:99", "mps", 1.5, None])
+def test_devices_that_there_are_not(x, name):
+    for call in (lambda: ng.zeros(2, device=name or "gpu"), lambda: x.to(name or "gpu")):
+        with pytest.raises(DeviceError, match=r"(no such device|no GPU of that number)"):
+            call()
+
+
+def test_numbers_of_devices_and_names_of_dtypes(gpu, x):
+    assert x.cuda(0).device == "cuda:0"
+    with pytest.raises(DeviceError, match="no GPU of that number"):
+        x.cuda(99)
+    for name in ("float32", np.float32, np.dtype("f4"), "f4", float):
+        assert x.to(name).dtype == np.dtype(name) and x.to(name).device == gpu
+
+
 def test_moves(gpu, x):
     assert x.device == gpu and x.to(gpu) is x and x.cuda() is x
     host = x.cpu()
