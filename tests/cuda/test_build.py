@@ -159,6 +159,20 @@ def test_source_that_does_not_compile_is_shown():
         build.build(wrong, "sm_90")
 
 
+def test_a_compiler_without_its_libraries_is_explained(monkeypatch):
+    class NvvmSupportError(ImportError):
+        pass
+
+    def ptx(*arguments, **options):
+        raise NvvmSupportError("libNVVM cannot be found")
+
+    tools = front_end.Toolchain({"cuda": None}, lambda function: function, ptx, lambda *a: None)
+    monkeypatch.setattr(front_end, "toolchain", lambda: tools)
+    monkeypatch.setattr(front_end, "provider", lambda: front_end.PROVIDERS[-1])
+    with pytest.raises(KernelError, match=r"libNVVM[\s\S]*pip install"):
+        front_end.compile_to_ptx(SOURCE, "sm_90")
+
+
 @needs_compiler
 def test_an_unknown_architecture_is_refused_by_name():
     with pytest.raises(KernelError, match="hopper"):

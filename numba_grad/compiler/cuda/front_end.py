@@ -242,7 +242,7 @@ def _load_mlir() -> Toolchain:
 PROVIDERS = (
     Provider("numba-cuda", "numba_cuda", "numba-cuda", _load_numba_cuda),
     Provider("numba-cuda-mlir", "numba_cuda_mlir", "numba-cuda-mlir", _load_mlir),
-    Provider("numba", "numba.cuda", "numba", _load_numba),
+    Provider("numba", "numba", "numba", _load_numba),
 )
 _toolchains: dict[str, Toolchain] = {}
 
@@ -309,11 +309,14 @@ def compile_to_ptx(source: str, architecture: str) -> str:
     except KernelError:
         raise
     except Exception as error:
+        kind = type(error).__name__
+        is_incomplete = kind in ("NvvmSupportError", "CudaSupportError", "DynamicLibNotFoundError")
         raise KernelError(
             explain(
                 "cuda",
-                f"{chosen.name} could not compile a kernel: {type(error).__name__}: {error}",
+                f"{chosen.name} could not compile a kernel: {kind}: {error}",
                 got={"source": "\n" + source},
+                fix='pip install "numba_grad[cuda]"' if is_incomplete else "",
             )
         ) from error
     return with_plain_names(ptx)
