@@ -37,11 +37,14 @@ def check(node, *arrays):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(dtype):
-    x, y = numbers((5, 3), dtype), numbers((3, 7), dtype, 1)
-    check(node_of("matmul", x, y), x, y)
+    for m, n, k in ((5, 7, 3), (17, 19, 20)):
+        x, y = numbers((m, k), dtype), numbers((k, n), dtype, 1)
+        check(node_of("matmul", x, y), x, y)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 2, 17), (2, 35, 16), (4, 3, 0)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 1, 1), (33, 8, 17), (129, 2, 1), (4, 3, 0), (33, 9, 0)]
+)
 def test_odd_sizes(m, n, k):
     x, y = numbers((m, k), "float32"), numbers((k, n), "float32", 1)
     check(node_of("matmul", x, y), x, y)
@@ -56,21 +59,23 @@ def test_larger_tiles():
 
 @pytest.mark.parametrize("stacks", [((2,), ()), ((), (3,)), ((2, 1), (1, 3)), ((0,), (1,))])
 def test_stacks_broadcast(stacks):
-    x, y = numbers((*stacks[0], 2, 3), "float32"), numbers((*stacks[1], 3, 2), "float32", 1)
-    check(node_of("matmul", x, y), x, y)
+    for m, n in ((2, 2), (1, 260)):
+        x, y = numbers((*stacks[0], m, 3), "float32"), numbers((*stacks[1], 3, n), "float32", 1)
+        check(node_of("matmul", x, y), x, y)
 
 
 @pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)))
 def test_operands_stored_transposed(transposed):
-    x, y = numbers((2, 5, 4), "float32"), numbers((2, 4, 3), "float32", 1)
-    kept = [
-        np.ascontiguousarray(a.swapaxes(1, 2)) if t else a
-        for a, t in zip((x, y), transposed, strict=True)
-    ]
-    operands = [MatrixOperand((2,), t) for t in transposed]
-    call = matrix_products.matmul_call(np.dtype(np.float32), 5, 3, 4, *operands)
-    value, _ = emulated(node_of("matmul", x, y), *kept, call=call)
-    np.testing.assert_allclose(value, x @ y, rtol=1e-5)
+    for m, n in ((5, 3), (18, 17)):
+        x, y = numbers((2, m, 4), "float32"), numbers((2, 4, n), "float32", 1)
+        kept = [
+            np.ascontiguousarray(a.swapaxes(1, 2)) if t else a
+            for a, t in zip((x, y), transposed, strict=True)
+        ]
+        operands = [MatrixOperand((2,), t) for t in transposed]
+        call = matrix_products.matmul_call(np.dtype(np.float32), m, n, 4, *operands)
+        value, _ = emulated(node_of("matmul", x, y), *kept, call=call)
+        np.testing.assert_allclose(value, x @ y, rtol=1e-5, atol=1e-5)
 
 
 def test_long_sums_are_cut_into_parts():
@@ -106,10 +111,12 @@ def test_axes_of_stacks_are_merged(words, axes):
     ("dtype", "size"),
     [
         *(("float32", 20), ("float32", 4000), ("float64", 200), ("complex64", 200)),
-        *(("complex128", 200), ("float16", 4000), ("bool", 20)),
+        *(("complex128", 200), ("float16", 4000), ("bool", 20), ("float16", 4)),
     ],
 )
 def test_compiles(dtype, size):
     dtype = np.dtype(dtype)
     operands = MatrixOperand((), True), MatrixOperand((2,), False)
-    check_compiles(matrix_products.matmul_call(dtype, size, size, 600, *operands), dtype)
+    check_compiles(
+        matrix_products.matmul_call(dtype, size, size, 600 if size > 4 else 4, *operands), dtype
+    )

@@ -1,4 +1,5 @@
-"""Matrix products: tiles in shared memory and registers; cuBLAS where it is installed."""
+"""Matrix products: tiles in shared memory and registers, single elements of small ones; cuBLAS
+where it is installed."""
 
 import math
 from dataclasses import dataclass
@@ -33,6 +34,13 @@ _LEAST_WORKSPACE = 1 << 20
 _ENOUGH_BLOCKS = 256
 _SHORTEST_PART = 256
 _MOST_PARTS = 64
+
+
+# Results of so few elements, of sums that short, are an element to a thread: most of a tile would
+# be empty. Up to the last number of rows and columns also where cuBLAS is installed.
+_FEW_ELEMENTS = 256
+_SHORT_SUM = 256
+_SMALLEST = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,10 @@ def matmul_call(
     stack = np.broadcast_shapes(x.stack, y.stack)
     axes = merged_axes(words_of_stack(stack, x.stack, y.stack, m * k, k * n))
     count = math.prod(stack)
-    if cublas and dtype.name in BLAS_DTYPES and count * m * n * k:
+    if max(m, n, k) > _SMALLEST and cublas and dtype.name in BLAS_DTYPES and count * m * n * k:
         return _cublas_call(dtype, m, n, k, x, y, axes, tf32=tf32)
+    if m * n <= _FEW_ELEMENTS and k <= _SHORT_SUM:
+        return _elements_call(dtype, m, n, k, x, y, axes)
     tile = tile_for(dtype, m, n, count)
     row_tiles, column_tiles = -(-m // tile.side), -(-n // tile.side)
     blocks = count * row_tiles * column_tiles
@@ -103,6 +113,54 @@ def matmul_call(
     )
     itemsize = np.dtype(computed_name(dtype)).itemsize
     return LibraryCall((product, adding), parts * size * itemsize)
+
+
+def _elements_call(
+    dtype: np.dtype,
+    m: int,
+    n: int,
+    k: int,
+    x: MatrixOperand,
+    y: MatrixOperand,
+    axes: list[tuple[int, int, int]],
+) -> LibraryCall:
+    tasks = math.prod(size for size, _, _ in axes) * m * n
+    words = (
+        *(Memory("input", 0), Memory("input", 1), Memory("output"), m, n, k),
+        *((1, m) if x.is_transposed else (k, 1)),
+        *((1, k) if y.is_transposed else (n, 1)),
+        *(tasks, *(word for axis in axes for word in axis)),
+    )
+    step = LibraryStep(_elements_source(dtype, len(axes)), words, blocks_for(tasks), THREADS)
+    return LibraryCall((step,))
+
+
+def _elements_source(dtype: np.dtype, rank: int) -> str:
+    """Words: x, y, out, m, n, k, strides of x along m and k, of y along k and n, elements of the
+    result, then the axes of the stack. Task: element of the result."""
+    walk, words_of_axes = walk_of_stack(rank)
+    stored, name = stored_name(dtype), computed_name(dtype)
+    integers = ["m", "n", "k", "x_row", "x_column", "y_row", "y_column", "tasks", *words_of_axes]
+    factors = f"{name}(x[x_start + p * x_column])", f"{name}(y[y_start + p * y_row])"
+    new = "total | ({} & {})" if dtype == np.bool_ else "total + {} * {}"
+    return kernel_source(
+        [
+            *((pointer, pointer_to(stored)) for pointer in ("x", "y", "out")),
+            *((integer, "int64") for integer in integers),
+        ],
+        each_task(f"""\
+matrix = task // (m * n)
+{walk}\
+x_start += task // n % m * x_row
+y_start += task % n * y_column
+total = {zero(dtype)}
+p = int64(0)
+while p < k:
+    total = {name}({new.format(*factors)})
+    p += 1
+out[task] = total
+"""),
+    )
 
 
 def _number_of_parts(blocks: int, k: int) -> int:
