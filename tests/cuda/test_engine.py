@@ -210,3 +210,26 @@ def test_independent_steps_run_beside_each_other():
     chain = np.array([(k, 0, 0, 8, 1) for k in range(8)], np.int64)
     assert {turn.stream for turn in turns(8, chain)} == {0}
     assert MOST_STEPS > 1000
+
+
+def test_records_of_errors_stay_where_they_are(emulated, monkeypatch):
+    """So a captured graph need not change for them; and they are empty once they were raised."""
+    filled = []
+    monkeypatch.setattr(emulated, "fill", lambda *a, fill=emulated.fill: filled.append(fill(*a)))
+    f = ng.jit(lambda x, i: independent_sums(x[i]))
+    a = np.random.default_rng(0).standard_normal((20, 30))
+    index = np.arange(20)[::-1].copy()
+    x = ng.tensor(a, device="cuda")
+    right, wrong = (ng.tensor(i, device="cuda") for i in (index, index + 7))
+    expected = f(a, index)
+    for _ in range(6):
+        result = f(x, right)
+    np.testing.assert_allclose(result.item(), expected, rtol=1e-12)
+    assert len(filled) == 1
+    for _ in range(2):
+        for _ in range(3):
+            f(x, wrong)
+        with pytest.raises(IndexError, match=r"index 2\d is out of bounds for axis 0 with size 20"):
+            ng.cuda.synchronize()
+        ng.cuda.synchronize()  # told once
+        np.testing.assert_allclose(f(x, right).item(), expected, rtol=1e-12)

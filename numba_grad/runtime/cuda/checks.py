@@ -1,7 +1,8 @@
 """What kernels found wrong: recorded on the device, raised when the host asks for values.
 
-A run that may find something has a record of its own. Whoever waits for the device anyway, to read
-a value or to synchronize, looks at the records that are still open.
+What is run again and again has one record, at the address that its captured graphs know, and the
+first error stays in it. Whoever waits for the device anyway, to read a value or to synchronize,
+looks at the records of all runs since the last look.
 """
 
 import threading
@@ -17,30 +18,35 @@ from numba_grad.runtime.native_engine import raise_error
 from numba_grad.runtime.plan import ErrorSite
 
 _RECORD_BYTES = 64
-# So many open records at most: a loop that never asks for a value is checked now and then.
+# So many open records at most: programs that come and go without a value are checked now and then.
 _MOST_OPEN = 256
 
 _lock = threading.Lock()
 
 
 def new_record(stream: Stream) -> Allocation:
-    """A record without an error, for a run on `stream`."""
+    """A record without an error, for runs on `stream`."""
     record = allocate(_RECORD_BYTES, stream)
-    current_driver().fill(record.address, 0, _RECORD_BYTES, stream.handle)
+    _clear(record)
     return record
 
 
+def _clear(record: Allocation) -> None:
+    current_driver().fill(record.address, 0, _RECORD_BYTES, record.stream.handle)
+
+
 def add(record: Allocation, sites: Sequence[ErrorSite]) -> None:
-    """Look at the record later."""
+    """Look at the record later: a run that may write to it is on its way."""
     records = _open_records(record.stream.device.index)
     with _lock:
-        records.append((record, sites))
+        records[record] = sites
     if len(records) > _MOST_OPEN:
         check(record.stream.device.index)
 
 
 def check(device: int) -> None:
-    """Wait for the runs that may have found something, and raise what the first of them found.
+    """Wait for the runs that may have found something, and raise what one of them found: of those
+    with one record the first.
 
     Raises
     ------
@@ -50,7 +56,7 @@ def check(device: int) -> None:
     if not records:
         return
     with _lock:
-        taken = list(records)
+        taken = list(records.items())
         records.clear()
     driver = current_driver()
     found = np.zeros((len(taken), _RECORD_BYTES // 8), np.int64)
@@ -61,10 +67,13 @@ def check(device: int) -> None:
             )
         for stream in dict.fromkeys(record.stream for record, _ in taken):
             driver.synchronize_stream(stream.handle)
+        for row, (record, _) in zip(found, taken, strict=True):
+            if row[0]:
+                _clear(record)
     for row, (_, sites) in zip(found, taken, strict=True):
         if row[0]:
             raise_error(row, sites)
 
 
-def _open_records(device: int) -> list[tuple[Allocation, Sequence[ErrorSite]]]:
-    return current_driver().kept.setdefault(("open records", device), [])
+def _open_records(device: int) -> dict[Allocation, Sequence[ErrorSite]]:
+    return current_driver().kept.setdefault(("open records", device), {})

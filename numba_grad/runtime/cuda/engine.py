@@ -141,6 +141,7 @@ class Activation:
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
         self.runs = 0
         self.host_values: Allocation | None = None  # where inputs from the host go
+        self.record: Allocation | None = None  # of errors that kernels find
         # Kept, so that its address stays that of the captured graphs.
         self.arena: Allocation | None = None
         if 0 < program.plan.arena_bytes <= _KEPT_ARENA_BYTES:
@@ -167,8 +168,9 @@ class Activation:
         if arena is None and plan.arena_bytes:
             arena = allocate(plan.arena_bytes, stream)
         bases[first] = arena.address if arena is not None else 0
-        record = checks.new_record(stream) if plan.sites else None
-        bases[first + 1] = record.address if record is not None else 0
+        if plan.sites and self.record is None:
+            self.record = checks.new_record(stream)
+        bases[first + 1] = self.record.address if self.record is not None else 0
         program.driver.note_launch(stream.handle, program.name)
         if events or not program.is_captured or not self.runs:
             self._write_words()
@@ -176,8 +178,8 @@ class Activation:
         else:
             program.driver.launch_graph(self._graph(), stream.handle)
         self.runs += 1
-        if record is not None:
-            checks.add(record, plan.sites)
+        if self.record is not None:
+            checks.add(self.record, plan.sites)
         return outputs
 
     def _place_inputs(self, inputs: Sequence[Any]) -> None:
