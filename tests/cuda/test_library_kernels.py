@@ -332,6 +332,41 @@ def test_qr_has_the_signs_of_lapack(mode, dtype):
         np.testing.assert_allclose(value, node.op.reference(a, mode=mode), atol=tolerance * 20)
 
 
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_eigenvalues_of_hermitian_matrices(lower, dtype):
+    rng = np.random.default_rng(0)
+    eps = np.finfo(dtype).eps
+    for n in (1, 2, 3, 6, 13):
+        a = rng.standard_normal((3, n, n))
+        if np.dtype(dtype).kind == "c":
+            a = a + 1j * rng.standard_normal((3, n, n))
+        a[1] = np.eye(n) + 1e-3 * a[1]  # nearly equal ones
+        a[2] = 0
+        a = a.astype(dtype)
+        whole = np.tril(a) + np.tril(a, -1).conj().mT if lower else np.triu(a)
+        if not lower:
+            whole = whole + np.triu(a, 1).conj().mT
+        whole = whole - 1j * np.imag(whole) * np.eye(n) if np.iscomplexobj(a) else whole
+        packed, errors = emulated(node_of("eigh", a, lower=lower), a)
+        vectors, values = packed[:, :n], packed[:, n].real
+        assert not errors[0] and (np.diff(values) >= 0).all()
+        tolerance = 20 * n * eps
+        np.testing.assert_allclose(vectors.conj().mT @ vectors, np.eye(n) + 0 * a, atol=tolerance)
+        rebuilt = (vectors * values[:, None]) @ vectors.conj().mT
+        np.testing.assert_allclose(rebuilt, whole, atol=tolerance * 3)
+        alone, _ = emulated(node_of("eigvalsh", a, lower=lower), a)
+        np.testing.assert_allclose(alone, values, atol=tolerance)
+
+
+def test_eigenvalues_of_what_is_not_finite():
+    a = np.stack([np.eye(5)] * 3)
+    a[1, 3, 1], a[2, 1, 3] = np.nan, np.inf
+    value, errors = emulated(node_of("eigh", a, lower=True), a)
+    assert not errors[0] and np.isnan(value[1]).all()
+    assert np.isfinite(value[[0, 2]]).all()  # the upper triangle is not read
+
+
 def test_determinants_do_not_overflow_on_the_way():
     a = np.diag([1e200, 1e200, 1e-200, 1e-200, 3.0, 1.0])[[1, 0, 2, 3, 4, 5]]
     for b, expected in ((a, -3.0), (1e60 * a, -np.inf), (0 * a, 0.0), (a[:0, :0], 1.0)):
@@ -378,11 +413,13 @@ def test_a_bad_matrix_is_recorded_by_its_number(name):
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("name", "n"), [("inv", 9), ("solve", 3), ("slogdet", 9), ("cholesky", 9), ("qr", 9)]
+    ("name", "n"),
+    [("inv", 9), ("solve", 3), ("slogdet", 9), ("cholesky", 9), ("qr", 9), ("eigh", 9)],
 )
 def test_small_matrices_compile(name, n):
-    if name == "qr":
-        node = node_of("qr", np.zeros((3, n, n), np.complex64), mode="reduced")
+    if name in ("qr", "eigh"):
+        params = {"mode": "reduced"} if name == "qr" else {"lower": True}
+        node = node_of(name, np.zeros((3, n, n), np.complex64), **params)
     else:
         node, _ = matrices(name, n, "complex64")
     check_compiles(

@@ -15,6 +15,7 @@ from numba_grad.compiler import library_kernels as of_cpu
 from numba_grad.compiler.cuda.library_kernels import (
     cupy_steps,
     warp_determinants,
+    warp_eigenvalues,
     warp_reflections,
     warp_systems,
 )
@@ -90,6 +91,7 @@ _OF_WARPS: dict[str, Callable[..., LibraryCall]] = {
     "slogdet_call": warp_determinants.slogdet_call,
     "cofactor_call": warp_determinants.cofactor_call,
     "qr_call": warp_reflections.qr_call,
+    "eigh_call": warp_eigenvalues.eigh_call,
 }
 
 
@@ -97,7 +99,7 @@ def _fits_a_warp(name: str, sizes: Sequence[Any]) -> bool:
     _, rows, columns, *_ = sizes
     if name in ("lu_call", "qr_call"):
         return max(rows, columns) <= LARGEST
-    if name == "cofactor_call":  # of the CPU's small ones some need a library
+    if name in ("cofactor_call", "eigh_call"):  # for which the CPU needs a library at all sizes
         return rows <= LARGEST
     is_system = name in ("solve_call", "solve_triangular_call")
     return rows <= LARGEST and not is_small(rows, columns if is_system else 1)

@@ -40,14 +40,17 @@ def matrix_call(
     integers: dict[str, int],
     *,
     site: ErrorSite | None = None,
+    result: np.dtype | None = None,
 ) -> LibraryCall:
     """A step that runs `body` for each `matrix` of a stack, in which `a` starts at `x_start`.
 
     `integers` are names with values, among them `rows` and the number of columns, `n`. In `body`
     `thread` is the lane, `tile` and `swaps` are shared, and with a `site` it may fail (`FAILED`).
+    Results are of dtype `result`, if that is another one.
     """
     size = integers["rows"] * integers["n"]
-    return _stack_call(dtype, body, count, integers, [(count, size, 0)], site, has_right=False)
+    axes = [(count, size, 0)]
+    return _stack_call(dtype, body, count, integers, axes, site, result or dtype, has_right=False)
 
 
 def system_call(
@@ -64,7 +67,7 @@ def system_call(
     axes = merged_axes(words_of_stack(stack, a_stack, b_stack, n * n, n * columns))
     count = math.prod(stack) if n and columns else 0
     integers = {"rows": n, "n": n, "columns": columns}
-    return _stack_call(dtype, body, count, integers, axes, site, has_right=True)
+    return _stack_call(dtype, body, count, integers, axes, site, dtype, has_right=True)
 
 
 def _stack_call(
@@ -74,12 +77,14 @@ def _stack_call(
     integers: dict[str, int],
     axes: Sequence[tuple[int, int, int]],
     site: ErrorSite | None,
+    result: np.dtype,
     *,
     has_right: bool,
 ) -> LibraryCall:
     walk, names = walk_of_stack(len(axes))
     pointer = pointer_to(dtype.name)
-    parameters = [("a", pointer), *([("b", pointer)] if has_right else []), ("out", pointer)]
+    parameters = [("a", pointer), *([("b", pointer)] if has_right else [])]
+    parameters.append(("out", pointer_to(result.name)))
     words: list[LibraryWord] = [Memory("input", k) for k in range(1 + has_right)]
     words.append(Memory("output"))
     if site is not None:
