@@ -437,12 +437,16 @@ def test_gradients_through_library_operations(gpu):
     x = np.random.default_rng(0).standard_normal((6, 6))
 
     def f(x):
+        values, vectors = ng.linalg.eigh(x + x.T)
+        span = vectors[:, :2] @ vectors[:, :2].T
         picked = ng.take(ng.sort(x, axis=0), np.array([1, 4, 1, 1]), axis=0)
         return (
             ng.sum(ng.cumsum(picked, axis=1) * ng.linalg.inv(x)[:4])
             + ng.linalg.det(x)
             + ng.linalg.slogdet(x)[1]
             + ng.sum(ng.convolve(x[0], x[1]) ** 2)
+            + ng.sum(values**3)
+            + ng.sum(span * x)
         )
 
     results = []
