@@ -588,6 +588,10 @@ def test_jitted_calls_that_come_again_look_at_what_their_tensors_are():
     f(v, y).backward()
     np.testing.assert_array_equal(v.grad, b)
     assert f(x.astype(np.float32), y.astype(np.float32)).dtype == np.float32
+    for k in (2.0, 3.0):
+        assert f(x, k).item() == 3 * k and f(a, k) == 3 * k
+    assert f(2.0, 3.0) == 6.0 and not isinstance(f(2.0, 3.0), ng.Tensor)
+    assert f(2, 3).dtype == np.int64 and f(True, 2.0) == 2.0
     same = ng.jit(lambda x: x)
     for _ in range(2):
         assert same(x) is not x

@@ -92,6 +92,9 @@ def _existing(count: int) -> str:
     return "'cuda:0'" if count == 1 else f"'cuda:0' to 'cuda:{count - 1}'"
 
 
+_indices: dict[str, int] = {}  # by names as they were read before: operations ask several times
+
+
 def cuda_index(device: Any = None) -> int:
     """The number of a GPU: an integer, anything `parse_device` takes, or None for the current one.
 
@@ -102,7 +105,11 @@ def cuda_index(device: Any = None) -> int:
     """
     if device is None:
         return _current.index
-    if device.__class__ is int and 0 <= device < current_driver().device_count():
+    if device.__class__ is str:
+        known = _indices.get(device, -1)
+        if 0 <= known < current_driver().device_count():
+            return known
+    elif device.__class__ is int and 0 <= device < current_driver().device_count():
         return device
     if isinstance(device, int | np.integer) and not isinstance(device, bool):
         device = f"{CUDA}:{device}"
@@ -113,6 +120,7 @@ def cuda_index(device: Any = None) -> int:
                 "cuda", "not a GPU", got={"device": repr(device)}, expected="'cuda' or 'cuda:0'"
             )
         )
+    _indices[parsed.name] = parsed.index
     return parsed.index
 
 
