@@ -93,7 +93,8 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
     kept = iter(index)
     pattern = [None if axis in axes else next(kept) for axis in range(len(x.shape))]
     result = best = ""
-    for number, choice in enumerate(itertools.product(*(range(x.shape[axis]) for axis in axes))):
+    choices = list(itertools.product(*(range(x.shape[axis]) for axis in axes)))
+    for number, choice in enumerate(choices):
         chosen = iter(choice)
         where = tuple(literal_index(next(chosen)) if i is None else i for i in pattern)
         value = yield (x, where)
@@ -106,10 +107,12 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
             best = values.select(better, values.constant(number, INT64), best, INT64)
             result = values.select(better, value, result, x.dtype)
         else:
+            # Of float16 the result alone is rounded, as where it is accumulated in a loop.
+            is_whole = number == len(choices) - 1
             result = values.apply(
                 combining_expression(node),
                 node.dtype,
-                casts=node.dtype.kind in "iub",
+                casts=is_rounded(node.dtype) if is_whole else node.dtype.kind in "iub",
                 accumulator=result,
                 value=value,
             )
@@ -124,7 +127,10 @@ def _literal(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 def _iota(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     value = values.index_value(index[0])
     return values.apply(
-        f"cast({{x}}, {_kernel_dtype_name(node.dtype)})", node.dtype, casts=False, x=value
+        f"cast({{x}}, {_kernel_dtype_name(node.dtype)})",
+        node.dtype,
+        casts=node.dtype.name == "float16",
+        x=value,
     )
     yield
 
@@ -263,7 +269,7 @@ def _add_slice(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         return old
     value = yield (v, where)
     values.operations += 1
-    new = values.apply("{x} + {y}", node.dtype, casts=node.dtype.kind in "iub", x=old, y=value)
+    new = values.apply("{x} + {y}", node.dtype, casts=is_rounded(node.dtype), x=old, y=value)
     if condition is True:
         return new
     # Not x + select(v, 0): that would turn -0.0 outside of the region into 0.0.

@@ -70,3 +70,30 @@ def test_a_detached_tensor_that_is_computed_is_read_as_any_input():
     x = (ng.tensor(np.arange(4.0)) * 1).detach()
     x.numpy()
     assert (x[1:] * 2).tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max"])
+@pytest.mark.parametrize(("shape", "axis"), [((40, 3), 1), ((3, 40), 1), ((3, 40), 0)])
+def test_what_is_reduced_in_float16_is_rounded_before_it_is_used_in_the_same_kernel(
+    name, shape, axis
+):
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float16)
+    stored = ng.jit(lambda x: getattr(x, name)(axis=axis))(x)
+    assert stored.dtype == np.float16
+    fused = ng.jit(lambda x: getattr(x, name)(axis=axis).astype(np.float32))(x)
+    np.testing.assert_array_equal(fused, stored.astype(np.float32))
+
+
+def test_ranges_and_sums_of_slices_in_float16_are_rounded_before_they_are_used():
+    def ranges():
+        return ng.arange(5000, dtype=np.float16).astype(np.float32)
+
+    def added(x, y):
+        x[2:6] += y
+        x[1:7] += 2 * x[1:7]
+        return x.astype(np.float32)
+
+    expected = np.arange(5000).astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(ng.jit(ranges)(), expected)
+    x, y = np.random.default_rng(0).normal(size=8).astype(np.float16), np.float16(0.3)
+    np.testing.assert_array_equal(ng.jit(added)(x, y), added(x.copy(), y))
