@@ -199,23 +199,33 @@ def cross(
 ) -> "Tensor":
     """The cross product of vectors of three components along the given axes; others broadcast.
 
+    Two components are three, the last of them 0; of two vectors with two components the result is
+    that third component alone. NumPy deprecates vectors of two components; here they stay.
+
     Raises
     ------
     ShapeError
-        If there are not three components. (NumPy's two are deprecated: write x0 * y1 - x1 * y0.)
+        If there are not two or three components.
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    components = []
+    vectors: list[Any] = []
     for value, number in ((a, axisa), (b, axisb)):
         node = as_node(value)
         k = normalize_axis("cross", number, len(node.shape))
-        if node.shape[k] != 3:
+        if node.shape[k] not in (2, 3):
             got: dict[str, object] = {"a": as_node(a).type, "b": as_node(b).type}
-            raise ShapeError(explain("cross", "needs three components", got=got))
-        components += unstack(wrap(node), axis=k)
-    a0, a1, a2, b0, b1, b2 = components
-    return stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axisc)
+            raise ShapeError(explain("cross", "needs two or three components", got=got))
+        vectors.append(unstack(wrap(node), axis=k))
+    (a0, a1, *a2), (b0, b1, *b2) = vectors
+    last = a0 * b1 - a1 * b0
+    if a2 and b2:
+        return stack([a1 * b2[0] - a2[0] * b1, a2[0] * b0 - a0 * b2[0], last], axisc)
+    if a2:
+        return stack([-(a2[0] * b1), a2[0] * b0, last], axisc)
+    if b2:
+        return stack([a1 * b2[0], -(a0 * b2[0]), last], axisc)
+    return last
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Tensor":

@@ -277,21 +277,22 @@ def _diagonal_numbers(shape: tuple[int, ...], k: int) -> tuple[Node, Node]:
 
 
 def tril(x: ArrayLike, k: int = 0) -> "Tensor":
-    """`x` with zeros above diagonal number `k` of its last two axes."""
+    """`x` with zeros above diagonal number `k` of its last two axes; 1-d, it is every row."""
     return _triangle("tril", x, k, keep_lower=True)
 
 
 def triu(x: ArrayLike, k: int = 0) -> "Tensor":
-    """`x` with zeros below diagonal number `k` of its last two axes."""
+    """`x` with zeros below diagonal number `k` of its last two axes; 1-d, it is every row."""
     return _triangle("triu", x, k - 1, keep_lower=False)
 
 
 def _triangle(operation: str, x: ArrayLike, k: int, *, keep_lower: bool) -> "Tensor":
     node = as_node(x)
-    if len(node.shape) < 2:
-        raise ShapeError(
-            explain(operation, "needs two axes", got={"x": node.type}, expected="(..., n, m)")
-        )
+    if not node.shape:
+        expected = "(n,) or (..., n, m)"
+        raise ShapeError(explain(operation, "no axis", got={"x": node.type}, expected=expected))
+    if len(node.shape) == 1:
+        node = broadcast_to(node, node.shape * 2)
     zero = constant(0, (), node.dtype)
     mask = lower_triangle(node.shape, k)
     kept = (mask, node, zero) if keep_lower else (mask, zero, node)

@@ -49,6 +49,7 @@ from numba_grad.frontend.matrix_functions import (
 )
 from numba_grad.frontend.matrix_norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 from numba_grad.frontend.shape_functions import matrix_transpose
+from numba_grad.graph.types import normalize_axis
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -122,4 +123,10 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> "Tensor":
     """The cross product of vectors of three components along `axis`; the others broadcast."""
+    for x in (as_node(x1), as_node(x2)):
+        if x.shape[normalize_axis("cross", axis, len(x.shape))] != 3:
+            got: dict[str, object] = {"x1": as_node(x1).type, "x2": as_node(x2).type}
+            raise ShapeError(
+                explain("linalg.cross", "needs three components", got=got, fix="ng.cross")
+            )
     return calculus_functions.cross(x1, x2, axis=axis)

@@ -12,7 +12,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import normalize_axes, normalize_axis
+from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_axis, reduced_axes
 from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FLOAT64 = np.dtype(np.float64)
 
 def reduced(op_name: str, x: Node, axis: Axis, keepdims: bool = False, operation: str = "") -> Node:
     """`x` with `axis` reduced by a primitive."""
-    axes = normalize_axes(operation or op_name, axis, len(x.shape))
+    axes = reduced_axes(operation or op_name, axis, len(x.shape))
     # Over no axes every element is a result of its own.
     result = OPS[op_name](x, axes=axes) if axes else x
     return kept(result, x, axes) if keepdims else result
@@ -197,13 +197,13 @@ def _extreme(
             )
         return reduced(op_name, x, axis, keepdims)
     start = _start(initial, x.dtype)
-    if not count(x, axis, op_name):
-        axes = normalize_axes(op_name, axis, len(x.shape))
+    axes = reduced_axes(op_name, axis, len(x.shape))
+    if not count(x, axes, op_name):
         shape = [n for k, n in enumerate(x.shape) if k not in axes]
         result = broadcast_to(start, tuple(shape))
         return kept(result, x, axes) if keepdims else result
     chosen = _chosen(op_name, x, where, _neutral(op_name, x.dtype))
-    result = reduced(op_name, chosen, axis, keepdims)
+    result = reduced(op_name, chosen, axes, keepdims)
     if x.dtype == BOOL:
         return OPS["logical_or" if op_name == "max" else "logical_and"](result, start)
     return OPS[f"{op_name}imum"](result, start)
@@ -255,7 +255,7 @@ def argmin(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
 
 def _arg(op_name: str, x: ArrayLike, axis: int | None, keepdims: bool) -> "Tensor":
     node = as_node(x)
-    if axis is None:
+    if axis is None or is_axis_of_number(axis, len(node.shape)):
         result = OPS[op_name](reshape(node, (node.type.size,)), axis=0)
         axes = tuple(range(len(node.shape)))
     else:

@@ -14,7 +14,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.index_functions import taken_along
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import broadcast_shapes, normalize_axis
+from numba_grad.graph.types import broadcast_shapes, is_axis_of_number, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ def _accumulated(
     """A sum or product of everything so far, computed and returned in `dtype`."""
     wanted = as_optional_dtype(dtype)
     node = as_node(x) if wanted is None else cast(as_node(x), wanted)
+    # Of a single number axis 0 is as none, in NumPy.
+    axis = None if is_axis_of_number(axis, len(node.shape)) else axis
     node, number = _flattened(operation, node, axis)
     params = {"reverse": False} if op_name == "cumsum" else {}
     result = OPS[op_name](node, axis=number, **params)

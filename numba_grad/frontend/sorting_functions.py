@@ -21,7 +21,7 @@ from numba_grad.frontend.index_functions import taken_along
 from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.frontend.shape_functions import part
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import normalize_axis
+from numba_grad.graph.types import is_axis_of_number, normalize_axis
 from numba_grad.ops.families import cast, full, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 
@@ -185,6 +185,8 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> "Tensor":
     if any(node.shape != nodes[0].shape for node in nodes):
         got = {f"key {k}": node.type for k, node in enumerate(nodes)}
         raise ShapeError(explain("lexsort", "keys of different shapes", got=got))
+    if is_axis_of_number(axis, len(nodes[0].shape)):
+        return wrap(full(0, (), INT64))
     number = normalize_axis("lexsort", axis, len(nodes[0].shape))
     order = OPS["argsort"](nodes[0], axis=number, descending=False)
     for node in nodes[1:]:

@@ -27,7 +27,7 @@ from numba_grad.frontend.folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.index_functions import index_of_nodes, mask_value
 from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.graph.types import as_dtype, normalize_axes, normalize_axis
+from numba_grad.graph.types import as_dtype, normalize_axis, reduced_axes
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, reshape
 from numba_grad.ops.index_expressions import add_at_index, assign_index, fit, take_index
 from numba_grad.ops.indexing import scatter_add
@@ -161,7 +161,7 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
         x: ArrayLike, axis: Axis, *, keepdims: bool, initial: ArrayLike | None, where: ArrayLike
     ) -> Any:
         node = _as_joined(ufunc, x)
-        axes = normalize_axes(name, axis, len(node.shape))
+        axes = reduced_axes(name, axis, len(node.shape))
         start = None if initial is None else cast(as_node(initial), node.dtype)
         if start is not None and start.shape:
             raise ShapeError(explain(name, "initial is not one number", got={"initial": start}))
@@ -177,7 +177,13 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
             shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
             # The least common multiple of one number is that, not its absolute value, as in NumPy.
             is_one = ufunc.identity is None and node.type.size == math.prod(shape)
-            result = reshape(node, shape) if is_one else reduced(node, axes)
+            if is_one:
+                result = reshape(node, shape)
+            elif axes:
+                result = reduced(node, axes)
+            else:
+                # As NumPy, which joins each with the identity: absolute values, for gcd and hypot.
+                result = join(node, _neutral(ufunc, node))
             result = result if start is None else join(result, start)
         return wrap(kept(result, node, axes) if keepdims else result)
 
@@ -218,6 +224,9 @@ def accumulate_of(ufunc: np.ufunc, function: Function) -> Function | None:
     def accumulate(x: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
         """Elements up to each one along `axis` joined by the ufunc."""
         node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
+        if not node.shape:
+            problem = "cannot accumulate a single number"
+            raise TypeError(explain(f"{ufunc.__name__}.accumulate", problem, got={"x": node.type}))
         number = normalize_axis(f"{ufunc.__name__}.accumulate", axis, len(node.shape))
         # Sums and products promote integers, unless told not to.
         promoted = (dtype,) if ufunc in (np.add, np.multiply) else ()

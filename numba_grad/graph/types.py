@@ -173,6 +173,16 @@ def normalize_axes(operation: str, axis: object, rank: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def is_axis_of_number(axis: object, rank: int) -> bool:
+    """Whether NumPy's reductions take `axis` of an array without dimensions: 0, or -1."""
+    return rank == 0 and isinstance(axis, int | np.integer) and axis in (0, -1)
+
+
+def reduced_axes(operation: str, axis: object, rank: int) -> tuple[int, ...]:
+    """As `normalize_axes`, for the reductions of ufuncs."""
+    return () if is_axis_of_number(axis, rank) else normalize_axes(operation, axis, rank)
+
+
 def broadcast_shapes(
     operation: str, names: Sequence[str], types: Sequence[Type]
 ) -> tuple[int, ...]:

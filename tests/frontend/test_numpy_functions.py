@@ -401,6 +401,9 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.tril(x), (X,)),
     (lambda m, x: m.triu(x, 1), (X,)),
     (lambda m, x: m.tril(x, -1), (N,)),
+    (lambda m, x: m.tril(x, 1), (X[0, 0],)),
+    (lambda m, x: m.triu(x), (N[0, 0],)),
+    (lambda m, x: m.triu(x), (X[0, 0, :0],)),
     (lambda m, x, y: list(m.meshgrid(x, y)), (X[0, 0], N[0, :, 0])),
     (lambda m, x, y: list(m.meshgrid(x, y, x, indexing="ij")), (X[0, 0], N[0, :, 0])),
     (lambda m, x, y: m.where(x > 0, x, y), (X, N)),
@@ -550,6 +553,11 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x, y: m.cross(x, y), (X.swapaxes(1, 2), N.swapaxes(1, 2))),
     (lambda m, x, y: m.cross(x, y, axis=1), (X, N)),
     (lambda m, x, y: m.cross(x, y, axisa=1, axisb=0, axisc=0), (X, N[0])),
+    # Of two components: NumPy deprecates them.
+    (lambda m, x, y: m.cross(x, y), (X[0, :, :2], N[0, 0, :2])),
+    (lambda m, x, y: m.cross(x, y), (X[0, 0, :2], N[0, 0, :3])),
+    (lambda m, x, y: m.cross(x, y, axisc=0), (N[0, :, :3], X[0, :, :2])),
+    (lambda m, x, y: m.cross(x, y, axisa=0), (N[0, :2], X[0, 0, :3])),
     (lambda m, x: m.vander(x), (X[0, 0],)),
     (lambda m, x: m.vander(x, N=2), (N[0, 0],)),
     (lambda m, x: m.vander(x, 6, increasing=True), (np.int8(N[0, 0]),)),
@@ -576,9 +584,20 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.zeros_like(x), (X,)),
     (lambda m, x: m.ones_like(x, dtype=np.int8), (X,)),
     (lambda m, x: m.full_like(x, 7), (np.float32(X),)),
+    # Reductions of a number take axis 0, and -1.
+    *[
+        (lambda m, x, name=name, axis=axis: getattr(m, name)(x, axis=axis), (X[0, 0, 0],))
+        for name in (
+            *("sum", "prod", "max", "min", "any", "all", "ptp", "argmax", "argmin", "cumsum"),
+            *("cumprod", "count_nonzero", "nansum", "nanmax"),
+        )
+        for axis in (0, -1)
+    ],
+    (lambda m, x: m.max(x, axis=0, initial=9.0), (X[0, 0, 0],)),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*2-dimensional vectors:DeprecationWarning")
 @pytest.mark.parametrize("number", range(len(CALLS)))
 def test_functions_of_arrays_are_those_of_numpy(number):
     call, arrays = CALLS[number]

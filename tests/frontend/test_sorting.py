@@ -115,6 +115,7 @@ def test_lexsort_is_numpys(dtype, numpy_engine):
     for axis in (0, 1):
         same(np.lexsort(ng.tensor(keys), axis), np.lexsort(keys, axis))
     same(ng.lexsort([first]), np.lexsort([first]))
+    same(ng.lexsort(first), np.lexsort(first))  # each number is a key
 
 
 def test_sort_complex_is_numpys(numpy_engine):
@@ -256,6 +257,7 @@ def test_empty_and_zero_dimensional_and_strided():
         (lambda x: ng.argpartition(x, [0, -4]), ValueError, "argpartition: kth out of range"),
         (lambda x: ng.top_k(x, 4), ValueError, r"(?s)top_k: k out of range.*0 <= k <= 3"),
         (lambda x: ng.top_k(x, 1, 1), AxisError, "top_k: axis out of range"),
+        (lambda x: ng.lexsort(x, 1), AxisError, "lexsort: axis out of range"),
         (lambda x: ng.lexsort([]), TypeError, "lexsort: needs at least one key"),
         (lambda x: ng.lexsort([x, x[:1]]), ShapeError, "lexsort: keys of different shapes"),
         (lambda x: ng.searchsorted(x[None], x), ShapeError, "searchsorted: the array to search"),

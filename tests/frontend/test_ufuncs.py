@@ -325,6 +325,18 @@ def test_arguments_of_methods(numpy_engine):
         np.hypot.reduce(ng.tensor(x), initial=ng.tensor([1.0]))
     with pytest.raises(ShapeError, match=r"hypot.reduce: the mask does not broadcast"):
         np.hypot.reduce(ng.tensor(x), where=np.array([True, False]))
+    for ufunc in (np.add, np.maximum, np.fmax, np.logical_or, np.hypot, np.logaddexp2):
+        for axis in (0, -1):
+            expected = ufunc.reduce(np.array(-3.0), axis)
+            np.testing.assert_array_equal(ufunc.reduce(ng.tensor(-3.0), axis), expected)
+    for values, axis in (([-4, 6], ()), (-4, 0), (-4, None)):
+        for ufunc in (np.gcd, np.lcm, np.bitwise_xor):
+            expected = ufunc.reduce(np.array(values), axis)
+            np.testing.assert_array_equal(ufunc.reduce(ng.tensor(values), axis), expected)
+    with pytest.raises(AxisError, match="sum: axis out of range"):
+        np.add.reduce(ng.tensor(1.0), 1)
+    with pytest.raises(TypeError, match=r"add.accumulate: cannot accumulate a single number"):
+        np.add.accumulate(ng.tensor(1.0))
     with pytest.raises(AxisError, match=r"hypot.accumulate"):
         np.hypot.accumulate(ng.tensor(x), 2)
 
