@@ -89,7 +89,7 @@ def stand_in(request, monkeypatch):
         yield library
 
 
-TARGET = cuda_target("source", Options(cublas=True))
+TARGET = cuda_target("source", Options(libraries=True))
 
 
 def run_product(x, y, *, transposed=(False, False), target=TARGET, times=1):
@@ -146,7 +146,7 @@ def test_cublas_is_captured_in_graphs(stand_in):
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_tf32_only_if_asked_for(stand_in, tf32):
-    target = cuda_target("source", Options(cublas=True, tf32=tf32))
+    target = cuda_target("source", Options(libraries=True, tf32=tf32))
     run_product(numbers((20, 20), "float32"), numbers((20, 20), "float32"), target=target)
     assert stand_in.calls[0] == (1, 77 if tf32 else 68)
 

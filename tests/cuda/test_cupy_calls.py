@@ -20,7 +20,7 @@ from tests.cuda.library_calls import node_of
 from tests.cuda.stand_in_cupy import StandIn
 
 OPS = all_ops()
-TARGET = cuda_target("source", Options(cupy=True))
+TARGET = cuda_target("source", Options(libraries=True))
 N = 34  # of matrices for which there are no kernels
 
 

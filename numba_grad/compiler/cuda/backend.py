@@ -15,7 +15,7 @@ from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import streams
 from numba_grad.locks import Lock
-from numba_grad.runtime.cuda import arrays, checks, cupy_calls, libraries
+from numba_grad.runtime.cuda import arrays, checks
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
@@ -29,11 +29,9 @@ class _Cuda:
 
     def target(self, device: str) -> Target:
         architecture = current_driver().architecture(cuda_index(device))
-        # A driver in host memory has no libraries.
-        has_libraries = architecture != SOURCE_ARCHITECTURE
         options = Options(
-            cublas=has_libraries and libraries.cublas() is not None,
-            cupy=has_libraries and cupy_calls.cupy() is not None,
+            # Those of the host know nothing of a driver in host memory.
+            libraries=architecture != SOURCE_ARCHITECTURE,
             tf32=config.tf32,
             deterministic=config.deterministic,
         )

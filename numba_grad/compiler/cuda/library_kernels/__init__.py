@@ -37,15 +37,16 @@ from numba_grad.compiler.cuda.library_kernels.warp_stacks import LARGEST
 from numba_grad.compiler.library_kernels import LibraryCall
 from numba_grad.compiler.library_kernels.small_matrices import is_small
 from numba_grad.errors import KernelError, explain
-from numba_grad.runtime.cuda.cupy_calls import INSTALL
+from numba_grad.runtime.cuda import cupy_calls, libraries
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What kernels are chosen by, besides sizes and dtypes."""
 
-    cublas: bool = False  # whether it is installed
-    cupy: bool = False  # whether it is installed
+    # Whether those of the host may be used, if they are installed; which is found when one is
+    # wanted, as it takes some 0.3 s.
+    libraries: bool = False
     tf32: bool = False
     deterministic: bool = True
 
@@ -78,8 +79,6 @@ _OF_MATRICES = (
     *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
     *("slogdet_call", "cofactor_call", "cofactor_in_direction_call", "permutation_call"),
 )
-
-
 # A warp for each of those that are larger than what is written out.
 _OF_WARPS: dict[str, Callable[..., LibraryCall]] = {
     "inv_call": warp_systems.inv_call,
@@ -109,8 +108,8 @@ def _by_element(call: Callable[..., LibraryCall]) -> Callable[..., LibraryCall]:
     return lambda *sizes, **params: translated(call(*sizes, **params))
 
 
-def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
-    """By a kernel of ours if the CPU has one of its own, else by CuPy."""
+def _of_matrices(name: str, options: Options) -> Callable[..., LibraryCall]:
+    """By a warp, or a thread for each as on the CPU without a library, or else by CuPy."""
 
     def call(*sizes: Any, **params: Any) -> LibraryCall:
         if name in _OF_WARPS and _fits_a_warp(name, sizes):
@@ -120,13 +119,13 @@ def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
             if not calls_library(found):
                 return translated_stack(found)
         found = cupy_steps.CALLS[name](*sizes, **params)
-        if found.steps and not has_cupy:
+        if found.steps and not (options.libraries and cupy_calls.cupy()):
             raise KernelError(
                 explain(
                     name.removesuffix("_call"),
                     "not available on CUDA devices without CuPy",
                     got={"dtype": sizes[0] if name != "fourier_call" else sizes[1]},
-                    fix=INSTALL,
+                    fix=cupy_calls.INSTALL,
                 )
             )
         return found
@@ -138,7 +137,11 @@ def _of_matrices(name: str, has_cupy: bool) -> Callable[..., LibraryCall]:
 def kernels_for(options: Options) -> SimpleNamespace:
     """The functions, as `library_steps.call_of` wants them; others raise NoKernels."""
     return _Kernels(
-        matmul_call=functools.partial(matmul_call, cublas=options.cublas, tf32=options.tf32),
+        matmul_call=functools.partial(
+            matmul_call,
+            has_cublas=lambda: options.libraries and libraries.cublas() is not None,
+            tf32=options.tf32,
+        ),
         argsort_call=argsort_call,
         cumprod_call=cumprod_call,
         cumsum_call=cumsum_call,
@@ -147,7 +150,7 @@ def kernels_for(options: Options) -> SimpleNamespace:
         scatter_call=functools.partial(scatter_call, deterministic=options.deterministic),
         **{name: _by_element(call) for name, call in _BY_ELEMENT.items()},
         **{
-            name: _of_matrices(name, options.cupy)
+            name: _of_matrices(name, options)
             for name in dict.fromkeys((*_OF_MATRICES, *cupy_steps.CALLS))
         },
     )

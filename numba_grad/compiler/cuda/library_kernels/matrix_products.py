@@ -2,6 +2,7 @@
 where it is installed."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
 
@@ -75,7 +76,7 @@ def matmul_call(
     x: MatrixOperand,
     y: MatrixOperand,
     *,
-    cublas: bool = False,
+    has_cublas: Callable[[], bool] = lambda: False,
     tf32: bool = False,
 ) -> LibraryCall:
     """out[..., m, n] = x[..., m, k] @ y[..., k, n], stacks broadcast. Any dtype.
@@ -85,7 +86,8 @@ def matmul_call(
     stack = np.broadcast_shapes(x.stack, y.stack)
     axes = merged_axes(words_of_stack(stack, x.stack, y.stack, m * k, k * n))
     count = math.prod(stack)
-    if max(m, n, k) > _SMALLEST and cublas and dtype.name in BLAS_DTYPES and count * m * n * k:
+    is_for_blas = dtype.name in BLAS_DTYPES and max(m, n, k) > _SMALLEST and count * m * n * k > 0
+    if is_for_blas and has_cublas():
         return _cublas_call(dtype, m, n, k, x, y, axes, tf32=tf32)
     if m * n <= _FEW_ELEMENTS and k <= _SHORT_SUM:
         return _elements_call(dtype, m, n, k, x, y, axes)

@@ -236,7 +236,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
             (f"totals{k}", pointer_to(computed_name(dtype))) for k, dtype in enumerate(scan.parts)
         ]
     parameters += [(name, "int64") for name in ("n", "inner", "length", "parts")]
-    shared = kind.each("shared{k} = cuda.shared.array(%d, {name})" % THREADS)  # noqa: UP031
+    shared = kind.each(f"shared{{k}} = cuda.shared.array({THREADS}, {{name}})")
     before = kind.lets("carry", scan.identity)
     if mode == "results after others":
         before += (
@@ -250,7 +250,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
         )
     items = "item = 0\n" + f"while item < {_ITEMS}:\n"
     own = (
-        "first = start + thread * %d\n" % _ITEMS  # noqa: UP031
+        f"first = start + thread * {_ITEMS}\n"
         + kind.lets("own", scan.identity)
         + items
         + "    i = first + item\n    if i < end:\n"
@@ -270,7 +270,7 @@ def _block_source(kind: _Kind, mode: str) -> str:
         )
     own += (
         kind.each("a{k} = carry{k}")
-        + kind.each("b{k} = shared{k}[%d]" % (THREADS - 1))  # noqa: UP031
+        + kind.each(f"b{{k}} = shared{{k}}[{THREADS - 1}]")
         + kind.combine("carry")
         + f"cuda.syncthreads()\nstart += {_CHUNK}\n"
     )
