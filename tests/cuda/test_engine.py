@@ -105,6 +105,19 @@ def test_memory_comes_back(emulated):
     assert emulated.live_bytes() == before
 
 
+def test_streams_that_come_and_go_leave_nothing(emulated):
+    f = ng.jit(independent_sums)
+    x = ng.tensor(np.ones((20, 30)), device="cuda")
+    used = []
+    for _ in range(12):
+        with ng.cuda.stream(ng.cuda.Stream()):
+            for _ in range(2):
+                f(x)
+        ng.cuda.synchronize()
+        used.append(emulated.live_bytes())
+    assert used[-1] == used[6]
+
+
 def test_a_failed_kernel_is_reported_with_its_operations(emulated):
     x = ng.tensor(np.ones(4), device="cuda")
     emulated.fail_next_kernel()

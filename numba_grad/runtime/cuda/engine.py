@@ -34,6 +34,8 @@ from numba_grad.runtime.plan import Plan
 _FEWEST_CAPTURED = 4
 # Graphs kept for one activation: a loop that holds two results in turn has two sets of addresses.
 _KEPT_GRAPHS = 2
+# Streams that a program keeps memory and graphs for: some programs make one for each call.
+_KEPT_STREAMS = 4
 # Larger arenas are borrowed from the pool for each run, so that many plans share the memory.
 _KEPT_ARENA_BYTES = 1 << 26
 _ALIGNMENT = 16
@@ -84,7 +86,7 @@ class Program:
         self.turns: list[Turn] | None = None
         if self.is_captured and plan.accesses is not None and len(self.steps) <= MOST_STEPS:
             self.turns = turns(len(self.steps), plan.accesses)
-        self._free: dict[Stream, list[Activation]] = {}
+        self._free: OrderedDict[Stream, list[Activation]] = OrderedDict()
         self._free_lock = Lock()
 
     def run(self, *inputs: Any) -> list[DeviceArray]:
@@ -95,7 +97,7 @@ class Program:
         """
         stream = current_stream(self.device)
         with self._free_lock:
-            free = self._free.setdefault(stream, [])
+            free = self._free.get(stream)
             activation = free.pop() if free else None
         if activation is None:
             activation = Activation(self, stream)
@@ -104,6 +106,9 @@ class Program:
         # Not in a `finally`: what an exception interrupted is dropped.
         with self._free_lock:
             self._free.setdefault(stream, []).append(activation)
+            self._free.move_to_end(stream)
+            if len(self._free) > _KEPT_STREAMS:
+                self._free.popitem(last=False)
         return outputs
 
     def profile(self, *inputs: Any, repeats: int = 1) -> np.ndarray:
@@ -198,7 +203,7 @@ class Activation:
         for _, value in on_host:
             offsets.append(nbytes)
             nbytes += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
-        if self.host_values is None:
+        if self.host_values is None or self.host_values.nbytes < nbytes:
             # The plan's own, so that its address stays that of the captured graph.
             self.host_values = allocate(max(nbytes, 1), self.stream)
         block = np.zeros(nbytes, np.uint8)
