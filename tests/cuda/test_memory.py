@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numba_grad.errors import DeviceError, OutOfMemoryError
 from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import arrays
 from numba_grad.runtime.cuda.memory import allocate, shown
+from numba_grad.runtime.cuda.streams import Stream
 from tests.cuda.host_driver import HostDriver, installed
 
 MIB = 1 << 20
@@ -46,9 +48,10 @@ def test_memory_goes_back_on_its_own_stream(driver):
 
 def test_memory_used_elsewhere_goes_back_after_that(driver):
     memory = allocate(100)
-    for _ in range(2):  # once is enough
-        memory.use_on(cuda.current_stream())
-        memory.use_on(cuda.Stream())
+    others = [cuda.Stream(), cuda.Stream()]
+    for other in others:
+        memory.use_on(cuda.current_stream())  # once is enough
+        memory.use_on(other)
     driver.calls.clear()
     del memory
     waited_for = 3  # the stream that it came from, and two others
@@ -171,3 +174,33 @@ def test_several_threads(driver):
 )
 def test_sizes_are_shown(nbytes, text):
     assert shown(nbytes) == text
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_streams_and_their_memory_are_collected_in_any_order(driver, attempt):
+    """Finalizers of a cycle run in whatever order: memory goes back when the stream's work is
+    done, also where the stream itself went first."""
+
+    class Knot:
+        pass
+
+    stream = Stream()
+    parts = [arrays.zeros((100,), np.float64, stream=stream) for _ in range(attempt % 3)]
+    knot = Knot()
+    members = [stream, *parts] if attempt < 3 else [*parts, stream]
+    knot.members, knot.itself = members, knot  # type: ignore[attr-defined]
+    weak = weakref.ref(stream)
+    del stream, parts, members, knot
+    gc.collect()
+    assert weak() is None
+    driver.synchronize(0)
+    assert driver.live_bytes() == 0
+
+
+def test_memory_goes_back_after_its_stream(driver):
+    stream = Stream()
+    array = arrays.zeros((100,), np.float64, stream=stream)
+    stream.__del__()  # as a collection may do it
+    del array
+    driver.synchronize(0)
+    assert driver.live_bytes() == 0

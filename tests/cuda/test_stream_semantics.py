@@ -190,3 +190,46 @@ def test_threads_share_a_graph(late, has_own_streams):
         assert y.item() == pytest.approx((k + 1) * np.exp(A).sum())
         close(g, (k + 1) * np.exp(A))
     assert len(found) == 4
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_threads_devices_streams_and_sizes_at_once(is_late):
+    """One jitted function, called by several threads, on two devices, on streams of their own or
+    not, with other sizes each time; some results are kept, so that addresses change."""
+
+    def loss(x, w, k):
+        h = ng.tanh(x @ w * k)
+        p = ng.softmax(h, 1)
+        return (ng.log(p) * ng.cumsum(p, 1)).sum() + (ng.sort(h, 0)[::2] ** 2).sum()
+
+    f = ng.jit(ng.value_and_grad(loss, (0, 1)))
+    checked = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        kept = []
+        for _ in range(4):
+            x, w = rng.standard_normal((rng.integers(1, 4), 3)), rng.standard_normal((3, 4))
+            k = float(rng.random())
+            device = f"cuda:{rng.integers(0, 2)}"
+            is_own = rng.random() < 0.5
+            stream = ng.cuda.Stream(device) if is_own else ng.cuda.default_stream(device)
+            with ng.cuda.stream(stream):
+                result = f(ng.tensor(x, device=device), ng.tensor(w, device=device), k)
+            kept.append((result, (x, w, k)))
+            if rng.random() < 0.3:
+                kept.pop(0)
+        for (value, gradients), arguments in kept:
+            e_value, e_gradients = f(*arguments)
+            np.testing.assert_allclose(value.item(), e_value, rtol=1e-10)
+            for found, expected in zip(gradients, e_gradients, strict=True):
+                np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-9, atol=1e-12)
+        checked.append(seed)
+
+    with installed(EmulatedDriver(late=is_late)):
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(checked) == [0, 1, 2, 3]

@@ -14,7 +14,7 @@ from numba_grad.errors import OutOfMemoryError, explain
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.interface import Driver, DriverMemoryError, MemoryInfo
-from numba_grad.runtime.cuda.streams import Stream, current_stream
+from numba_grad.runtime.cuda.streams import Stream, current_stream, reclaiming_stream
 
 
 class Owner:
@@ -60,11 +60,7 @@ class Allocation(Owner):
 
 def _after(first: Stream, others: tuple[Stream, ...]) -> Stream:
     """A stream that has nothing to do but to wait for what all of these were given."""
-    index = first.device.index
-    kept = current_driver().kept
-    reclaiming = kept.get(("reclaiming stream", index))
-    if reclaiming is None:
-        reclaiming = kept.setdefault(("reclaiming stream", index), Stream(index))
+    reclaiming = reclaiming_stream(first.device.index)
     for stream in (first, *others):
         reclaiming.wait_stream(stream)
     return reclaiming

@@ -38,8 +38,15 @@ class Stream:
     def __del__(self) -> None:
         # Nothing to do in a forked child, or without a context. Work that was given to the stream
         # is done all the same.
-        if self._owns_handle and self._driver.is_usable:
-            self._driver.destroy_stream(self.handle)
+        if not self._owns_handle or not self._driver.is_usable:
+            return
+        # Where a cycle of objects is collected, memory of the stream may be given back after it.
+        handle, reclaiming = self.handle, reclaiming_stream(self.device.index)
+        if reclaiming is not self:
+            reclaiming.wait_stream(self)
+            self.handle = reclaiming.handle
+        self._owns_handle = False
+        self._driver.destroy_stream(handle)
 
     def synchronize(self) -> None:
         """Wait until all is done that was given to the stream."""
@@ -217,6 +224,15 @@ def default_stream(device: object = None) -> Stream:
     stream = kept.get(("default stream", index))
     if stream is None:
         stream = kept.setdefault(("default stream", index), _wrapped(DEFAULT_STREAM, index))
+    return stream
+
+
+def reclaiming_stream(index: int) -> Stream:
+    """A stream that has nothing to do but to wait: for others that use memory, or used it."""
+    kept = current_driver().kept
+    stream = kept.get(("reclaiming stream", index))
+    if stream is None:
+        stream = kept.setdefault(("reclaiming stream", index), Stream(index))
     return stream
 
 
