@@ -231,7 +231,8 @@ class Specialization:
             ]
         if self.output_numbers is None:
             return results
-        # A result that is an argument must not share the caller's memory.
+        # A result that is an argument, or a constant, must not share its memory.
+        values += [node.value for node in self.constants]
         return [
             results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
             for given, computed in self.output_numbers
@@ -561,10 +562,12 @@ def _fresh(node: Node) -> Node:
 
 
 def _rebuilt(specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool) -> Any:
-    # value[()]: a 0-d array as NumPy's own functions return it, a scalar.
     if as_tensors:
         return specialization.rebuild([Tensor(leaf(x)) for x in values])
-    return specialization.rebuild([x[()] for x in values])
+    # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.
+    return specialization.rebuild(
+        [x[()] if isinstance(x, np.ndarray) else Tensor(leaf(x)) for x in values]
+    )
 
 
 def _depends_on_argument(node: Node) -> bool:

@@ -224,3 +224,16 @@ def test_sums_of_sizes_that_come_and_go(gpu, is_empty):
         results = f(ng.tensor(a, device=gpu), ng.tensor(b, device=gpu))
         for found, wanted in zip(results, expected, strict=True):
             np.testing.assert_allclose(found.cpu().numpy(), wanted, rtol=1e-12)
+
+
+def test_jitted_functions_may_make_what_they_return(gpu, x):
+    made = ng.jit(lambda n: n * ng.ones(3, device=gpu))
+    for n in (2.0, np.float64(3.0), 4.0):
+        assert made(n).device == gpu and made(n).tolist() == [n] * 3
+    f = ng.jit(lambda x: [x, x.T, 3.5, x.cpu().sum()])
+    for _ in range(3):
+        same, turned, number, moved = f(x.detach())
+        assert same.device == turned.device == gpu and moved.device == "cpu"
+        np.testing.assert_array_equal(same.tolist(), x.detach().tolist())
+        np.testing.assert_array_equal(turned.T.tolist(), x.detach().tolist())
+        assert number.item() == 3.5 and moved.item() == pytest.approx(6.0)

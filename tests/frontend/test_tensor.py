@@ -597,3 +597,18 @@ def test_jitted_calls_that_come_again_look_at_what_their_tensors_are():
         assert same(x) is not x
     x += 1
     assert f(x, y).item() == 12.0
+
+
+def test_jitted_functions_may_return_what_they_do_not_compute():
+    table = np.arange(2.0)
+    f = ng.jit(lambda x: {"x": x, "twice": 2 * x, "number": 3.5, "table": table, "none": [x, 7]})
+    for _ in range(3):
+        for make in (np.asarray, ng.tensor):
+            x = make([1.0, 2.0])
+            found = f(x)
+            np.testing.assert_array_equal(found["x"], [1.0, 2.0])
+            np.testing.assert_array_equal(found["twice"], [2.0, 4.0])
+            assert found["number"] == 3.5 and found["none"][1] == 7
+            np.testing.assert_array_equal(found["table"], [0.0, 1.0])
+            assert found["x"] is not x
+    assert ng.jit(lambda x: 3.5)(1.0) == 3.5
