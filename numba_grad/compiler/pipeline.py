@@ -17,6 +17,7 @@ import numpy as np
 from numba_grad.compiler import cpu_target
 from numba_grad.compiler.flat_graph import (
     ALIASES,
+    RENAMINGS,
     FlatGraph,
     flatten,
     is_item_of_call,
@@ -342,6 +343,8 @@ def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
     called: dict[Node, list[Node]] = {}
 
     def without_item(node: Node) -> Node | None:
+        if node.op.name in RENAMINGS:
+            return node.inputs[0]  # such as a move: here everything is on the target
         if node.op is not item:
             return None
         parent = node.inputs[0]

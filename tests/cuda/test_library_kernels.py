@@ -475,3 +475,11 @@ def test_what_there_is_no_library_for_says_what_to_do(gpu):
     x = ng.tensor(np.eye(3), device=gpu)
     with pytest.raises(KernelError, match=r"svd[\s\S]*CuPy[\s\S]*pip install"):
         ng.linalg.svdvals(x).cpu().numpy()
+
+
+def test_constant_indices_in_a_jitted_function_of_what_requires_grad(gpu):
+    x = ng.tensor(np.arange(3.0), device=gpu, requires_grad=True)
+    index = np.array([2, 0, 2])
+    y = ng.sum(ng.jit(lambda x: x[index] ** 2)(x))
+    y.backward()
+    np.testing.assert_array_equal(x.grad.cpu().numpy(), [0, 0, 8])
