@@ -16,7 +16,7 @@ from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node
-from numba_grad.graph.placement import is_made_of_literals
+from numba_grad.graph.placement import LITERALS, is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
 from numba_grad.locks import Lock
@@ -76,8 +76,17 @@ def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
         for node, value in zip(nodes, values, strict=True):
             if node.value is None:
                 node.value = value
-            if not node.requires_grad:
-                node.inputs = ()  # else a loop that asks for values would keep all of its past
+            # Else a loop that asks for values would keep all of its past. Of `ones(3)` and the like
+            # it stays known that they are no data.
+            if not node.requires_grad and not _is_filled(node):
+                node.inputs = ()
+
+
+def _is_filled(node: Node) -> bool:
+    """Whether it is made of nothing but literals, ranges and numbers, in one step."""
+    return all(
+        x.op.family in LITERALS or (x.op.family == "leaf" and x.shape == ()) for x in node.inputs
+    )
 
 
 def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]]]:

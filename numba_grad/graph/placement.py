@@ -15,6 +15,8 @@ from numba_grad.graph.types import CPU, TupleType, Type
 # Operations that take no part in computing: their types are as they say, devices included.
 KEEPS_DEVICES = ("control", "transfer")
 
+# Families of operations without operands.
+LITERALS = ("literal", "iota")
 # The operation of leaves that are on no device yet: lists of numbers.
 NUMBERS_NAME = "numbers"
 
@@ -74,7 +76,8 @@ def is_made_of_literals(node: Any) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        is_leaf = node.value is not None or node.op.family == "leaf"
+        # Also what was computed from more than literals, of which no inputs are left.
+        is_leaf = not node.inputs and node.op.family not in LITERALS
         if node.type.device != CPU:
             return False
         if is_leaf and node.shape != () and node.op.name != NUMBERS_NAME:

@@ -187,6 +187,9 @@ def test_numbers_that_are_on_no_device_go_along(gpu, x):
     ):
         assert found.device == gpu
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-14)
+    for made in (ng.ones((3, 4)), ng.zeros(4), ng.full((3, 1), 2.0), ng.arange(4), ng.arange(4.0)):
+        assert str(made)  # whether it was computed meanwhile makes no difference
+        np.testing.assert_array_equal((x + made).tolist(), a + made.numpy())
     y = x.copy()
     y[0] = [5, 6, 7, 8]
     y *= [1, 2, 3, 4]
