@@ -221,6 +221,14 @@ def test_integrals_and_the_lower_branch_are_accurate_too():
         assert abs(w - exact) <= 3.5 * 2.3e-16 * abs(exact), argument
 
 
+def test_first_terms_of_zeta_that_overflow_are_infinite():
+    x, q = np.array([2000.0, 6.0, 3.0, 1e3]), np.array([0.5, 1e-60, 1e-200, 1.5])
+    assert special.zeta(x, q).numpy().tolist() == [np.inf, np.inf, np.inf, 1.5**-1000]
+    small = np.array([1e-300, 1e-200, 0.0])
+    np.testing.assert_array_equal(special.polygamma(2, small), [-np.inf] * 3)
+    np.testing.assert_array_equal(special.polygamma(5, small), [np.inf] * 3)
+
+
 def test_negative_arguments_of_gamma_functions():
     x = -uniform(0, 30, 200)
     names = ("gamma", "gammaln", "digamma")

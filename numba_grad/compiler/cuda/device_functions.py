@@ -201,8 +201,11 @@ def sum_of_powers(x, q, n):
         rounded = libdevice.pow(base, power)
         part = base - q
         error = (q - (base - part)) + (k - part)
-        correction = libdevice.dmul_rn(rounded, libdevice.dmul_rn(power, error / base))
-        total = total + (rounded + correction)
+        term = rounded
+        if error != float64(0.0):
+            correction = libdevice.dmul_rn(rounded, libdevice.dmul_rn(power, error / base))
+            term = rounded + correction
+        total = total + term
         k = k + float64(1.0)
         if not k < n:
             return total

@@ -255,7 +255,7 @@ def trigamma(x: Value) -> Value:
 
 
 # sum of (q + k)**-x for k from 0 to n - 1. The rounding error of q + k counts x times; it is
-# corrected to first order.
+# corrected to first order. Where there is none the power may have overflowed: inf * 0 is nan.
 _SUM_OF_POWERS = Definition(
     "numba_grad.sum_of_powers",
     """\
@@ -277,7 +277,9 @@ body:
   %relative = fdiv double %error, %base
   %change = fmul double %power, %relative
   %correction = fmul double %rounded, %change
-  %term = fadd double %rounded, %correction
+  %corrected = fadd double %rounded, %correction
+  %is_exact = fcmp oeq double %error, 0.0
+  %term = select i1 %is_exact, double %rounded, double %corrected
   %total = fadd double %sum, %term
   %next = fadd double %k, 1.0
   %more = fcmp olt double %next, %n
