@@ -12,7 +12,6 @@ from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
 
 # SciPy's functions that there is no device function for: users compute them on the CPU.
-MISSING = {"jv", "hyp1f1"}
 MISSING_OF_COMPLEX = {
     *("erf", "erfc", "erfcx", "ndtr", "log_ndtr", "gamma", "loggamma", "digamma"),
     *("complex_hyp1f1", "rgamma", "jv", "exp1", "expi"),
@@ -32,7 +31,7 @@ class Case:
     @property
     def is_missing(self) -> bool:
         is_of_complex = self.dtypes[0].kind == "c"
-        return self.op.name in (MISSING_OF_COMPLEX if is_of_complex else MISSING)
+        return is_of_complex and self.op.name in MISSING_OF_COMPLEX
 
     @property
     def template(self) -> str:

@@ -1,0 +1,332 @@
+"""Bessel functions of any real order and Kummer's function for GPUs: texts as those of
+`special_functions.py`.
+
+Sources: DLMF 10.2, 10.4, 10.17 and 10.6; Steed's method for Bessel functions after Barnett (1981);
+DLMF 13.2, 13.3 and 13.7, and the recurrence of Laguerre's polynomials (18.9).
+"""
+
+from numba_grad.ops.series import MOST_TERMS
+
+TEXTS = {
+    # By the power series, of which no term exceeds the first one where it counts; by Hankel's
+    # expansion for large x; by continued fractions between. NaN where those took too long.
+    "jv": """\
+def jv(v, x):
+    if not libdevice.fabs(v) + libdevice.fabs(x) < float64(inf):
+        return float64(nan)
+    is_whole = libdevice.floor(v) == v
+    sign = 1.0
+    if is_whole:
+        if (v < 0.0) != (x < 0.0) and v - 2.0 * libdevice.floor(v * 0.5) == 1.0:
+            sign = -1.0
+        v = libdevice.fabs(v)
+    elif x < 0.0:
+        return float64(nan)
+    x = libdevice.fabs(x)
+    if x == 0.0 and v >= 0.0:
+        return 1.0 if v == 0.0 else 0.0
+    if x < 2.0 or x * x <= 4.0 * (v + 1.0):
+        return sign * bessel_series(v, x)
+    if x > 30.0 and 2.0 * x > v * v:
+        return sign * bessel_far(v, x)
+    if v >= 0.0:
+        return sign * bessel_pair(v, x).real
+    both = bessel_pair(-v, x)
+    half = -v * 0.5
+    turn = 2.0 * (half - libdevice.floor(half))
+    return libdevice.cospi(turn) * both.real - libdevice.sinpi(turn) * both.imag
+""",
+    "bessel_series": """\
+def bessel_series(v, x):
+    half = x * 0.5
+    square = half * half
+    term = 1.0
+    total = 1.0
+    k = 1.0
+    while libdevice.fabs(term) > 1e-17 * libdevice.fabs(total) or k + v < 0.0:
+        term = term * (-square / (k * (k + v)))
+        total = total + term
+        k = k + 1.0
+    if v < 100.0:
+        return total * rgamma(v + 1.0) * libdevice.pow(half, v)
+    return total * libdevice.exp(v * libdevice.log(half) - libdevice.lgamma(v + 1.0))
+""",
+    # Sine and cosine of x - (v / 2 + 1 / 4) pi by theorems, for x has to be reduced exactly.
+    "bessel_far": """\
+def bessel_far(v, x):
+    fourfold = 4.0 * v * v
+    even = 1.0
+    odd = 0.0
+    term = 1.0
+    k = 1.0
+    while libdevice.fabs(term) > 1e-17:
+        rise = 2.0 * k - 1.0
+        term = term * ((fourfold - rise * rise) / (8.0 * k * x))
+        odd = odd + term
+        rise = rise + 2.0
+        k = k + 1.0
+        term = term * ((rise * rise - fourfold) / (8.0 * k * x))
+        even = even + term
+        k = k + 1.0
+    phase = v * 0.5 + 0.25
+    phase = phase - 2.0 * libdevice.floor(phase * 0.5)
+    turned_cosine = libdevice.cospi(phase)
+    turned_sine = libdevice.sinpi(phase)
+    cosine = libdevice.cos(x)
+    sine = libdevice.sin(x)
+    wave = cosine * turned_cosine + sine * turned_sine
+    other = sine * turned_cosine - cosine * turned_sine
+    return libdevice.dsqrt_rn(0.6366197723675814 / x) * (even * wave - odd * other)
+""",
+    # J and Y of an order that is not negative, for x >= 2: the fraction of J'/J, down to an order
+    # near x by recurrence, there the fraction of (J' + iY') / (J + iY), and up again.
+    "bessel_pair": """\
+def bessel_pair(v, x):
+    inverse = 1.0 / x
+    steps = libdevice.fmax(0.0, libdevice.floor(v - x + 1.5))
+    mu = v - steps
+    sign = 1.0
+    slope = libdevice.fmax(v * inverse, 1e-300)
+    d = 0.0
+    c = slope
+    factor = 0.0
+    k = 0.0
+    while libdevice.fabs(factor - 1.0) > 2e-16:
+        k = k + 1.0
+        b = 2.0 * (v + k) / x
+        d = b - d
+        if libdevice.fabs(d) < 1e-300:
+            d = 1e-300
+        c = b - 1.0 / c
+        if libdevice.fabs(c) < 1e-300:
+            c = 1e-300
+        d = 1.0 / d
+        factor = c * d
+        slope = factor * slope
+        if d < 0.0:
+            sign = -sign
+        if k > 300000.0:
+            return complex(float64(nan), float64(nan))
+    start = sign * 1e-300
+    j = start
+    j_slope = slope * start
+    k = steps
+    while k > 0.0:
+        below = (mu + k) / x * j + j_slope
+        j_slope = (mu + (k - 1.0)) / x * below - j
+        j = below
+        k = k - 1.0
+    if j == 0.0:
+        j = 1e-300
+    f = j_slope / j
+    a = 0.25 - mu * mu
+    p = -0.5 * inverse
+    q = 1.0
+    b_real = 2.0 * x
+    b_imag = 2.0
+    size = a * inverse / (p * p + q * q)
+    c_real = b_real + q * size
+    c_imag = b_imag + p * size
+    size = 1.0 / (b_real * b_real + b_imag * b_imag)
+    d_real = b_real * size
+    d_imag = -b_imag * size
+    change = 1.0
+    k = 2.0
+    while change > 2e-16 and k < 10000.0:
+        f_real = c_real * d_real - c_imag * d_imag
+        f_imag = c_real * d_imag + c_imag * d_real
+        new_p = p * f_real - q * f_imag
+        q = p * f_imag + q * f_real
+        p = new_p
+        change = libdevice.fabs(f_real - 1.0) + libdevice.fabs(f_imag)
+        a = a + 2.0 * (k - 1.0)
+        b_imag = b_imag + 2.0
+        d_real = a * d_real + b_real
+        d_imag = a * d_imag + b_imag
+        size = a / (c_real * c_real + c_imag * c_imag)
+        c_real = b_real + c_real * size
+        c_imag = b_imag - c_imag * size
+        size = 1.0 / (d_real * d_real + d_imag * d_imag)
+        d_real = d_real * size
+        d_imag = -d_imag * size
+        k = k + 1.0
+    gamma = (p - f) / q
+    size = libdevice.dsqrt_rn(0.6366197723675814 * inverse / ((p - f) * gamma + q))
+    j_mu = libdevice.copysign(size, j)
+    y = j_mu * gamma
+    above = mu * inverse * y - (y * p + j_mu * q)
+    k = 1.0
+    while k <= steps:
+        new = (mu + k) * 2.0 * inverse * above - y
+        y = above
+        above = new
+        k = k + 1.0
+    return complex(start / j * j_mu, y)
+""",
+    # NaN where the sum cancels by more than 18 digits, or is too long, and the expansion for large
+    # x does not hold.
+    "hyp1f1": """\
+def hyp1f1(a, b, x):
+    if not libdevice.fabs(a) + libdevice.fabs(b) + libdevice.fabs(x) < float64(inf):
+        return float64(nan)
+    if is_pole(b) and not (is_pole(a) and b <= a and a < 0.0):
+        return float64(inf)
+    if a == 0.0 or x == 0.0:
+        return 1.0
+    if is_pole(a):
+        return kummer_polynomial(a, b, x)
+    if a == b:
+        return libdevice.exp(x)
+    if x > 0.0:
+        return kummer_sum(a, b, x, 0.0)
+    rest = b - a
+    if is_pole(rest):
+        return libdevice.exp(x) * kummer_polynomial(rest, b, -x)
+    return kummer_sum(rest, b, -x, -x)
+""",
+    "kummer_polynomial": f"""\
+def kummer_polynomial(a, b, x):
+    if b <= 0.0 or -a > {MOST_TERMS}.0:
+        return kummer_sum(a, b, x, 0.0)
+    before = 0.0
+    result = 1.0
+    k = 0.0
+    while k < -a:
+        new = ((2.0 * k + b - x) * result - k * before) / (b + k)
+        before = result
+        result = new
+        k = k + 1.0
+    return result
+""",
+    # exp(-left) times the series.
+    "kummer_sum": f"""\
+def kummer_sum(a, b, x, left):
+    if x > 50.0:
+        far = kummer_far(a, b, x, left)
+        if far == far:
+            return far
+    term = 1.0
+    total = 1.0
+    magnitude = 1.0
+    n = 0.0
+    end = left
+    is_falling = False
+    while not (is_falling and libdevice.fabs(term) <= 1e-17 * magnitude):
+        rise = a + n
+        if rise == 0.0:
+            is_falling = True
+            term = 0.0
+        else:
+            term = term * (rise / (b + n)) * (x / (n + 1.0))
+            n = n + 1.0
+            total = total + term
+            magnitude = magnitude + libdevice.fabs(term)
+            ratio = libdevice.fabs((a + n) * x)
+            is_falling = n > -2.0 * b and ratio <= 0.5 * libdevice.fabs(b + n) * (n + 1.0)
+            if left > 0.0 and magnitude > 1e200:
+                part = libdevice.fmin(left, 400.0)
+                scale = libdevice.exp(-part)
+                left = left - part
+                total = total * scale
+                magnitude = magnitude * scale
+                term = term * scale
+            if n > {MOST_TERMS}.0:
+                return float64(nan)
+    if magnitude * 2.220446049250313e-16 > 1e-14 * libdevice.fabs(total):
+        return kummer_sum_of_pairs(a, b, x, end)
+    return total * libdevice.exp(-left)
+""",
+    # The same where it cancels: each number is a pair, unevaluated sums of which the first is the
+    # rounded one (Dekker 1971). 2**-512 scales without an error.
+    "kummer_sum_of_pairs": f"""\
+def kummer_sum_of_pairs(a, b, x, left):
+    term = complex(1.0, 0.0)
+    total = complex(1.0, 0.0)
+    magnitude = 1.0
+    n = 0.0
+    is_falling = False
+    while not (is_falling and libdevice.fabs(term.real) <= 1e-33 * magnitude):
+        rise = add_pairs(a, 0.0, n, 0.0)
+        if rise.real == 0.0:
+            is_falling = True
+            term = complex(0.0, 0.0)
+        else:
+            over = multiply_pairs(rise.real, rise.imag, x, 0.0)
+            below = add_pairs(b, 0.0, n, 0.0)
+            n = n + 1.0
+            below = multiply_pairs(below.real, below.imag, n, 0.0)
+            over = divide_pairs(over.real, over.imag, below.real, below.imag)
+            term = multiply_pairs(term.real, term.imag, over.real, over.imag)
+            total = add_pairs(total.real, total.imag, term.real, term.imag)
+            magnitude = magnitude + libdevice.fabs(term.real)
+            ratio = libdevice.fabs((a + n) * x)
+            is_falling = n > -2.0 * b and ratio <= 0.5 * libdevice.fabs(b + n) * (n + 1.0)
+            if left > 355.0 and magnitude > 1e200:
+                scale = 7.458340731200207e-155
+                left = left - 354.89135644669205
+                total = complex(total.real * scale, total.imag * scale)
+                term = complex(term.real * scale, term.imag * scale)
+                magnitude = magnitude * scale
+            if n > {MOST_TERMS}.0:
+                return float64(nan)
+    if not magnitude * 1e-31 <= 1e-13 * libdevice.fabs(total.real):
+        return float64(nan)
+    return total.real * libdevice.exp(-left)
+""",
+    "add_pairs": """\
+def add_pairs(a, a_rest, b, b_rest):
+    rounded = a + b
+    part = rounded - a
+    error = (a - (rounded - part)) + (b - part) + (a_rest + b_rest)
+    result = rounded + error
+    return complex(result, error - (result - rounded))
+""",
+    "multiply_pairs": """\
+def multiply_pairs(a, a_rest, b, b_rest):
+    rounded = libdevice.dmul_rn(a, b)
+    error = libdevice.fma(a, b, -rounded) + (a * b_rest + a_rest * b)
+    result = rounded + error
+    return complex(result, error - (result - rounded))
+""",
+    "divide_pairs": """\
+def divide_pairs(a, a_rest, b, b_rest):
+    rounded = a / b
+    product = libdevice.dmul_rn(rounded, b)
+    rest = (a - product) - libdevice.fma(rounded, b, -product)
+    error = (rest + a_rest - rounded * b_rest) / b
+    result = rounded + error
+    return complex(result, error - (result - rounded))
+""",
+    # exp(-left) times the expansion, NaN unless terms fall and what it leaves out does not count.
+    "kummer_far": """\
+def kummer_far(a, b, x, left):
+    log_x = libdevice.log(x)
+    log_a = libdevice.lgamma(a)
+    log_b = libdevice.lgamma(b)
+    small = (b - 2.0 * a) * log_x - x + log_a - libdevice.lgamma(b - a)
+    if small > -37.0 or a < -170.0 or b < -170.0:
+        return float64(nan)
+    term = 1.0
+    total = 1.0
+    k = 0.0
+    while libdevice.fabs(term) > 1e-17:
+        factor = (k + 1.0 - a) * (b - a + k) / ((k + 1.0) * x)
+        if libdevice.fabs(factor) > 0.9:
+            return float64(nan)
+        term = term * factor
+        total = total + term
+        k = k + 1.0
+    exponent = (a - b) * log_x
+    if libdevice.fabs(exponent) + libdevice.fabs(log_a) + libdevice.fabs(log_b) < 600.0:
+        half = libdevice.exp((x - left) * 0.5)
+        ratio = libdevice.tgamma(b) * rgamma(a)
+        return half * (ratio * libdevice.pow(x, a - b) * total) * half
+    size = libdevice.exp(exponent + (x - left) + log_b - log_a)
+    sign = libdevice.copysign(1.0, total)
+    if a < 0.0 and libdevice.tgamma(a) < 0.0:
+        sign = -sign
+    if b < 0.0 and libdevice.tgamma(b) < 0.0:
+        sign = -sign
+    return sign * size * libdevice.fabs(total)
+""",
+}
