@@ -47,6 +47,12 @@ def for_lapack(operation: str, *arrays: ArrayLike) -> tuple[Node, ...]:
     return nodes
 
 
+def _without_integers(*arrays: ArrayLike) -> list[Node]:
+    """Integers are float64 here, in NumPy, also beside float32."""
+    nodes = [as_node(x) for x in arrays]
+    return [cast(node, FLOAT64) if node.dtype.kind in "bui" else node for node in nodes]
+
+
 def matrix_for_lapack(operation: str, a: ArrayLike) -> Node:
     """As `for_lapack`, of matrices."""
     (matrix,) = for_lapack(operation, a)
@@ -71,7 +77,7 @@ def solve(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
     numpy.linalg.LinAlgError
         If `a` is not square; when computed, if it is singular.
     """
-    matrix, right = for_lapack("solve", a, b)
+    matrix, right = for_lapack("solve", *_without_integers(a, b))
     if len(right.shape) != 1:
         return wrap(OPS["solve"](matrix, right))
     solution = OPS["solve"](matrix, reshape(right, (*right.shape, 1)))
@@ -262,7 +268,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     numpy.linalg.LinAlgError
         If `b` has not as many rows as `a`; when computed, if `a` has nan.
     """
-    matrix, right = for_lapack("lstsq", a, b)
+    matrix, right = for_lapack("lstsq", *_without_integers(a, b))
     if len(matrix.shape) < 2:
         matrix = matrix_for_lapack("lstsq", a)
     m, n = matrix.shape[-2:]

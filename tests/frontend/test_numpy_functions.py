@@ -486,6 +486,8 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x, y: m.linalg.solve(x, y), (X[0] @ X[0].T, X[0])),
     (lambda m, x, y: m.linalg.solve(x, y), (X[0] @ X[0].T, X[0, :, 0])),
     (lambda m, x, y: m.linalg.solve(x, y), (N[0, :, :3] + np.eye(3, dtype=int) * 7, N[0, :, 0])),
+    (lambda m, x, y: m.linalg.solve(x, y), (np.eye(3, dtype=np.int8) * 7, np.float32(X[0, :, 0]))),
+    (lambda m, x, y: m.linalg.lstsq(x, y)[0], (np.float32(X[0]).T, np.int8([1, 2, 3, 4]))),
     (lambda m, x: m.linalg.inv(x), (X[0] @ X[0].T,)),
     (lambda m, x: m.average(x), (X,)),
     (lambda m, x: m.average(x, axis=(0, 2), keepdims=True), (N,)),
