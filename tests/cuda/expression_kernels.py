@@ -12,11 +12,7 @@ from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
 
 # SciPy's functions that there is no device function for: users compute them on the CPU.
-MISSING_OF_COMPLEX = {
-    *("erf", "erfc", "erfcx", "ndtr", "log_ndtr", "gamma", "loggamma", "digamma"),
-    *("complex_hyp1f1", "rgamma", "jv", "exp1", "expi"),
-    *("sine_integral", "cosine_integral"),
-}
+MISSING_OF_COMPLEX = {"complex_hyp1f1", "jv"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """What device functions compute: run thread by thread by the emulator, compared with NumPy."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -21,6 +22,27 @@ MORE_ULPS = {
     # Next to zeros; SciPy errs by as much.
     **{"jv": 128, "hyp1f1": 128},
 }
+# Of complex numbers: SciPy's errors and ours, in units of the larger part.
+MORE_ULPS_OF_COMPLEX = {
+    *("erf", "erfc", "erfcx", "ndtr", "log_ndtr", "gamma", "rgamma", "loggamma", "digamma"),
+    *("exp1", "expi", "sine_integral", "cosine_integral"),
+}
+
+
+# Where SciPy's values have some nine digits.
+EXACT_OF_COMPLEX = {
+    "exp1": mp.e1,
+    "log_ndtr": lambda z: mp.log(mp.erfc(-z / mp.sqrt(2)) / 2),
+}
+
+
+def exact_of_complex(name: str, array: np.ndarray) -> np.ndarray:
+    """From the upper half plane, as mpmath has no signed zeros."""
+    upper = np.where(np.signbit(array.imag), array.conj(), array).astype(complex)
+    with mp.workdps(120):
+        values = np.array([complex(EXACT_OF_COMPLEX[name](mp.mpc(z))) for z in upper])
+    values = np.where(np.signbit(array.imag), values.conj(), values)
+    return values.astype(array.dtype)
 
 
 def computed(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
@@ -34,6 +56,8 @@ def computed(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
 
 def reference(case: Case, inputs: list[np.ndarray]) -> np.ndarray:
     """NumPy's and SciPy's values, those of float32 by way of float64."""
+    if case.result.kind == "c" and case.op.name in EXACT_OF_COMPLEX:
+        return exact_of_complex(case.op.name, inputs[0])
     wide = {"e": np.float64, "f": np.float64, "F": np.complex128}
     if case.result.kind in "fc" and case.op.name not in ("nextafter", "cast", "float_of_bits"):
         inputs = [a.astype(wide.get(a.dtype.char, a.dtype)) for a in inputs]
@@ -49,6 +73,8 @@ def assert_same(case: Case, inputs: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(actual, wanted)
         return
     ulps = MORE_ULPS.get(case.op.name, ULPS)
+    if case.result.kind == "c" and case.op.name in MORE_ULPS_OF_COMPLEX:
+        ulps = 128
     np.testing.assert_allclose(actual, wanted, rtol=ulps * np.finfo(case.result).eps, atol=0)
 
 
@@ -183,6 +209,44 @@ def test_scipys_functions_over_their_ranges(case):
     actual, wanted = computed(case, inputs), reference(case, inputs)
     tolerance = RELATIVE.get(name, 5e-14)
     np.testing.assert_allclose(actual, wanted, rtol=tolerance, atol=ABSOLUTE.get(name, 0))
+
+
+# Circles about 0 and points next to where formulas change, on both sides of the real axis.
+PLANE = np.concatenate(
+    [
+        *(
+            radius * np.exp(1j * np.linspace(0.1, 6.2, 9))
+            for radius in (1e-3, 0.3, 0.79, 1.4, 1.9, 2.1, 4.9, 5.1, 6.2, 9.0, 12.0)
+        ),
+        *(
+            x + 1j * np.array([-1.0, -1e-3, -0.0, 0.0, 1e-3])
+            for x in (0.5, 0.95, 1.05, 1.95, 2.05, 4.5, 6.9, 7.1, -0.3, -1.5, -4.9, -6.5, -10.3)
+        ),
+    ]
+)
+FARTHER = np.concatenate([PLANE, 39 * PLANE[:9] / 1e-3, 41 * PLANE[:9] / 1e-3])
+OF_PLANE = {
+    **dict.fromkeys(("loggamma", "gamma", "rgamma", "digamma"), FARTHER),
+    **dict.fromkeys(("exp1", "expi", "sine_integral", "cosine_integral"), FARTHER),
+    **dict.fromkeys(("erf", "erfc", "erfcx", "ndtr", "log_ndtr"), PLANE),
+}
+
+
+@pytest.mark.parametrize("case", [c for c in cases("D") if c.op.name in OF_PLANE], ids=str)
+def test_scipys_functions_of_complex_numbers(case):
+    """With SciPy's branches; relative to the larger part."""
+    z = OF_PLANE[case.op.name]
+    actual, wanted = computed(case, [z]), reference(case, [z])
+    np.testing.assert_array_equal(np.isfinite(actual), np.isfinite(wanted))
+    np.testing.assert_allclose(actual, wanted, rtol=2e-13, atol=0)
+
+
+def test_poles_of_gamma_functions():
+    z = np.array([0, -1, -7, 1, 2], complex)
+    found = {c.op.name: computed(c, [z]) for c in cases("D") if "gamma" in c.op.name}
+    assert np.all(np.isnan(found["loggamma"][:3])) and np.all(np.isnan(found["digamma"][:3]))
+    np.testing.assert_array_equal(found["rgamma"], [0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(found["loggamma"][3:], [0, 0])
 
 
 def test_edges_of_incomplete_functions():

@@ -213,10 +213,13 @@ def sum_of_powers(x, q, n):
 }
 
 
+_TRACED = ("_float64", "_complex128")
+
+
 def _called_in(name: str, text: str) -> tuple[str, ...]:
-    """The device functions that a text calls: written ones, and traced ones of float64."""
+    """The device functions that a text calls: written ones, and traced ones of 64-bit parts."""
     found = dict.fromkeys(re.findall(r"(?<!\.)\b([a-z]\w*)\(", text))
-    return tuple(c for c in found if c != name and (c in _WRITTEN or c.endswith("_float64")))
+    return tuple(c for c in found if c != name and (c in _WRITTEN or c.endswith(_TRACED)))
 
 
 def known(name: str) -> DeviceFunction:

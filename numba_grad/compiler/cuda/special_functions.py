@@ -10,7 +10,7 @@ Thompson and Barnett (1986) changed it; the prefactor of the incomplete gamma fu
 
 import re
 
-from numba_grad.compiler.cuda import confluent_functions
+from numba_grad.compiler.cuda import complex_special_functions, confluent_functions
 
 # exp(-x) I0(x) and exp(-x) I1(x) / x for 0 <= x <= 8, in x/4 - 1; exp(-x) sqrt(x) I0(x), and the
 # same of I1, for x > 8, in 16/x - 1.
@@ -517,5 +517,5 @@ def betainc(a, b, x):
 }
 _LITERAL = re.compile(r"(?<![\w.])(?<!float64\()(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")
 
-_ALL = _TEXTS | confluent_functions.TEXTS
+_ALL = _TEXTS | confluent_functions.TEXTS | complex_special_functions.TEXTS
 SPECIAL = {name: _LITERAL.sub(r"float64(\1)", text) for name, text in _ALL.items()}
