@@ -11,9 +11,6 @@ from numba_grad.graph.node import Op
 from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
 
-# SciPy's functions that there is no device function for: users compute them on the CPU.
-MISSING_OF_COMPLEX = {"complex_hyp1f1", "jv"}
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -23,11 +20,6 @@ class Case:
     dtypes: tuple[np.dtype, ...]
     params: dict[str, Any]
     result: np.dtype
-
-    @property
-    def is_missing(self) -> bool:
-        is_of_complex = self.dtypes[0].kind == "c"
-        return is_of_complex and self.op.name in MISSING_OF_COMPLEX
 
     @property
     def template(self) -> str:

@@ -1,6 +1,9 @@
 """Every primitive of the registry on a GPU: values, derivatives and second derivatives, compared
 with the CPU, which the tests of the registry compare with everything else."""
 
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import KernelError
 from numba_grad.graph.node import leaf
 from numba_grad.ops import all_ops
+from numba_grad.runtime.cuda import cupy_calls
 from numba_grad.transforms.vjp import cotangents, reached
 
 # Moves are tested with tensors, and users' kernels on their own.
@@ -17,6 +21,22 @@ NOT_HERE = ("to_device", "custom_kernel")
 TESTED = [op for op in all_ops().values() if op.example is not None and op.name not in NOT_HERE]
 # Vectors of which signs and phases are arbitrary: so are derivatives along random directions.
 PHASES_ARE_ARBITRARY = ("eig", "eigh", "svd")
+# What GPUs do not have, as docs/cuda.md has it: the operation, the kinds of numbers, and what the
+# error names. Refused where the result has elements; all else is computed.
+WITHOUT_CUPY = (
+    ("cofactor_in_direction", "f", "cofactor_in_direction"),
+    ("eig", "f", "eig"),
+    ("eigvals", "f", "eig"),
+    ("expm", "f", "expm"),
+    ("fft", "c", "fourier"),
+    ("irfft", "c", "fourier"),
+    ("lstsq", "f", "lstsq"),
+    ("rfft", "f", "fourier"),
+    ("svd", "f", "svd"),
+    ("svdvals", "f", "svd"),
+)
+# Made by the compiler for CPUs, never by users.
+NEVER = (("matmul_add", "f", "matmul_add"),)
 TOLERANCES = {2: 2e-3, 4: 2e-5, 8: 1e-11, 16: 1e-11}
 
 
@@ -59,17 +79,39 @@ def derivatives(device, op, arrays, params):
     return nodes
 
 
+def refusal(op, arrays, result):
+    """What the error says, or None."""
+    kind = "c" if any(a.dtype.kind == "c" for a in arrays) else "f"
+    if (op.name, kind, op.name) in NEVER:
+        return f"{op.name}: not available on CUDA devices\n"
+    if cupy_calls.cupy() is None and math.prod(result.shape):
+        for name, refused_kind, named in WITHOUT_CUPY:
+            if (name, refused_kind) == (op.name, kind):
+                return f"{named}: not available on CUDA devices without CuPy\n"
+    return None
+
+
+def test_what_is_refused_is_in_order_and_documented():
+    assert list(WITHOUT_CUPY) == sorted(WITHOUT_CUPY)
+    tested = {op.name for op in TESTED}
+    text = (Path(__file__).parents[2] / "docs" / "cuda.md").read_text()
+    section = text.split("## What GPUs do not have")[1].split("\n## ")[0]
+    for name, *_ in (*WITHOUT_CUPY, *NEVER):
+        assert name in tested
+        assert f"`{name}`" in section
+
+
 @pytest.mark.parametrize("op", TESTED, ids=lambda op: op.name)
 def test_as_on_the_cpu(op, gpu):
     for arrays, params in op.example(np.random.default_rng(0)):
         nodes = derivatives(gpu, op, arrays, params)
         assert all(node.type.device == gpu for node in nodes) or not arrays
-        try:
-            evaluate(nodes)
-        except KernelError as error:
-            if "not available on CUDA" in str(error) or "on GPUs" in str(error):
-                pytest.skip(str(error).splitlines()[0])
-            raise
+        refused = refusal(op, arrays, nodes[0])
+        if refused is not None:
+            with pytest.raises(KernelError, match=refused):
+                evaluate(nodes)
+            continue
+        evaluate(nodes)
         expected = evaluate_with_numpy(derivatives("cpu", op, arrays, params))
         for node, reference in zip(nodes, expected, strict=True):
             value = on_host(node.value)
