@@ -249,6 +249,15 @@ def test_bessel_functions_of_complex_numbers():
         np.testing.assert_allclose(actual, wanted, rtol=5e-12 if is_recurrence else 5e-14, atol=0)
 
 
+def test_bessel_functions_of_huge_orders_end():
+    """A kernel that does not come back takes the GPU with it."""
+    orders, x = np.array([1e8 + 0.5, -1e8 + 0.5, 1e9, -1e9 + 0.5]), np.array([1.0, 1.0, 1e5, 1e5])
+    for case in cases("dD"):
+        if case.op.name == "jv":
+            found = computed(case, [a.astype(case.result) for a in (orders, x)])
+            assert found[0] == 0 and not np.any(np.isfinite(found[1:]))
+
+
 def test_kummers_function_of_complex_numbers():
     z = np.concatenate([FARTHER[::5], [400 + 3j, -600 + 3j]])
     (case,) = [c for c in cases("D") if c.op.name == "complex_hyp1f1"]

@@ -43,7 +43,8 @@ def bessel_series(v, x):
     term = 1.0
     total = 1.0
     k = 1.0
-    while libdevice.fabs(term) > 1e-17 * libdevice.fabs(total) or k + v < 0.0:
+    # Terms may grow again before k passes -v; of orders so low they overflow long before.
+    while libdevice.fabs(term) > 1e-17 * libdevice.fabs(total) or (k + v < 0.0 and k < 1000.0):
         term = term * (-square / (k * (k + v)))
         total = total + term
         k = k + 1.0
@@ -84,6 +85,8 @@ def bessel_far(v, x):
 def bessel_pair(v, x):
     inverse = 1.0 / x
     steps = libdevice.fmax(0.0, libdevice.floor(v - x + 1.5))
+    if steps > 300000.0:
+        return complex(float64(nan), float64(nan))
     mu = v - steps
     sign = 1.0
     slope = libdevice.fmax(v * inverse, 1e-300)
@@ -370,7 +373,7 @@ def modified_series(v, w):
     k = 1.0
     change = 1.0
     while change > 1e-17 * libdevice.fabs(total.real) + 1e-17 * libdevice.fabs(total.imag) or (
-        k + v < 0.0
+        k + v < 0.0 and k < 1000.0
     ):
         term = term * (square * (1.0 / (k * (k + v))))
         total = total + term
