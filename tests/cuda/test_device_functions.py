@@ -268,6 +268,15 @@ def test_kummers_function_of_complex_numbers():
         np.testing.assert_allclose(actual, wanted, rtol=1e-13, atol=0)
 
 
+def test_infinite_real_numbers_as_complex_ones():
+    z = np.array([np.inf, -np.inf], complex)
+    for case in cases("D"):
+        if case.op.name in ("erf", "erfc", "erfcx", "ndtr"):
+            np.testing.assert_array_equal(computed(case, [z]), reference(case, [z]))
+        if case.op.name in ("digamma", "log_ndtr"):
+            assert computed(case, [z])[0] == reference(case, [z])[0]
+
+
 def test_poles_of_gamma_functions():
     z = np.array([0, -1, -7, 1, 2], complex)
     found = {c.op.name: computed(c, [z]) for c in cases("D") if "gamma" in c.op.name}

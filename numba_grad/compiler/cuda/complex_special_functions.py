@@ -164,6 +164,8 @@ def complex_rgamma(x, y):
 def complex_psi(x, y):
     if x <= 0.0 and y == 0.0 and libdevice.floor(x) == x:
         return complex(float64(nan), float64(nan))
+    if x == float64(inf) and y == 0.0:
+        return complex(x, y)
     z = complex(x, y)
     result = complex(0.0, 0.0)
     if x < 0.0 and libdevice.fabs(y) < 16.0:
@@ -173,7 +175,7 @@ def complex_psi(x, y):
         result = -3.141592653589793 * inverse_of(tan_complex128(turn))
         z = 1.0 - z
     while z.real < 10.0 and libdevice.fabs(z.imag) < 16.0:
-        result = result - inverse_of(z)
+        result = result - reciprocal_complex128(z)
         z = z + 1.0
     inverse = inverse_of(z)
     square = inverse * inverse
@@ -290,6 +292,8 @@ def complex_cosine_integral(x, y):
     "faddeeva_quadrant": """\
 def faddeeva_quadrant(x, y):
     z = complex(x, y)
+    if x == float64(inf) or y == float64(inf):
+        return complex(0.0, 0.0)
     if x > 1e8 or y > 1e8:
         inverse = inverse_of(z * 1e-150) * 5.641895835477563e-151
         return complex(-inverse.imag, inverse.real)
@@ -318,11 +322,14 @@ def faddeeva(x, y):
         upper = complex(upper.real, -upper.imag)
     if y >= 0.0:
         return upper
-    return 2.0 * gaussian(x, y) - upper
+    gauss = gaussian(x, y)
+    return gauss + gauss - upper
 """,
     # exp(-z**2)
     "gaussian": """\
 def gaussian(x, y):
+    if x == 0.0 or y == 0.0:
+        return complex(libdevice.exp((y - x) * (x + y)), 0.0)
     return exp_complex128(complex((y - x) * (x + y), -2.0 * x * y))
 """,
     "complex_erfcx": """\
