@@ -595,7 +595,7 @@ class HostDriver(Driver):
 
     def load_module(self, code: bytes) -> int:
         self._call("load_module")
-        if self._defaults and any(s.graph is not None for s in self._streams()):
+        if any(s.graph is not None for s in self._streams()):
             raise Misuse("load_module: while a stream is being captured")
         return self._register(HostModule(code.decode(), self._current("load_module")))
 
@@ -611,21 +611,11 @@ class HostDriver(Driver):
             self.fail("CUDA_ERROR_NOT_FOUND", "function")
         return self._register(HostFunction(found, name))
 
-    def unload_module(self, module: int) -> None:
-        self._call("unload_module")
-        self._get(module, HostModule)
-        del self._handles[module]
-
     def allow_shared_memory(self, function: int, nbytes: int) -> None:
         self._call("allow_shared_memory")
         if nbytes > _SHARED_BYTES_AT_MOST:
             self.fail("CUDA_ERROR_INVALID_VALUE", "allow_shared_memory")
         self._get(function, HostFunction).shared_bytes = nbytes
-
-    def resident_blocks(self, function: int, threads: int, shared_bytes: int) -> int:
-        self._get(function, HostFunction)
-        by_memory = (228 << 10) // (shared_bytes + 1024)
-        return min(32, 2048 // threads, by_memory)
 
     def launch(
         self,
@@ -675,17 +665,26 @@ class HostDriver(Driver):
 
     def begin_capture(self, stream: int) -> None:
         self._call("begin_capture")
-        with self._lock:
+        self.no_capture.__enter__()
+        try:
             host_stream = self._stream(stream, "begin_capture")
             if host_stream.handle == DEFAULT_STREAM:
                 raise Misuse("begin_capture: the default stream cannot be captured")
             self._refuse_capturing(host_stream, "begin_capture")
-        self.no_capture.__enter__()
-        with self._lock:
-            host_stream.graph = HostGraph(origin=host_stream)
-            host_stream.last = ()
+            with self._lock:
+                host_stream.graph = HostGraph(origin=host_stream)
+                host_stream.last = ()
+        except BaseException:
+            self.no_capture.__exit__()
+            raise
 
     def end_capture(self, stream: int) -> int:
+        try:
+            return self._end_capture(stream)
+        finally:
+            self.no_capture.__exit__()
+
+    def _end_capture(self, stream: int) -> int:
         self._call("end_capture")
         with self._lock:
             host_stream = self._stream(stream, "end_capture")
@@ -700,7 +699,6 @@ class HostDriver(Driver):
                 raise Misuse("end_capture: what other streams captured was not joined")
             for joined in (host_stream, *graph.joined):
                 joined.graph, joined.last = None, ()
-            self.no_capture.__exit__()
             return self._register(graph)
 
     def is_capturing(self, stream: int) -> bool:

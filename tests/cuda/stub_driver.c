@@ -274,17 +274,9 @@ EXPORT CUresult cuModuleGetFunction(Handle *function, Handle module, const char 
     return 0;
 }
 
-EXPORT CUresult cuModuleUnload(Handle module) { CALL(cuModuleUnload, "%#lx", module); return 0; }
 
 EXPORT CUresult cuFuncSetAttribute(Handle function, int attribute, int value) {
     CALL(cuFuncSetAttribute, "%#lx, %d, %d", function, attribute, value);
-    return 0;
-}
-
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Handle function,
-                                                            int threads, size_t shared) {
-    CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "%#lx, %d, %zu", function, threads, shared);
-    *blocks = 7;
     return 0;
 }
 

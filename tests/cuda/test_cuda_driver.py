@@ -156,16 +156,10 @@ CALLS = [
     ("d.elapsed(0xE000, 0xE001)", "1.5", ["cuEventElapsedTime(0xe000, 0xe001)"]),
     ("hex(d.load_module(b'cubin text'))", "'0x4000'", ["cuModuleLoadData(cubin text)"]),
     ("hex(d.function(0x4000, 'kernel'))", "'0xf000'", ["cuModuleGetFunction(0x4000, kernel)"]),
-    ("d.unload_module(0x4000)", "None", ["cuModuleUnload(0x4000)"]),
     (
         "d.allow_shared_memory(0xF000, 100000)",
         "None",
         ["cuFuncSetAttribute(0xf000, 8, 100000)"],  # largest dynamic size
-    ),
-    (
-        "d.resident_blocks(0xF000, 256, 1024)",
-        "7",
-        ["cuOccupancyMaxActiveBlocksPerMultiprocessor(0xf000, 256, 1024)"],
     ),
     (
         "d.launch(0xF000, (5, 4, 3), (32, 2, 1), 128, 0x5000, words.ctypes.data, 16)",

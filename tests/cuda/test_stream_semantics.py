@@ -233,3 +233,32 @@ def test_threads_devices_streams_and_sizes_at_once(is_late):
         for thread in threads:
             thread.join()
     assert sorted(checked) == [0, 1, 2, 3]
+
+
+def test_kernels_are_loaded_between_captures(late, monkeypatch):
+    """While one thread captures a graph, another one comes with kernels that are not loaded yet:
+    it waits, for loading may wait for the device."""
+
+    def compute(x):
+        return ng.cumsum(ng.cumsum(ng.cumsum(ng.sort(x))))
+
+    def other(x):
+        return ng.cumprod(x)
+
+    f, g = ng.jit(compute), ng.jit(other)
+    x = ng.tensor(A, device="cuda")
+    found = []
+    loader = threading.Thread(target=lambda: found.append(g(x)))
+    begin = late.begin_capture
+
+    def begin_capture(stream):
+        begin(stream)
+        loader.start()
+        loader.join(0.5)  # ample time to do it wrong
+        assert loader.is_alive()
+
+    f(x)
+    monkeypatch.setattr(late, "begin_capture", begin_capture)
+    close(f(x), np.cumsum(np.cumsum(np.cumsum(A))))
+    loader.join()
+    close(found[0], np.cumprod(A))

@@ -318,18 +318,11 @@ class CudaDriver(Driver):
         result = self._library.cuModuleGetFunction(module, name.encode())
         return int(self._value(result, "cuModuleGetFunction"))
 
-    def unload_module(self, module: int) -> None:
-        self._check(self._library.cuModuleUnload(module), "cuModuleUnload")
-
     def allow_shared_memory(self, function: int, nbytes: int) -> None:
         attributes = self._library.CUfunction_attribute
         which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         result = self._library.cuFuncSetAttribute(function, which, nbytes)
         self._check(result, "cuFuncSetAttribute")
-
-    def resident_blocks(self, function: int, threads: int, shared_bytes: int) -> int:
-        call = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-        return int(self._value(getattr(self._library, call)(function, threads, shared_bytes), call))
 
     def launch(
         self,

@@ -285,15 +285,14 @@ class Activation:
         self._write_words()
         # Work may not be captured on the default stream, so it is on some that nobody else uses.
         streams = _capturing_streams(driver, self.program.device)
-        with _capture_lock:
-            driver.begin_capture(streams[0].handle)
-            try:
-                if self.program.turns is None:
-                    self._launch_all(streams[0])
-                else:
-                    self._launch_in_branches(streams, self.program.turns)
-            finally:
-                graph = driver.end_capture(streams[0].handle)
+        driver.begin_capture(streams[0].handle)  # other threads wait until its end
+        try:
+            if self.program.turns is None:
+                self._launch_all(streams[0])
+            else:
+                self._launch_in_branches(streams, self.program.turns)
+        finally:
+            graph = driver.end_capture(streams[0].handle)
         try:
             executable = self._executable(driver, graph)
         finally:
@@ -312,9 +311,6 @@ class Activation:
         return driver.instantiate(graph)
 
 
-_capture_lock = Lock()
-
-
 def _capturing_streams(driver: Driver, device: int) -> list[Stream]:
     key = ("capturing streams", device)
     found = driver.kept.get(key)
@@ -328,8 +324,11 @@ def loaded_function(driver: Driver, device: int, kernel: DeviceCode) -> int:
     key = ("function", device, kernel)
     found = driver.kept.get(key)
     if found is None:
-        module = driver.load_module(kernel.code)
-        found = driver.kept[key] = driver.function(module, kernel.entry_name)
+        with driver.no_capture:  # loading may wait for the device
+            found = driver.kept.get(key)
+            if found is None:
+                module = driver.load_module(kernel.code)
+                found = driver.kept[key] = driver.function(module, kernel.entry_name)
     return found
 
 

@@ -118,7 +118,8 @@ class Driver:
         # Operations by stream, since it was last known to have done everything.
         self._launched: dict[int, deque[str]] = {}
         self._last_launched = ""
-        # Nobody may wait for a device while a stream of it is captured, in whatever thread.
+        # Nobody may wait for a device, or load a module, while a stream of it is captured, in
+        # whatever thread.
         self.no_capture = Lock()
         # By device: owners of memory that others may still be using (memory.py).
         self.lent: dict[int, deque[object]] = {}
@@ -243,15 +244,8 @@ class Driver:
     def function(self, module: int, name: str) -> int:
         raise NotImplementedError
 
-    def unload_module(self, module: int) -> None:
-        raise NotImplementedError
-
     def allow_shared_memory(self, function: int, nbytes: int) -> None:
         """More dynamic shared memory per block than the 48 KiB of every kernel."""
-        raise NotImplementedError
-
-    def resident_blocks(self, function: int, threads: int, shared_bytes: int) -> int:
-        """How many blocks of the kernel one multiprocessor runs at a time."""
         raise NotImplementedError
 
     def launch(
