@@ -32,7 +32,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     sorting,
     transfer,
 )
-from numba_grad.ops.families import cast, loop_dtypes, placed
+from numba_grad.ops.families import cast, loop_dtypes, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -108,8 +108,41 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     if isinstance(value, np.generic):
         return scalar_leaf(value, canonical_dtype(value.dtype))
     if isinstance(value, list | tuple | range):
-        return numbers(own_array(value))
+        try:
+            return numbers(own_array(value))
+        except TypeError:
+            stacked = stacked_on_gpu(value)
+            if stacked is None:
+                raise
+            return stacked
     return leaf(own_array(value))
+
+
+def stacked_on_gpu(value: Any) -> Node | None:
+    """Nested sequences with tensors on a GPU, of which NumPy makes no array: next to each other,
+    there. None if there are no such tensors."""
+    device = _gpu_in(value)
+    return None if device is None else _stacked(value, device)
+
+
+def _gpu_in(value: Any) -> str | None:
+    """Which one the first tensor on a GPU is on."""
+    if isinstance(value, list | tuple):
+        return next((found for x in value if (found := _gpu_in(x)) is not None), None)
+    node = node_of(value)
+    return None if node is None or node.type.device == CPU else node.type.device
+
+
+def _stacked(value: Any, device: str) -> Node:
+    if not (isinstance(value, list | tuple) and value):
+        node = as_node(value)
+        if node.requires_grad:
+            np.asarray(value)  # refused: what is made of values has no gradient
+        return placed(node, device) if node.shape == () else node
+    nodes = common_dtype(tuple([_stacked(x, device) for x in value]))
+    if len({x.shape for x in nodes}) > 1:
+        raise _ragged(value)
+    return OPS["concatenate"](*[reshape(x, (1, *x.shape)) for x in nodes], axis=0)
 
 
 def constant_beside(x: Node, array: np.ndarray) -> Node:
@@ -236,15 +269,7 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
-        raise ShapeError(
-            explain(
-                "tensor",
-                "nested sequences of different lengths are not an array",
-                got={"value": _shortened(value)},
-                expected="equal lengths at each level of nesting",
-                fix="pad the rows to one length, or keep a list of tensors",
-            )
-        ) from None
+        raise _ragged(value) from None
     own = _checked_dtype(array) if dtype is None else dtype
     if not copy:
         return _aliased(array, own, is_array=isinstance(value, np.ndarray))
@@ -254,6 +279,18 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         return np.asarray(array, own, order="C")  # just made for us by np.asarray
     with np.errstate(all="ignore"):
         return np.array(array, own, order="C", copy=True, subok=False)
+
+
+def _ragged(value: ArrayLike) -> ShapeError:
+    return ShapeError(
+        explain(
+            "tensor",
+            "nested sequences of different lengths are not an array",
+            got={"value": _shortened(value)},
+            expected="equal lengths at each level of nesting",
+            fix="pad the rows to one length, or keep a list of tensors",
+        )
+    )
 
 
 def _checked_dtype(array: np.ndarray) -> np.dtype:

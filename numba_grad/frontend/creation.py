@@ -20,6 +20,7 @@ from numba_grad.frontend.arrays import (
     node_of,
     own_array,
     scalar_leaf,
+    stacked_on_gpu,
     value_of,
     wrap,
 )
@@ -48,7 +49,7 @@ def tensor(
     *,
     copy: bool = True,
 ) -> "Tensor":
-    """A new tensor with the values of `obj`: an array, a number, or nested sequences of numbers.
+    """A new tensor with the values of `obj`: an array, a number, or nested sequences of these.
 
     Parameters
     ----------
@@ -78,18 +79,24 @@ def tensor(
     """
     wanted = as_optional_dtype(dtype)
     node = node_of(obj)
-    if node is not None:
-        node = OPS["detach"](node if wanted is None else cast(node, wanted))
-        return result_of(on_device(node, device), requires_grad)
     value = obj
-    if is_scalar(obj):
+    if node is not None:
+        node = OPS["detach"](node)
+    elif is_scalar(obj):
         value = np.array(obj, wanted)
     elif not isinstance(obj, (np.ndarray, list, tuple)) and hasattr(obj, _ON_GPU):
         node = namespace("cuda_exchange").node_from_interface(obj, copy)
-        node = node if wanted is None else cast(node, wanted)
-        return result_of(on_device(node, device), requires_grad)
-    array = own_array(value, wanted, copy=copy)
-    return result_of(leaf(copied_to(array, device_name(device))), requires_grad)
+    if node is None:
+        try:
+            array = own_array(value, wanted, copy=copy)
+        except TypeError:
+            node = stacked_on_gpu(value) if copy else None
+            if node is None:
+                raise
+        else:
+            return result_of(leaf(copied_to(array, device_name(device))), requires_grad)
+    node = node if wanted is None else cast(node, wanted)
+    return result_of(on_device(node, device), requires_grad)
 
 
 def asarray(

@@ -18,7 +18,7 @@ class LoweredKernel:
     """One distinct kernel of a plan."""
 
     name: str
-    kernel: Any  # of compiler/build.py, or of compiler/cuda/build.py
+    kernel: Any  # of compiler/build.py, or of compiler/cuda/build.py, or a runtime/cuda HostCall
     count: int  # how many steps of the plan run it
     nbytes: int  # memory traffic of all of these together, if every access went to memory
     flops: int  # scalar operations of all of these together, roughly
@@ -70,17 +70,27 @@ class LoweredKernel:
     def _form(self, name: str) -> Any:
         form = getattr(self.kernel, name, None)
         if form is None:
-            is_native = hasattr(self.kernel, "address")
-            raise KernelError(
-                explain(
-                    f"kernel {self.name}",
-                    f"a kernel for {'the CPU' if is_native else 'GPUs'} has no {name}",
-                    expected="source, llvm, asm"
-                    if is_native
-                    else "source, ptx, sass, registers, spilled_bytes, shared_bytes, occupancy()",
-                )
-            )
+            raise KernelError(self._absence(name))
         return form
+
+    def _absence(self, name: str) -> str:
+        library = getattr(self.kernel, "library", None)
+        if library is not None:
+            return explain(
+                f"kernel {self.name}",
+                f"this step is a call of {library}, whose kernels are its own: there is no {name}",
+                got={"call": self.kernel.source.splitlines()[-1]},
+                expected="a step of a kernel of ours",
+                fix="Nsight Compute, which sees the kernels of libraries",
+            )
+        is_native = hasattr(self.kernel, "address")
+        return explain(
+            f"kernel {self.name}",
+            f"a kernel for {'the CPU' if is_native else 'GPUs'} has no {name}",
+            expected="source, llvm, asm"
+            if is_native
+            else "source, ptx, sass, registers, spilled_bytes, shared_bytes, occupancy()",
+        )
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}: {self.count} steps, {self.nbytes} bytes, {self.flops} flops>"

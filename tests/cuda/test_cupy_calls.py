@@ -8,11 +8,14 @@ from numba_grad.compiler.cuda.target import cuda_target
 from numba_grad.compiler.library_steps import call_of
 from numba_grad.compiler.pipeline import compile_program
 from numba_grad.errors import KernelError
+from numba_grad.frontend.lowered import LoweredKernel
+from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
 from numba_grad.runtime.cuda import checks, cupy_calls
 from numba_grad.runtime.cuda.arrays import from_host
 from numba_grad.runtime.cuda.engine import Program
+from numba_grad.runtime.cuda.libraries import host_call
 from numba_grad.runtime.cuda.streams import Stream, stream_is
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
@@ -182,16 +185,23 @@ def test_without_cupy_it_is_named_with_the_command():
 
 def test_nothing_of_it_is_captured(stand_in):
     (a,), _ = example("inv", "float64")
-    node = node_of("inv", a)
-    for _ in range(4):
+    node = x = argument(array_type(a.shape, a.dtype))
+    for _ in range(5):
         node = OPS["inv"](node)
-    (first,) = [x for x in [node] if x]
-    while first.inputs and first.inputs[0].inputs:
-        first = first.inputs[0]
-    plan = compile_program([first.inputs[0]], [node], None, TARGET).plan
-    program = Program(plan, 0)
+    program = Program(compile_program([x], [node], None, TARGET).plan, 0)
     for _ in range(3):
         value = program.run(from_host(a, "cuda:0"))[0].to_host()
     np.testing.assert_allclose(value, np.linalg.inv(a), rtol=1e-8)
     assert "begin_capture" not in stand_in.driver.calls
-    assert array_type(a.shape, a.dtype) == node.type
+
+
+def test_a_step_of_a_library_has_no_code_of_ours():
+    for text, library in (
+        ("host: cupy inv float64 float64", "CuPy"),
+        ("# matmul\nhost: cublas gemm float32 float32", "cuBLAS"),
+    ):
+        kernel = LoweredKernel("k0 inv", host_call(text), count=1, nbytes=0, flops=0)
+        assert kernel.source == text
+        for form in (lambda k: k.ptx, lambda k: k.sass, lambda k: k.occupancy(), lambda k: k.llvm):
+            with pytest.raises(KernelError, match=f"call of {library}[^;]*{text.splitlines()[-1]}"):
+                form(kernel)

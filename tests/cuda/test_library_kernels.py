@@ -367,6 +367,19 @@ def test_eigenvalues_of_what_is_not_finite():
     assert np.isfinite(value[[0, 2]]).all()  # the upper triangle is not read
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_matrices_without_elements_need_no_library(shape, dtype):
+    a = np.zeros((2, *shape), dtype)
+    b, tolerance = np.ones((2, shape[0], 2), dtype), np.zeros(2, np.dtype(dtype).type(0).real.dtype)
+    cases = [("lstsq", (a, b, tolerance), {}), ("svdvals", (a,), {})]
+    cases += [("svd", (a,), {"full": full}) for full in (False, True)]
+    for name, arrays, params in cases:
+        node = node_of(name, *arrays, **params)
+        value, _ = emulated(node, *arrays)
+        np.testing.assert_array_equal(value, node.op.reference(*arrays, **params))
+
+
 def test_determinants_do_not_overflow_on_the_way():
     a = np.diag([1e200, 1e200, 1e-200, 1e-200, 3.0, 1.0])[[1, 0, 2, 3, 4, 5]]
     for b, expected in ((a, -3.0), (1e60 * a, -np.inf), (0 * a, 0.0), (a[:0, :0], 1.0)):

@@ -22,7 +22,7 @@ TESTED = [op for op in all_ops().values() if op.example is not None and op.name 
 # Vectors of which signs and phases are arbitrary: so are derivatives along random directions.
 PHASES_ARE_ARBITRARY = ("eig", "eigh", "svd")
 # What GPUs do not have, as docs/cuda.md has it: the operation, the kinds of numbers, and what the
-# error names. Refused where the result has elements; all else is computed.
+# error names. Refused where there are elements; all else is computed.
 WITHOUT_CUPY = (
     ("cofactor_in_direction", "f", "cofactor_in_direction"),
     ("eig", "f", "eig"),
@@ -84,7 +84,7 @@ def refusal(op, arrays, result):
     kind = "c" if any(a.dtype.kind == "c" for a in arrays) else "f"
     if (op.name, kind, op.name) in NEVER:
         return f"{op.name}: not available on CUDA devices\n"
-    if cupy_calls.cupy() is None and math.prod(result.shape):
+    if cupy_calls.cupy() is None and math.prod(result.shape) and arrays[0].size:
         for name, refused_kind, named in WITHOUT_CUPY:
             if (name, refused_kind) == (op.name, kind):
                 return f"{named}: not available on CUDA devices without CuPy\n"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.errors import DeviceError
+from numba_grad.errors import DeviceError, GradientError, ShapeError
 
 
 @pytest.fixture
@@ -32,6 +32,39 @@ def test_made_there(gpu):
     ):
         assert made.device == gpu
         np.testing.assert_array_equal(made.cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("make", [ng.tensor, ng.asarray, ng.array])
+def test_made_of_lists_of_tensors(gpu, make):
+    host = ng.tensor(np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4))
+    there = host.to(gpu)
+    for pick in (
+        lambda x: [x[0], x[1]],
+        lambda x: ([x[0, 0], 2.0], [x[1, 1], 3]),
+        lambda x: [x[0, 0], host[1, 1], np.float64(0.5)],
+        lambda x: [[x[0, 0]], [1j]],
+        lambda x: [x[0, :0]],
+    ):
+        made, expected = make(pick(there)), make(pick(host))
+        assert (made.device, made.dtype) == (gpu, expected.dtype)
+        np.testing.assert_array_equal(made.cpu().numpy(), expected.numpy())
+    assert make([there[0]], np.float16).dtype == np.float16
+    np.testing.assert_array_equal(
+        ng.sin([there[0], there[1]]).cpu().numpy(), ng.sin(there[:2]).cpu().numpy()
+    )
+    with pytest.raises(DeviceError, match=f"different devices, cpu and {gpu}"):
+        make([there[0], host[0]])
+    with pytest.raises(ShapeError, match="different lengths"):
+        make([there[0], there[1, :2]])
+    with pytest.raises(GradientError, match=r"np\.stack"):
+        make([there[0], there[1].requires_grad_()])
+
+
+def test_a_new_leaf_of_a_list_requires_grad(gpu):
+    x = ng.tensor([3.0, 4.0], device=gpu)
+    leaf = ng.tensor([x, x * 2], requires_grad=True)
+    (leaf**2).sum().backward()
+    np.testing.assert_array_equal(leaf.grad.cpu().numpy(), [[6, 8], [12, 16]])
 
 
 @pytest.mark.parametrize("name", ["cudaa", "CUDA", "cuda:", "cuda:-1", "cuda:99", "mps", 1.5, None])

@@ -28,6 +28,7 @@ class HostCall:
     """A step that the host does."""
 
     source: str
+    library: str  # its name, for people
     call: Call
     # Whether it only launches kernels, with memory that the plan gives it, so that a graph may
     # repeat them.
@@ -45,8 +46,8 @@ def is_host_call(source: str) -> bool:
 def host_call(source: str) -> HostCall:
     """The call that a text stands for; comments may come before it."""
     library, *rest = source.splitlines()[-1].removeprefix(HOST).split()
-    make, is_capturable = _LIBRARIES[library]
-    return HostCall(source, make(*rest), is_capturable)
+    name, make, is_capturable = _LIBRARIES[library]
+    return HostCall(source, name, make(*rest), is_capturable)
 
 
 # cuBLAS, by its C interface with 64-bit sizes, which it has since CUDA 12.
@@ -153,8 +154,8 @@ def _gemm(storage: str, precision: str) -> Call:
 _CUBLAS: dict[str, Callable[..., Call]] = {"gemm": _gemm}
 
 
-# library -> what makes a call, of the rest of the text; whether calls may be captured
-_LIBRARIES: dict[str, tuple[Callable[..., Call], bool]] = {
-    "cublas": (lambda name, *options: _CUBLAS[name](*options), True),
-    "cupy": (cupy_calls.call, False),
+# library -> its name; what makes a call, of the rest of the text; whether calls may be captured
+_LIBRARIES: dict[str, tuple[str, Callable[..., Call], bool]] = {
+    "cublas": ("cuBLAS", lambda name, *options: _CUBLAS[name](*options), True),
+    "cupy": ("CuPy", cupy_calls.call, False),
 }

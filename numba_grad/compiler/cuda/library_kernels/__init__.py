@@ -18,6 +18,7 @@ from numba_grad.compiler.cuda.library_kernels import (
     warp_eigenvalues,
     warp_reflections,
     warp_systems,
+    without_elements,
 )
 from numba_grad.compiler.cuda.library_kernels.matrix_products import matmul_call
 from numba_grad.compiler.cuda.library_kernels.scans import (
@@ -94,6 +95,12 @@ _OF_WARPS: dict[str, Callable[..., LibraryCall]] = {
 }
 
 
+_WITHOUT_ELEMENTS: dict[str, Callable[..., LibraryCall]] = {
+    "svd_call": without_elements.svd_call,
+    "lstsq_call": without_elements.lstsq_call,
+}
+
+
 def _fits_a_warp(name: str, sizes: Sequence[Any]) -> bool:
     _, rows, columns, *_ = sizes
     if name in ("lu_call", "qr_call"):
@@ -112,6 +119,8 @@ def _of_matrices(name: str, options: Options) -> Callable[..., LibraryCall]:
     """By a warp, or a thread for each as on the CPU without a library, or else by CuPy."""
 
     def call(*sizes: Any, **params: Any) -> LibraryCall:
+        if name in _WITHOUT_ELEMENTS and 0 in sizes[1:3]:
+            return _WITHOUT_ELEMENTS[name](*sizes, **params)
         if name in _OF_WARPS and _fits_a_warp(name, sizes):
             return _OF_WARPS[name](*sizes, **params)
         if name in _OF_MATRICES:
