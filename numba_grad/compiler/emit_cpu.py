@@ -50,12 +50,6 @@ def number_of_tasks(kernel: Kernel) -> int:
     return math.prod(kept) * kernel.blocks
 
 
-def points_per_task(kernel: Kernel) -> float:
-    """Innermost points of one task, on average."""
-    points = math.prod(axis.extent for axis in kernel.axes)
-    return points / max(1, number_of_tasks(kernel))
-
-
 def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
     """The source text. What is copied to `streamed` buffers goes past the caches."""
     kernel = transposed_rows(kernel, streamed)

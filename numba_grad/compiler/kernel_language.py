@@ -302,19 +302,6 @@ def select(typing_context, condition, a, b):
     return a(types.boolean, a, b), lower
 
 
-@intrinsic
-def fused_multiply_add(typing_context, a, b, c):
-    """`a * b + c`, rounded once."""
-    kind = types.unliteral(a)
-    if not isinstance(kind, types.Float) or {types.unliteral(b), types.unliteral(c)} != {kind}:
-        return None
-
-    def lower(context, builder, signature, arguments):
-        return call_llvm(builder, "llvm.fma", *arguments)
-
-    return kind(kind, kind, kind), lower
-
-
 # The order of complex numbers: NumPy's, by real parts, then by imaginary parts. Comparisons with a
 # number that has a NaN in either part are false.
 

@@ -198,6 +198,3 @@ class Kernel:
     def accumulates_in_memory(self) -> bool:
         """Whether the innermost loop runs over results, not over what is summed."""
         return bool(self.accumulators) and not self.axes[-1].reduced
-
-    def word_number(self, name: str) -> int:
-        return next(k for k, word in enumerate(self.words) if word.name == name)

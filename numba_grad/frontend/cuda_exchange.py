@@ -5,9 +5,10 @@ when there is such a tensor.
 
 from typing import Any
 
-from numba_grad.errors import ForeignArrayError, explain
+from numba_grad.errors import ForeignArrayError
 from numba_grad.frontend.arrays import as_node, computed_value, wrap
 from numba_grad.frontend.index_functions import take
+from numba_grad.frontend.interchange import writable_is_refused
 from numba_grad.frontend.ranges import arange
 from numba_grad.frontend.shape_functions import reshape
 from numba_grad.graph.node import OPS, Node, leaf
@@ -74,12 +75,5 @@ def capsule(
         return exports.capsule(array, stream, max_version, read_only=True)
     # To one who cannot be told that it is read-only it would be writable: a copy for those.
     if copy is False:
-        raise ForeignArrayError(
-            explain(
-                "__dlpack__",
-                "the memory of a tensor is read-only, and DLPack says so since version 1.0",
-                got={"max_version": max_version, "copy": False},
-                fix="copy=None",
-            )
-        )
+        raise ForeignArrayError(writable_is_refused(max_version))
     return exports.capsule(array.copy(), stream, max_version)

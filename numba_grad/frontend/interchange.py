@@ -133,15 +133,17 @@ def to_dlpack(
         return value.__dlpack__(max_version=max_version, copy=copy)
     # To one who cannot be told that it is read-only it would be writable: a copy for those.
     if copy is False:
-        raise BufferError(
-            explain(
-                "__dlpack__",
-                "the memory of a tensor is read-only, and DLPack says so since version 1.0",
-                got={"max_version": max_version, "copy": False},
-                fix="copy=None",
-            )
-        )
+        raise BufferError(writable_is_refused(max_version))
     return value.copy().__dlpack__()
+
+
+def writable_is_refused(max_version: tuple[int, int] | None) -> str:
+    return explain(
+        "__dlpack__",
+        "the memory of a tensor is read-only, and DLPack says so since version 1.0",
+        got={"max_version": max_version, "copy": False},
+        fix="copy=None",
+    )
 
 
 def dlpack_device(node: Node) -> tuple[int, int]:

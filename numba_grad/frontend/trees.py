@@ -46,12 +46,6 @@ def rebuilder(structure: Structure) -> Callable[[Sequence[Any]], Any]:
     return structure.unflatten
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """`tree` with each leaf replaced by `function(leaf)`."""
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [function(leaf) for leaf in leaves])
-
-
 def nest(outer: Structure, inner: Structure, rows: Sequence[Sequence[Any]]) -> Any:
     """A tree of `outer` whose leaves are trees of `inner`: `rows[i][j]` is leaf j of leaf i."""
     return unflatten(outer, [unflatten(inner, row) for row in rows])

@@ -66,10 +66,6 @@ def test_leaves_are_named_as_a_user_would_write_them():
     ]
 
 
-def test_map_leaves_keeps_the_structure():
-    assert trees.map_leaves(lambda x: -x, {"a": (1, 2)}) == {"a": (-1, -2)}
-
-
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [

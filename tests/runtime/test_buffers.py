@@ -16,7 +16,7 @@ from numba_grad.runtime.buffers import (
     size_class,
 )
 
-BYTE, FLOAT = np.dtype(np.uint8), np.dtype(float)
+FLOAT = np.dtype(float)
 
 
 def address(x: np.ndarray) -> int:

@@ -32,7 +32,7 @@ def lower(
         If there is none for this operation.
     """
     if node.op.name == "custom_kernel":
-        return user_functions.lower(node, places, temporary)
+        return user_functions.lower(node, places)
     try:
         call = library_steps.call_of(node, kernels_for(options), in_place=in_place)
     except NoKernels:

@@ -79,9 +79,7 @@ class UserKernel(DeviceKernel):
         )
 
 
-def lower(
-    node: Node, places: dict[Node, Place], temporary: Callable[[int], object]
-) -> list[ProgramStep]:
+def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
     """The steps of a `custom_kernel`: a launch, or one for each member of a batch."""
     kernel, numbers = node.params["kernel"], node.params["numbers"]
     inputs, arrays, members = operands_of(node)

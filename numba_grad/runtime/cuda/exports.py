@@ -21,7 +21,7 @@ from numba_grad.runtime.cuda.streams import (
     external_stream,
 )
 
-KIND_CPU, KIND_CUDA, KIND_CUDA_HOST, KIND_CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
+KIND_CPU, KIND_CUDA, KIND_CUDA_MANAGED = 1, 2, 13  # DLPack's kinds of devices
 FIRST_WITH_FLAGS = (1, 0)  # version of DLPack in which what is exported can be marked as read-only
 READ_ONLY = 1
 _LEGACY = 1  # how both protocols name the legacy default stream: 0 could mean "none"
