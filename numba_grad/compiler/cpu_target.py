@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
+from numba_grad.compiler.cpu_row_chains import CHAINING
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.loop_cuts import fewest_blocks
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.mirrored_sums import mirrored_sums
 from numba_grad.compiler.program_steps import ProgramStep, library_program_step, program_step
-from numba_grad.compiler.row_chains import candidate, with_row_chains
+from numba_grad.compiler.row_chains import with_row_chains
 from numba_grad.compiler.simplify import simplify
 from numba_grad.compiler.split_sums import split_sums
 from numba_grad.compiler.target import Pass, Target
@@ -54,7 +55,7 @@ def _library_steps(
 def _join(
     steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
 ) -> list[ProgramStep]:
-    return with_row_chains([candidate(step, kernel) for step, kernel in steps], nbytes_of)
+    return with_row_chains(steps, nbytes_of, CHAINING)
 
 
 TARGET = Target(

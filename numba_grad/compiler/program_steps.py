@@ -160,7 +160,7 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
     )
 
 
-def bytes_of_elements(kernel: LoopKernel) -> int:
+def bytes_of_buffers(kernel: LoopKernel) -> dict[Buffer, int]:
     """Bytes of what the kernel reads and writes, each element once: the least traffic that there
     can be, where caches hold what is read again."""
     extents = {axis.variable: axis.extent for axis in kernel.axes}
@@ -176,7 +176,7 @@ def bytes_of_elements(kernel: LoopKernel) -> int:
     for accumulator in kernel.accumulators:
         if accumulator.buffer is not None:
             positions[accumulator.buffer].add(accumulator.position)
-    total = 0
+    result = {}
     for buffer, used in positions.items():
         points = rows = 1
         for where in used:
@@ -184,8 +184,8 @@ def bytes_of_elements(kernel: LoopKernel) -> int:
             points = max(points, math.prod(extents.get(name, 1) for name in names))
             factors = [abs(f.value) for name, f in where.terms if f.literal and name in extents]
             rows = max(rows, *factors, 1)
-        total += buffer.dtype.itemsize * points * min(rows, len(used))
-    return total
+        result[buffer] = buffer.dtype.itemsize * points * min(rows, len(used))
+    return result
 
 
 def _bytes_of_a_point(kernel: LoopKernel) -> int:

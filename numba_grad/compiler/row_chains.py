@@ -6,50 +6,21 @@
 
 One after the other, each reads all of `x` from memory. But no row of a result needs anything of
 another row, so all kernels may first do some rows that stay in the cache, then the next ones: a
-*chain*. So may kernels that go through the same points, where one would be too long. A chain is a
-step of its own, whose kernel calls those of its members; their code does not change and does not
-know.
+*chain*. So may kernels that go through the same points, where one would be too long.
+
+Which kernels may be a chain follows from what they read and write, and is found here. Whether that
+is worth it, and how a chain is run, are a target's (`cpu_row_chains.py`, `cuda/row_chains.py`).
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from numba_grad.compiler.emit_cpu import number_of_tasks
 from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.loops import Buffer, Load
+from numba_grad.compiler.loops import Axis, Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.program_steps import (
-    TASK_MULTIPLE,
-    ProgramStep,
-    Source,
-    grain_of,
-    nanoseconds,
-)
+from numba_grad.compiler.program_steps import ProgramStep, Source
 from numba_grad.compiler.spaces import Index
-
-# Memory traffic of a block of rows in one kernel: with what the others read, it fits the cache of a
-# core.
-BLOCK_BYTES = 1 << 18
-# Arrays that several members share and that together are smaller stay in the cache anyway.
-LEAST_SHARED_BYTES = 1 << 20
-FEWEST_ROWS = 16
-
-SOURCE = """\
-def kernel(args, lo, hi):
-    # rows: several kernels on some rows at a time
-    words = pointer(args, int64)
-    rows = words[0]
-    block = words[1]
-    count = words[2]
-    for task in range(lo, hi):
-        first = task * block
-        last = min(first + block, rows)
-        for number in range(count):
-            function = pointer(words[3 + 3 * number], int64)
-            tasks = words[5 + 3 * number]
-            call(function[0], words[4 + 3 * number], first * tasks, last * tasks)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +53,17 @@ class Candidate:
         return {access.source for access in self.accesses if access.is_write}
 
 
-def candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
+@dataclass(frozen=True, slots=True)
+class Chaining:
+    """A target's part."""
+
+    # (kernel, rows) -> the axes whose points may be cut into that many rows, None if none may
+    row_axes: Callable[[LoopKernel, int], Sequence[Axis] | None]
+    is_worth: Callable[[Sequence[Candidate], int], bool]  # (members, rows)
+    step: Callable[[Sequence[Candidate], int], ProgramStep]  # (members, rows)
+
+
+def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
     """`kernel`: what the step was made from, None if that does not follow its loops."""
     if kernel is None or kernel.blocks_word or not kernel.axes:
         return Candidate(step, None, [])
@@ -131,16 +112,23 @@ def _factors(position: Index, kernel: LoopKernel) -> dict[str, int]:
 
 
 def with_row_chains(
-    candidates: Sequence[Candidate], nbytes_of: Callable[[Source], int | None]
+    steps: Sequence[tuple[ProgramStep, LoopKernel | None]],
+    nbytes_of: Callable[[Source], int | None],
+    chaining: Chaining,
 ) -> list[ProgramStep]:
     """The steps, with chains in place of their members.
 
     What stands between two members and does not belong to them comes after the chain.
+
+    Parameters
+    ----------
+    steps : each with the kernel that it was made from, None if it does not follow its loops
+    nbytes_of : of a memory that holds one array of the segment's own
     """
-    rest = list(candidates)
+    rest = [_candidate(step, kernel) for step, kernel in steps]
     while True:
         for rows in _numbers_of_rows(rest):
-            found = _first_chain(rest, rows, nbytes_of)
+            found = _first_chain(rest, rows, nbytes_of, chaining)
             if found is not None:
                 rest = found
                 break
@@ -155,24 +143,27 @@ def _numbers_of_rows(candidates: Sequence[Candidate]) -> list[int]:
         if x.kernel is None or x.kernel.accumulates_in_memory:
             continue
         rows = math.prod(axis.extent for axis in x.kernel.kept)
-        if rows >= FEWEST_ROWS:
+        if rows > 1:
             (of_sums if x.kernel.reduced else of_points).append(rows)
     return list(dict.fromkeys(of_sums + of_points))
 
 
 def _first_chain(
-    candidates: list[Candidate], rows: int, nbytes_of: Callable[[Source], int | None]
+    candidates: list[Candidate],
+    rows: int,
+    nbytes_of: Callable[[Source], int | None],
+    chaining: Chaining,
 ) -> list[Candidate] | None:
     """`candidates` with a chain over `rows`, None if there is none that is worth it."""
     for start, first in enumerate(candidates):
-        if not _keeps_rows(first, rows, first.written, nbytes_of):
+        if not _keeps_rows(first, rows, first.written, nbytes_of, chaining):
             continue
         members, delayed = [first], []
         written, used = first.written, first.sources
         for x in candidates[start + 1 :]:
             if (
                 not used.isdisjoint(x.sources)
-                and _keeps_rows(x, rows, written | x.written, nbytes_of)
+                and _keeps_rows(x, rows, written | x.written, nbytes_of, chaining)
                 and all(_are_independent(x, y) for y in delayed)
             ):
                 members.append(x)
@@ -180,8 +171,10 @@ def _first_chain(
                 used = used | x.sources
             else:
                 delayed.append(x)
-        if _shared_bytes(members) >= LEAST_SHARED_BYTES:
-            return [*candidates[:start], _chain(members, rows), *delayed]
+        if len(members) > 1 and chaining.is_worth(members, rows):
+            accesses = [Access(source, {}, 0, 1, True) for source in written]
+            chain = Candidate(chaining.step(members, rows), None, accesses)
+            return [*candidates[:start], chain, *delayed]
     return None
 
 
@@ -189,24 +182,17 @@ def _are_independent(x: Candidate, y: Candidate) -> bool:
     return x.written.isdisjoint(y.sources) and y.written.isdisjoint(x.sources)
 
 
-def _shared_bytes(members: Sequence[Candidate]) -> int:
-    """Of the arrays that more than one member goes through, roughly."""
-    users: dict[Source, list[int]] = {}
-    for x in members:
-        for source in x.sources:
-            users.setdefault(source, []).append(x.step.nbytes // max(1, len(x.step.memory)))
-    return sum(min(sizes) for sizes in users.values() if len(sizes) > 1)
-
-
 def _keeps_rows(
-    x: Candidate, rows: int, written: set[Source], nbytes_of: Callable[[Source], int | None]
+    x: Candidate,
+    rows: int,
+    written: set[Source],
+    nbytes_of: Callable[[Source], int | None],
+    chaining: Chaining,
 ) -> bool:
     """Whether row r of the work of `x` touches only row r of each array in `written`."""
     kernel = x.kernel
-    if kernel is None or number_of_tasks(kernel) % rows:
-        return False
-    outer = kernel.kept[:-1] if kernel.accumulates_in_memory else kernel.kept
-    if math.prod(axis.extent for axis in outer) % rows:
+    outer = None if kernel is None else chaining.row_axes(kernel, rows)
+    if kernel is None or outer is None or math.prod(axis.extent for axis in outer) % rows:
         return False
     steps = _strides_of_rows([axis.extent for axis in outer], rows)
     if steps is None:
@@ -270,31 +256,3 @@ def _is_in_row(
         highest += max(0, factor * (extents[name] - 1))
         lowest += min(0, factor * (extents[name] - 1))
     return lowest >= 0 and highest < elements
-
-
-def _chain(members: Sequence[Candidate], rows: int) -> Candidate:
-    steps = [x.step for x in members]
-    bytes_of_row = max(step.nbytes for step in steps) / rows
-    block = max(1, min(rows, int(BLOCK_BYTES / bytes_of_row)))
-    if block > TASK_MULTIPLE:
-        block -= block % TASK_MULTIPLE
-    tasks = -(-rows // block)
-    header = 3 + 3 * len(steps)
-    words: list[object] = [rows, block, len(steps)]
-    start = header
-    for step in steps:
-        words += [("kernel", step.source), ("words", start), step.tasks // rows]
-        start += len(step.words)
-    words += [word for step in steps for word in step.words]
-    chain = ProgramStep(
-        SOURCE,
-        words,
-        tasks,
-        grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps)),
-        list(dict.fromkeys(source for step in steps for source in step.memory)),
-        sum(step.nbytes for step in steps),
-        sum(step.flops for step in steps),
-        steps,
-    )
-    written = set().union(*(x.written for x in members))
-    return Candidate(chain, None, [Access(source, {}, 0, 1, True) for source in written])

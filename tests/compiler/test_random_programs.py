@@ -1,13 +1,15 @@
 """Random programs of slices, pads, sums and arithmetic: gradients match the reference engine,
 whether a graph is one segment or cut into many."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph, row_chains, segment_graphs, segments
+from numba_grad.compiler import cpu_row_chains, cpu_target, flat_graph, segment_graphs, segments
 
 ROWS, COLUMNS = 19, 34  # longer than what is unrolled
 PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]  # one of them twice
@@ -74,16 +76,16 @@ def test_gradients_match_the_reference(lines):
 
 def test_chains_of_rows_change_nothing(monkeypatch):
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())  # nothing compiled before
-    monkeypatch.setattr(row_chains, "LEAST_SHARED_BYTES", 1)
-    monkeypatch.setattr(row_chains, "FEWEST_ROWS", 2)
-    monkeypatch.setattr(row_chains, "BLOCK_BYTES", 1 << 11)
-    lengths, chain = [], row_chains._chain
+    monkeypatch.setattr(cpu_row_chains, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(cpu_row_chains, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(cpu_row_chains, "BLOCK_BYTES", 1 << 11)
+    lengths, chaining = [], cpu_row_chains.CHAINING
 
     def counting(members, rows):
         lengths.append(len(members))
-        return chain(members, rows)
+        return chaining.step(members, rows)
 
-    monkeypatch.setattr(row_chains, "_chain", counting)
+    monkeypatch.setattr(cpu_target, "CHAINING", dataclasses.replace(chaining, step=counting))
 
     @settings(deadline=None, max_examples=25)
     @given(programs)

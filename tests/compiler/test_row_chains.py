@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph, row_chains
+from numba_grad.compiler import cpu_row_chains, flat_graph
 
 ROWS, COLUMNS = 600, 300
 
 
 @pytest.fixture(autouse=True)
 def _small_arrays_count(monkeypatch):
-    monkeypatch.setattr(row_chains, "LEAST_SHARED_BYTES", 1)
-    monkeypatch.setattr(row_chains, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(cpu_row_chains, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(cpu_row_chains, "BLOCK_BYTES", 1 << 14)
     # A segment that another test compiled would be taken as it is.
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 
@@ -42,7 +42,7 @@ def test_values_are_those_without_chains(shape, monkeypatch):
     x = rows(shape)
     found = np.asarray(ng.jit(normalized)(x))
     np.testing.assert_allclose(found, normalized(x), rtol=1e-12, atol=1e-13)
-    monkeypatch.setattr(row_chains, "FEWEST_ROWS", 1 << 60)
+    monkeypatch.setattr(cpu_row_chains, "FEWEST_ROWS", 1 << 60)
 
     def with_another_result(x, y):  # another graph: plans of the first one are kept
         return normalized(x), y + 1.0

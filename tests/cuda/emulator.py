@@ -107,14 +107,24 @@ class _Launch:
         self.number = 0  # of the block that runs
         self.thread = 0
         self.epoch = 0  # barriers that the block has passed
-        # Who wrote an address: block, epoch, thread.
-        self.writers: dict[int, tuple[int, int, int]] = {}
+        self.warp_epochs: list[int] = []  # and those that each of its warps has passed
+        # Who wrote an address: block, epoch, thread, epoch of its warp.
+        self.writers: dict[int, tuple[int, int, int, int]] = {}
         self.shared: dict[int, _Shared] = {}
 
-    def is_ordered(self, other: tuple[int, int, int]) -> bool:
+    def now(self) -> tuple[int, int, int, int]:
+        """What the present thread does, among what others do."""
+        return self.number, self.epoch, self.thread, self.warp_epochs[self.thread // WARP]
+
+    def is_ordered(self, other: tuple[int, int, int, int]) -> bool:
         """Whether what `other` did happened before what the present thread does."""
-        number, epoch, thread = other
-        return number == self.number and (thread == self.thread or epoch < self.epoch)
+        number, epoch, thread, warp_epoch = other
+        if number != self.number:
+            return False
+        if thread == self.thread or epoch < self.epoch:
+            return True
+        warp = thread // WARP
+        return warp == self.thread // WARP and warp_epoch < self.warp_epochs[warp]
 
 
 class _Pointer:
@@ -154,7 +164,7 @@ class _Pointer:
             writer = launch.writers.get(key)
             if writer is not None and not launch.is_ordered(writer):
                 raise EmulationError(f"{self.name}[{index}] is written by two threads")
-            launch.writers[key] = (launch.number, launch.epoch, launch.thread)
+            launch.writers[key] = launch.now()
         _store(self.array, index, value)
 
     def add(self, index: Any, value: Any) -> Any:
@@ -278,6 +288,7 @@ class CompiledKernel:
 
     def run_block(self, launch: _Launch, number: int, arguments: list[Any]) -> None:
         launch.number, launch.epoch, launch.shared = number, 0, {}
+        launch.warp_epochs = [0] * -(-launch.block // WARP)
         self.state["launch"] = launch
         cuda = self.cuda
         cuda.blockIdx.x, cuda.blockDim.x, cuda.gridDim.x = number, launch.block, launch.grid
@@ -327,6 +338,8 @@ class _Block:
                 sites = {r and r[:2] for r in requests}
                 raise EmulationError(f"threads of a warp are at different places: {sites}")
             answers = _exchanged([r for r in requests if r is not None])
+            if requests[0] is not None and requests[0][0] == "syncwarp":
+                self.launch.warp_epochs[warp[0] // WARP] += 1
             for thread, answer in zip(warp, answers, strict=True):
                 self.resume(thread, answer)
 

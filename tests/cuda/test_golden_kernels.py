@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import flat_graph
 from numba_grad.compiler.cuda import build, index_arithmetic
 from tests.compiler import test_golden
 from tests.compiler.test_golden import matrix, vector
+from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.graph_kernels import GraphRun
+from tests.cuda.host_driver import installed
 from tests.cuda.requirements import needs_compiler
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda"
@@ -68,6 +71,18 @@ CASES = {
     ),
     "forces": (forces, lambda n: (vector(3 * n, np.float32).reshape(n, 3),)),
 }
+# Compiled as plans are: kernels over the same rows become one.
+CHAINS = {
+    "row_chain_of_warps": (
+        lambda x: ng.softmax(x * 2, 1),
+        lambda n: (np.broadcast_to(np.float32(1), (n, 100)),),
+    ),
+    "row_chain_of_blocks": (
+        lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True),
+        lambda n: (np.broadcast_to(np.float32(1), (n, n + 700)),),
+    ),
+}
+NAMES = (*CASES, *CHAINS)
 FLOAT32 = (
     "float32",
     "any",
@@ -80,18 +95,30 @@ FLOAT32 = (
     "complex_sum",
     "transpose_3d",
     "large_transpose",
+    *CHAINS,
 )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_compiled_yet(monkeypatch):
+    """Plans of other tests would be taken as they are."""
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 
 
 def sources(name, size=300):
     """The kernels that a case compiles to."""
+    if name in CHAINS:
+        f, arguments = CHAINS[name]
+        with installed(EmulatedDriver()):
+            lowered = ng.jit(f).lower(*[ng.tensor(x, device="cuda") for x in arguments(size)])
+            return [kernel.source for kernel in lowered.kernels]
     f, arguments = CASES[name]
     run = GraphRun(is_run=False)
     run.evaluate(f, *arguments(size))
     return [emitted.source for emitted in run.emitted]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_kernels_are_as_recorded(name, request):
     path = GOLDEN / f"{name}.py"
     text = "\n\n".join(sources(name))
@@ -102,18 +129,18 @@ def test_kernels_are_as_recorded(name, request):
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_kernels_do_not_depend_on_sizes(name):
     assert sources(name, 300) == sources(name, 431)
 
 
 def test_every_recorded_file_has_a_case():
-    assert {path.stem for path in GOLDEN.glob("*.py")} == set(CASES)
+    assert {path.stem for path in GOLDEN.glob("*.py")} == set(NAMES)
 
 
 @needs_compiler
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_kernels_compile_without_spills(name, architecture):
     for kernel in build.build_all(sources(name), architecture):
         assert kernel.spilled_bytes == 0
@@ -135,7 +162,9 @@ def test_extremes_of_small_dtypes_compile(dtype):
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["short_rows", "columns_in_parts", "forces", "transpose_3d"])
+@pytest.mark.parametrize(
+    "name", ["short_rows", "columns_in_parts", "forces", "transpose_3d", *CHAINS]
+)
 def test_wide_indices_are_integers(name, monkeypatch):
     """Numba adds signed and unsigned integers of 64 bits as floats."""
     monkeypatch.setattr(index_arithmetic, "MOST_NARROW", 100)

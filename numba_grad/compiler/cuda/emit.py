@@ -64,7 +64,7 @@ def _emit_pointwise(text: KernelText) -> Shape:
         return emit_transposed(text)
     points = points_at_once(text.kernel)
     if points > 1:
-        emit_batches(text, points)
+        emit_batches(text, points, axes, lambda task: text.decode(task, axes))
         return shape_of_tasks(-(-tasks // points))
     with text.tasks(text.product(axes)):
         text.decode("task", axes)

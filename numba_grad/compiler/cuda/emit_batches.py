@@ -7,6 +7,7 @@ block loads a square of them along that axis, and stores along the innermost one
 
 import itertools
 import math
+from collections.abc import Callable
 
 from numba_grad.compiler.cuda.expressions import storage_name
 from numba_grad.compiler.cuda.kernel_text import KernelText
@@ -19,7 +20,7 @@ from numba_grad.compiler.cuda.launch import (
     shape_of_blocks,
     transposed_axis,
 )
-from numba_grad.compiler.loops import Let, Load
+from numba_grad.compiler.loops import Axis, Let, Load
 
 ROWS = THREADS_PER_BLOCK // SIDE  # of a square that a block does in each turn
 TURNS = SIDE // ROWS
@@ -27,21 +28,23 @@ TURNS = SIDE // ROWS
 PITCH = SIDE + 1
 
 
-def emit_batches(text: KernelText, points: int) -> None:
-    """Points of a thread are a block apart."""
-    axes = text.kernel.axes
+def emit_batches(
+    text: KernelText, points: int, axes: list[Axis], decode_task: Callable[[str], None]
+) -> None:
+    """All points of `axes`, so many for a thread at once; `decode_task` makes indices of the number
+    of one."""
     unsigned = text.indices.unsigned
     loads = _loads(text)
     _local_arrays(text, loads, points)
     text.line(f"tasks = {unsigned}({text.product(axes)})")
-    text.line(f"step = {unsigned}({points} * cuda.gridDim.x * cuda.blockDim.x)")
+    text.line(f"step = {unsigned}({text.tasks_at_once(points)})")
     text.line(f"first = {text.thread(points)}")
 
     def decode() -> None:
         # Past the end the thread's first one again, so that loads need no condition.
-        text.line(f"task = {unsigned}(first + turn * cuda.blockDim.x)")
+        text.line(f"task = {unsigned}(first + turn * {text.apart})")
         text.line("own = task if task < tasks else first")
-        text.decode("own", axes)
+        decode_task("own")
 
     with text.block("while first < tasks:"):
         with text.block(f"for turn in range({points}):"):
@@ -124,8 +127,10 @@ def emit_transposed(text: KernelText) -> Shape:
 
 
 def _loads(text: KernelText) -> list[tuple[str, Load]]:
+    """What is loaded at each point; not what is written already, for all of them."""
     (variant,) = text.kernel.variants
-    return batched_loads(variant) or []
+    loads = batched_loads(variant) or []
+    return [(name, load) for name, load in loads if name not in text.dtypes]
 
 
 def _local_arrays(text: KernelText, loads: list[tuple[str, Load]], points: int) -> None:
@@ -145,7 +150,8 @@ def _compute(text: KernelText, elements: dict[str, str]) -> None:
 
 def _lets(text: KernelText) -> list[Let]:
     (variant,) = text.kernel.variants
-    return [*itertools.chain(*variant.lets[1:]), *variant.pieces[0].body.lets]
+    lets = [*itertools.chain(*variant.lets[1:]), *variant.pieces[0].body.lets]
+    return [let for let in lets if let.name not in text.dtypes]
 
 
 def _store(text: KernelText) -> None:

@@ -34,6 +34,7 @@ from numba_grad.compiler.cuda.launch import (
 from numba_grad.compiler.loops import OTHER, Accumulator, Let
 
 ALL_LANES = "0xffffffff"
+WARPS = THREADS_PER_BLOCK // WARP
 
 
 def emit_reduction(text: KernelText) -> Shape:
@@ -63,9 +64,9 @@ def _emit_alone(text: KernelText) -> None:
     with text.tasks(_number_of_tasks(text)):
         _decode_task(text, is_block_outside=True)
         text.start_accumulators()
-        lets = _of_results(text)
-        _bounds_of_part(text)
-        _nested_loops(text, lets)
+        lets = of_results(text)
+        bounds_of_part(text)
+        nested_loops(text, lets)
         text.write_results()
 
 
@@ -81,8 +82,8 @@ def _emit_lanes(text: KernelText, lanes: int) -> None:
         with text.block("while task < tasks:"):
             _decode_task(text)
             text.start_accumulators()
-            _strided_loop(text, _of_results(text), "lane", lanes)
-            _combine_lanes(text, lanes)
+            strided_loop(text, of_results(text), "lane", lanes)
+            combine_lanes(text, lanes)
             with text.block("if lane == 0:"):
                 text.write_results()
             text.line(f"task = {unsigned}(task + step)")
@@ -95,8 +96,8 @@ def _emit_lanes(text: KernelText, lanes: int) -> None:
         text.start_accumulators()
         with text.block("if task < tasks:"):
             _decode_task(text)
-            _strided_loop(text, _of_results(text), "lane", lanes)
-        _combine_lanes(text, lanes)
+            strided_loop(text, of_results(text), "lane", lanes)
+        combine_lanes(text, lanes)
         with text.block("if lane == 0 and task < tasks:"):
             text.write_results()
         text.line(f"first = {unsigned}(first + step)")
@@ -105,29 +106,14 @@ def _emit_lanes(text: KernelText, lanes: int) -> None:
 def _emit_blocks(text: KernelText) -> None:
     """All threads of a block share a task."""
     unsigned = text.indices.unsigned
-    warps = THREADS_PER_BLOCK // WARP
     text.line(f"tasks = {unsigned}({_number_of_tasks(text)})")
-    text.line("lane = int32(cuda.threadIdx.x % 32)")
-    text.line("warp = int32(cuda.threadIdx.x // 32)")
-    _shared_accumulators(text, warps)
+    start_warps(text)
     text.line(f"task = {unsigned}(cuda.blockIdx.x)")
     with text.block("while task < tasks:"):
         _decode_task(text)
         text.start_accumulators()
-        _strided_loop(text, _of_results(text), "cuda.threadIdx.x", THREADS_PER_BLOCK)
-        _combine_lanes(text, WARP)
-        with text.block("if lane == 0:"):
-            _to_shared(text, "warp")
-        text.line("cuda.syncthreads()")
-        with text.block("if warp == 0:"):
-            # Lanes past the warps have what the last one has, and no one asks for theirs.
-            text.line(f"place = min(lane, int32({warps - 1}))")
-            for accumulator in text.kernel.accumulators:
-                text.line(f"{accumulator.name} = {_from_shared(accumulator, 'place')}")
-            _combine_lanes(text, warps)
-            with text.block("if lane == 0:"):
-                text.write_results()
-        text.line("cuda.syncthreads()")
+        strided_loop(text, of_results(text), "cuda.threadIdx.x", THREADS_PER_BLOCK)
+        combine_warps(text)
         text.line(f"task = {unsigned}(task + cuda.gridDim.x)")
 
 
@@ -160,13 +146,13 @@ def _emit_columns(text: KernelText, columns: int) -> None:
             # All threads come to the barriers: those past the last result do that one again.
             text.line(f"own = {unsigned}(min(result, results - {unsigned}(1)))")
             text.decode("own", kernel.kept)
-            lets = _of_results(text)
-            _bounds_of_part(text)
+            lets = of_results(text)
+            bounds_of_part(text)
             _tiled_loop(text, lets, staged, tiles, sharing)
         else:
             with text.block("if result < results:"):
                 text.decode("result", kernel.kept)
-                _strided_loop(text, _of_results(text), "row", sharing)
+                strided_loop(text, of_results(text), "row", sharing)
         _to_shared(text, "thread")
         text.line("cuda.syncthreads()")
         text.line(f"half = {sharing // 2}")
@@ -212,7 +198,7 @@ def _decode_task(text: KernelText, *, is_block_outside: bool = False) -> None:
     text.decode(number, kernel.kept)
 
 
-def _bounds_of_part(text: KernelText) -> None:
+def bounds_of_part(text: KernelText) -> None:
     """`start` and `stop` of the outermost reduced axis."""
     first = text.kernel.reduced[0].word
     signed = text.indices.signed
@@ -228,7 +214,7 @@ def _bounds_of_part(text: KernelText) -> None:
 # Loops over points
 
 
-def _of_results(text: KernelText) -> ReductionLets | None:
+def of_results(text: KernelText) -> ReductionLets | None:
     """Write what depends on the result alone; the rest, None if variants differ in it."""
     if len(text.kernel.variants) > 1:
         return None
@@ -260,7 +246,7 @@ def _in_order(text: KernelText, lets: ReductionLets) -> list[Let]:
     return [let for let in everything if let.name not in written]
 
 
-def _nested_loops(text: KernelText, lets: ReductionLets | None) -> None:
+def nested_loops(text: KernelText, lets: ReductionLets | None) -> None:
     """All points of a task, one after another."""
     first, *rest = text.kernel.reduced
     signed = text.indices.signed
@@ -277,10 +263,10 @@ def _nested_loops(text: KernelText, lets: ReductionLets | None) -> None:
         nest(rest)
 
 
-def _strided_loop(text: KernelText, lets: ReductionLets | None, first: str, step: int) -> None:
+def strided_loop(text: KernelText, lets: ReductionLets | None, first: str, step: int) -> None:
     """Every `step`-th point of a task, from number `first` on."""
     signed, unsigned = text.indices.signed, text.indices.unsigned
-    _bounds_of_part(text)
+    bounds_of_part(text)
     outermost, *inner = text.kernel.reduced
     stride = f"{signed}({step})"
     if not inner:
@@ -346,7 +332,7 @@ def _tiled_loop(
 # Combining
 
 
-def _combine_lanes(text: KernelText, lanes: int) -> None:
+def combine_lanes(text: KernelText, lanes: int) -> None:
     """The first of `lanes` lanes gets the combination of all, halves first."""
     text.line(f"distance = {lanes // 2}")
     with text.block("while distance > 0:"):
@@ -355,6 +341,30 @@ def _combine_lanes(text: KernelText, lanes: int) -> None:
             _other(text, accumulator, _shuffled(accumulator.name, dtype))
         _merge(text)
         text.line("distance >>= 1")
+
+
+def start_warps(text: KernelText) -> None:
+    """What `combine_warps` needs."""
+    text.line("lane = int32(cuda.threadIdx.x % 32)")
+    text.line("warp = int32(cuda.threadIdx.x // 32)")
+    _shared_accumulators(text, WARPS)
+
+
+def combine_warps(text: KernelText) -> None:
+    """Write what all threads of a block have, combined."""
+    combine_lanes(text, WARP)
+    with text.block("if lane == 0:"):
+        _to_shared(text, "warp")
+    text.line("cuda.syncthreads()")
+    with text.block("if warp == 0:"):
+        # Lanes past the warps have what the last one has, and no one asks for theirs.
+        text.line(f"place = min(lane, int32({WARPS - 1}))")
+        for accumulator in text.kernel.accumulators:
+            text.line(f"{accumulator.name} = {_from_shared(accumulator, 'place')}")
+        combine_lanes(text, WARPS)
+        with text.block("if lane == 0:"):
+            text.write_results()
+    text.line("cuda.syncthreads()")
 
 
 def _shuffled(name: str, dtype: np.dtype) -> str:

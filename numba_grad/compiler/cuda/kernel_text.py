@@ -37,12 +37,23 @@ ERRORS = "errors"  # the source of the word that holds the address of the error 
 
 
 class KernelText:
-    """Source of one kernel, written from top to bottom."""
+    """Source of one kernel, written from top to bottom.
 
-    def __init__(self, kernel: Kernel) -> None:
+    Parameters
+    ----------
+    kernel : what it does
+    expressions : collects the device functions that it needs
+    group : how many threads share the tasks, of which the variable `lane` is the number of one; 0
+        for all of the grid
+    """
+
+    def __init__(
+        self, kernel: Kernel, expressions: Expressions | None = None, group: int = 0
+    ) -> None:
         self.kernel = kernel
         self.source = Source()
-        self.expressions = Expressions()
+        self.expressions = Expressions() if expressions is None else expressions
+        self.group = group
         self.indices: IndexArithmetic = index_arithmetic(kernel)
         self.dtypes: dict[str, np.dtype] = {}
         # Positions that have a name, in the blocks around what is being written; and of how many.
@@ -55,11 +66,10 @@ class KernelText:
 
     def __str__(self) -> str:
         definitions = [text.rstrip("\n") + "\n\n\n" for text in self.expressions.definitions()]
-        return "".join(definitions) + self.header + str(self.source)
+        return "".join(definitions) + decorator(self.types_of_words) + str(self.source)
 
     @property
-    def header(self) -> str:
-        """The decorator, with a type for each word."""
+    def types_of_words(self) -> list[str]:
         pointers = {buffer.word: buffer for buffer in self.kernel.buffers}
         types = []
         for number, word in enumerate(self.kernel.words):
@@ -69,7 +79,7 @@ class KernelText:
                 types.append("CPointer(int64)")
             else:
                 types.append("int64")
-        return f'@cuda.jit("void({", ".join(types)})")\n'
+        return types
 
     def line(self, text: str) -> None:
         self.source.line(text)
@@ -83,10 +93,11 @@ class KernelText:
         self.positions.pop()
 
     @contextmanager
-    def definition(self) -> Iterator[None]:
-        """The kernel's function: its comment, its integers, and what does not depend on loops."""
-        names = ", ".join(word.name for word in self.kernel.words)
-        with self.block(f"def kernel({names}):"):
+    def definition(self, name: str = "kernel", *parameters: str) -> Iterator[None]:
+        """A function of the kernel's words, after other parameters: its comment, its integers, and
+        what does not depend on loops."""
+        names = ", ".join([*parameters, *[word.name for word in self.kernel.words]])
+        with self.block(f"def {name}({names}):"):
             for comment in self.kernel.comment:
                 self.line(f"# {comment}")
             if self.indices.is_narrow:
@@ -101,20 +112,33 @@ class KernelText:
 
     @contextmanager
     def tasks(self, number: str) -> Iterator[None]:
-        """A loop over tasks, one for each thread of the grid at a time; `task` is unsigned."""
+        """A loop over tasks, one for each thread at a time; `task` is unsigned."""
         unsigned = self.indices.unsigned
         self.line(f"tasks = {unsigned}({number})")
-        self.line(f"step = {unsigned}(cuda.gridDim.x * cuda.blockDim.x)")
+        self.line(f"step = {unsigned}({self.tasks_at_once()})")
         self.line(f"task = {self.thread()}")
         with self.block("while task < tasks:"):
             yield
             self.line(f"task = {unsigned}(task + step)")
 
     def thread(self, points: int = 1) -> str:
-        """The number of a thread in the grid; the first task of one that has several, which are a
-        block apart."""
-        size = f"{points} * cuda.blockDim.x" if points > 1 else "cuda.blockDim.x"
+        """The number of a thread; the first task of one that has several, `apart` from each
+        other."""
+        if self.group:
+            return f"{self.indices.unsigned}(lane)"
+        size = f"{points} * {self.apart}" if points > 1 else self.apart
         return f"{self.indices.unsigned}(cuda.blockIdx.x * {size} + cuda.threadIdx.x)"
+
+    @property
+    def apart(self) -> str:
+        """The distance of tasks that one thread has at the same time."""
+        return str(self.group) if self.group else "cuda.blockDim.x"
+
+    def tasks_at_once(self, points: int = 1) -> str:
+        """Of all threads, with as many each."""
+        if self.group:
+            return str(points * self.group)
+        return f"{f'{points} * ' if points > 1 else ''}cuda.gridDim.x * cuda.blockDim.x"
 
     def decode(self, number: str, axes: list[Axis], offsets: dict[str, str] | None = None) -> None:
         """Indices of `axes` out of an unsigned number that counts them in C order."""
@@ -314,6 +338,11 @@ class KernelText:
             return where
         block = f"{self.indices.signed}(block * {accumulator.block_size})"
         return block if where == "0" else f"{block} + {where}"
+
+
+def decorator(types: Iterable[str]) -> str:
+    """Of a kernel, with the types of its parameters."""
+    return f'@cuda.jit("void({", ".join(types)})")\n'
 
 
 def loaded(dtype: np.dtype, element: str) -> str:

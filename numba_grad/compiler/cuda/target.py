@@ -9,22 +9,24 @@ from numba_grad.compiler.cuda import build, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
+from numba_grad.compiler.cuda.row_chains import CHAINING
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.program_steps import (
     ProgramStep,
     Temporary,
     arguments_of,
-    bytes_of_elements,
+    bytes_of_buffers,
     work_of,
     written_words,
 )
+from numba_grad.compiler.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
 
 
 def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
     words, memory = arguments_of(kernel, partials)
     _, flops = work_of(kernel)
-    nbytes = bytes_of_elements(kernel)
+    nbytes = sum(bytes_of_buffers(kernel).values())
     emitted = emit(kernel)
     return ProgramStep(
         emitted.source,
@@ -41,8 +43,7 @@ def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSt
 def _join(
     steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
 ) -> list[ProgramStep]:
-    """Steps stay apart: a chain of kernels over few rows at a time would leave a GPU idle."""
-    return [step for step, _ in steps]
+    return with_row_chains(steps, nbytes_of, CHAINING)
 
 
 @functools.cache

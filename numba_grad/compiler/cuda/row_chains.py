@@ -1,0 +1,94 @@
+"""Row chains on GPUs: one kernel, in which a few threads do all of a row before the next one."""
+
+import math
+from collections.abc import Sequence
+
+from numba_grad.compiler.cuda import costs
+from numba_grad.compiler.cuda.emit_row_chains import emit_row_chain
+from numba_grad.compiler.cuda.launch import LONG, SHORT, THREADS_PER_BLOCK, WARP
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.loops import Axis, Kernel
+from numba_grad.compiler.program_steps import ProgramStep, Source, bytes_of_buffers
+from numba_grad.compiler.row_chains import Candidate, Chaining
+
+# Points that one thread may sum up alone, where a row has several results.
+MOST_ALONE = 64
+# Of a launch: what all drivers take.
+MOST_WORDS = 500
+
+
+def _row_axes(kernel: Kernel, rows: int) -> Sequence[Axis] | None:
+    """Kept axes, unless a row would keep few of its threads busy for long."""
+    results = math.prod(axis.extent for axis in kernel.kept) // rows
+    summed = math.prod(axis.extent for axis in kernel.reduced)
+    if kernel.reduced and 1 < results < THREADS_PER_BLOCK and summed > MOST_ALONE:
+        return None
+    return kernel.kept
+
+
+def _is_worth(members: Sequence[Candidate], rows: int) -> bool:
+    if sum(len(x.step.words) for x in members) >= MOST_WORDS:
+        return False
+    apart = sum(
+        costs.seconds(x.step.nbytes, x.step.flops, x.step.tasks * x.step.grain) for x in members
+    )
+    threads = rows * _threads_of_row(members, rows)
+    flops = sum(x.step.flops for x in members)
+    return costs.seconds(_bytes_of_chain(members, rows), flops, threads) < apart
+
+
+def _threads_of_row(members: Sequence[Candidate], rows: int) -> int:
+    """1, 32 or 256."""
+    points = max(math.prod(axis.extent for axis in _kernel(x).axes) // rows for x in members)
+    if points <= SHORT:
+        return 1
+    # Also where there are enough rows for warps: what is read again must still be in a cache.
+    return THREADS_PER_BLOCK if points >= LONG else WARP
+
+
+def _bytes_of_chain(members: Sequence[Candidate], rows: int) -> int:
+    """Of memory traffic: each array once, if the rows that are done at the same time fit the
+    cache."""
+    once: dict[Source, int] = {}
+    total = 0
+    for x in members:
+        for buffer, nbytes in bytes_of_buffers(_kernel(x)).items():
+            word = x.step.words[buffer.word]
+            assert isinstance(word, Pointer)
+            source: Source = word.source  # type: ignore[assignment]
+            once[source] = max(once.get(source, 0), nbytes)
+            total += nbytes
+    resident = costs.MULTIPROCESSORS * costs.THREADS_OF_MULTIPROCESSOR
+    at_once = min(rows, resident // _threads_of_row(members, rows))
+    nbytes = sum(once.values())
+    return nbytes if nbytes / rows * at_once <= costs.CACHE_BYTES else total
+
+
+def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
+    steps = [x.step for x in members]
+    kernels = [_kernel(x) for x in members]
+    emitted = emit_row_chain(kernels, rows, _threads_of_row(members, rows))
+    words: list[object] = [rows]
+    written: set[int] = set()
+    for step in steps:
+        assert step.written is not None
+        written.update(len(words) + word for word in step.written)
+        words += step.words
+    return ProgramStep(
+        emitted.source,
+        words,
+        emitted.grid,
+        emitted.block,
+        list(dict.fromkeys(source for step in steps for source in step.memory)),
+        _bytes_of_chain(members, rows),
+        sum(step.flops for step in steps),
+        written=frozenset(written),
+    )
+
+
+def _kernel(x: Candidate) -> Kernel:
+    assert x.kernel is not None  # members follow loops
+    return x.kernel
+
+
+CHAINING = Chaining(_row_axes, _is_worth, _step)
