@@ -1,7 +1,8 @@
 """Every setting, and every environment variable that sets it, in one record.
 
 `config` is the record in force. Code reads it at the time of use; users change it with
-`configure(...)`, as a statement or as a context manager.
+`configure(...)`, as a statement or as a context manager. Not here: `NUMBA_GRAD_CUDA_COMPILER`
+(`compiler/cuda/front_end.py`), which processes that help to compile have to know, too.
 """
 
 import contextlib
