@@ -21,7 +21,7 @@ from typing import Any
 from numba_grad.compiler import cache, parallel_build
 from numba_grad.compiler.build import interrupts_after
 from numba_grad.compiler.cuda import front_end
-from numba_grad.compiler.cuda.link import Usage, link
+from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
 from numba_grad.locks import Lock
 
@@ -246,7 +246,6 @@ _MULTIPROCESSORS = {
 }
 _WARP = 32
 _REGISTERS_AT_ONCE = 256  # are given to a warp
-_SYSTEM_SHARED_BYTES = 1 << 10  # of each block, from compute capability 8.0 on
 
 
 def occupancy(usage: Usage, threads: int, architecture: str) -> Occupancy:
@@ -263,7 +262,7 @@ def occupancy(usage: Usage, threads: int, architecture: str) -> Occupancy:
     warps = -(-threads // _WARP)
     per_warp = -(-usage.registers * _WARP // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
     warps_at_once = limits.registers // 4 // max(1, per_warp) * 4
-    system = _SYSTEM_SHARED_BYTES if capability >= (8, 0) else 0
+    system = SYSTEM_SHARED_BYTES if capability >= (8, 0) else 0
     shared = -(-usage.shared_bytes // 128) * 128 + system
     blocks = {
         "threads": limits.threads // (warps * _WARP),

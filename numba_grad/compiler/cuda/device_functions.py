@@ -176,18 +176,9 @@ def sum_of_complex_powers(s, x, y, n):
     while k < n:
         u = x + k
         size = u * u + y * y
-        p = u / size
-        q = -y / size
-        a = float64(1.0)
-        b = float64(0.0)
-        j = float64(0.0)
-        while j < s:
-            c = a * p - b * q
-            b = a * q + b * p
-            a = c
-            j = j + float64(1.0)
-        real = real + a
-        imaginary = imaginary + b
+        term = complex_power(s, u / size, -y / size)
+        real = real + term.real
+        imaginary = imaginary + term.imag
         k = k + float64(1.0)
     return complex(real, imaginary)
 """,

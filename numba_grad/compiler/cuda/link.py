@@ -9,7 +9,11 @@ import re
 from dataclasses import dataclass
 from types import ModuleType
 
+from numba_grad.compiler.cuda import front_end
 from numba_grad.errors import KernelError, explain
+
+# Of each block, from compute capability 8.0 on.
+SYSTEM_SHARED_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Usage:
     """What one kernel takes of a multiprocessor, as ptxas reports it.
 
     `stack_bytes` are local memory of a thread for arrays and calls, `spilled_bytes` what is stored
-    and loaded there because registers did not suffice.
+    and loaded there because registers did not suffice; `shared_bytes` are those of its arrays.
     """
 
     registers: int
@@ -53,7 +57,7 @@ def link(ptx: str, architecture: str) -> tuple[bytes, Usage]:
         log = _text(nvjitlink.get_info_log, nvjitlink.get_info_log_size(handle), handle)
     finally:
         nvjitlink.destroy(handle)
-    return bytes(cubin), usage_of(log)
+    return bytes(cubin), usage_of(log, architecture)
 
 
 def _text(read, size: int, handle: int) -> str:
@@ -62,7 +66,7 @@ def _text(read, size: int, handle: int) -> str:
     return buffer.decode(errors="replace").rstrip("\0")
 
 
-def usage_of(log: str) -> Usage:
+def usage_of(log: str, architecture: str) -> Usage:
     """The figures in nvJitLink's log of one kernel."""
     # The kernel's own: functions of libdevice that it calls may save registers of their caller.
     properties = re.search(r"Function properties for kernel\n.*", log)
@@ -74,6 +78,8 @@ def usage_of(log: str) -> Usage:
     if found is None:
         raise KernelError(explain("link", "nvJitLink's report has no figures", got={"log": log}))
     registers, stack, shared = (int(n) for n in found.groups())
+    if shared and front_end.capability(architecture) >= (9, 0):
+        shared -= SYSTEM_SHARED_BYTES  # which counts as the kernel's there
     return Usage(registers, stack, sum(int(n) for n in spills), shared)
 
 

@@ -457,29 +457,22 @@ def gamma_fraction(a, x):
         k = k + 1.0
     return result * gamma_density(a, x)
 """,
-    "gammainc": """\
-def gammainc(a, x):
+    "gammainc": "def gammainc(a, x):\n    return incomplete_gamma(a, x, 1.0)\n",
+    "gammaincc": "def gammaincc(a, x):\n    return incomplete_gamma(a, x, 0.0)\n",
+    # The share of the density up to x, or of the rest: `last` is what that is for infinite x.
+    "incomplete_gamma": """\
+def incomplete_gamma(a, x, last):
     if a != a or x != x or a < 0.0 or x < 0.0 or (a == 0.0 and x == 0.0):
         return float64(nan)
     if a == 0.0 or x == float64(inf):
-        return float64(nan) if a == x else 1.0
+        return float64(nan) if a == x else last
     if x == 0.0 or a == float64(inf):
-        return 0.0
+        return 1.0 - last
     if x < a + 1.0:
-        return gamma_series(a, x)
-    return 1.0 - gamma_fraction(a, x)
-""",
-    "gammaincc": """\
-def gammaincc(a, x):
-    if a != a or x != x or a < 0.0 or x < 0.0 or (a == 0.0 and x == 0.0):
-        return float64(nan)
-    if a == 0.0 or x == float64(inf):
-        return float64(nan) if a == x else 0.0
-    if x == 0.0 or a == float64(inf):
-        return 1.0
-    if x < a + 1.0:
-        return 1.0 - gamma_series(a, x)
-    return gamma_fraction(a, x)
+        below = gamma_series(a, x)
+        return below if last == 1.0 else 1.0 - below
+    above = gamma_fraction(a, x)
+    return above if last == 0.0 else 1.0 - above
 """,
     "beta_fraction": """\
 def beta_fraction(a, b, x):

@@ -20,28 +20,25 @@ from numba_grad.compiler.elementary.scalar import (
     to_float64,
 )
 
-_PURE = " nounwind willreturn memory(none)"
-# (x + i y)**s, for whole s from 0 on.
-_POWER = Definition(
-    "numba_grad.complex_power",
-    f"""\
-define internal {DOUBLES} @numba_grad.complex_power(double %s, double %x, double %y) \
-noinline{_PURE} {{
+
+def _loop(name: str, parameters: str, bound: str, start: float, step: str) -> Definition:
+    """A function that goes from (`start`, 0) to (%p, %q) as often as `bound` says: `step` computes
+    these from (%a, %b), and from %k, the number of steps before."""
+    return Definition(
+        f"numba_grad.{name}",
+        f"""\
+define internal {DOUBLES} @numba_grad.{name}({parameters}) \
+noinline nounwind willreturn memory(none) {{
 entry:
   br label %head
 head:
   %k = phi double [ 0.0, %entry ], [ %next, %body ]
-  %a = phi double [ 1.0, %entry ], [ %p, %body ]
+  %a = phi double [ {start}, %entry ], [ %p, %body ]
   %b = phi double [ 0.0, %entry ], [ %q, %body ]
-  %more = fcmp olt double %k, %s
+  %more = fcmp olt double %k, {bound}
   br i1 %more, label %body, label %done
 body:
-  %ax = fmul double %a, %x
-  %by = fmul double %b, %y
-  %p = fsub double %ax, %by
-  %ay = fmul double %a, %y
-  %bx = fmul double %b, %x
-  %q = fadd double %ay, %bx
+{step}\
   %next = fadd double %k, 1.0
   br label %head
 done:
@@ -50,41 +47,43 @@ done:
   ret {DOUBLES} %z
 }}
 """,
+    )
+
+
+# (x + i y)**s, for whole s from 0 on.
+_POWER = _loop(
+    "complex_power",
+    "double %s, double %x, double %y",
+    "%s",
+    1.0,
+    """\
+  %ax = fmul double %a, %x
+  %by = fmul double %b, %y
+  %p = fsub double %ax, %by
+  %ay = fmul double %a, %y
+  %bx = fmul double %b, %x
+  %q = fadd double %ay, %bx
+""",
 )
 # The sum of (x + k + i y)**-s for k from 0 to n - 1. It calls the other.
-_SUM = Definition(
-    "numba_grad.sum_of_complex_powers",
+_SUM = _loop(
+    "sum_of_complex_powers",
+    "double %s, double %x, double %y, double %n",
+    "%n",
+    0.0,
     f"""\
-define internal {DOUBLES} @numba_grad.sum_of_complex_powers(double %s, double %x, double %y, \
-double %n) noinline{_PURE} {{
-entry:
-  %conjugate = fneg double %y
-  br label %head
-head:
-  %k = phi double [ 0.0, %entry ], [ %next, %body ]
-  %a = phi double [ 0.0, %entry ], [ %p, %body ]
-  %b = phi double [ 0.0, %entry ], [ %q, %body ]
-  %more = fcmp olt double %k, %n
-  br i1 %more, label %body, label %done
-body:
   %u = fadd double %x, %k
   %uu = fmul double %u, %u
   %yy = fmul double %y, %y
   %size = fadd double %uu, %yy
   %real = fdiv double %u, %size
+  %conjugate = fneg double %y
   %imaginary = fdiv double %conjugate, %size
   %term = call {DOUBLES} @numba_grad.complex_power(double %s, double %real, double %imaginary)
   %c = extractvalue {DOUBLES} %term, 0
   %d = extractvalue {DOUBLES} %term, 1
   %p = fadd double %a, %c
   %q = fadd double %b, %d
-  %next = fadd double %k, 1.0
-  br label %head
-done:
-  %half = insertvalue {DOUBLES} poison, double %a, 0
-  %z = insertvalue {DOUBLES} %half, double %b, 1
-  ret {DOUBLES} %z
-}}
 """,
 )
 

@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     letter,
     real_name,
     stack_call,
+    wide_name,
 )
 from numba_grad.compiler.library_kernels.small_matrices import (
     are_at_most,
@@ -31,81 +32,63 @@ _SMALL = "5.421010862427522e-20"
 
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The determinant. Input: a. One output."""
-    operands = {"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)}
     if is_small(n):
-        return stack_call(
-            count=count,
-            products=n**3,
-            operands=operands,
-            words={},
-            rooms={},
-            body=f"""\
-{_small_elimination(dtype, n)}
-value = {_wide(dtype)}(parity)
+        value = f"""\
+value = {wide_name(dtype)}(parity)
 scale = 0
 {_small_product(dtype, n)}
-{_scaled_back(_wide(dtype), "value")}
-out[matrix] = value
-""",
-        )
-    return stack_call(
-        count=count,
-        products=n**3,
-        operands=operands,
-        words=_words(dtype, n),
-        rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
-        body=f"""\
-start = matrix * n * n
-for i in range(n * n):
-    factors[i] = a[start + i]
-{_FACTORIZE}
-{product_of_factors(dtype, "value", "factors")}
-out[matrix] = value
-""",
-    )
+{_scaled_back(wide_name(dtype), "value")}"""
+    else:
+        value = product_of_factors(dtype, "value", "factors")
+    return _eliminated_call(dtype, n, count, f"{value}\nout[matrix] = value\n")
 
 
 def slogdet_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The determinant divided by its magnitude, and the logarithm of that. One output, (2,)."""
-    wide = _wide(dtype)
-    operands = {"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)}
+    wide = wide_name(dtype)
     if is_small(n):
         factors = "\n".join(_factor_of_sign(wide, f"m_{k}_{k}") for k in range(n))
-        return stack_call(
-            count=count,
-            products=n**3,
-            operands=operands,
-            words={},
-            rooms={},
-            body=f"""\
-{_small_elimination(dtype, n)}
+        parts = f"""\
 sign = {wide}(parity)
 logarithm = float64(0)
-{factors}
-out[2 * matrix] = sign
-out[2 * matrix + 1] = logarithm
-""",
-        )
-    return stack_call(
-        count=count,
-        products=n**3,
-        operands=operands,
-        words=_words(dtype, n),
-        rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
-        body=f"""\
-start = matrix * n * n
-for i in range(n * n):
-    factors[i] = a[start + i]
-{_FACTORIZE}
+{factors}"""
+    else:
+        parts = f"""\
 sign = {wide}(1)
 logarithm = float64(0)
 for i in range(n):
 {_indented(_factor_of_sign(wide, "factors[i * n + i]"))}
     if small_pivots[pivot_step * i] != i + 1:
-        sign = -sign
-out[2 * matrix] = sign
-out[2 * matrix + 1] = logarithm
-""",
+        sign = -sign"""
+    stored = "out[2 * matrix] = sign\nout[2 * matrix + 1] = logarithm\n"
+    return _eliminated_call(dtype, n, count, f"{parts}\n{stored}")
+
+
+def _eliminated_call(dtype: np.dtype, n: int, count: int, body: str) -> LibraryCall:
+    """`body` after the elimination of each matrix: of a small one to the names `m_0_0`, ... and
+    `parity`, of others to `factors` and the pivots."""
+    operands = {"a": (Memory("input"), dtype.name), "out": (Memory("output"), dtype.name)}
+    if is_small(n):
+        return stack_call(
+            count=count,
+            products=n**3,
+            operands=operands,
+            words={},
+            rooms={},
+            body=f"{_small_elimination(dtype, n)}\n{body}",
+        )
+    return stack_call(
+        count=count,
+        products=n**3,
+        operands=operands,
+        words=_words(dtype, n),
+        rooms={"factors": (n * n, dtype.name), "pivots": (n, "int64")},
+        body=f"""\
+start = matrix * n * n
+for i in range(n * n):
+    factors[i] = a[start + i]
+{_FACTORIZE}
+{body}""",
     )
 
 
@@ -129,7 +112,7 @@ start = matrix * {n * n}
 
 def _small_product(dtype: np.dtype, n: int) -> str:
     """The pivots multiplied onto `value`."""
-    wide = _wide(dtype)
+    wide = wide_name(dtype)
     lines = []
     for k in range(n):
         lines.append(f"value = value * {wide}(m_{k}_{k})")
@@ -154,14 +137,9 @@ call(getrf, n_at, n_at, factors_at, leading_at, pivots_at, info_at)
 {FIND_PIVOTS}"""
 
 
-def _wide(dtype: np.dtype) -> str:
-    """The dtype in which products are taken."""
-    return "complex128" if dtype.kind == "c" else "float64"
-
-
 def product_of_factors(dtype: np.dtype, result: str, factors: str) -> str:
     """The determinant of a matrix that is factorized in place."""
-    wide = _wide(dtype)
+    wide = wide_name(dtype)
     return f"""\
 {result} = {wide}(1)
 scale = 0
@@ -222,7 +200,7 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     }
     extra = ", real_work_at" if is_complex else ""
     x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
-    wide = _wide(dtype)
+    wide = wide_name(dtype)
 
     left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
     if not is_complex:
@@ -305,7 +283,7 @@ def _small_cofactors(dtype: np.dtype, n: int, otherwise: str) -> str:
     limit = 2.0**300 if dtype.name in ("float64", "complex128") else float(np.finfo(dtype).max)
     return f"""\
 start = matrix * {n * n}
-{loaded("m", n, n, "a", "start", dtype=_wide(dtype))}
+{loaded("m", n, n, "a", "start", dtype=wide_name(dtype))}
 if {are_at_most("m", n, dtype, limit)}:
 {_indented(cofactors("m", n, "c"))}
 {_indented(stored("c", n, n, "out", "start"))}
@@ -322,7 +300,7 @@ def cofactor_in_direction_call(dtype: np.dtype, n: int, count: int) -> LibraryCa
     one times the product of all singular values but those of its row and column. Inputs: a, e. One
     output.
     """
-    name, real, wide = dtype.name, real_name(dtype), _wide(dtype)
+    name, real, wide = dtype.name, real_name(dtype), wide_name(dtype)
     is_complex = dtype.kind == "c"
     work_size = 5 * n * n + (8 + 2 * BLOCK) * n
     extra = ", real_work_at" if is_complex else ""

@@ -54,6 +54,11 @@ def real_name(dtype: np.dtype) -> str:
     return "float32" if dtype.name in ("float32", "complex64") else "float64"
 
 
+def wide_name(dtype: np.dtype) -> str:
+    """The dtype of two words that products are taken in."""
+    return "complex128" if dtype.kind == "c" else "float64"
+
+
 def conjugate(dtype: np.dtype, text: str) -> str:
     return f"conjugate({text})" if dtype.kind == "c" else text
 

@@ -21,6 +21,15 @@ from numba_grad.runtime.plan import ErrorSite
 # LAPACK's kernels for several right sides take twice the time of loops for so many rows: they copy
 # blocks first.
 _LARGEST_IN_LOOPS = 16
+# A copy of the matrix, and an identity, which becomes the inverse.
+_BESIDE_IDENTITY = """\
+start = matrix * n * n
+for i in range(n * n):
+    factors[i] = a[start + i]
+    out[start + i] = 0
+for i in range(n):
+    out[start + i * (n + 1)] = 1
+"""
 
 
 def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -51,14 +60,7 @@ start = matrix * {n * n}
             words={"n": n, "columns": n},
             rooms={"factors": (n * n, name)},
             sites=sites,
-            body=f"""\
-start = matrix * n * n
-for i in range(n * n):
-    factors[i] = a[start + i]
-    out[start + i] = 0
-for i in range(n):
-    out[start + i * (n + 1)] = 1
-{_system_in_loops(dtype)}""",
+            body=f"{_BESIDE_IDENTITY}{_system_in_loops(dtype)}",
         )
     return stack_call(
         count=count if n else 0,
@@ -69,12 +71,7 @@ for i in range(n):
         sites=sites,
         # LAPACK counts columns first: it sees a^T, whose inverse is the transpose of ours.
         body=f"""\
-start = matrix * n * n
-for i in range(n * n):
-    factors[i] = a[start + i]
-    out[start + i] = 0
-for i in range(n):
-    out[start + i * (n + 1)] = 1
+{_BESIDE_IDENTITY}\
 call(gesv, n_at, n_at, factors_at, n_at, pivots_at, out_at + start * {dtype.itemsize}, n_at,
      info_at)
 if {FAILED}:

@@ -2,17 +2,20 @@
 
 import numpy as np
 
-from numba_grad.compiler.cuda.library_kernels.source import (
-    WARP,
-    zero,
-)
+from numba_grad.compiler.cuda.library_kernels.source import WARP, indented, zero
 from numba_grad.compiler.cuda.library_kernels.warp_stacks import (
     LOADED,
+    ROWS_EXCHANGED,
     element_size,
     eliminated,
     matrix_call,
+    reduced,
 )
 from numba_grad.compiler.library_kernels import LibraryCall
+from numba_grad.compiler.library_kernels.lapack import wide_name
+
+# Products are kept within these.
+_LARGE, _SMALL = f"float64({2.0**64!r})", f"float64({2.0**-64!r})"
 
 
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -33,7 +36,7 @@ if thread == 0:
 
 def _product(dtype: np.dtype, count: str) -> str:
     """`parity` times the first pivots: `value`, to be multiplied by 2**64 `scale` times."""
-    wide = _wide(dtype)
+    wide = wide_name(dtype)
     brought = "".join(
         f"""\
     while {element_size(name, wide)} > {_LARGE} and {element_size(name, wide)} < float64(inf):
@@ -61,7 +64,7 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     the adjugate of a is det(P Q) det(U1) Q^T ((d U1^-1, -U1^-1 u), (0, 1)) L^-1 P^T, in which
     nothing is divided by the last pivot. If U1 is singular, all cofactors are 0.
     """
-    wide = _wide(dtype)
+    wide = wide_name(dtype)
     body = f"""\
 {_eliminated_completely(dtype)}\
 {_product(dtype, "n - 1")}\
@@ -121,7 +124,7 @@ if thread < n:
 
 def slogdet_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's."""
-    wide, one = _wide(dtype), _wide_number(dtype, "parity")
+    wide, one = wide_name(dtype), _wide_number(dtype, "parity")
     logarithm = "logarithm"
     if dtype.kind == "c":
         logarithm = "complex(logarithm, float64(0.0))"
@@ -143,16 +146,6 @@ if thread == 0:
     out[2 * matrix + 1] = {dtype.name}({logarithm})
 """
     return matrix_call(dtype, LOADED + eliminated(dtype) + body, count, {"rows": n, "n": n})
-
-
-_LARGE = f"float64({2.0**64!r})"
-
-
-_SMALL = f"float64({2.0**-64!r})"
-
-
-def _wide(dtype: np.dtype) -> str:
-    return "complex128" if dtype.kind == "c" else "float64"
 
 
 def _wide_number(dtype: np.dtype, text: str) -> str:
@@ -191,10 +184,7 @@ while k < n:
         parity = -parity
     if chosen != k:
         parity = -parity
-    if thread < n:
-        kept = tile[k * 33 + thread]
-        tile[k * 33 + thread] = tile[place * 33 + thread]
-        tile[place * 33 + thread] = kept
+{indented(ROWS_EXCHANGED, 1)}\
     cuda.syncthreads()
     if thread < n:
         kept = tile[thread * 33 + k]
@@ -204,15 +194,4 @@ while k < n:
         swaps[k] = place
         column_swaps[k] = chosen
     cuda.syncthreads()
-    pivot = tile[k * 33 + k]
-    if pivot != {zero(dtype)} and thread > k and thread < n:
-        tile[thread * 33 + k] = tile[thread * 33 + k] / pivot
-    cuda.syncthreads()
-    if thread > k and thread < n:
-        row = k + 1
-        while row < n:
-            tile[row * 33 + thread] -= tile[row * 33 + k] * tile[k * 33 + thread]
-            row += 1
-    cuda.syncthreads()
-    k += 1
-"""
+{reduced(dtype)}"""

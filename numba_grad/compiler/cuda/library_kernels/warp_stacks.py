@@ -11,6 +11,7 @@ import numpy as np
 
 from numba_grad.compiler.cuda.library_kernels.source import (
     WARP,
+    indented,
     kernel_source,
     merged_axes,
     pointer_to,
@@ -124,6 +125,15 @@ if is_bad:
 """
 
 
+# Rows k and `place` of `tile`.
+ROWS_EXCHANGED = """\
+if thread < n:
+    kept = tile[k * 33 + thread]
+    tile[k * 33 + thread] = tile[place * 33 + thread]
+    tile[place * 33 + thread] = kept
+"""
+
+
 def element_size(element: str, dtype: str) -> str:
     """What LAPACK compares."""
     if dtype.startswith("complex"):
@@ -153,13 +163,16 @@ while k < min(rows, n):
     cuda.syncthreads()
     if place != k:
         parity = -parity
-        if thread < n:
-            kept = tile[k * 33 + thread]
-            tile[k * 33 + thread] = tile[place * 33 + thread]
-            tile[place * 33 + thread] = kept
+{indented(ROWS_EXCHANGED, 2)}\
     if thread == 0:
         swaps[k] = place
     cuda.syncthreads()
+{reduced(dtype)}"""
+
+
+def reduced(dtype: np.dtype) -> str:
+    """The end of a step of elimination: L below the pivot at k, and what is left to its right."""
+    return f"""\
     pivot = tile[k * 33 + k]
     if pivot != {zero(dtype)} and thread > k and thread < rows:
         tile[thread * 33 + k] = tile[thread * 33 + k] / pivot
