@@ -29,10 +29,6 @@ from perf.workloads import black_scholes, heat_adjoint  # noqa: E402
 
 PACKAGES = ("numba-cuda", "cuda-bindings", "nvidia-nvjitlink", "torch", "jax", "cupy-cuda13x")
 PEERS = ("numba_grad", "torch eager", "torch compile", "jax", "cupy")
-COPY_BANDWIDTH = 4.3e12  # bytes a second, read and written, of an H200: measured by a copy
-# Operations a second of an H200, by NVIDIA's data sheet: half of what it says for multiply-adds.
-OPERATIONS = {8: 17e12, 4: 33e12}
-LAUNCH = 2e-6  # seconds of a small kernel in a replayed graph: the goal, not a measurement
 RUNS = 11
 LIMIT = 600.0  # seconds for one implementation
 LONG_SIDE = 1024
@@ -45,7 +41,7 @@ class Workload:
     title: str
     inputs: Callable[[], list[np.ndarray]]
     function: Callable[[Any], Callable[..., Any]]
-    minimal_bytes: int
+    minimal_bytes: int  # 0 where it depends on what is computed again
     differentiated: tuple[int, ...] = ()  # the arguments that gradients are wanted for
     peers: tuple[str, ...] = PEERS
     tolerance: float = 1e-9
@@ -121,12 +117,40 @@ def heat(side: int, steps: int) -> Workload:
     def function(library: Library) -> Callable[..., Any]:
         return heat_adjoint.in_a_loop(size, library.pad)
 
-    # Each step reads and writes the state and reads both conductivities; so does its adjoint, which
-    # adds to the gradients of the conductivities besides.
-    nbytes = steps * (4 + 8) * 8 * side * side
     title = f"heat equation adjoint, {side} x {side}, {steps} steps"
     peers = ("numba_grad", "torch eager", "jax")
-    return Workload(title, lambda: heat_adjoint.inputs(size), function, nbytes, (0, 1), peers, 1e-8)
+    return Workload(title, lambda: heat_adjoint.inputs(size), function, 0, (0, 1), peers, 1e-8)
+
+
+def normalization(rows: int, columns: int) -> Workload:
+    """Three sums of each row, forward and backward, and two of each column."""
+
+    def inputs() -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        shapes = ((rows, columns), (columns,), (columns,))
+        return [rng.standard_normal(shape, np.float32) for shape in shapes]
+
+    def function(library: Library) -> Callable[..., Any]:
+        def loss(x: Any, scale: Any, shift: Any) -> Any:
+            centred = x - x.mean(1)[:, None]
+            deviation = library.np.sqrt((centred * centred).mean(1)[:, None] + 1e-5)
+            return library.np.tanh(centred / deviation * scale + shift).sum()
+
+        return loss
+
+    return Workload(
+        f"layer normalization gradient, {rows} x {columns}, float32",
+        inputs,
+        function,
+        2 * 4 * rows * columns,
+        (0, 1, 2),
+        ("numba_grad", "torch eager", "torch compile", "jax"),
+        1e-2,
+        lambda: [
+            np.broadcast_to(np.float32(0), shape)
+            for shape in ((rows, columns), (columns,), (columns,))
+        ],
+    )
 
 
 def small_kernels(count: int) -> Workload:
@@ -158,6 +182,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "sum_all32": lambda: reduction((20_000, 40_000), None, "float32"),
     "forces": lambda: forces(20_000),
     "heat": lambda: heat(LONG_SIDE, 200),
+    "normalization": lambda: normalization(65_536, 1024),
     "small_kernels": lambda: small_kernels(200),
 }
 
@@ -336,6 +361,7 @@ def run_all(names: list[str], folder: Path) -> dict[str, Any]:
 def predicted(name: str, architecture: str) -> dict[str, Any]:
     """What the compiler says of the program, for a GPU that is not there."""
     import numba_grad as ng
+    from numba_grad.compiler.cuda import costs
     from numba_grad.frontend.tensor import Tensor
     from numba_grad.graph.node import argument
     from numba_grad.graph.types import array_type
@@ -363,7 +389,7 @@ def predicted(name: str, architecture: str) -> dict[str, Any]:
     nbytes = sum(kernel.nbytes for kernel in kernels)
     launches = sum(kernel.count for kernel in kernels)
     flops = sum(kernel.flops for kernel in kernels)
-    rate = OPERATIONS[types[0].dtype.itemsize]
+    rate = costs.OPERATIONS * (1 if types[0].dtype.itemsize == 8 else 2)
     return {
         "title": workload.title,
         "minimal bytes": workload.minimal_bytes,
@@ -374,7 +400,7 @@ def predicted(name: str, architecture: str) -> dict[str, Any]:
         "registers": [kernel.registers for kernel in kernels],
         "spilled bytes": sum(kernel.spilled_bytes for kernel in kernels),
         "occupancy": [kernel.occupancy().share for kernel in kernels],
-        "seconds": max(nbytes / COPY_BANDWIDTH, flops / rate, launches * LAUNCH),
+        "seconds": max(nbytes / costs.BANDWIDTH, flops / rate, launches * costs.LAUNCH),
         "seconds to compile": seconds,
     }
 
@@ -402,10 +428,11 @@ def as_table(report: dict[str, Any]) -> str:
     lines = [f"measured on {report['measured on']}"]
     for found in report["workloads"].values():
         if "rows" not in found:
-            share = found["minimal bytes"] / found["bytes"] if found["bytes"] else 0.0
+            least = found["minimal bytes"]
+            share = f" ({least / found['bytes']:.0%} of them needed)" if least else ""
             lines.append(
                 f"{found['title']:<50} {found['launches']:>5} launches {found['bytes'] / 1e9:>8.2f}"
-                f" GB ({share:.0%} of them needed), {max(found['registers'])} registers, "
+                f" GB{share}, {max(found['registers'])} registers, "
                 f"{found['spilled bytes']} spilled: {found['seconds'] * 1e3:.3f} ms predicted"
             )
             continue
@@ -415,9 +442,10 @@ def as_table(report: dict[str, Any]) -> str:
                 lines.append(f"    {implementation:<14} {row['reason']}")
                 continue
             rate = found["minimal bytes"] / row["median"] / 1e12
+            bandwidth = f"{rate:>6.2f} TB/s of minimal bytes, " if rate else ""
             lines.append(
-                f"    {implementation:<14} {row['median'] * 1e3:>10.3f} ms  {rate:>6.2f} TB/s of "
-                f"minimal bytes, first run {row['first']:.2f} s"
+                f"    {implementation:<14} {row['median'] * 1e3:>10.3f} ms  {bandwidth}"
+                f"first run {row['first']:.2f} s"
             )
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.flat_graph import OVERWRITES
 from numba_grad.compiler.groups import Group
 from numba_grad.compiler.library_steps import memory_operands
@@ -16,9 +17,6 @@ from numba_grad.compiler.roots import EXPANSION, Roots, is_library, is_small_ass
 from numba_grad.compiler.spaces import loop_axes, space_of
 from numba_grad.graph.node import Node
 
-# A node that several kernels over the same loops compute again rather than load costs at most this,
-# in additions: storing and loading take some 2 ns, an addition 0.05 ns in vector code.
-CHEAP = 40
 MOST_ROOTS = 48
 
 
@@ -36,6 +34,7 @@ Step = Group | LibraryStep
 def fuse(
     order: Sequence[Node],
     outputs: Sequence[Node],
+    costs: Costs,
     writable: Collection[Node] = (),
     protected: Collection[Node] = (),
 ) -> list[Step]:
@@ -44,10 +43,11 @@ def fuse(
     Parameters
     ----------
     order : all nodes, inputs before users
+    costs : of the target
     writable : arguments that nobody needs afterwards
     protected : outputs that must not lie in the memory of an argument
     """
-    groups = _Groups(Roots(order, outputs, writable), frozenset(protected))
+    groups = _Groups(Roots(order, outputs, writable, costs), frozenset(protected))
     steps = groups.group()
     if groups.add_shared_roots(steps):
         steps = groups.group()
@@ -234,7 +234,11 @@ class _Groups:
                     stack.extend(node.inputs)
         added = False
         for node, kernels in kernels_of.items():
-            if len(kernels) < 2 or cost[node] <= CHEAP or node.op.family != "elementwise":
+            if (
+                len(kernels) < 2
+                or cost[node] <= self.roots.costs.store
+                or node.op.family != "elementwise"
+            ):
                 continue
             if node.type.size >= EXPANSION * source_size[node] or not self.roots.loops[node]:
                 continue

@@ -8,19 +8,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.flat_graph import ASSIGNMENTS, OVERWRITES
 from numba_grad.compiler.library_steps import memory_operands
 from numba_grad.compiler.reductions import reduction_axes
 from numba_grad.compiler.spaces import loop_axes, matching_groups
 from numba_grad.graph.node import Node
 
-# Storing a value and loading it again, in additions, where one kernel would compute a value at
-# several shifted places: a chain of stencils that are not stored grows
-# exponentially, in its time to compile too.
-STORE_COST_OF_SHIFTS = 16
-# The same where the value is much larger than all it is made of, so that storing it costs bandwidth
-# (or does not fit).
-STORE_COST_OF_EXPANSION = 400
+# How much larger than what it is made of a value is, to be called an expansion.
 EXPANSION = 8
 # Operations between memory and a root. LLVM takes a second for a thousand lines.
 LONGEST_CONE = 500
@@ -32,7 +27,6 @@ MOST_OF_IT = 0.25
 # A sum of more arrays, none of which the caches would still have, is cut: until it is done all of
 # them take memory. The gradient of what each step of a loop uses: Jacobi's source, 14 % faster.
 MOST_TERMS = 8
-CACHED_BYTES = 1 << 20
 # These cut loops into pieces, each with a body of its own.
 CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
 CONDITIONAL_LENGTH = 12
@@ -53,6 +47,7 @@ class Roots:
     ----------
     order : all nodes, inputs before users
     writable : arguments that nobody needs afterwards
+    costs : of the target
     """
 
     def __init__(
@@ -60,8 +55,10 @@ class Roots:
         order: Sequence[Node],
         outputs: Sequence[Node],
         writable: Collection[Node],
+        costs: Costs,
     ) -> None:
         self.order = order
+        self.costs = costs
         self.outputs = outputs
         self.writable = frozenset(writable)
         self.memory = {node for node in order if node.op.family == "leaf"}
@@ -131,7 +128,7 @@ class Roots:
             length += CONDITIONAL_LENGTH * (cone[node] & conditional).bit_count()
             is_long = length > LONGEST_CONE and node.op.family == "elementwise"
             terms = read.bit_count() if node.op.name == "add" else 0
-            is_wide = terms > MOST_TERMS and terms * node.type.nbytes > CACHED_BYTES
+            is_wide = terms > MOST_TERMS and terms * node.type.nbytes > self.costs.cached_bytes
             if self.loops[node] and (is_long or is_wide):
                 self.nodes.add(node)
                 cone[node] = bit
@@ -308,7 +305,8 @@ class Roots:
 
     def is_worth_storing(self, node: Node, cost: float, count: float, source_size: int) -> bool:
         expands = node.type.size >= EXPANSION * source_size
-        limit = STORE_COST_OF_EXPANSION if expands else STORE_COST_OF_SHIFTS
+        costs = self.costs
+        limit = costs.store_of_expansion if expands else costs.store_of_shifts
         return cost * (count - 1) > limit and bool(self.loops[node])
 
     def inline_costs(
@@ -345,7 +343,7 @@ class Roots:
                 self.nodes.discard(node)
                 is_stored = False
             if is_stored:
-                weight = 1.0
+                weight = self.costs.load
                 enter(node, bit, (), weight, node.type.size)
             bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
         return cost, source_size

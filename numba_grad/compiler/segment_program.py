@@ -68,7 +68,7 @@ def compile_segment(
     computing = [node for node in order if node.op.family in COMPUTING]
     with unrolling_for([(node.shape, node.op.cost) for node in computing]):
         protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
-        steps = fuse(order, outputs, writable, protected)
+        steps = fuse(order, outputs, target.costs, writable, protected)
         builder.place_steps(steps)
         for step in steps:
             builder.emit_step(step)

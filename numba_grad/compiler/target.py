@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.loops import Kernel
 from numba_grad.graph.node import Node
 
@@ -17,6 +18,7 @@ class Target:
 
     name: str  # "cpu", "cuda sm_90": part of the key of whatever is compiled
     passes: tuple[tuple[str, Pass], ...]  # over the graph of a segment, in order
+    costs: Costs  # by which it is decided what is stored
     # (kept results, elements that each sums up, extent of the outermost of these loops, whether
     # the innermost loop runs over results) -> parts that a reduction is cut into: a function of
     # sizes alone, so that results do not depend on threads

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import numba_grad as ng
+from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit import Emitted, emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.fuse import LibraryStep, fuse
@@ -57,7 +58,7 @@ class GraphRun:
             outputs = transform(outputs)
         order = toposort(outputs)
         with unrolling_for([(node.shape, node.op.cost) for node in order]):
-            for step in fuse(order, outputs, (), outputs):
+            for step in fuse(order, outputs, costs.COSTS, (), outputs):
                 self.do(step)
         if not self.is_run:
             return []

@@ -1,13 +1,31 @@
 """What work takes on a GPU, roughly: the figures of an H200. Ratios of others are similar."""
 
-LAUNCH = 2e-6  # seconds of a kernel in a captured graph that has hardly anything to do
-BANDWIDTH = 4.3e12  # bytes a second of a copy
-OPERATIONS = 1.7e13  # a second, in float64: half of the data sheet's; in float32 twice as many
+from numba_grad.compiler.costs import Costs
+
+# Seconds of a kernel in a captured graph that has hardly anything to do: a goal, not a measurement.
+LAUNCH = 2e-6
+BANDWIDTH = 4.3e12  # bytes a second, read and written: measured by a copy
+# A second, in float64, twice as many in float32: half of what the data sheet says of multiply-adds.
+OPERATIONS = 1.7e13
 CACHE_BYTES = 50 << 20  # of all multiprocessors together
 MULTIPROCESSORS = 132
 THREADS_OF_MULTIPROCESSOR = 2048
 # Of all that a device can have: with fewer threads than these, memory is not as fast as it can be.
 SHARE_OF_THREADS = 0.25
+
+_BYTES = OPERATIONS / BANDWIDTH  # additions in the time that a byte takes
+COSTS = Costs(
+    # A load from the first-level cache takes as long as 8 additions, but neighbours read much of the
+    # same. With 8 a gradient of layer normalization stored a product of what is read anyway; with 1
+    # kernels of the heat equation had 128 registers instead of 40.
+    load=4,
+    store=16 * _BYTES,
+    # Half of what it takes: conditions at the edges are written out again for each place. With all of
+    # it the gradient of a stencil was a kernel that took 24 s to compile instead of 4.
+    store_of_shifts=8 * _BYTES,
+    store_of_expansion=400,
+    cached_bytes=CACHE_BYTES // 2,
+)
 
 
 def seconds(nbytes: float, operations: float, threads: float) -> float:

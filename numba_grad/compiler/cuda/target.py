@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.compiler import cpu_target
-from numba_grad.compiler.cuda import build, library_steps
+from numba_grad.compiler.cuda import build, costs, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
@@ -52,6 +52,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
     return Target(
         name=f"cuda {architecture} {options}",
         passes=cpu_target.PASSES,
+        costs=costs.COSTS,
         reduction_blocks=reduction_blocks,
         kernel_step=_kernel_step,
         library_steps=functools.partial(library_steps.lower, options=options),
