@@ -70,7 +70,7 @@ def test_threads_do_not_disturb_each_other(emulated, many_switches):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)  # seconds, of which it takes a few
         assert not thread.is_alive(), "threads wait for each other"
     assert errors == []
     gc.collect()
