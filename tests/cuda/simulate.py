@@ -1,28 +1,50 @@
 """Runs kernels in Numba's simulator, which must be chosen before Numba is imported: a process.
 
-Reads a pickled list of (source, grid, block, arguments) and writes the arguments back, as kernels
-leave them. The simulator knows arrays instead of pointers, and neither shuffles nor libdevice.
+Reads pickled memory, a list of arrays of bytes, and a list of (source, grid, block, words): a word
+is an integer, or the place of bytes in memory, (number of the array, offset). Writes the memory
+back, as kernels leave it. The simulator knows arrays instead of pointers, and neither shuffles nor
+libdevice.
 """
 
 import math
 import pickle
+import re
 import sys
 
 import numpy as np
 from numba import cuda
 
-NAMES = {name: getattr(np, name) for name in ("int8", "int32", "int64", "uint8", "uint32")}
-NAMES |= {name: getattr(np, name) for name in ("float32", "float64", "inf", "nan")}
+SCALARS = ("int8", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
+NAMES = {name: getattr(np, name) for name in (*SCALARS, "inf", "nan")}
+# Other arrays are copied to and fro, which parts of one piece of memory do not survive.
+DEVICE_ARRAY = type(cuda.to_device(np.zeros(1)))
+DECORATOR = re.compile(r'@cuda\.jit\("void\((.*)\)"\)')
+
+
+def compare_and_swap(pointer, expected, desired):
+    found = pointer[0]  # nobody else is at it: threads take turns at barriers alone
+    if found == expected:
+        pointer[0] = desired
+    return found
 
 
 def main() -> None:
-    launches = pickle.load(sys.stdin.buffer)
-    for source, grid, block, arguments in launches:
-        names = {**NAMES, "cuda": cuda, "math": math}
-        source = source.replace(source[: source.index("\n")], "@cuda.jit")
-        exec(source, names)
+    memory, launches = pickle.load(sys.stdin.buffer)
+    for source, grid, block, words in launches:
+        names = {**NAMES, "cuda": cuda, "math": math, "compare_and_swap": compare_and_swap}
+        (signature,) = DECORATOR.findall(source)
+        exec(DECORATOR.sub("@cuda.jit", source), names)
+        arguments = []
+        for kind, word in zip(signature.split(", "), words, strict=True):
+            if isinstance(word, tuple):
+                number, offset = word
+                dtype = np.dtype(kind.removeprefix("CPointer(").removesuffix(")"))
+                elements = memory[number][offset:]
+                elements = elements[: elements.size // dtype.itemsize * dtype.itemsize]
+                word = DEVICE_ARRAY(elements.view(dtype))
+            arguments.append(word)
         names["kernel"][grid, block](*arguments)
-    pickle.dump([arguments for *_, arguments in launches], sys.stdout.buffer)
+    pickle.dump(memory, sys.stdout.buffer)
 
 
 if __name__ == "__main__":
