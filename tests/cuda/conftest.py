@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import numba_grad.frontend.cuda  # noqa: F401 - from here on tensors can be on GPUs
-from numba_grad.runtime.cuda.devices import is_available
+from numba_grad.runtime.cuda.devices import device_count, is_available
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import HostDriver, installed
 
@@ -24,22 +24,39 @@ def emulated(request: pytest.FixtureRequest) -> Iterator[EmulatedDriver]:
         yield driver
 
 
+ON_ANY_GPU = ("gpu", "last_gpu")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of `gpu` run on the emulated driver, and with `pytest -m cuda` on a real one."""
-    if "gpu" in metafunc.fixturenames:
-        chosen: list[object] = ["emulated"]
-        if "cuda" in metafunc.config.option.markexpr:
-            chosen.append(pytest.param("real", marks=pytest.mark.cuda))
-        metafunc.parametrize("gpu", chosen, indirect=True)
+    """Tests of these run on the emulated driver, and with `pytest -m cuda` on a real one."""
+    for name in ON_ANY_GPU:
+        if name in metafunc.fixturenames:
+            chosen: list[object] = ["emulated"]
+            if "cuda" in metafunc.config.option.markexpr:
+                chosen.append(pytest.param("real", marks=pytest.mark.cuda))
+            metafunc.parametrize(name, chosen, indirect=True)
 
 
 @pytest.fixture
 def gpu(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a GPU, for tests that do not ask how it is driven."""
-    if request.param == "real":
-        if not is_available():
-            pytest.skip("needs an NVIDIA GPU")
-        yield "cuda:0"
+    if request.param == "emulated":
+        with installed(EmulatedDriver()):
+            yield "cuda:0"
         return
-    with installed(EmulatedDriver()):
-        yield "cuda:0"
+    if not is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    yield "cuda:0"
+
+
+@pytest.fixture
+def last_gpu(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same for one that is not the current one, where there are several. The emulated one does
+    its work as late as it may."""
+    if request.param == "emulated":
+        with installed(EmulatedDriver(late=True)):
+            yield "cuda:1"
+        return
+    if not is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    yield f"cuda:{device_count() - 1}"

@@ -16,8 +16,6 @@ from numba import cuda
 
 SCALARS = ("int8", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
 NAMES = {name: getattr(np, name) for name in (*SCALARS, "inf", "nan")}
-# Other arrays are copied to and fro, which parts of one piece of memory do not survive.
-DEVICE_ARRAY = type(cuda.to_device(np.zeros(1)))
 DECORATOR = re.compile(r'@cuda\.jit\("void\((.*)\)"\)')
 
 
@@ -30,6 +28,8 @@ def compare_and_swap(pointer, expected, desired):
 
 def main() -> None:
     memory, launches = pickle.load(sys.stdin.buffer)
+    # Other arrays are copied to and fro, which parts of one piece of memory do not survive.
+    device_array = type(cuda.to_device(np.zeros(1)))
     for source, grid, block, words in launches:
         names = {**NAMES, "cuda": cuda, "math": math, "compare_and_swap": compare_and_swap}
         (signature,) = DECORATOR.findall(source)
@@ -41,7 +41,7 @@ def main() -> None:
                 dtype = np.dtype(kind.removeprefix("CPointer(").removesuffix(")"))
                 elements = memory[number][offset:]
                 elements = elements[: elements.size // dtype.itemsize * dtype.itemsize]
-                word = DEVICE_ARRAY(elements.view(dtype))
+                word = device_array(elements.view(dtype))
             arguments.append(word)
         names["kernel"][grid, block](*arguments)
     pickle.dump(memory, sys.stdout.buffer)

@@ -18,8 +18,6 @@ from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.frontend import arrays
 from numba_grad.graph.node import leaf
-from tests.cuda.emulator import EmulatedDriver
-from tests.cuda.host_driver import installed
 from tests.frontend import (
     test_einsum,
     test_fft,
@@ -42,7 +40,6 @@ from tests.frontend import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 TOLERANCES = {2: 5e-3, 4: 1e-4, 8: 1e-9}
-GPU = "cuda:1"  # not the one that is current
 # Their results, or some of them, do not depend on an array on the GPU.
 ON_CPU = {
     "atleast_1d",
@@ -107,16 +104,14 @@ DIFFERENTIABLE = _differentiable()
 
 
 @pytest.fixture(autouse=True)
-def late_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two GPUs, that do their work as late as they may; arrays of NumPy are on the second one."""
+def arrays_of_calls(last_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While `_puts_on_gpu`, arrays of NumPy become leaves on the GPU."""
 
     def leaf_on_gpu(value: Any, requires_grad: bool = False) -> Any:
         is_data = isinstance(value, np.ndarray) and value.shape != () and _puts_on_gpu
-        return leaf(copied_to(value, GPU) if is_data else value, requires_grad)
+        return leaf(copied_to(value, last_gpu) if is_data else value, requires_grad)
 
     monkeypatch.setattr(arrays, "leaf", leaf_on_gpu)
-    with installed(EmulatedDriver(late=True)):
-        yield
 
 
 _puts_on_gpu: list[bool] = []  # not empty: yes
@@ -152,7 +147,7 @@ def with_gradients(function: Any, tensors: list[ng.Tensor]) -> list[ng.Tensor]:
     return [*results, *[g for g in gradients if g is not None]]
 
 
-def check(function: Any, given: tuple[Any, ...], *, on_cpu: bool = False) -> None:
+def check(gpu: str, function: Any, given: tuple[Any, ...], *, on_cpu: bool = False) -> None:
     def variables(device: str) -> list[ng.Tensor]:
         return [ng.tensor(a, device=device, requires_grad=a.dtype.kind in "fc") for a in values]
 
@@ -161,14 +156,14 @@ def check(function: Any, given: tuple[Any, ...], *, on_cpu: bool = False) -> Non
         expected = [x.detach().numpy() for x in with_gradients(function, variables("cpu"))]
     try:
         with arrays_on_gpu():
-            tensors = with_gradients(function, variables(GPU))
+            tensors = with_gradients(function, variables(gpu))
             found = [x.detach().cpu().numpy() for x in tensors]
     except KernelError as error:
         # Which operations these are, tests/cuda/test_registry_on_gpu.py says.
         if "without CuPy" not in str(error) or find_spec("cupy") is not None:
             raise
         pytest.skip(str(error).splitlines()[0])
-    assert on_cpu or {x.device for x in tensors} <= {GPU}
+    assert on_cpu or {x.device for x in tensors} <= {gpu}
     assert len(found) == len(expected)
     for value, wanted in zip(found, expected, strict=True):
         assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
@@ -179,13 +174,13 @@ def check(function: Any, given: tuple[Any, ...], *, on_cpu: bool = False) -> Non
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_functions_of_numpy(name):
+def test_functions_of_numpy(name, last_gpu):
     call, given = CALLS[name]
     on_cpu = not ON_CPU.isdisjoint(call.__code__.co_names)
-    check(lambda *tensors: call(np, *tensors), given, on_cpu=on_cpu)
+    check(last_gpu, lambda *tensors: call(np, *tensors), given, on_cpu=on_cpu)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_functions_of_tensors(name):
+def test_functions_of_tensors(name, last_gpu):
     call, given = DIFFERENTIABLE[name]
-    check(call, given)
+    check(last_gpu, call, given)

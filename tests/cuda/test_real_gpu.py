@@ -265,7 +265,6 @@ try:
     x.to_host()
 except KernelError as error:
     assert "outside: float64[10]" in str(error), error
-    pass
 else:
     raise AssertionError("no error")
 for call in (x.to_host, cuda.synchronize, lambda: arrays.zeros((3,), float), cuda.Stream):
