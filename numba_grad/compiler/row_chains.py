@@ -161,9 +161,14 @@ def _first_chain(
         members, delayed = [first], []
         written, used = first.written, first.sources
         for x in candidates[start + 1 :]:
+            # What it writes over, others may have read.
+            readers = [y for y in members if not y.sources.isdisjoint(x.written - written)]
             if (
                 not used.isdisjoint(x.sources)
-                and _keeps_rows(x, rows, written | x.written, nbytes_of, chaining)
+                and all(
+                    _keeps_rows(y, rows, written | x.written, nbytes_of, chaining)
+                    for y in (x, *readers)
+                )
                 and all(_are_independent(x, y) for y in delayed)
             ):
                 members.append(x)

@@ -43,6 +43,14 @@ programs = st.lists(
 )
 
 
+# A kernel in a chain of rows would write over rows that another one has yet to read.
+WRITTEN_OVER = [
+    *[("interleaved", 5, 3), ("joined", 4, 0), ("interleaved", 2, 2), ("pairs", 3, 5)],
+    *[("joined", 4, 0), ("interleaved", 5, 3), ("interleaved", 0, 1), ("sine", 3, 3)],
+    ("difference", 3, 2),
+]
+
+
 def loss_of(lines):
     def loss(x, y):
         values = [x, y]
@@ -93,6 +101,7 @@ def test_chains_of_rows_change_nothing(monkeypatch):
         check(lines)
 
     matches()
+    check(WRITTEN_OVER)
     assert lengths
     assert max(lengths) > 2
 

@@ -1,11 +1,15 @@
 """The random programs of the compiler's tests on GPUs: gradients match the reference engine, when
 kernels are launched one by one and when they are a graph, in whatever order its branches come."""
 
+import dataclasses
+
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 import numba_grad as ng
-from tests.compiler.test_random_programs import COLUMNS, ROWS, loss_of, programs
+from numba_grad.compiler import flat_graph
+from numba_grad.compiler.cuda import row_chains, target
+from tests.compiler.test_random_programs import COLUMNS, ROWS, WRITTEN_OVER, loss_of, programs
 
 
 def check(lines):
@@ -35,3 +39,32 @@ def check(lines):
 @given(programs)
 def test_gradients_match_the_reference(emulated, lines):
     check(lines)
+
+
+def test_chains_of_rows_change_nothing(emulated, monkeypatch):
+    """As many chains as there can be, worth it or not."""
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())  # nothing compiled before
+    members = []
+
+    def step(chain, rows):
+        members.append(len(chain))
+        return row_chains.CHAINING.step(chain, rows)
+
+    chaining = dataclasses.replace(
+        row_chains.CHAINING, is_worth=lambda chain, rows: True, step=step
+    )
+    monkeypatch.setattr(target, "CHAINING", chaining)
+
+    @settings(
+        deadline=None,
+        max_examples=6,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs)
+    def matches(lines):
+        check(lines)
+
+    matches()
+    check(WRITTEN_OVER)
+    assert max(members, default=0) > 2

@@ -15,13 +15,13 @@ SHARE_OF_THREADS = 0.25
 
 _BYTES = OPERATIONS / BANDWIDTH  # additions in the time that a byte takes
 COSTS = Costs(
-    # A load from the first-level cache takes as long as 8 additions, but neighbours read much of the
-    # same. With 8 a gradient of layer normalization stored a product of what is read anyway; with 1
-    # kernels of the heat equation had 128 registers instead of 40.
+    # A load from the first-level cache takes as long as 8 additions, but neighbours read much of
+    # the same. With 8 a gradient of layer normalization stored a product of what is read anyway,
+    # with 1 kernels of the heat equation had 128 registers instead of 40.
     load=4,
     store=16 * _BYTES,
-    # Half of what it takes: conditions at the edges are written out again for each place. With all of
-    # it the gradient of a stencil was a kernel that took 24 s to compile instead of 4.
+    # Half of what it takes: conditions at the edges are written out again for each place. With all
+    # of it the gradient of a stencil was a kernel that took 24 s to compile instead of 4.
     store_of_shifts=8 * _BYTES,
     store_of_expansion=400,
     cached_bytes=CACHE_BYTES // 2,
