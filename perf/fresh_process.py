@@ -11,6 +11,7 @@ def main() -> None:
     gradient = {
         "numpy": by_hand,
         "numba_grad": with_numba_grad,
+        "numba_grad on a GPU": with_numba_grad_on_a_gpu,
         "torch": with_torch,
         "torch.compile": with_torch_compile,
         "jax": with_jax,
@@ -36,6 +37,12 @@ def with_numba_grad(x: np.ndarray) -> np.ndarray:
     import numba_grad as ng
 
     return np.asarray(ng.jit(ng.grad(rosenbrock))(x))
+
+
+def with_numba_grad_on_a_gpu(x: np.ndarray) -> np.ndarray:
+    import numba_grad as ng
+
+    return ng.jit(ng.grad(rosenbrock))(ng.tensor(x, device="cuda")).cpu().numpy()
 
 
 def with_torch(x: np.ndarray, compiled: bool = False) -> np.ndarray:

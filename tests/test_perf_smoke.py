@@ -174,4 +174,4 @@ def test_gpu_workloads_say_what_is_missing():
     run = subprocess.run(
         [sys.executable, "perf/gpu.py", "nonsense"], cwd=ROOT, capture_output=True, text=True
     )
-    assert run.returncode != 0 and "there are options64" in run.stderr
+    assert run.returncode != 0 and "there are scaled, options64" in run.stderr

@@ -12,6 +12,7 @@ from numba_grad.compiler import cache
 from numba_grad.compiler.cuda import build, front_end, link
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
+from numba_grad.frontend.lowered import LoweredKernel
 from tests.cuda.requirements import needs_compiler
 
 SOURCE = """\
@@ -210,6 +211,18 @@ def test_machine_code_as_text():
     if build._utility("nvdisasm") is None:
         pytest.skip("nvdisasm is not installed")
     assert "FFMA" in build.build(SOURCE.replace("+ shared", "* x0[0] + shared"), "sm_90").sass
+
+
+@needs_compiler
+def test_what_a_user_sees_of_a_kernel():
+    kernel = LoweredKernel("k0 add", build.build(SOURCE, "sm_90"), count=1, nbytes=0, flops=0)
+    assert kernel.source == SOURCE
+    assert ".visible .entry kernel(" in kernel.ptx
+    assert (kernel.spilled_bytes, kernel.shared_bytes) == (0, 512)
+    assert kernel.occupancy(128).blocks == 16
+    assert 8 <= kernel.registers <= 40
+    with pytest.raises(KernelError, match="a kernel for GPUs has no asm"):
+        _ = kernel.asm
 
 
 # NVIDIA's occupancy calculator gives these.

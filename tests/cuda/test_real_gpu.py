@@ -302,6 +302,34 @@ assert x.to_host().sum() == 45
     assert (run.returncode, run.stderr) == (0, ""), run.stderr
 
 
+SANITIZED = """
+import numpy as np
+import numba_grad as ng
+
+def f(x, w):
+    h = ng.tanh(x @ w)
+    order = ng.sort(h, 0)[::2]
+    return (ng.softmax(h, 1) * ng.cumsum(h, 1)).sum() + (order[np.array([0, 3, 0])] ** 2).sum()
+
+f = ng.jit(ng.value_and_grad(f, (0, 1)))
+x, w = (ng.tensor(np.random.default_rng(0).random((40, 40)), device="cuda") for _ in range(2))
+for _ in range(3):
+    value, gradients = f(x, w)
+    assert all(np.isfinite(g.cpu().numpy()).all() for g in gradients)
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_compute_sanitizer_finds_nothing(tool):
+    program = build._utility("compute-sanitizer")
+    if program is None:
+        pytest.skip("compute-sanitizer is not installed")
+    command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-c", SANITIZED]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
 # Other libraries
 
 
