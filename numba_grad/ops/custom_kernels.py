@@ -14,7 +14,6 @@ It has no derivative here: that is a Function around it (`frontend/custom_op.py`
 """
 
 import functools
-import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
@@ -37,6 +36,11 @@ Rule = Callable[..., Any]
 Number = tuple[str, int]
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
+
+
+# By the CUDA programming guide, "Technical Specifications per Compute Capability".
+MOST_EXTENTS = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}
+_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,17 +160,20 @@ class CustomKernel:
     def _extents(self, what: str, given: Any) -> tuple[int, int, int]:
         extents = given if isinstance(given, tuple) else (given,)
         sizes = [self._size(what, extent) for extent in extents]
-        if not 1 <= len(sizes) <= 3 or 0 in sizes or (what == "block" and math.prod(sizes) > 1024):
+        x, y, z = (*sizes, 1, 1, 1)[:3]
+        most = MOST_EXTENTS[what]
+        is_allowed = all(1 <= n <= limit for n, limit in zip((x, y, z), most, strict=True))
+        is_full = what == "block" and x * y * z > _MOST_THREADS
+        if not 1 <= len(sizes) <= 3 or not is_allowed or is_full:
             raise KernelError(
                 explain(
                     self.name,
                     f"not a {what} that CUDA can launch",
                     got={what: given},
-                    expected="one to three positive ints"
-                    + (", at most 1024 threads" if what == "block" else ""),
+                    expected=f"one to three positive ints, at most {', '.join(map(str, most))}"
+                    + (f", and {_MOST_THREADS} threads" if what == "block" else ""),
                 )
             )
-        x, y, z = (*sizes, 1, 1)[:3]
         return x, y, z
 
     def _size(self, what: str, value: Any) -> int:

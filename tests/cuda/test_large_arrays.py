@@ -8,7 +8,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
-from numba_grad.compiler.cuda.launch import MOST_BLOCKS
+from numba_grad.compiler.cuda.library_steps import MOST_BLOCKS
 from numba_grad.compiler.cuda.target import cuda_target
 from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.errors import KernelError
@@ -64,7 +64,7 @@ def test_indices_are_as_wide_as_sizes(name):
     assert len(plan.steps)
     starts = [*plan.steps[:, 1].tolist(), len(plan.words)]
     for number, (kernel, start, blocks, threads) in enumerate(plan.steps.tolist()):
-        assert 1 <= blocks <= max(MOST_BLOCKS, 2**31 - 1) and 1 <= threads <= 1024
+        assert 1 <= blocks <= MOST_BLOCKS and 1 <= threads <= 1024
         source = plan.kernels[kernel].source
         words = plan.words[start : starts[number + 1]]
         if words.max(initial=0) < 2**31:
@@ -80,6 +80,14 @@ def test_lines_that_are_too_long_to_sort_are_refused():
     with pytest.raises(KernelError, match="a line is too long"):
         compile_program(
             [x], [ng.sort(new_tensor(x))._node], target=cuda_target(SOURCE_ARCHITECTURE)
+        )
+
+
+def test_grids_beyond_limits_are_refused():
+    x = argument(array_type((MANY, 1), np.dtype(bool)))
+    with pytest.raises(KernelError, match=r"argsort: more blocks than a grid(?s:.)*2147483647"):
+        compile_program(
+            [x], [ng.argsort(new_tensor(x), 1)._node], target=cuda_target(SOURCE_ARCHITECTURE)
         )
 
 

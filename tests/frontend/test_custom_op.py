@@ -840,7 +840,10 @@ def test_arguments_and_launch_of_a_cuda_kernel():
     [
         (lambda x: 3, "must give a grid and a block"),
         (lambda x: (0, 32), "not a grid that CUDA can launch"),
-        (lambda x: (1, (64, 32)), "(?s)not a block .*at most 1024"),
+        (lambda x: (1, (64, 32)), "(?s)not a block .*1024 threads"),
+        (lambda x: (1, (1, 1, 65)), "(?s)not a block .*at most 1024, 1024, 64"),
+        (lambda x: ((1, 65536), 32), "(?s)not a grid .*at most 2147483647, 65535, 65535"),
+        (lambda x: ((1, 1, 1, 1), 32), "not a grid that CUDA can launch"),
         (lambda x: (1.5, 32), "`grid` must be an int"),
         (lambda x: (1, 32, -1), "`shared_bytes` must be an int"),
     ],

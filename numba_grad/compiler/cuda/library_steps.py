@@ -11,7 +11,10 @@ from numba_grad.compiler.library_steps import LoweredStep
 from numba_grad.compiler.program_steps import ProgramStep, library_program_step
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
+from numba_grad.ops.custom_kernels import MOST_EXTENTS
 from numba_grad.runtime.cuda import libraries
+
+MOST_BLOCKS = MOST_EXTENTS["grid"][0]  # kernels whose blocks take several tasks each have fewer
 
 Temporaries = Callable[[int], object]
 
@@ -49,6 +52,16 @@ def lower(
 
 
 def _program_step(node: Node, step: LoweredStep, *, in_place: bool) -> ProgramStep:
+    if step.tasks > MOST_BLOCKS:
+        raise KernelError(
+            explain(
+                node.op.name,
+                "more blocks than a grid of CUDA may have",
+                got={"result": node.type, "blocks": step.tasks},
+                expected=f"at most {MOST_BLOCKS}",
+                fix="parts of the arrays, one after the other",
+            )
+        )
     result = library_program_step(node, step, in_place=in_place)
     if libraries.is_host_call(result.source):
         call = functools.partial(libraries.host_call, result.source)
