@@ -306,12 +306,6 @@ EXPORT CUresult cuStreamEndCapture(Handle stream, Handle *graph) {
     return 0;
 }
 
-EXPORT CUresult cuStreamIsCapturing(Handle stream, int *status) {
-    CALL(cuStreamIsCapturing, "%#lx", stream);
-    *status = stream == 0x5000;
-    return 0;
-}
-
 EXPORT CUresult cuGraphInstantiateWithFlags(Handle *executable, Handle graph,
                                             unsigned long long flags) {
     CALL(cuGraphInstantiate, "%#lx, %llu", graph, flags);

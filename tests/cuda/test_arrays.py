@@ -62,15 +62,6 @@ def test_a_reshaped_array_shares_memory_and_keeps_it(driver):
     assert driver.live_bytes() == 0
 
 
-def test_a_view_is_the_same_bytes(driver):
-    array = arrays.from_host(np.array([1.0, -0.0]))
-    np.testing.assert_array_equal(
-        array.view(np.dtype(np.int64)).to_host(), np.array([1.0, -0.0]).view(np.int64)
-    )
-    with pytest.raises(ShapeError, match="elements of another size"):
-        array.view(np.dtype(np.int32))
-
-
 def test_copies_between_devices(driver):
     value = np.arange(5.0)
     array = arrays.from_host(value)

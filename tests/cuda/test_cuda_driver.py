@@ -167,8 +167,6 @@ CALLS = [
         ["cuLaunchKernel(0xf000, 5 4 3, 32 2 1, 128, 0x5000, null, 3 -4)"],
     ),
     ("d.begin_capture(0x5000)", "None", ["cuStreamBeginCapture(0x5000, 2)"]),  # relaxed
-    ("d.is_capturing(0x5000)", "True", ["cuStreamIsCapturing(0x5000)"]),
-    ("d.is_capturing(0)", "False", ["cuStreamIsCapturing(0)"]),
     ("hex(d.end_capture(0x5000))", "'0x6000'", ["cuStreamEndCapture(0x5000)"]),
     ("hex(d.instantiate(0x6000))", "'0x7000'", ["cuGraphInstantiate(0x6000, 0)"]),
     ("d.update(0x7000, 0x6000)", "True", ["cuGraphExecUpdate(0x7000, 0x6000)"]),

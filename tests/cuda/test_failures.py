@@ -168,7 +168,7 @@ from numba_grad.runtime.cuda.driver import install
 from tests.cuda.host_driver import HostDriver
 install(HostDriver())
 x = arrays.from_host(np.arange(3.0))
-x.use_on(cuda.Stream())
+x.owner.use_on(cuda.Stream())
 stream, event = cuda.Stream(), cuda.Event().record()
 """
     result = subprocess.run(

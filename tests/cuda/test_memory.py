@@ -73,7 +73,7 @@ def test_streams_that_use_memory_outlive_their_names(driver):
 def test_memory_used_on_another_device_goes_back_after_that(driver):
     x = arrays.from_host(np.arange(4.0))
     other = cuda.Stream(device=1)
-    x.use_on(other)
+    x.owner.use_on(other)
     del x
     cuda.synchronize(0)
     assert driver.live_bytes(0) == 0

@@ -186,7 +186,7 @@ def test_memory_is_not_given_to_others_too_early():
         y = arrays.zeros((1 << 20,), float)
         side.wait_stream(cuda.current_stream())
         launch(SLOW, x, y, side)
-        y.use_on(side)
+        y.owner.use_on(side)
         address = y.address
         del y
         other = arrays.zeros((1 << 20,), float)

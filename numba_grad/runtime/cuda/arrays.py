@@ -36,15 +36,6 @@ class DeviceArray:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def use_on(self, stream: Stream) -> None:
-        """Note that a stream uses the elements: their memory is kept until that is done."""
-        if isinstance(self.owner, Owner):
-            self.owner.use_on(stream)
-
     def wait_for_writer(self, stream: Stream) -> None:
         """Let a stream that is going to use the elements wait until they are there."""
         if isinstance(self.owner, Owner) and self.owner.stream != stream:
@@ -63,19 +54,6 @@ class DeviceArray:
                 )
             )
         return DeviceArray(self.address, shape, self.dtype, self.device, self.owner)
-
-    def view(self, dtype: np.dtype) -> "DeviceArray":
-        """The same memory as elements of another dtype of the same size."""
-        if dtype.itemsize != self.dtype.itemsize:
-            raise ShapeError(
-                explain(
-                    "view",
-                    "elements of another size",
-                    got={"from": self.dtype, "to": dtype},
-                    expected="dtypes of equal itemsize",
-                )
-            )
-        return DeviceArray(self.address, self.shape, dtype, self.device, self.owner)
 
     def to_host(self, stream: Stream | None = None) -> np.ndarray:
         """A new NumPy array of the elements as the stream, the current one by default, has them."""

@@ -360,10 +360,6 @@ class CudaDriver(Driver):
         finally:
             self.no_capture.__exit__()
 
-    def is_capturing(self, stream: int) -> bool:
-        status = self._value(self._library.cuStreamIsCapturing(stream), "cuStreamIsCapturing")
-        return status != self._library.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-
     def instantiate(self, graph: int) -> int:
         return int(self._value(self._library.cuGraphInstantiate(graph, 0), "cuGraphInstantiate"))
 

@@ -275,9 +275,6 @@ class Driver:
     def end_capture(self, stream: int) -> int:
         raise NotImplementedError
 
-    def is_capturing(self, stream: int) -> bool:
-        raise NotImplementedError
-
     def instantiate(self, graph: int) -> int:
         raise NotImplementedError
 
