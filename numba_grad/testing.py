@@ -1,20 +1,34 @@
 """For tests of users' own functions and rules: derivatives against finite differences."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.arrays import as_node, constant_beside, wrap
 from numba_grad.frontend.gradients import grad
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.types import CPU
+from numba_grad.ops.families import placed
 
 # Fourth order: with this step neither truncation nor rounding exceeds some 1e-11 of a well-scaled
 # function.
 _STEP = 4e-4
 _STENCIL = ((1, 8 / 12), (-1, -8 / 12), (2, -1 / 12), (-2, 1 / 12))
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """An argument to vary, and where it is."""
+
+    array: np.ndarray
+    device: str
+
+    def tensor(self) -> Tensor:
+        return wrap(placed(as_node(self.array), self.device))
 
 
 def check_gradients(
@@ -64,7 +78,7 @@ def check_gradients(
             leaves[k] = array
         return f(*trees.unflatten(structure, leaves))
 
-    points = [values[k].copy() for k in chosen]
+    points = [_Point(values[k].copy(), getattr(leaves[k], "device", CPU)) for k in chosen]
     names = [trees.leaf_names(structure, "args")[k] for k in chosen]
     function = _weighted(of_chosen, rng)
     for current in range(1, order + 1):
@@ -76,7 +90,7 @@ def check_gradients(
 def _as_array(x: Any) -> Any:
     """A leaf as an array to vary, None if it is no array or number."""
     if isinstance(x, Tensor):
-        return np.array(x.detach().numpy())
+        return np.array(x.detach().cpu().numpy())
     if isinstance(x, np.ndarray | np.generic | float | complex):
         return np.array(x)
     return None
@@ -106,7 +120,8 @@ def _weighted(f: Callable[..., Any], rng: np.random.Generator) -> Callable[..., 
                 weights.append(rng.uniform(0.5, 1.5, size=x.shape))
                 if np.dtype(x.dtype).kind == "c":
                     weights[k] = weights[k] + 1j * rng.uniform(0.5, 1.5, size=x.shape)
-            products = x * weights[k]
+            node = as_node(x)
+            products = wrap(node) * wrap(constant_beside(node, weights[k]))
             total = total + (products.real if weights[k].dtype.kind == "c" else products).sum()
         return total
 
@@ -116,7 +131,7 @@ def _weighted(f: Callable[..., Any], rng: np.random.Generator) -> Callable[..., 
 def _compare(
     function: Callable[..., Any],
     gradient: Callable[..., Any],
-    points: list[np.ndarray],
+    points: list[_Point],
     names: list[str],
     order: int,
     rng: np.random.Generator,
@@ -124,8 +139,8 @@ def _compare(
     rtol: float,
     atol: float,
 ) -> None:
-    found = [np.asarray(g) for g in gradient(*points)]
-    for k, point in enumerate(points):
+    found = [g.detach().cpu().numpy() for g in gradient(*[point.tensor() for point in points])]
+    for k, point in enumerate(point.array for point in points):
         indices = rng.permutation(point.size)[:elements]
         for flat in sorted(indices):
             index = np.unravel_index(flat, point.shape)
@@ -150,18 +165,18 @@ def _compare(
 
 def _difference(
     function: Callable[..., Any],
-    points: list[np.ndarray],
+    points: list[_Point],
     k: int,
     index: tuple[Any, ...],
     direction: int | complex,
 ) -> float:
     """The derivative of `function` by one element, in a direction of the complex plane."""
-    step = _STEP * max(1.0, abs(points[k][index]))
+    step = _STEP * max(1.0, abs(points[k].array[index]))
     total = 0.0
     for multiple, weight in _STENCIL:
         moved = list(points)
-        moved[k] = points[k].copy()
-        moved[k][index] += multiple * step * direction
+        moved[k] = _Point(points[k].array.copy(), points[k].device)
+        moved[k].array[index] += multiple * step * direction
         # As tensors, which is what functions get when they are differentiated.
-        total += weight * float(function(*[wrap(as_node(x)) for x in moved]))
+        total += weight * float(function(*[point.tensor() for point in moved]))
     return float(total / step)

@@ -30,7 +30,7 @@ from numba_grad.frontend.lowered import Lowered
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.placement import is_made_of_literals
+from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type, array_type, is_inexact
 from numba_grad.graph.walk import substitute
 from numba_grad.locks import Lock
@@ -178,10 +178,7 @@ class Specialization:
         given = [*self.arguments, *self.captured_nodes]
         devices = {x.type.device for x in given if x.shape != () or x.type.device != CPU}
         devices |= {
-            x.type.device
-            for x in outputs
-            if x.type.device not in devices
-            and not (x.type.device == CPU and (x.shape == () or is_made_of_literals(x)))
+            x.type.device for x in outputs if x.type.device not in devices and not goes_along(x)
         }
         if len(devices) > 1:
             raise DeviceError(

@@ -19,6 +19,7 @@ from numba_grad.frontend.arrays import (
     node_of,
     own_array,
     scalar_leaf,
+    value_of,
     wrap,
 )
 from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of
@@ -85,7 +86,7 @@ def _plain_number(operation: str, value: object) -> float:
                 fix="start + step * ng.arange(n), or x.detach()",
             )
         )
-    array = np.asarray(value)
+    array = np.asarray(value) if node is None else value_of(node, operation)
     if array.ndim or array.dtype.kind not in "iufb":
         raise TypeError(explain(operation, "not a number", got={"argument": repr(value)}))
     return array.item()

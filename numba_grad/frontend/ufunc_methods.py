@@ -27,8 +27,9 @@ from numba_grad.frontend.folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.index_functions import index_of_nodes, mask_value
 from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import as_dtype, normalize_axis, reduced_axes
-from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, reshape
+from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, reshape
 from numba_grad.ops.index_expressions import add_at_index, assign_index, fit, take_index
 from numba_grad.ops.indexing import scatter_add
 from numba_grad.ops.movement import inverse_permutation
@@ -358,7 +359,7 @@ def _joined_segments(ufunc: np.ufunc, function: Function, x: Node, counts: np.nd
         rows = take_index(x, places)
     if ufunc not in _IDEMPOTENT and not is_table:
         is_own = (within < counts[:, None]).reshape(*rows.shape[:2], *(1,) * (len(x.shape) - 1))
-        rows = OPS["where"](leaf(is_own), rows, _neutral(ufunc, x))
+        rows = OPS["where"](constant_beside(rows, is_own), rows, _neutral(ufunc, x))
     if ufunc is np.add:
         return reduction_functions.sum(rows, 1, rows.dtype)._node
     reduce = reduce_of(ufunc, function)
@@ -423,6 +424,8 @@ def _applied_at(
     places, counts = np.unique(place, return_counts=True)
     # What goes to one element follows one another.
     order = np.argsort(place, kind="stable")
+    device = x.type.device
+    values = tuple([placed(v, device) if goes_along(v) else v for v in values])
     flat_values = [reshape(fit(v, named.shape), (named.type.size,)) for v in values]
     grouped = [take_index(v, order) for v in flat_values]
     join = _join(function)

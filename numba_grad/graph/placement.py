@@ -60,11 +60,16 @@ def settled(
     for k, x in enumerate(inputs):
         if x.type.device == device:
             continue
-        if x.type.device != CPU or not (x.shape == () or is_made_of_literals(x)):
+        if not goes_along(x):
             raise _mixed(op, inputs, device)
         if x.value is None and not is_made_of_literals(x):
             result[k] = place(x, device)
     return tuple(result)
+
+
+def goes_along(node: Any) -> bool:
+    """Whether this may be an operand beside others on a GPU, though it is on none."""
+    return node.type.device == CPU and (node.shape == () or is_made_of_literals(node))
 
 
 def is_made_of_literals(node: Any) -> bool:

@@ -19,6 +19,7 @@ from numba_grad.errors import KernelError
 from numba_grad.frontend import arrays
 from numba_grad.graph.node import leaf
 from tests.frontend import (
+    test_complex_order,
     test_einsum,
     test_fft,
     test_function_gradients,
@@ -36,6 +37,7 @@ from tests.frontend import (
     test_special,
     test_special_parameters,
     test_statistics,
+    test_ufuncs,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -66,11 +68,33 @@ def _calls() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     return calls
 
 
+def _calls_of_at() -> dict[str, tuple[Any, ...]]:
+    """Methods `at` of ufuncs, as functions of the tensor that is written to and of the values."""
+
+    def call_of(ufunc: np.ufunc, index: Any) -> Any:
+        def call(x: ng.Tensor, *values: ng.Tensor) -> ng.Tensor:
+            y = x * 1
+            ufunc.at(y, index, *values)
+            return y
+
+        return call
+
+    calls = {}
+    for name in ("add", "maximum", "divide", "hypot"):
+        for kind, (index, values) in test_ufuncs.INDICES.items():
+            x = np.array([1.0, 2.5, 5.0]) if kind == "numbers" else test_ufuncs.WRITTEN
+            calls[f"{name}.at {kind}"] = call_of(getattr(np, name), index), x, values
+    return calls
+
+
 def _differentiable() -> dict[str, tuple[Any, tuple[np.ndarray, ...]]]:
     """Functions of tensors, with arrays to differentiate them by."""
     tables: list[tuple[Any, dict[str, Any]]] = [
         (test_function_gradients, test_function_gradients.CASES),
         (test_linear_algebra, test_linear_algebra.GRADIENTS),
+        (test_ufuncs, {name: (f, test_ufuncs.FOLDED) for name, f in test_ufuncs.FOLDS.items()}),
+        (test_ufuncs, _calls_of_at()),
+        (test_complex_order, {name: (f, COMPLEX) for name, f in test_complex_order.CALLS.items()}),
         *[
             (module, module.DIFFERENTIABLE)
             for module in (
@@ -87,6 +111,7 @@ def _differentiable() -> dict[str, tuple[Any, tuple[np.ndarray, ...]]]:
                 test_special,
                 test_special_parameters,
                 test_statistics,
+                test_ufuncs,
             )
         ],
     ]
@@ -100,6 +125,7 @@ def _differentiable() -> dict[str, tuple[Any, tuple[np.ndarray, ...]]]:
 
 
 CALLS = _calls()
+COMPLEX = np.array([[1 + 1j, 2 - 1j, 2 + 3j], [0.5j, 2 - 1.5j, -1 + 0j], [1.5, -2j, 0.25 - 3j]])
 DIFFERENTIABLE = _differentiable()
 
 

@@ -125,6 +125,15 @@ def test_modes(gpu):
         ng.sqrt(x - 1 - 1e-300 * x).sum().backward(on(gpu, float("nan")))
 
 
+def test_finite_differences(gpu):
+    x, y = on(gpu, [0.3, -0.7, 1.1]), np.array([0.5, 1.5, -2.0])
+    ng.testing.check_gradients(lambda x, k: (ng.sin(x) * x.sum()) * k, x, 1.5)
+    with pytest.raises(AssertionError, match=r"derivative of order 1 differs"):
+        ng.testing.check_gradients(lambda x: x * x.detach(), x)
+    with pytest.raises(ng.errors.DeviceError, match="different devices"):
+        ng.testing.check_gradients(lambda x, y: x * y, x, y)
+
+
 def test_two_gpus(gpu):
     if ng.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")

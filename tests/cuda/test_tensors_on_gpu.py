@@ -251,6 +251,15 @@ def test_masks_indices_and_parameters_may_be_on_the_cpu(gpu, x):
     np.testing.assert_array_equal(y.tolist(), np.where(mask, 7.0, 5.0))
 
 
+def test_numbers_on_gpus_are_read(gpu):
+    number = ng.tensor(3.0, device=gpu)
+    assert ng.arange(number).tolist() == [0, 1, 2]
+    y = ng.tensor([1.0, 2.0, 3.0], device=gpu)
+    np.multiply.at(y, ng.tensor([0, 0, 2], device=gpu), number)
+    np.add.at(y, y > 4, [10.0, 20.0])
+    assert y.tolist() == [19.0, 2.0, 29.0]
+
+
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_sums_of_sizes_that_come_and_go(gpu, is_empty):
     f = ng.jit(lambda x, y: (ng.sum(x[:, None] * y, 1), ng.sum(ng.sin(x)), x @ ng.outer(x, y)))

@@ -342,6 +342,7 @@ def test_arguments_of_methods(numpy_engine):
 
 
 FOLDS = {
+    "reduceat of other lengths": lambda x: np.hypot.reduceat(x, [0, 1, 3], axis=1),
     "reduce": lambda x: np.hypot.reduce(x, axis=(0, 1)) * np.logaddexp2.reduce(x, 1, where=x > -1),
     "accumulate": lambda x: np.hypot.accumulate(x, axis=1) * np.fmax.accumulate(x),
     "reduceat": lambda x: (
@@ -351,10 +352,12 @@ FOLDS = {
 }
 
 
+FOLDED = np.random.default_rng(0).standard_normal((3, 4))
+
+
 @pytest.mark.parametrize("name", FOLDS)
 def test_derivatives_of_folds(name, numpy_engine):
-    x = np.random.default_rng(0).standard_normal((3, 4))
-    check_gradients(FOLDS[name], x)
+    check_gradients(FOLDS[name], FOLDED)
 
 
 @pytest.mark.parametrize("name", FOLDS)
@@ -420,11 +423,12 @@ INDICES = {
     "mask": (np.array([[True, False], [False, True], [True, True]]), 2.0),
     "element": ((1, 1), 3),
 }
+WRITTEN = np.array([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
 
 
 @pytest.mark.parametrize("name", AT)
 def test_at_of_any_ufunc(name, numpy_engine):
-    x = np.array([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
+    x = WRITTEN
     ufunc = UFUNCS[name]
     for index, v in INDICES.values():
         of_rows = index is INDICES["numbers"][0]
