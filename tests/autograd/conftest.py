@@ -1,16 +1,12 @@
 """What the tests of gradients share: the reference engine, and comparing with torch."""
 
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
-import numba_grad as ng
 from numba_grad.config import configure
-
-Library = types.SimpleNamespace
+from tests.autograd.libraries import Library, assert_same, ours, outcome, theirs
 
 
 @pytest.fixture(autouse=True)
@@ -26,100 +22,14 @@ def native() -> None:
     """Run on compiled kernels."""
 
 
-def ours() -> Library:
-    def tensor(values: Any, requires_grad: bool = False, dtype: str = "float64") -> Any:
-        return ng.tensor(values, dtype=dtype, requires_grad=requires_grad)
-
-    return Library(
-        name="numba_grad",
-        tensor=tensor,
-        autograd=ng.autograd,
-        Function=ng.autograd.Function,
-        once_differentiable=ng.autograd.function.once_differentiable,
-        no_grad=ng.no_grad,
-        enable_grad=ng.enable_grad,
-        set_grad_enabled=ng.set_grad_enabled,
-        is_grad_enabled=ng.is_grad_enabled,
-        exp=np.exp,
-        sqrt=np.sqrt,
-        is_tensor=lambda value: isinstance(value, ng.Tensor),
-        array=lambda t: t.detach().numpy(),
-    )
-
-
-def theirs() -> Library:
-    torch = pytest.importorskip("torch", reason="torch is not installed: not compared with it")
-
-    def tensor(values: Any, requires_grad: bool = False, dtype: str = "float64") -> Any:
-        return torch.tensor(values, dtype=getattr(torch, dtype), requires_grad=requires_grad)
-
-    return Library(
-        name="torch",
-        tensor=tensor,
-        autograd=torch.autograd,
-        Function=torch.autograd.Function,
-        once_differentiable=torch.autograd.function.once_differentiable,
-        no_grad=torch.no_grad,
-        enable_grad=torch.enable_grad,
-        set_grad_enabled=torch.set_grad_enabled,
-        is_grad_enabled=torch.is_grad_enabled,
-        exp=torch.exp,
-        sqrt=torch.sqrt,
-        is_tensor=torch.is_tensor,
-        array=lambda t: t.detach().numpy(),
-    )
-
-
-def _plain(value: Any, library: Library) -> Any:
-    """Results as nested lists of arrays and plain values."""
-    if library.is_tensor(value):
-        return library.array(value)
-    if isinstance(value, dict):
-        return {key: _plain(v, library) for key, v in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(v, library) for v in value]
-    return value
-
-
-_BUILTINS = (NotImplementedError, RuntimeError, TypeError, ValueError, AttributeError)
-
-
-def _outcome(scenario: Callable[[Library], Any], library: Library) -> Any:
-    """What a scenario returns, or the kind of error it raises."""
-    try:
-        return _plain(scenario(library), library)
-    except _BUILTINS as error:
-        # NotImplementedError is a RuntimeError: the order of the list matters.
-        return next(kind.__name__ for kind in _BUILTINS if isinstance(error, kind))
-
-
-def _assert_same(own: Any, reference: Any) -> None:
-    if isinstance(reference, list):
-        assert isinstance(own, list), (own, reference)
-        assert len(own) == len(reference), (own, reference)
-        for a, b in zip(own, reference, strict=True):
-            _assert_same(a, b)
-    elif isinstance(reference, dict):
-        assert own.keys() == reference.keys()
-        for key in reference:
-            _assert_same(own[key], reference[key])
-    elif isinstance(reference, np.ndarray):
-        assert isinstance(own, np.ndarray), (own, reference)
-        assert own.dtype == reference.dtype
-        assert own.shape == reference.shape
-        np.testing.assert_allclose(own, reference, rtol=1e-12, atol=1e-14)
-    else:
-        assert own == reference, (own, reference)
-
-
 @pytest.fixture(scope="session")
 def same_as_torch() -> Callable[[Callable[[Library], Any]], Any]:
     """Run a scenario with this library and with torch, compare, and return what it gives."""
 
     def compare(scenario: Callable[[Library], Any]) -> Any:
-        reference = _outcome(scenario, theirs())
-        own = _outcome(scenario, ours())
-        _assert_same(own, reference)
+        reference = outcome(scenario, theirs())
+        own = outcome(scenario, ours())
+        assert_same(own, reference)
         return own
 
     return compare

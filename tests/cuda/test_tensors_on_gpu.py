@@ -282,3 +282,25 @@ def test_jitted_functions_may_make_what_they_return(gpu, x):
         np.testing.assert_array_equal(same.tolist(), x.detach().tolist())
         np.testing.assert_array_equal(turned.T.tolist(), x.detach().tolist())
         assert number.item() == 3.5 and moved.item() == pytest.approx(6.0)
+
+
+def test_random_numbers_have_the_bits_of_the_cpu(gpu):
+    key = ng.random.key(7)
+    there = key.to(gpu)
+    for draw in (
+        lambda key: ng.random.bits(key, (20,)),
+        lambda key: ng.random.split(key, 5),
+        lambda key: ng.random.integers(key, 0, 10, (20,)),
+        lambda key: ng.random.uniform(key, (20,)),
+        lambda key: ng.random.permutation(key, 20),
+    ):
+        assert draw(there).device == gpu
+        np.testing.assert_array_equal(draw(there).cpu().numpy(), draw(key).numpy())
+    for draw in (
+        lambda key: ng.random.normal(key, (20,)),
+        lambda key: ng.random.gamma(key, 2.5, (20,)),
+    ):
+        np.testing.assert_allclose(draw(there).cpu().numpy(), draw(key).numpy(), rtol=1e-12)
+    loc = ng.tensor([1.0, 2.0], device=gpu, requires_grad=True)
+    ng.random.normal(key, (3, 2), loc=loc).sum().backward()  # a key goes where numbers are used
+    np.testing.assert_array_equal(loc.grad.cpu().numpy(), [3.0, 3.0])
