@@ -31,7 +31,7 @@ from numba_grad.compiler.cuda.launch import (
     staged_lets,
     threads_per_result,
 )
-from numba_grad.compiler.loops import OTHER, Accumulator, Let
+from numba_grad.compiler.loops import OTHER, Accumulator, Kernel, Let
 
 ALL_LANES = "0xffffffff"
 WARPS = THREADS_PER_BLOCK // WARP
@@ -108,6 +108,7 @@ def _emit_blocks(text: KernelText) -> None:
     unsigned = text.indices.unsigned
     text.line(f"tasks = {unsigned}({_number_of_tasks(text)})")
     start_warps(text)
+    _shared_accumulators(text, WARPS)
     text.line(f"task = {unsigned}(cuda.blockIdx.x)")
     with text.block("while task < tasks:"):
         _decode_task(text)
@@ -344,10 +345,9 @@ def combine_lanes(text: KernelText, lanes: int) -> None:
 
 
 def start_warps(text: KernelText) -> None:
-    """What `combine_warps` needs."""
+    """What `combine_warps` needs, beside `shared_arrays` of `WARPS` elements."""
     text.line("lane = int32(cuda.threadIdx.x % 32)")
     text.line("warp = int32(cuda.threadIdx.x // 32)")
-    _shared_accumulators(text, WARPS)
 
 
 def combine_warps(text: KernelText) -> None:
@@ -394,10 +394,18 @@ def _merge(text: KernelText) -> None:
         text.update(update)
 
 
+def shared_arrays(kernel: Kernel, size: int) -> dict[str, str]:
+    """For each accumulator an array of a block, by name."""
+    return {
+        f"shared_{accumulator.name}": f"cuda.shared.array({size}, "
+        f"{storage_name(in_registers(accumulator.identity.dtype))})"
+        for accumulator in kernel.accumulators
+    }
+
+
 def _shared_accumulators(text: KernelText, size: int) -> None:
-    for accumulator in text.kernel.accumulators:
-        dtype = storage_name(in_registers(accumulator.identity.dtype))
-        text.line(f"shared_{accumulator.name} = cuda.shared.array({size}, {dtype})")
+    for name, array in shared_arrays(text.kernel, size).items():
+        text.line(f"{name} = {array}")
 
 
 def _to_shared(text: KernelText, where: str) -> None:

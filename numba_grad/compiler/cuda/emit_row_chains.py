@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from numba_grad.compiler.cuda.emit import Emitted
 from numba_grad.compiler.cuda.emit_batches import emit_batches
 from numba_grad.compiler.cuda.emit_reductions import (
+    WARPS,
     bounds_of_part,
     combine_lanes,
     combine_warps,
     nested_loops,
     of_results,
+    shared_arrays,
     start_warps,
     strided_loop,
 )
@@ -48,16 +50,24 @@ def emit_row_chain(kernels: Sequence[Kernel], rows: int, threads: int) -> Emitte
     parameters = ["rows"]
     source = Source()
     calls = []
+    shared: dict[str, str] = {}
     for number, kernel in enumerate(kernels):
         text = KernelText(kernel, expressions, threads)
-        with text.definition(f"member{number}", "row", "rows"):
-            _Member(text, rows).emit()
+        member = _Member(text, rows)
+        arrays = shared_arrays(kernel, WARPS) if member.is_of_block else {}
+        with text.definition(f"member{number}", "row", "rows", *arrays):
+            member.emit()
         members.append(f"@cuda.jit(device=True)\n{text.source}")
-        own = [f"{word.name}_{number}" for word in kernel.words]
-        parameters += own
+        # In the kernel: numba-cuda-mlir 0.6 compiles none of a function that it calls.
+        shared |= {f"{name}_{number}": array for name, array in arrays.items()}
+        words = [f"{word.name}_{number}" for word in kernel.words]
+        parameters += words
         types += text.types_of_words
-        calls.append(f"member{number}({', '.join(['row', 'rows', *own])})")
+        own = [f"{name}_{number}" for name in arrays]
+        calls.append(f"member{number}({', '.join(['row', 'rows', *own, *words])})")
     with source.block(f"def kernel({', '.join(parameters)}):"):
+        for name, array in shared.items():
+            source.line(f"{name} = {array}")
         for name, value in _first_row(threads).items():
             source.line(f"{name} = int64({value})")
         with source.block("while row < rows:"):
@@ -90,6 +100,9 @@ class _Member:
         # Axes that count rows, if there are such: the others are the points of a row.
         self.outer = _outer(self.kept, rows)
         self.inner = self.kept[len(self.outer) :]
+        has_one_result = text.kernel.accumulators and self.outer and not self.inner
+        self.is_shared = bool(has_one_result) and text.group > 1
+        self.is_of_block = self.is_shared and text.group == THREADS_PER_BLOCK
 
     def emit(self) -> None:
         text = self.text
@@ -99,16 +112,14 @@ class _Member:
         else:
             text.line(f"points = {signed}({text.product(self.inner)}) // {signed}(rows)")
             text.line(f"start = {unsigned}(row * points)")
-        kernel = text.kernel
-        is_shared = kernel.accumulators and self.outer and not self.inner and text.group > 1
-        if is_shared and text.group == THREADS_PER_BLOCK:
+        if self.is_of_block:
             self.result_of_block()
             return
         lane = {1: "0", WARP: f"cuda.threadIdx.x % {WARP}"}.get(text.group, "cuda.threadIdx.x")
         text.line(f"lane = int32({lane})")
-        if is_shared:
+        if self.is_shared:
             self.result_of_warp()
-        elif kernel.accumulators:
+        elif text.kernel.accumulators:
             self.results()
         else:
             self.points()
@@ -151,7 +162,7 @@ class _Member:
             for lets in variant.lets[1 : len(self.outer) + 1]:
                 text.lets(lets)
                 level += 1
-        at_once = points_at_once(text.kernel) if self.outer and text.group > 1 else 1
+        at_once = points_at_once(text.kernel, text.dtypes) if self.outer and text.group > 1 else 1
         if at_once > 1:
             emit_batches(text, at_once, self.inner, self.decode)
             return

@@ -1,6 +1,7 @@
 """How a kernel is spread over a device: functions of sizes alone, so that results are, too."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
@@ -52,8 +53,9 @@ class Shape:
     block: int
 
 
-def points_at_once(kernel: Kernel) -> int:
-    """How many points a thread loads before it stores the first.
+def points_at_once(kernel: Kernel, known: Collection[str] = ()) -> int:
+    """How many points a thread loads before it stores the first; `known` are values that need no
+    loads.
 
     Memory is as fast as there are bytes on their way, which must be some 30 KiB for each
     multiprocessor: more than its 2048 threads ask for with one small load each.
@@ -64,6 +66,7 @@ def points_at_once(kernel: Kernel) -> int:
     loads = batched_loads(variant)
     if loads is None:
         return 1
+    loads = [(name, load) for name, load in loads if name not in known]
     nbytes = sum(load.buffer.dtype.itemsize for _, load in loads)
     points = min(MOST_POINTS_AT_ONCE, BYTES_AT_ONCE // max(nbytes, 1))
     is_heavy = kernel.operations > MOST_OPERATIONS_AT_ONCE

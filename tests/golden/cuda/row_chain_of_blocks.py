@@ -1,5 +1,5 @@
 @cuda.jit(device=True)
-def member0(row, rows, n0, n1, x0, s3, x1):
+def member0(row, rows, shared_a0, n0, n1, x0, s3, x1):
     # sum: float32, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
@@ -7,7 +7,6 @@ def member0(row, rows, n0, n1, x0, s3, x1):
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     warp = int32(cuda.threadIdx.x // 32)
-    shared_a0 = cuda.shared.array(8, float32)
     a0 = float32(0.0)
     start = int32(0)
     stop = int32(n1)
@@ -37,7 +36,7 @@ def member0(row, rows, n0, n1, x0, s3, x1):
 
 
 @cuda.jit(device=True)
-def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
+def member1(row, rows, shared_a0, n0, n1, x0, s3, x1, x2, x3):
     # sum: float32, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
@@ -46,7 +45,6 @@ def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     warp = int32(cuda.threadIdx.x // 32)
-    shared_a0 = cuda.shared.array(8, float32)
     a0 = float32(0.0)
     v1 = x1[i0]
     v3 = v1 / v2
@@ -114,10 +112,12 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
 
 @cuda.jit("void(int64, int64, int64, CPointer(float32), int64, CPointer(float32), int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(float32), CPointer(float32), int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))")
 def kernel(rows, n0_0, n1_0, x0_0, s3_0, x1_0, n0_1, n1_1, x0_1, s3_1, x1_1, x2_1, x3_1, n0_2, n1_2, x0_2, s3_2, x1_2, x2_2, x3_2, x4_2):
+    shared_a0_0 = cuda.shared.array(8, float32)
+    shared_a0_1 = cuda.shared.array(8, float32)
     row = int64(cuda.blockIdx.x)
     step = int64(cuda.gridDim.x)
     while row < rows:
-        member0(row, rows, n0_0, n1_0, x0_0, s3_0, x1_0)
-        member1(row, rows, n0_1, n1_1, x0_1, s3_1, x1_1, x2_1, x3_1)
+        member0(row, rows, shared_a0_0, n0_0, n1_0, x0_0, s3_0, x1_0)
+        member1(row, rows, shared_a0_1, n0_1, n1_1, x0_1, s3_1, x1_1, x2_1, x3_1)
         member2(row, rows, n0_2, n1_2, x0_2, s3_2, x1_2, x2_2, x3_2, x4_2)
         row += step
