@@ -330,6 +330,28 @@ def test_compute_sanitizer_finds_nothing(tool):
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
 
 
+def test_kernels_of_users():
+    numba_cuda = pytest.importorskip("numba.cuda")
+
+    def cubed(x, out):
+        i = numba_cuda.grid(1)
+        if i < x.shape[0]:
+            out[i] = x[i] ** 3
+
+    op = ng.custom_op(
+        "cubed", cuda=cubed, shape=lambda x: x.shape, vjp=lambda g, out, x: 3 * x * x * g
+    )
+    a = np.linspace(-1.0, 1.0, 1000)
+    f = ng.jit(ng.value_and_grad(lambda x: (op(x) + ng.sin(op(x))).sum()))
+    for _ in range(3):  # launched, then captured and replayed
+        value, gradient = f(ng.tensor(a, device="cuda"))
+        np.testing.assert_allclose(value.item(), (a**3 + np.sin(a**3)).sum(), atol=1e-11)
+        expected = 3 * a * a * (1 + np.cos(a**3))
+        np.testing.assert_allclose(gradient.cpu().numpy(), expected, rtol=1e-12)
+    rows = ng.vmap(op)(ng.tensor(a.reshape(8, 125), device="cuda"))
+    np.testing.assert_allclose(rows.cpu().numpy(), a.reshape(8, 125) ** 3, rtol=1e-14)
+
+
 # Other libraries
 
 
