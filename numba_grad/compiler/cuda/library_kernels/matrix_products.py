@@ -85,12 +85,40 @@ def matmul_call(
     """
     stack = np.broadcast_shapes(x.stack, y.stack)
     axes = merged_axes(words_of_stack(stack, x.stack, y.stack, m * k, k * n))
-    count = math.prod(stack)
-    is_for_blas = dtype.name in BLAS_DTYPES and max(m, n, k) > _SMALLEST and count * m * n * k > 0
-    if is_for_blas and has_cublas():
-        return _cublas_call(dtype, m, n, k, x, y, axes, tf32=tf32)
+    product = _Product(dtype, m, n, k, x.is_transposed, y.is_transposed, axes, math.prod(stack))
+    is_for_blas = dtype.name in BLAS_DTYPES and max(m, n, k) > _SMALLEST
+    if is_for_blas and product.size * k > 0 and has_cublas():
+        return _cublas_call(product, tf32=tf32)
     if m * n <= _FEW_ELEMENTS and k <= _SHORT_SUM:
-        return _elements_call(dtype, m, n, k, x, y, axes)
+        return _elements_call(product)
+    return _tiles_call(product)
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Products of (m, k) and (k, n), which may be stored transposed."""
+
+    dtype: np.dtype
+    m: int
+    n: int
+    k: int
+    x_transposed: bool
+    y_transposed: bool
+    axes: list[tuple[int, int, int]]  # of the stack: size, and strides in x and y
+    count: int  # in the stack
+
+    @property
+    def size(self) -> int:
+        """Elements of the result."""
+        return self.count * self.m * self.n
+
+    @property
+    def words_of_axes(self) -> list[int]:
+        return [word for axis in self.axes for word in axis]
+
+
+def _tiles_call(product: _Product) -> LibraryCall:
+    dtype, m, n, k, count = product.dtype, product.m, product.n, product.k, product.count
     tile = tile_for(dtype, m, n, count)
     row_tiles, column_tiles = -(-m // tile.side), -(-n // tile.side)
     blocks = count * row_tiles * column_tiles
@@ -100,41 +128,33 @@ def matmul_call(
     words = (
         *(Memory("input", 0), Memory("input", 1), Memory("scratch" if is_cut else "output")),
         *(m, n, k, row_tiles, column_tiles, part_length, count),
-        *(word for axis in axes for word in axis),
+        *product.words_of_axes,
     )
-    source = _tiles_source(dtype, x.is_transposed, y.is_transposed, len(axes), tile, is_cut)
-    product = LibraryStep(source, words, parts * blocks, THREADS)
+    multiplying = LibraryStep(
+        _tiles_source(product, tile, is_cut=is_cut), words, parts * blocks, THREADS
+    )
     if not is_cut:
-        return LibraryCall((product,))
-    size = count * m * n
+        return LibraryCall((multiplying,))
     adding = LibraryStep(
         _sum_of_parts_source(dtype),
-        (Memory("scratch"), Memory("output"), parts, size),
-        blocks_for(size),
+        (Memory("scratch"), Memory("output"), parts, product.size),
+        blocks_for(product.size),
         THREADS,
     )
     itemsize = np.dtype(computed_name(dtype)).itemsize
-    return LibraryCall((product, adding), parts * size * itemsize)
+    return LibraryCall((multiplying, adding), parts * product.size * itemsize)
 
 
-def _elements_call(
-    dtype: np.dtype,
-    m: int,
-    n: int,
-    k: int,
-    x: MatrixOperand,
-    y: MatrixOperand,
-    axes: list[tuple[int, int, int]],
-) -> LibraryCall:
-    tasks = math.prod(size for size, _, _ in axes) * m * n
+def _elements_call(product: _Product) -> LibraryCall:
+    m, n, k = product.m, product.n, product.k
     words = (
         *(Memory("input", 0), Memory("input", 1), Memory("output"), m, n, k),
-        *((1, m) if x.is_transposed else (k, 1)),
-        *((1, k) if y.is_transposed else (n, 1)),
-        *(tasks, *(word for axis in axes for word in axis)),
+        *((1, m) if product.x_transposed else (k, 1)),
+        *((1, k) if product.y_transposed else (n, 1)),
+        *(product.size, *product.words_of_axes),
     )
-    step = LibraryStep(_elements_source(dtype, len(axes)), words, blocks_for(tasks), THREADS)
-    return LibraryCall((step,))
+    source = _elements_source(product.dtype, len(product.axes))
+    return LibraryCall((LibraryStep(source, words, blocks_for(product.size), THREADS),))
 
 
 def _elements_source(dtype: np.dtype, rank: int) -> str:
@@ -172,14 +192,7 @@ def _number_of_parts(blocks: int, k: int) -> int:
     return min(-(-_ENOUGH_BLOCKS // blocks), k // _SHORTEST_PART, _MOST_PARTS)
 
 
-def _tiles_source(
-    dtype: np.dtype,
-    x_transposed: bool,
-    y_transposed: bool,
-    rank: int,
-    tile: Tile,
-    is_cut: bool,
-) -> str:
+def _tiles_source(product: _Product, tile: Tile, *, is_cut: bool) -> str:
     """Block: (part of the sum, matrix, tile of rows, tile of columns), the last running fastest.
 
     Words: x, y, out, m, n, k, tiles of rows, tiles of columns, length of a part of the sum,
@@ -188,8 +201,9 @@ def _tiles_source(
     Tiles lie in shared memory with the sums' axis first. A thread has every 16th row and column of
     its tile, so that neighbours read neighbouring banks, and write neighbouring elements.
     """
+    dtype = product.dtype
     stored, name = stored_name(dtype), computed_name(dtype)
-    walk, words_of_axes = walk_of_stack(rank)
+    walk, words_of_axes = walk_of_stack(len(product.axes))
     integers = ["m", "n", "k", "row_tiles", "column_tiles", "part_length", "count"]
     integers += words_of_axes
     parameters = [
@@ -201,8 +215,7 @@ def _tiles_source(
     side, depth, own = tile.side, tile.depth, tile.per_thread
     width = side + _PADDING
     across = side // own
-    product = "x_part[i] * y_part[j]"
-    update = f"sums[i * {own} + j] += {product}"
+    update = f"sums[i * {own} + j] += x_part[i] * y_part[j]"
     if dtype == np.bool_:
         update = f"sums[i * {own} + j] = sums[i * {own} + j] | (x_part[i] & y_part[j])"
     return kernel_source(
@@ -230,8 +243,8 @@ end = min(start + part_length, k)
 while start < end:
     for load in range({side * depth // THREADS}):
         place = thread + load * {THREADS}
-{_load("x", "first_row", "m", tile, dtype, along_last=not x_transposed)}
-{_load("y", "first_column", "n", tile, dtype, along_last=y_transposed)}
+{_load("x", "first_row", "m", tile, dtype, along_last=not product.x_transposed)}
+{_load("y", "first_column", "n", tile, dtype, along_last=product.y_transposed)}
     cuda.syncthreads()
     for p in range({depth}):
         for i in range({own}):
@@ -298,25 +311,15 @@ out[task] = total
     )
 
 
-def _cublas_call(
-    dtype: np.dtype,
-    m: int,
-    n: int,
-    k: int,
-    x: MatrixOperand,
-    y: MatrixOperand,
-    axes: list[tuple[int, int, int]],
-    *,
-    tf32: bool,
-) -> LibraryCall:
-    """Words: as `runtime.cuda.libraries.multiply` takes them."""
-    count = math.prod(size for size, _, _ in axes)
-    workspace = 1 << (4 * count * m * n * dtype.itemsize).bit_length()
+def _cublas_call(product: _Product, *, tf32: bool) -> LibraryCall:
+    """Words: as `_gemm` of `runtime/cuda/libraries.py` takes them."""
+    dtype = product.dtype
+    workspace = 1 << (4 * product.size * dtype.itemsize).bit_length()
     workspace = max(_LEAST_WORKSPACE, min(workspace, _MOST_WORKSPACE))
     words = (
         *(Memory("input", 0), Memory("input", 1), Memory("output"), Memory("scratch"), workspace),
-        *(m, n, k, int(x.is_transposed), int(y.is_transposed)),
-        *(word for axis in axes for word in axis),
+        *(product.m, product.n, product.k),
+        *(int(product.x_transposed), int(product.y_transposed), *product.words_of_axes),
     )
     precision = "tf32" if tf32 and dtype == np.float32 else dtype.name
     step = LibraryStep(f"host: cublas gemm {dtype.name} {precision}", words, 1, 1)
