@@ -26,7 +26,8 @@ class _Unknown(Exception):
 
 
 def identity_of(function: Any) -> str | None:
-    """The text of a plain function or of what `numba.njit` made of one; None if there is none."""
+    """The text of a plain function, or of what `njit` or `cuda.jit` of Numba made of one; None if
+    there is none."""
     try:
         return "\n".join([_environment(), *_Description().of_function(function)])
     except _Unknown:
@@ -78,10 +79,12 @@ class _Description:
         return f"function {number}"
 
     def options(self, dispatcher: Any) -> str:
-        """What `njit` was told."""
+        """What `njit` or `cuda.jit` was told."""
         options = getattr(dispatcher, "targetoptions", None)
         is_open = getattr(dispatcher, "_can_compile", False)
-        if options is None or options.get("parallel") or not is_open or dispatcher.locals:
+        if options is None or not is_open or getattr(dispatcher, "locals", None):
+            raise _Unknown
+        if options.get("parallel") or options.get("link"):  # other files' code
             raise _Unknown
         return ", ".join(f"{k}={self.value(v)}" for k, v in sorted(options.items()))
 
@@ -123,7 +126,7 @@ class _Description:
             return f"float {value.hex()} {math.copysign(1.0, value)}"
         if kind is complex:
             return f"complex {self.value(value.real)} {self.value(value.imag)}"
-        if kind in (tuple, frozenset):
+        if kind in (tuple, list, frozenset):
             items = [self.value(item) for item in value]
             return f"{kind.__name__} [{', '.join(sorted(items) if kind is frozenset else items)}]"
         if isinstance(value, np.generic | np.ndarray):

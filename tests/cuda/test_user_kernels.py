@@ -102,6 +102,51 @@ def test_dispatchers_and_what_they_call_are_compiled():
     assert user_functions.link(ptx, "sm_90")[1].shared_bytes == 1024
 
 
+FACTOR = 2.0
+
+
+def factor_kernel():
+    """A kernel of the module's: another one each time, as another process has it."""
+
+    @cuda.jit(device=True)
+    def scaled(v):
+        return FACTOR * v
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[i] = scaled(x[i])
+
+    return ng.custom_op("factor", cuda=kernel, shape=lambda x: x.shape).kernel
+
+
+@needs_compiler
+def test_code_is_kept_on_disk(monkeypatch, tmp_path):
+    """Under all that it depends on: a global of a function that it calls, too."""
+    compiled, compile_to_ptx = [], user_functions.compile_to_ptx
+
+    def counting(kernel, arguments, architecture):
+        compiled.append(architecture)
+        return compile_to_ptx(kernel, arguments, architecture)
+
+    monkeypatch.setattr(user_functions, "compile_to_ptx", counting)
+
+    def code(architecture="sm_90"):
+        kernel = factor_kernel()
+        arguments = kernel.arguments([array_type((4,), np.dtype(np.float64))], [])
+        return user_functions._made(kernel, arguments, "# factor", architecture).code
+
+    with ng.configure(cache_directory=tmp_path):
+        first = code()
+        assert code() == first
+        assert compiled == ["sm_90"]
+        assert code("sm_80") != first
+        monkeypatch.setitem(globals(), "FACTOR", 3.0)
+        assert code() != first
+    assert compiled == ["sm_90", "sm_80", "sm_90"]
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.int32, np.float64, np.complex64, bool])
 def test_elementwise_functions_get_a_loop(dtype):

@@ -128,7 +128,7 @@ def _build_all(sources: list[str], architecture: str) -> list[DeviceKernel]:
         with _lock:
             missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
             for request, stored in zip(missing, _stored(missing, architecture), strict=True):
-                _kernels[request] = _kernel(request, stored)
+                _kernels[request] = DeviceKernel(request.source, architecture, *_unpacked(stored))
     return [_kernels[request] for request in requests]
 
 
@@ -158,6 +158,19 @@ def compile_and_store(request: Request) -> bytes:
     return stored
 
 
+def kept(
+    name: str, architecture: str, make: Callable[[], tuple[bytes, Usage]]
+) -> tuple[bytes, Usage]:
+    """Code and figures of what `name` says all about: from the disk cache, or made and kept."""
+    key = cache.key_in(_environment(), name, architecture)
+    stored = cache.read(key)
+    if stored is not None:
+        return _unpacked(stored)
+    code, usage = make()
+    cache.write(key, _packed(code, usage))
+    return code, usage
+
+
 def _ptx(request: Request) -> str:
     with interrupts_after():
         return front_end.compile_to_ptx(request.source, request.architecture)
@@ -167,9 +180,9 @@ def _packed(code: bytes, usage: Usage) -> bytes:
     return json.dumps(dataclasses.asdict(usage)).encode() + b"\n" + code
 
 
-def _kernel(request: Request, stored: bytes) -> DeviceKernel:
+def _unpacked(stored: bytes) -> tuple[bytes, Usage]:
     head, _, code = stored.partition(b"\n")
-    return DeviceKernel(request.source, request.architecture, code, Usage(**json.loads(head)))
+    return code, Usage(**json.loads(head))
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from numba_grad.compiler.cuda import build, front_end
 from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
 from numba_grad.compiler.custom_kernel_steps import operands_of
+from numba_grad.compiler.function_identity import identity_of
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels import Memory
 from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
@@ -50,12 +51,12 @@ _next_number = itertools.count().__next__
 class UserKernel(DeviceKernel):
     """A compiled kernel, which launches itself: as a step, a call of the host."""
 
-    compiled_ptx: str = ""
+    compile_to_ptx: Callable[[], str] = str
 
     @property
     def ptx(self) -> str:
-        """What the code was made of."""
-        return self.compiled_ptx
+        """The PTX, compiled again for the occasion."""
+        return self.compile_to_ptx()
 
     @property
     def is_capturable(self) -> bool:
@@ -130,10 +131,24 @@ def _made(
         assert kernel.cuda is not None
         name = python_function(kernel.cuda.function).__name__
         return UserKernel(source, architecture, source.encode(), Usage(0, 0, 0, 0), name)
-    with interrupts_after():
-        ptx = compile_to_ptx(kernel, arguments, architecture)
-        code, usage = link(ptx, architecture)
-    return UserKernel(source, architecture, code, usage, compiled_ptx=ptx)
+    compile_it = functools.partial(compile_to_ptx, kernel, arguments, architecture)
+
+    def make() -> tuple[bytes, Usage]:
+        with interrupts_after():
+            return link(compile_it(), architecture)
+
+    name = _name_on_disk(kernel, arguments)
+    code, usage = make() if name is None else build.kept(name, architecture, make)
+    return UserKernel(source, architecture, code, usage, compile_to_ptx=compile_it)
+
+
+def _name_on_disk(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str | None:
+    """What the code depends on, None if it depends on what has no text."""
+    assert kernel.cuda is not None
+    identity = identity_of(kernel.cuda.function)
+    if identity is None:
+        return None
+    return f"user's kernel, by element: {kernel.by_element}, {arguments!r}\n{identity}"
 
 
 def compile_to_ptx(kernel: CustomKernel, arguments: Sequence[Argument], architecture: str) -> str:
