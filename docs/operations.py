@@ -54,7 +54,7 @@ DTYPES = (
     ("il", "int32, int64"),
     ("l", "int64"),
     ("LQ", "uint64"),
-    ("e", "float16"),
+    ("e", "float16, bfloat16"),
     ("fd", "float32, float64"),
     ("FD", "complex"),
 )

@@ -30,6 +30,7 @@ from numpy import (
 from numba_grad import autograd, errors, testing
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
+from numba_grad.dtypes import bfloat16_class
 from numba_grad.frontend.apply_functions import apply_along_axis, apply_over_axes
 from numba_grad.frontend.array_api import __array_api_version__, __array_namespace_info__
 from numba_grad.frontend.assignment_functions import (
@@ -439,18 +440,23 @@ from numba_grad.runtime.threads import get_num_threads, set_num_threads
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ml_dtypes import bfloat16 as bfloat16
+
     from numba_grad.frontend import cuda, fft, linalg, random, special
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> ModuleType | type:
     if name in NAMESPACES:
-        module = globals()[name] = namespace(name)
-        return module
+        found = globals()[name] = namespace(name)
+        return found
+    if name == "bfloat16":
+        # Not in `__all__`: `import *` is not to need the package that has it.
+        return bfloat16_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "bfloat16"})
 
 
 __all__ = [

@@ -9,11 +9,12 @@ from pathlib import Path
 import numba_grad
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "locks"}
+BASE = {"errors", "config", "dtypes", "locks"}
 MAY_IMPORT = {
     "errors": set(),
     "locks": set(),
     "config": {"errors"},
+    "dtypes": {"errors"},
     "graph": BASE,
     "ops": BASE | {"graph"},
     "transforms": BASE | {"graph", "ops"},
@@ -67,7 +68,7 @@ def imported_module(name: str) -> str:
 def compiling_modules() -> set[str]:
     """Those that import Numba as soon as they are imported, directly or not."""
     now = [(module, name) for module, name, _, late in imports() if not late]
-    result = {module for module, name in now if name.split(".")[0] == "numba"}
+    result = {module for module, name in now if name.split(".")[0] in ("numba", "llvmlite")}
     size = -1
     while size < len(result):
         size = len(result)
@@ -111,7 +112,7 @@ def loaded():
     names = ("cuda", "fft", "linalg", "random", "special")
     return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
 assert not loaded(), loaded()
-assert not {"numba", "scipy", "opt_einsum"} & set(sys.modules)
+assert not {"numba", "scipy", "opt_einsum", "ml_dtypes"} & set(sys.modules)
 assert "numba_grad.frontend.decompositions" not in sys.modules  # nor what it is made of
 x = ng.tensor(np.eye(2), requires_grad=True)
 np.linalg.det(x).backward()

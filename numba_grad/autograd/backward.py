@@ -22,6 +22,7 @@ from numba_grad.autograd.observers import collecting
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.walk import in_order_of_recording
@@ -315,7 +316,7 @@ def _implicit_seed(operation: str, label: str, node: Node, is_batched: bool) -> 
                 "shape",
             )
         )
-    if node.dtype.kind != "f":
+    if not is_floating(node.dtype):
         raise GradientError(
             explain(
                 operation,

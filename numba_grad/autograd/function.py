@@ -14,6 +14,7 @@ from typing import Any
 
 from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.state import state_of
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, grad_mode, record
 from numba_grad.ops.control import custom_node, item
@@ -373,4 +374,4 @@ def _backward_of(function: type[Function]) -> Callable[..., Any]:
 
 
 def _is_differentiable(node: Node, non_differentiable: set[Node]) -> bool:
-    return node.dtype.kind in "fc" and node not in non_differentiable
+    return is_inexact(node.dtype) and node not in non_differentiable

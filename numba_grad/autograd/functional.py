@@ -14,6 +14,7 @@ import numpy as np
 from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
@@ -382,7 +383,7 @@ def _own(x: Tensor, create_graph: bool, *, needs_grad: bool) -> Tensor:
 def _variable(node: Node) -> Tensor:
     """A new leaf with the value of `node`, that requires grad."""
     own = OPS["detach"](node)
-    if own.dtype.kind not in "fc":
+    if not is_inexact(own.dtype):
         raise GradientError(
             f"only Tensors of floating point and complex dtype can require gradients, not {own}"
         )

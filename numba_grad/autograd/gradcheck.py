@@ -15,6 +15,7 @@ from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.compiler.backends import copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.ops.families import zeros_like
 
@@ -377,7 +378,7 @@ class _Check:
                     nodes.append([o._node for o in outputs])
                     evaluate(nodes[-1])
                 for above, below in zip(*nodes, strict=True):
-                    if above.dtype.kind in "fc" and np.any(
+                    if is_inexact(above.dtype) and np.any(
                         on_host(above.value) != on_host(below.value)
                     ):
                         raise GradcheckError("numerical gradient for function expected to be zero")

@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 from numba_grad.autograd.handles import is_tensor
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.locks import Lock
@@ -134,7 +135,7 @@ def requires_grad_(tensor: Any, flag: bool = True) -> Any:
                 )
             )
         return tensor
-    if flag and node.dtype.kind not in "fc":
+    if flag and not is_inexact(node.dtype):
         raise GradientError(
             explain(
                 "requires_grad",

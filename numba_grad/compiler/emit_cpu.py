@@ -36,6 +36,7 @@ from numba_grad.compiler.loops import (
 from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
 from numba_grad.compiler.transposed_rows import transposed_rows
+from numba_grad.dtypes import computed_in, is_floating
 
 # Results per task of a reduction in memory: a row of partial results that stays in the first-level
 # cache.
@@ -346,7 +347,7 @@ def constant_text(constant: Constant) -> str:
     name = dtype_name(constant.dtype)
     if constant.dtype.kind == "c":
         return f"{name}(complex({_float_text(value.real)}, {_float_text(value.imag)}))"
-    if constant.dtype.kind == "f":
+    if is_floating(constant.dtype):
         return f"{compute_name(constant.dtype)}({_float_text(value)})"
     return f"{name}({int(value)})" if constant.dtype.kind != "b" else f"bool_({bool(value)})"
 
@@ -366,5 +367,5 @@ def dtype_name(dtype: np.dtype) -> str:
 
 
 def compute_name(dtype: np.dtype) -> str:
-    """The dtype that values of `dtype` are computed in: float16 is for storage only."""
-    return "float32" if dtype.name == "float16" else dtype_name(dtype)
+    """The name of the dtype that values of `dtype` are computed in."""
+    return dtype_name(computed_in(dtype))

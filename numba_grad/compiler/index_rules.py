@@ -27,6 +27,7 @@ from numba_grad.compiler.spaces import (
     variable,
 )
 from numba_grad.compiler.values import BOOL, INT64, Values
+from numba_grad.dtypes import computed_in, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 
@@ -83,8 +84,8 @@ def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 
 def is_rounded(dtype: np.dtype) -> bool:
     """Whether what an expression computes is not yet of the `dtype`: integers below 64 bits are
-    computed in 64, float16 in float32. A result must not depend on whether it is stored."""
-    return dtype.kind in "iub" or dtype.name == "float16"
+    computed in 64, half precision in float32. A result must not depend on whether it is stored."""
+    return dtype.kind in "iub" or is_storage_only(dtype)
 
 
 def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
@@ -107,7 +108,7 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
             best = values.select(better, values.constant(number, INT64), best, INT64)
             result = values.select(better, value, result, x.dtype)
         else:
-            # Of float16 the result alone is rounded, as where it is accumulated in a loop.
+            # In half precision the result alone is rounded, as where it is accumulated in a loop.
             is_whole = number == len(choices) - 1
             result = values.apply(
                 combining_expression(node),
@@ -129,7 +130,7 @@ def _iota(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     return values.apply(
         f"cast({{x}}, {_kernel_dtype_name(node.dtype)})",
         node.dtype,
-        casts=node.dtype.name == "float16",
+        casts=is_storage_only(node.dtype),
         x=value,
     )
     yield
@@ -315,10 +316,8 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 
 
 def _kernel_dtype_name(dtype: np.dtype) -> str:
-    """The dtype that values of `dtype` are computed in: float16 is for storage only."""
-    if dtype.kind == "b":
-        return "bool_"
-    return "float32" if dtype.name == "float16" else dtype.name
+    """The dtype that values of `dtype` are computed in."""
+    return "bool_" if dtype.kind == "b" else computed_in(dtype).name
 
 
 Rule = Callable[[Values, Node, tuple[Index, ...]], Steps]

@@ -20,16 +20,18 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import _Intrinsic, intrinsic
 
 from numba_grad.compiler.kernel_scalars import (
+    BFLOAT16,
     FLOAT16,
-    INT8,
     INT64,
     LlvmValue,
     call_llvm,
     cast_value,
     complex_parts,
+    from_storage,
     make_complex,
     size_in_bytes,
     storage_type,
+    to_storage,
     value_type,
 )
 
@@ -185,11 +187,7 @@ def _load_element(context, builder, signature, arguments):
         parts.append(part)
     if isinstance(element, types.Complex):
         return make_complex(builder, *parts)
-    if isinstance(element, types.Boolean):
-        return builder.icmp_unsigned("!=", parts[0], INT8(0))
-    if element is FLOAT16:
-        return builder.fpext(parts[0], ir.FloatType())
-    return parts[0]
+    return from_storage(builder, parts[0], element)
 
 
 @lower_builtin(operator.setitem, Buffer, types.int64, types.Any)
@@ -200,12 +198,8 @@ def _store_element(context, builder, signature, arguments):
     value = cast_value(builder, value, given, element)
     if isinstance(element, types.Complex):
         parts = complex_parts(builder, value)
-    elif isinstance(element, types.Boolean):
-        parts = [builder.zext(value, INT8)]
-    elif element is FLOAT16:
-        parts = [builder.fptrunc(value, ir.HalfType())]
     else:
-        parts = [value]
+        parts = [to_storage(builder, value, element)]
     places = _part_pointers(builder, buffer_type, base, index)
     for place, part in zip(places, parts, strict=True):
         store = builder.store(part, place, align=size_in_bytes(storage_type(element)))
@@ -249,6 +243,7 @@ uint16 = _define_cast("uint16", types.uint16)
 uint32 = _define_cast("uint32", types.uint32)
 uint64 = _define_cast("uint64", types.uint64)
 float16 = _define_cast("float16", FLOAT16)
+bfloat16 = _define_cast("bfloat16", BFLOAT16)
 float32 = _define_cast("float32", types.float32)
 float64 = _define_cast("float64", types.float64)
 complex64 = _define_cast("complex64", types.complex64)

@@ -10,8 +10,13 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-FLOAT16 = types.float16  # in memory only: values are float32
+from numba_grad.compiler import bfloat16_bits
+
+INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+# In memory only: values are float32. Numba has no bfloat16, and nothing needs to know more of it
+# than that it is a type of its own.
+FLOAT16, BFLOAT16 = types.float16, types.Opaque("bfloat16")
+STORAGE_ONLY = (FLOAT16, BFLOAT16)
 
 # Neither Numba's types nor llvmlite's values declare the attributes used here.
 ScalarType = Any
@@ -35,6 +40,8 @@ def storage_type(element: ScalarType) -> Any:
         return ir.IntType(element.bitwidth)
     if element is FLOAT16:
         return ir.HalfType()
+    if element is BFLOAT16:
+        return INT16
     if isinstance(element, types.Complex):
         return storage_type(element.underlying_float)
     return ir.FloatType() if element is types.float32 else ir.DoubleType()
@@ -42,7 +49,7 @@ def storage_type(element: ScalarType) -> Any:
 
 def value_type(element: ScalarType) -> ScalarType:
     """What kernels compute with, where memory holds `element`."""
-    return types.float32 if element is FLOAT16 else element
+    return types.float32 if element in STORAGE_ONLY else element
 
 
 def size_in_bytes(storage: Any) -> int:
@@ -74,12 +81,15 @@ def cast_value(
 ) -> LlvmValue:
     """NumPy's `astype`, for every pair of scalar types.
 
-    To float16 means to a float32 that float16 can hold, so that results do not depend on which
-    values are stored between two operations.
+    To float16 and bfloat16 means to a float32 that they can hold, so that results do not depend on
+    which values are stored between two operations.
     """
     source = types.unliteral(source)
     if target is FLOAT16:
         return _round_to_half(builder, value, source)
+    if target is BFLOAT16:
+        value = cast_value(builder, value, source, types.float32)
+        return bfloat16_bits.float32_from(builder, bfloat16_bits.bits_of(builder, value))
     if source == target:
         return value
     if isinstance(source, types.Complex):
@@ -130,6 +140,28 @@ def _to_float_rounded_to_odd(builder: ir.IRBuilder, value: LlvmValue) -> LlvmVal
     bits = builder.sub(bits, builder.zext(is_beyond, INT32))
     bits = builder.or_(bits, builder.zext(is_inexact, INT32))
     return builder.bitcast(bits, ir.FloatType())
+
+
+def from_storage(builder: ir.IRBuilder, stored: LlvmValue, element: ScalarType) -> LlvmValue:
+    """A value out of what memory holds of one element, that is not complex."""
+    if isinstance(element, types.Boolean):
+        return builder.icmp_unsigned("!=", stored, INT8(0))
+    if element is FLOAT16:
+        return builder.fpext(stored, ir.FloatType())
+    if element is BFLOAT16:
+        return bfloat16_bits.float32_from(builder, stored)
+    return stored
+
+
+def to_storage(builder: ir.IRBuilder, value: LlvmValue, element: ScalarType) -> LlvmValue:
+    """What memory holds of a value that `cast_value` cast to `element`."""
+    if isinstance(element, types.Boolean):
+        return builder.zext(value, INT8)
+    if element is FLOAT16:
+        return builder.fptrunc(value, ir.HalfType())
+    if element is BFLOAT16:
+        return bfloat16_bits.bits_of(builder, value)
+    return value
 
 
 def _cast_from_complex(

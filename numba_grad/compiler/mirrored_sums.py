@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from numba_grad.compiler.spaces import loop_axes, space_of
+from numba_grad.dtypes import is_floating
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import zeros_like
@@ -43,7 +44,7 @@ def mirrored_sums(outputs: list[Node]) -> list[Node]:
 
 def is_sum_over_one_of_two_loops(node: Node) -> bool:
     """Whether this is a real sum over one long axis of a value with several."""
-    if node.op.name != "sum" or node.dtype.kind != "f" or len(node.params["axes"]) != 1:
+    if node.op.name != "sum" or not is_floating(node.dtype) or len(node.params["axes"]) != 1:
         return False
     loops = loop_axes(node.inputs[0].shape)
     return len(loops) > 1 and node.params["axes"][0] in loops
@@ -110,7 +111,7 @@ class _Terms:
         if node.op.family != "elementwise":
             return _Term(self._number(node, indices))
         rule = _SIGN_RULES.get(name)
-        if rule is not None and node.dtype.kind == "f":
+        if rule is not None and is_floating(node.dtype):
             found = rule(self, *reads)
             if found is not None:
                 return found

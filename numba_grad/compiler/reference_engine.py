@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.dtypes import computed_in, is_bfloat16
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
 from numba_grad.graph.types import TupleType
@@ -33,8 +34,10 @@ def _apply(node: Node, arrays: list) -> object:
         return tuple(evaluate_with_numpy(target.outputs, given))
     if node.op is ARGUMENT or node.op.reference is None:
         raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
+    # NumPy's functions do not know bfloat16. Casts do, and params have it.
+    known = [x.astype(computed_in(x.dtype)) if is_bfloat16(x.dtype) else x for x in arrays]
     with np.errstate(all="ignore"):
-        value = node.op.reference(*arrays, **node.params)
+        value = node.op.reference(*known, **node.params)
     if isinstance(node.type, TupleType):
         return value
     # asarray with order "C", not ascontiguousarray: the latter makes 0-d arrays 1-d.

@@ -73,7 +73,7 @@ class NamespaceInfo:
     ) -> dict[str, np.dtype]:
         """The standard's dtypes by name, all or those of a kind that `isdtype` knows.
 
-        Tensors may also be of float16, which the standard does not have.
+        Tensors may also be of float16 and bfloat16, which the standard does not have.
         """
         device_name(device)
         return {

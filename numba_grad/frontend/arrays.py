@@ -13,6 +13,7 @@ import numpy as np
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.types import CPU, DTYPES, as_dtype
@@ -204,9 +205,7 @@ def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
     strong = [None if value.__class__ in WEAK else as_node(value) for value in values]
     weak = [value for value, node in zip(values, strong, strict=True) if node is None]
-    dtype = canonical_dtype(
-        np.result_type(*[node.dtype for node in strong if node is not None], *weak)
-    )
+    dtype = canonical_dtype(promoted(*[node.dtype for node in strong if node is not None], *weak))
     return tuple(
         scalar_leaf(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, strong, strict=True)
@@ -294,7 +293,7 @@ def _ragged(value: ArrayLike) -> ShapeError:
 
 
 def _checked_dtype(array: np.ndarray) -> np.dtype:
-    if array.dtype.kind in "OSUTMmV":
+    if kind_of(array.dtype) in "OSUTMmV":
         raise DTypeError(
             explain(
                 "tensor",

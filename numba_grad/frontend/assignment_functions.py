@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd import state
+from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, node_of
 from numba_grad.frontend.index_functions import (
@@ -175,7 +176,7 @@ def copyto(
     """Assign `src`, broadcast, to the tensor `dst`, where the mask `where` is true."""
     node = _target("copyto", dst)
     given = as_node(src, like=node) if is_scalar(src) else as_node(src)
-    if not np.can_cast(given.dtype, node.dtype, casting):
+    if not can_cast(given.dtype, node.dtype, casting):
         raise DTypeError(
             explain(
                 "copyto",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, wrap
 from numba_grad.frontend.elementwise_functions import absolute, remainder, where
@@ -29,7 +30,7 @@ def _along(values: "Tensor", axis: int, rank: int) -> "Tensor":
 
 def _floating(x: ArrayLike) -> Node:
     node = as_node(x)
-    return node if node.dtype.kind in "fc" else cast(node, FLOAT64)
+    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 def trapezoid(
@@ -175,7 +176,7 @@ def unwrap(
     number = normalize_axis("unwrap", axis, len(node.shape))
     x = wrap(node)
     steps = diff(x, axis=number)
-    is_whole = np.result_type(steps.dtype, period).kind in "iu"
+    is_whole = promoted(steps.dtype, period).kind in "iu"
     high: Any = period // 2 if is_whole else period / 2
     if discont is None:
         discont = period / 2
@@ -234,7 +235,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Ten
     if len(node.shape) != 1:
         raise ShapeError(explain("vander", "x is 1-d", got={"x": node.type}))
     count = node.shape[0] if N is None else N
-    base = wrap(cast(node, np.result_type(node.dtype, int)))
+    base = wrap(cast(node, promoted(node.dtype, int)))
     powers: list[Any] = [base * 0 + 1]
     while len(powers) < count:
         powers.append(powers[-1] * base)

@@ -1,5 +1,6 @@
 """Functions of NumPy that compare whole arrays. They give Python's bool, and compute it now."""
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import ShapeError
 from numba_grad.frontend.arrays import ArrayLike, as_node, value_of
 from numba_grad.frontend.elementwise_functions import equal, isclose
@@ -24,7 +25,7 @@ def array_equal(x1: ArrayLike, x2: ArrayLike, equal_nan: bool = False) -> bool:
     if x.shape != y.shape:
         return False
     result = as_node(equal(x, y))
-    if equal_nan and x.dtype.kind in "fc" and y.dtype.kind in "fc":
+    if equal_nan and is_inexact(x.dtype) and is_inexact(y.dtype):
         both = OPS["logical_and"](OPS["isnan"](x), OPS["isnan"](y))
         result = OPS["logical_or"](result, both)
     return _is_true_everywhere(result, "array_equal")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import can_cast, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -60,7 +61,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     """
     node = as_node(x)
     got: dict[str, object] = {"x": node.type}
-    if not np.can_cast(node.dtype, INT64, "safe"):
+    if not can_cast(node.dtype, INT64, "safe"):
         raise DTypeError(explain("bincount", "x must be of integers", got=got, fix="x.astype(int)"))
     if len(node.shape) != 1:
         raise ShapeError(explain("bincount", "x must be 1-d", got=got, fix="x.ravel()"))
@@ -127,7 +128,7 @@ def histogram(
     edges = _edges(flat, bins, range, given)
     counts = _counts(flat, edges, reshape(terms, flat.shape), equal=_is_equal(bins))
     if density:
-        dtype = canonical_dtype(np.result_type(counts.dtype, FLOAT64))
+        dtype = canonical_dtype(promoted(counts.dtype, FLOAT64))
         of_bins = OPS["divide"](cast(counts, dtype), cast(diff(edges)._node, dtype))
         counts = OPS["divide"](of_bins, cast(total(counts)._node, dtype))
     return wrap(counts), wrap(edges)
@@ -170,7 +171,7 @@ def histogramdd(
         raise ShapeError(explain("histogramdd", problem, got=got))
     edges = [_edges(*arguments, None) for arguments in zip(axes, each, ranges, strict=True)]
     terms = _terms("histogramdd", axes[0], None if weights is None else as_node(weights))
-    terms = cast(terms, canonical_dtype(np.result_type(terms.dtype, FLOAT64)))
+    terms = cast(terms, canonical_dtype(promoted(terms.dtype, FLOAT64)))
     sizes = tuple([one.shape[0] - 1 for one in edges])
     counts = full(0, tuple([size + 2 for size in sizes]), terms.dtype)
     places = [
@@ -291,7 +292,7 @@ def _places(x: Node, edges: Node, *, equal: bool) -> Node:
     """The number of the bin of each element, from 1; 0 below all bins, and one more than there are
     above them."""
     bins = edges.shape[0] - 1
-    dtype = canonical_dtype(np.result_type(x.dtype, edges.dtype))
+    dtype = canonical_dtype(promoted(x.dtype, edges.dtype))
     x, edges = cast(x, dtype), cast(edges, dtype)
     if equal:
         return _places_in_equal_bins(x, edges)

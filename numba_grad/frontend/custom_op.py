@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from numba_grad.autograd.function import Context, Function
 from numba_grad.autograd.handles import is_tensor
+from numba_grad.dtypes import is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.tensor import Tensor
@@ -290,7 +289,7 @@ class CustomOp:
             return strong
         like = None
         if strong:
-            dtype = np.result_type(*[node.dtype for node in strong])
+            dtype = promoted(*[node.dtype for node in strong])
             like = cast(strong[0], dtype)
         return [
             as_node(x, like) if node is None else node for x, node in zip(args, nodes, strict=True)
@@ -371,7 +370,7 @@ def _part(stored: Node, start: int, type: Type) -> Node:
     part = OPS["slice"](stored, starts=(start,), sizes=(type.size * halves,), steps=(1,))
     if halves == 2:
         part = _joined(part)
-    if type.dtype.kind == "f" and part.dtype.kind == "i":
+    if is_floating(type.dtype) and part.dtype.kind == "i":
         part = float_of_bits(part)
     return reshape(cast(part, type.dtype), type.shape)
 

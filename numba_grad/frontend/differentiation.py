@@ -18,6 +18,7 @@ import numpy as np
 
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
@@ -429,7 +430,7 @@ def _unit_vectors(type: Type, unit: complex) -> Node:
 
 
 def _inexact(operation: str, node: Node) -> Node:
-    if node.dtype.kind not in "fc":
+    if not is_inexact(node.dtype):
         raise DTypeError(
             explain(
                 operation,
@@ -478,7 +479,7 @@ def scalar(operation: str, out: Any) -> Node:
                 fix=f"ng.{operation}(lambda x: f(x).sum()), or ng.jacobian(f)",
             )
         )
-    if node.dtype.kind != "f":
+    if not is_floating(node.dtype):
         raise DTypeError(
             explain(
                 operation,
@@ -503,7 +504,7 @@ def matching(
     result = []
     for number, (value, node) in enumerate(zip(leaves, nodes, strict=True)):
         x = as_node(value)
-        if x.shape != node.shape or (x.dtype.kind == "c" and node.dtype.kind == "f"):
+        if x.shape != node.shape or (x.dtype.kind == "c" and is_floating(node.dtype)):
             raise (DTypeError if x.shape == node.shape else ShapeError)(
                 explain(
                     operation,

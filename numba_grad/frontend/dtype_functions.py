@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad import dtypes
 from numba_grad.frontend.arrays import WEAK, ArrayLike, canonical_dtype, node_of
 from numba_grad.graph.types import as_dtype
 
@@ -18,17 +19,20 @@ def can_cast(
     from_: "DTypeLike | Tensor", to: DTypeLike, /, casting: Any = "safe"
 ) -> bool:  # NumPy's names of rules: "no", "equiv", "safe", "same_kind", "unsafe"
     """Whether the rule `casting` lets `from_`, a dtype or a tensor, become `to`."""
-    return np.can_cast(_dtype_of(from_), as_dtype(to), casting)
+    return dtypes.can_cast(_dtype_of(from_), as_dtype(to), casting)
 
 
 def common_type(*arrays: "ArrayLike") -> type:
     """The floating or complex class that holds the elements of all arrays; float64 of integers."""
-    return np.common_type(*[np.empty(0, _dtype_of(x)) for x in arrays])
+    strong = [_dtype_of(x) for x in arrays]
+    asked, means = dtypes.asked_of_numpy(strong, takes_on_integers=False)
+    found = np.common_type(*[np.empty(0, dtype) for dtype in asked])
+    return means.type if found is np.float16 else found
 
 
-def finfo(type: "DTypeLike | Tensor", /) -> np.finfo:
+def finfo(type: "DTypeLike | Tensor", /) -> Any:
     """Limits of a floating dtype, or of the parts of a complex one: bits, eps, max, min, ..."""
-    return np.finfo(_dtype_of(type))
+    return dtypes.finfo(_dtype_of(type))
 
 
 def iinfo(type: "DTypeLike | Tensor", /) -> np.iinfo:
@@ -42,12 +46,19 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     The sets are "bool", "signed integer", "unsigned integer", "integral", "real floating",
     "complex floating" and "numeric".
     """
-    return np.isdtype(as_dtype(dtype), kind)
+    known = as_dtype(dtype)
+    if not dtypes.is_bfloat16(known):
+        return np.isdtype(known, kind)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return any(
+        k in ("real floating", "numeric") if isinstance(k, str) else as_dtype(k) == known
+        for k in kinds
+    )
 
 
 def promote_types(type1: DTypeLike, type2: DTypeLike) -> np.dtype:
     """The smallest dtype that both can be cast to safely."""
-    return canonical_dtype(np.promote_types(_dtype_of(type1), _dtype_of(type2)))
+    return canonical_dtype(dtypes.promoted(_dtype_of(type1), _dtype_of(type2)))
 
 
 def result_type(*arrays_and_dtypes: "ArrayLike | DTypeLike") -> np.dtype:
@@ -56,7 +67,7 @@ def result_type(*arrays_and_dtypes: "ArrayLike | DTypeLike") -> np.dtype:
         value if value.__class__ in WEAK or value.__class__ is bool else _dtype_of(value)
         for value in arrays_and_dtypes
     ]
-    return canonical_dtype(np.result_type(*operands))
+    return canonical_dtype(dtypes.promoted(*operands))
 
 
 def _dtype_of(value: Any) -> np.dtype:

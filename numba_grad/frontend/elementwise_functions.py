@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from numba_grad.compiler.backends import only_device
+from numba_grad.dtypes import finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
     WEAK,
@@ -331,7 +332,7 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
 def _replaced_if(comparison: str, x: Node, bound: Node, given: ArrayLike) -> Node:
     """`bound` where `x` is less, or greater, than it, and where it is nan."""
     is_beyond = OPS[comparison](x, bound)
-    if bound.dtype.kind in "fc" and (given.__class__ not in WEAK or given != given):
+    if is_inexact(bound.dtype) and (given.__class__ not in WEAK or given != given):
         is_beyond = OPS["logical_or"](is_beyond, OPS["isnan"](bound))
     return OPS["where"](is_beyond, bound, x)
 
@@ -447,7 +448,7 @@ of_ufunc[np.logaddexp2] = logaddexp2
 def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
     node = as_node(x)
-    node = node if node.dtype.kind in "fc" else cast(node, FLOAT64)
+    node = node if is_inexact(node.dtype) else cast(node, FLOAT64)
     angle = node * scalar_leaf(np.pi, node.dtype)
     size = OPS["absolute"](angle)
     is_small = OPS["less"](size, scalar_leaf(0.5, size.dtype))
@@ -477,7 +478,7 @@ of_ufunc[np.fmin] = fmin
 
 def _ignoring_nan(ufunc: np.ufunc, op_name: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
     x, y = operands(ufunc, (x1, x2))
-    if x.dtype.kind in "fc":
+    if is_inexact(x.dtype):
         y = OPS["where"](OPS["isnan"](y), x, y)
         x = OPS["where"](OPS["isnan"](x), y, x)
     return wrap(OPS[op_name](x, y))
@@ -542,7 +543,7 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
     node = as_node(x)
     if node.dtype.kind in "iu" and decimals >= 0:
         return wrap(node)
-    if node.dtype.kind not in "fc":
+    if not is_inexact(node.dtype):
         raise DTypeError(
             explain(
                 "round",
@@ -582,9 +583,9 @@ def nan_to_num(
             nan_to_num(OPS[part](node), copy, nan, posinf, neginf) for part in ("real", "imag")
         ]
         return wrap(OPS["make_complex"](*[part._node for part in parts]))
-    if node.dtype.kind != "f":
+    if not is_floating(node.dtype):
         return wrap(node)
-    limits = np.finfo(node.dtype)
+    limits = finfo(node.dtype)
     zero = zeros_of_same_dtype(node)
     is_infinite = OPS["isinf"](node)
     replacements = (

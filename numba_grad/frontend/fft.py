@@ -2,8 +2,8 @@
 
 All take `norm` as NumPy: "backward" (the default: forward transforms have the factor 1, inverse
 ones 1 / n), "forward" (the other way round) or "ortho" (1 / sqrt(n) both ways). float32 and
-complex64 are transformed in single precision, float16 is first made float32, integers and bools
-float64. A length `n` crops the axis, or fills it with zeros at its end.
+complex64 are transformed in single precision, float16 and bfloat16 are first made float32, integers
+and bools float64. A length `n` crops the axis, or fills it with zeros at its end.
 
 Derivatives are exact: the adjoint of a transform is the transform in the other direction, where
 half a spectrum counts with the weights of the frequencies that it stands for. Cotangents of complex
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import character_of
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, wrap
 from numba_grad.frontend.devices import on_device
@@ -268,7 +269,7 @@ def _shifted(
 
 def _complex(x: ArrayLike) -> Node:
     node = as_node(x)
-    return cast(node, _COMPLEX.get(node.dtype.char, np.dtype(np.complex128)))
+    return cast(node, _COMPLEX.get(character_of(node.dtype), np.dtype(np.complex128)))
 
 
 def _real(operation: str, x: ArrayLike) -> Node:
@@ -283,7 +284,7 @@ def _real(operation: str, x: ArrayLike) -> Node:
                 fix="x.real, or fft(x)",
             )
         )
-    return cast(node, _REAL.get(node.dtype.char, np.dtype(np.float64)))
+    return cast(node, _REAL.get(character_of(node.dtype), np.dtype(np.float64)))
 
 
 def _norm(operation: str, norm: str | None) -> str:

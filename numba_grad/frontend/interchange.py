@@ -5,7 +5,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from numba_grad.errors import GradientError, explain
+from numba_grad.dtypes import is_bfloat16
+from numba_grad.errors import DTypeError, GradientError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
 from numba_grad.frontend.creation import tensor
 from numba_grad.frontend.devices import device_name
@@ -13,6 +14,7 @@ from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU, as_dtype
 from numba_grad.ops.families import placed
+from numba_grad.runtime import dlpack
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -66,15 +68,15 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
     if int(x.__dlpack_device__()[0]) in _ON_GPUS:
         return wrap(_moved(namespace("cuda_exchange").node_from_dlpack(x, copy), wanted, copy))
     try:
-        array = np.from_dlpack(x, copy=copy)
+        array = dlpack.array_from(x, copy)
     except RuntimeError as error:
-        # NumPy's word for bfloat16 and the like, and for memory of another device.
+        # NumPy's word for dtypes that it has not, and for memory of another device.
         raise BufferError(
             explain(
                 "from_dlpack",
                 str(error),
                 got={"x": f"{getattr(x, 'dtype', type(x).__name__)} on {x.__dlpack_device__()}"},
-                expected="an array of a dtype of NumPy, in memory of the CPU",
+                expected="an array of a dtype of NumPy, or bfloat16, in memory of the CPU",
             )
         ) from error
     if array.flags.c_contiguous:
@@ -130,11 +132,11 @@ def to_dlpack(
     value = value_of(node, "__dlpack__").view()
     value.flags.writeable = False
     if max_version is not None and tuple(max_version) >= _FIRST_WITH_FLAGS:
-        return value.__dlpack__(max_version=max_version, copy=copy)
+        return dlpack.capsule_of(value, max_version=max_version, copy=copy)
     # To one who cannot be told that it is read-only it would be writable: a copy for those.
     if copy is False:
         raise BufferError(writable_is_refused(max_version))
-    return value.copy().__dlpack__()
+    return dlpack.capsule_of(value.copy())
 
 
 def writable_is_refused(max_version: tuple[int, int] | None) -> str:
@@ -162,6 +164,15 @@ def cuda_array_interface(node: Node) -> dict[str, Any]:
                 "a tensor in host memory has none",
                 got={"x": node.type},
                 fix="x.cuda(), or __array_interface__ of x.numpy()",
+            )
+        )
+    if is_bfloat16(node.dtype):
+        raise AttributeError(
+            explain(
+                "__cuda_array_interface__",
+                "the protocol has no bfloat16",
+                got={"x": node.type},
+                fix="DLPack, which has it: torch.from_dlpack(x)",
             )
         )
     if node.requires_grad:
@@ -234,7 +245,12 @@ def loadtxt(file: Any, dtype: object = float, **arguments: Any) -> "Tensor":
 
 def _values(x: ArrayLike) -> np.ndarray:
     node = node_of(x)
-    return np.asarray(x) if node is None else value_of(node, "save")
+    values = np.asarray(x) if node is None else value_of(node, "save")
+    if is_bfloat16(values.dtype):
+        problem = "files of NumPy's formats have no bfloat16: it would be read as raw bytes"
+        fix = "x.astype(np.float32), which holds the same numbers"
+        raise DTypeError(explain("save", problem, got={"dtype": values.dtype}, fix=fix))
+    return values
 
 
 def _values_by_name(named: dict[str, ArrayLike]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from numba_grad.compiler.pipeline import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
+from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
@@ -31,7 +32,7 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.placement import goes_along
-from numba_grad.graph.types import CPU, Type, array_type, is_inexact
+from numba_grad.graph.types import CPU, Type, array_type
 from numba_grad.graph.walk import substitute
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
@@ -536,7 +537,7 @@ def _type_of(x: Any) -> Type:
     if isinstance(x, Tensor):
         return x._node.type
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
-    if array.dtype.isnative and array.dtype.kind in "biufc":
+    if array.dtype.isnative and kind_of(array.dtype) in "biufc":
         return array_type(array.shape, array.dtype)
     return as_node(x).type
 

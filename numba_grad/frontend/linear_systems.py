@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.reduction_functions import FLOAT64, INT64, reduced, squared_magnitude
@@ -35,11 +36,11 @@ def for_lapack(operation: str, *arrays: ArrayLike) -> tuple[Node, ...]:
     nodes = common_dtype(arrays)
     if nodes[0].dtype.kind in "bui":
         return tuple([cast(node, FLOAT64) for node in nodes])
-    if nodes[0].dtype.itemsize < 4:
+    if is_storage_only(nodes[0].dtype):
         raise DTypeError(
             explain(
                 operation,
-                "float16 is not supported",
+                f"{nodes[0].dtype.name} is not supported",
                 got={f"argument {k}": node.type for k, node in enumerate(nodes)},
                 fix="x.astype(numpy.float32)",
             )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.linear_systems import (
@@ -89,7 +90,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Order = "fro") 
 
 def _inexact(x: ArrayLike) -> Node:
     node = as_node(x)
-    return node if node.dtype.kind in "fc" else cast(node, FLOAT64)
+    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:

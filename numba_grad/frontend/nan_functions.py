@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_traced, scalar_leaf, value_of, wrap
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def _numbers(operation: str, x: Node, where: ArrayLike) -> ArrayLike:
     """The mask of elements that are not nan, and that the mask `where` chooses."""
-    if x.dtype.kind not in "fc":
+    if not is_inexact(x.dtype):
         return where
     is_number = OPS["logical_not"](OPS["isnan"](x))
     if where is True:
@@ -30,7 +31,7 @@ def _numbers(operation: str, x: Node, where: ArrayLike) -> ArrayLike:
 def _replaced(x: Node, number: complex) -> Node:
     """`x` with `number` for nan; of complex ones, with both parts an infinite `number`, so that it
     is at the end of their order."""
-    if x.dtype.kind not in "fc":
+    if not is_inexact(x.dtype):
         return x
     if x.dtype.kind == "c" and np.isinf(number):
         number = complex(number, number)
@@ -184,7 +185,7 @@ def _nan_extreme(
     where: ArrayLike,
 ) -> "Tensor":
     node = as_node(x)
-    if node.dtype.kind not in "fc":
+    if not is_inexact(node.dtype):
         return extreme(node, axis, keepdims=keepdims, initial=initial, where=where)
     numbers = _replaced(node, neutral)
     found = extreme(numbers, axis, keepdims=keepdims, initial=initial, where=where)
@@ -225,7 +226,7 @@ def _nan_position(
     keepdims: bool,
 ) -> "Tensor":
     node = as_node(x)
-    if node.dtype.kind not in "fc":
+    if not is_inexact(node.dtype):
         return find(node, axis, keepdims=keepdims)
     position = find(_replaced(node, replacement), axis, keepdims=keepdims)._node
     is_nothing = reductions.reduced("all", OPS["isnan"](node), axis, keepdims, operation)

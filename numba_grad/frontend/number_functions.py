@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import FLOAT32, finfo, is_floating, is_storage_only
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, operands, scalar_leaf, value_of, wrap
 from numba_grad.frontend.elementwise_functions import imag, trunc, zeros_of_same_dtype
-from numba_grad.frontend.reduction_functions import FLOAT32
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
-
-FLOAT16 = np.dtype(np.float16)
 
 # Parts and neighbours
 
@@ -56,44 +54,49 @@ def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     The gradient by x1 is 1, by x2 0.
     """
     x, y = operands(np.nextafter, (x1, x2))
-    return wrap(_next_half(x, y) if x.dtype == FLOAT16 else OPS["nextafter"](x, y))
+    return wrap(_next_half(x, y) if is_storage_only(x.dtype) else OPS["nextafter"](x, y))
 
 
 def _next_half(x: Node, y: Node) -> Node:
-    """`nextafter` in float16, which kernels compute in float32: there the sum of a number and a
-    step of float16 is exact."""
+    """`nextafter` in half precision, which kernels compute in float32: there the sum of a number
+    and a step of theirs is exact."""
+    dtype, limits = x.dtype, finfo(x.dtype)
+    digits, least = float(limits.nmant + 1), float(limits.minexp + 1)
     x, y = cast(x, FLOAT32), cast(y, FLOAT32)
     zero = zeros_of_same_dtype(x)
-    # Numbers of 11 digits from 2**(k - 1) to 2**k, and below 2**-14 as many as before it.
-    k = OPS["maximum"](cast(OPS["frexp_exponent"](x), FLOAT32), scalar_leaf(-13, FLOAT32))
+    # Numbers of so many digits from 2**(k - 1) to 2**k, and below the normal ones as many numbers
+    # as in the least power of 2 of those.
+    k = OPS["maximum"](cast(OPS["frexp_exponent"](x), FLOAT32), scalar_leaf(least, FLOAT32))
     is_up = OPS["less"](x, y)
     is_outward = OPS["logical_xor"](is_up, OPS["less"](x, zero))
     is_least = OPS["equal"](OPS["absolute"](x), OPS["ldexp"](scalar_leaf(0.5, FLOAT32), k))
-    is_normal = OPS["greater"](k, scalar_leaf(-13, FLOAT32))
+    is_normal = OPS["greater"](k, scalar_leaf(least, FLOAT32))
     is_halved = OPS["logical_and"](
         OPS["logical_and"](is_least, is_normal), OPS["logical_not"](is_outward)
     )
-    places = OPS["where"](is_halved, scalar_leaf(12, FLOAT32), scalar_leaf(11, FLOAT32))
+    places = [scalar_leaf(p, FLOAT32) for p in (digits + 1, digits)]
+    places = OPS["where"](is_halved, *places)
     size = OPS["ldexp"](full(1, (), FLOAT32), k - places)
-    size = OPS["where"](OPS["equal"](x, zero), scalar_leaf(2.0**-24, FLOAT32), size)
+    size = OPS["where"](OPS["equal"](x, zero), scalar_leaf(2.0 ** (least - digits), FLOAT32), size)
     step = OPS["detach"](OPS["where"](is_up, size, -size))
-    largest = OPS["copysign"](scalar_leaf(65504, FLOAT32), x)
+    largest = OPS["copysign"](scalar_leaf(float(limits.max), FLOAT32), x)
     moved = OPS["where"](OPS["isinf"](x), OPS["detach"](largest), x + step)
-    # The zero after the least number has its sign; of equal numbers NumPy takes x in float16.
+    # The zero after the least number has its sign; of equal numbers NumPy takes x, in float16.
     is_zero = OPS["logical_and"](OPS["equal"](moved, zero), OPS["not_equal"](x, zero))
     moved = OPS["where"](is_zero, OPS["detach"](OPS["copysign"](zero, x)), moved)
     result = OPS["where"](OPS["equal"](x, y), x, moved)
-    return cast(OPS["where"](OPS["isnan"](y), OPS["detach"](y), result), FLOAT16)
+    return cast(OPS["where"](OPS["isnan"](y), OPS["detach"](y), result), dtype)
 
 
 def spacing(x: ArrayLike, /) -> "Tensor":
-    """The distance to the next number away from 0, with the sign of x; in float16, as in NumPy, to
-    the next larger number. Gradient 0."""
+    """The distance to the next number away from 0, with the sign of x; in half precision, as in
+    NumPy's, to the next larger number. Gradient 0."""
     (node,) = operands(np.spacing, (x,))
-    if node.dtype == FLOAT16:
-        larger = cast(_next_half(node, full(np.inf, (), FLOAT16)), FLOAT32)
-        distance = cast(OPS["detach"](larger - cast(node, FLOAT32)), FLOAT16)
-        return wrap(OPS["where"](OPS["isinf"](node), full(np.nan, (), FLOAT16), distance))
+    dtype = node.dtype
+    if is_storage_only(dtype):
+        larger = cast(_next_half(node, full(np.inf, (), dtype)), FLOAT32)
+        distance = cast(OPS["detach"](larger - cast(node, FLOAT32)), dtype)
+        return wrap(OPS["where"](OPS["isinf"](node), full(np.nan, (), dtype), distance))
     limits = [full(sign * np.inf, (), node.dtype) for sign in (-1, 1)]
     away = OPS["where"](OPS["less"](node, zeros_of_same_dtype(node)), *limits)
     return wrap(OPS["nextafter"](node, away) - node)
@@ -153,7 +156,7 @@ def _with_infinity(operation: str, x: ArrayLike, infinity: float) -> tuple[Node,
         problem = "of complex numbers this would be ambiguous"
         fix = f"{operation}(x.real), {operation}(x.imag)"
         raise DTypeError(explain(operation, problem, got={"x": node.type}, fix=fix))
-    if node.dtype.kind != "f":
+    if not is_floating(node.dtype):
         node = cast(node, np.dtype(np.float64))
     return node, full(infinity, (), node.dtype)
 
@@ -198,6 +201,6 @@ def real_if_close(a: ArrayLike, tol: float = 100) -> "Tensor":
     node = as_node(a)
     if node.dtype.kind != "c":
         return wrap(node)
-    limit = tol * np.finfo(node.dtype).eps if tol > 1 else tol
+    limit = tol * finfo(node.dtype).eps if tol > 1 else tol
     is_close = (np.abs(np.imag(value_of(node, "real_if_close"))) < limit).all()
     return wrap(OPS["real"](node) if is_close else node)

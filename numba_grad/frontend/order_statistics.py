@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import is_floating, is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import (
@@ -147,7 +148,7 @@ def _quantile(
             return _median_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
-    dtype = np.result_type(quantiles.dtype, x.dtype if x.dtype.kind in "fc" else FLOAT64)
+    dtype = promoted(quantiles.dtype, x.dtype if is_inexact(x.dtype) else FLOAT64)
     rows = _rows(x, axes)
     last = len(rows.shape) - 1
     order = OPS["argsort"](rows, axis=last, descending=False)
@@ -159,7 +160,7 @@ def _quantile(
         weight = cast(_weights(as_node(weights), x, axes, method, operation), FLOAT64)
         weight = taken_along(weight, order, last, checked=False)
         result = _of_weighted_rows(rows, flat, weight)
-    if not operation.startswith("nan") and rows.dtype.kind in "fc":
+    if not operation.startswith("nan") and is_inexact(rows.dtype):
         greatest = wrap(rows)[..., -1:]._node
         result = OPS["where"](OPS["isnan"](greatest), cast(greatest, result.dtype), result)
     outside = rows.shape[:-1]
@@ -179,20 +180,20 @@ def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tenso
     """nan with a warning, as the mean of nothing."""
     warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
-    dtype = x.dtype if x.dtype.kind in "fc" else FLOAT64
+    dtype = x.dtype if is_inexact(x.dtype) else FLOAT64
     result = full(np.nan, shape, dtype, x.type.device)
     return wrap(reductions.kept(result, x, axes) if keepdims else result)
 
 
 def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
     """`q` from 0 to 1; a Python number takes the dtype of `x`."""
-    is_weak = isinstance(q, int | float) and x.dtype.kind in "fc"
+    is_weak = isinstance(q, int | float) and is_inexact(x.dtype)
     quantiles = scalar_leaf(float(q), real_dtype(x.dtype)) if is_weak else as_node(q)  # type: ignore[arg-type]
     limit = 100 if "percentile" in operation else 1
     known = known_value(quantiles)
     if known is not None and not np.all((known >= 0) & (known <= limit)):
         raise ValueError(explain(operation, f"q must be from 0 to {limit}", got={"q": q}))
-    if quantiles.dtype.kind != "f":
+    if not is_floating(quantiles.dtype):
         quantiles = cast(quantiles, FLOAT64)
     quantiles = placed(quantiles, x.type.device)  # a list or an array: a parameter, not data
     if limit == 100:
@@ -213,7 +214,7 @@ def _rows(x: Node, axes: tuple[int, ...]) -> Node:
 def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     """Quantiles of rows in order: (..., number of q)."""
     dtype = q.dtype
-    if leaves_out_nan and rows.dtype.kind in "fc":
+    if leaves_out_nan and is_inexact(rows.dtype):
         is_number = cast(OPS["logical_not"](OPS["isnan"](rows)), INT64)
         count = cast(reductions.reduced("sum", is_number, -1, True), dtype)
     else:
@@ -222,7 +223,7 @@ def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     last = OPS["subtract"](count, full(1, (), dtype))
     if method in _CHOOSING:
         return _element(rows, number, last)
-    return _interpolated(cast(rows, np.result_type(dtype, rows.dtype)), number, weight, last)
+    return _interpolated(cast(rows, promoted(dtype, rows.dtype)), number, weight, last)
 
 
 def _element(rows: Node, number: Node, last: Node) -> Node:
@@ -254,7 +255,7 @@ def _weights(weights: Node, x: Node, axes: tuple[int, ...], method: str, operati
     known = known_value(weights)
     if known is not None and (known < 0).any():
         raise ValueError(explain(operation, "weights below 0", got={"weights": weights.type}))
-    if x.dtype.kind == "f":
+    if is_floating(x.dtype):
         weights = OPS["where"](OPS["isnan"](x), full(0, (), weights.dtype), weights)
     return _rows(OPS["detach"](weights), axes)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -207,7 +208,7 @@ def _mirrored_often(x: Node, axis: int, count: int, is_symmetric: bool, is_odd: 
 
 def _ramp(x: Node, axis: int, count: int, end: Node) -> Node:
     """In equal steps from the last element, which is not included, to `end`, which is."""
-    dtype = x.dtype if x.dtype.kind in "fc" else FLOAT64
+    dtype = x.dtype if is_inexact(x.dtype) else FLOAT64
     alone = tuple([count if k == axis else 1 for k in range(len(x.shape))])
     steps = reshape(OPS["iota"](size=count, dtype=INT64), alone)
     steps = cast(OPS["subtract"](scalar_leaf(count - 1, INT64), steps), dtype)
@@ -216,7 +217,7 @@ def _ramp(x: Node, axis: int, count: int, end: Node) -> Node:
         OPS["subtract"](cast(_last(x, axis), dtype), start), scalar_leaf(float(count), dtype)
     )
     ramp = OPS["add"](start, OPS["multiply"](steps, step))
-    return cast(ramp if x.dtype.kind in "fc" else OPS["floor"](ramp), x.dtype)
+    return cast(ramp if is_inexact(x.dtype) else OPS["floor"](ramp), x.dtype)
 
 
 def _statistic(function: Callable[..., "Tensor"]) -> Beyond:
@@ -224,7 +225,7 @@ def _statistic(function: Callable[..., "Tensor"]) -> Beyond:
         size = x.shape[axis]
         first = size - min(size if length is None else length, size)
         value = as_node(function(part(x, axis, first, size), axis, keepdims=True))
-        if x.dtype.kind in "iu" and value.dtype.kind == "f":
+        if x.dtype.kind in "iu" and is_floating(value.dtype):
             value = OPS["rint"](value)
         return _repeated(cast(value, x.dtype), axis, count)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import finfo, is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -81,7 +82,7 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> "tuple[Tensor, Tensor]":
     Differentiable by both, where the leading coefficient of v is not 0.
     """
     dividend, divisor = common_dtype((u, v))
-    if dividend.dtype.kind not in "fc":
+    if not is_inexact(dividend.dtype):
         dividend, divisor = (cast(z, np.dtype(np.float64)) for z in (dividend, divisor))
     nodes = {"u": dividend, "v": divisor}
     if any(len(z.shape) > 1 or not z.type.size for z in nodes.values()):
@@ -147,7 +148,7 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
     if len(zeros.shape) != 1:
         problem = "takes zeros, 1-d, or a square matrix"
         raise ShapeError(explain("poly", problem, got={"seq_of_zeros": zeros.type}))
-    if zeros.dtype.kind not in "fc":
+    if not is_inexact(zeros.dtype):
         zeros = cast(zeros, np.dtype(np.float64))
     result = wrap(full(1, (1,), zeros.dtype, zeros.type.device))
     for zero in unstack(wrap(zeros)):
@@ -169,9 +170,9 @@ def roots(p: ArrayLike) -> "Tensor":
     first, last = int(nonzero[0]), int(nonzero[-1])
     at_zero = node.shape[0] - 1 - last
     degree = last - first
-    if node.dtype.kind not in "fc":
+    if not is_inexact(node.dtype):
         node = cast(node, np.dtype(np.float64))
-    zeros = wrap(full(0, (at_zero,), np.result_type(node.dtype, np.complex64), node.type.device))
+    zeros = wrap(full(0, (at_zero,), promoted(node.dtype, np.complex64), node.type.device))
     if not degree:
         return zeros
     leading = part(node, 0, first, first + 1)
@@ -211,7 +212,7 @@ def polyfit(
     Differentiable by x, y and w, where the rank does not change.
     """
     places, values = common_dtype((x, y))
-    if places.dtype.kind not in "fc":
+    if not is_inexact(places.dtype):
         places, values = (cast(z, np.dtype(np.float64)) for z in (places, values))
     got: dict[str, object] = {"x": places.type, "y": values.type}
     degree = _order("polyfit", deg)
@@ -231,7 +232,7 @@ def polyfit(
     # Columns of length 1 improve the condition.
     size = total(left * left, 0) ** 0.5
     if rcond is None:
-        rcond = places.shape[0] * float(np.finfo(places.dtype).eps)
+        rcond = places.shape[0] * float(finfo(places.dtype).eps)
     solution = namespace("linalg").lstsq(left / size, right, rcond).solution
     return solution / (size if len(values.shape) == 1 else size[:, None])
 

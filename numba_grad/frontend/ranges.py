@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -87,7 +88,7 @@ def _plain_number(operation: str, value: object) -> float:
             )
         )
     array = np.asarray(value) if node is None else value_of(node, operation)
-    if array.ndim or array.dtype.kind not in "iufb":
+    if array.ndim or kind_of(array.dtype) not in "iufb":
         raise TypeError(explain(operation, "not a number", got={"argument": repr(value)}))
     return array.item()
 
@@ -217,7 +218,7 @@ def _floating_ends(
 ) -> tuple[Node, Node]:
     """Both ends in the dtype that NumPy computes them in, broadcast against each other."""
     nodes = as_node(start), as_node(stop)
-    common = np.result_type(nodes[0].dtype, nodes[1].dtype, *dtypes, 1.0)  # type: ignore[arg-type]
+    common = promoted(nodes[0].dtype, nodes[1].dtype, *dtypes, 1.0)  # type: ignore[arg-type]
     shape = broadcast_shapes(operation, ("start", "stop"), [node.type for node in nodes])
     first, last = (stretch(cast(node, canonical_dtype(common)), shape) for node in nodes)
     return first, last

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import computed_in, is_inexact
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
@@ -302,15 +303,13 @@ def _number(
 
 def mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.dtype]:
     """What NumPy computes a mean in, and gives."""
-    if wanted is not None and wanted.kind in "fc":
+    if wanted is not None and is_inexact(wanted):
         return wanted, wanted
     if wanted is not None:
         return FLOAT64, wanted
     if dtype.kind in "bui":
         return FLOAT64, FLOAT64
-    if dtype.itemsize == 2:
-        return FLOAT32, dtype
-    return dtype, dtype
+    return computed_in(dtype), dtype
 
 
 def _divided(total: Node, n: float | Node) -> Node:
@@ -510,7 +509,7 @@ def _finite(x: Node) -> Node:
 
 def _inexact(x: ArrayLike) -> Node:
     node = as_node(x)
-    return node if node.dtype.kind in "fc" else cast(node, FLOAT64)
+    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 amax = max

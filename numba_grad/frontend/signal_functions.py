@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import can_cast, computed_in
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
 from numba_grad.frontend.joining_functions import concatenate
-from numba_grad.frontend.reduction_functions import BOOL, FLOAT32, FLOAT64, INT64
+from numba_grad.frontend.reduction_functions import BOOL, FLOAT64, INT64
 from numba_grad.frontend.shape_functions import diff, part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated
@@ -95,8 +96,8 @@ def _of_two_rows(
     if not (x.type.size and y.type.size):
         raise ValueError(explain(operation, "an empty array", got=got))
     dtype = x.dtype
-    computed_in = {BOOL: INT64, np.dtype(np.float16): FLOAT32}.get(dtype, dtype)
-    return wrap(cast(function(cast(x, computed_in), cast(y, computed_in)), dtype))
+    computing = INT64 if dtype == BOOL else computed_in(dtype)
+    return wrap(cast(function(cast(x, computing), cast(y, computing)), dtype))
 
 
 # Interpolation
@@ -227,7 +228,7 @@ def ediff1d(
 
 def _flat_like(name: str, value: ArrayLike, x: Node) -> "Tensor":
     node = as_node(value)
-    if not np.can_cast(node.dtype, x.dtype, "same_kind"):
+    if not can_cast(node.dtype, x.dtype, "same_kind"):
         raise DTypeError(
             explain(
                 "ediff1d",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -243,7 +244,7 @@ def searchsorted(
             raise error(explain("searchsorted", problem, got=got, fix="sorter=ng.argsort(a)"))
         node = take_index(node, (order,))
     # Both are arrays here: a Python number too decides on the dtype, as in NumPy.
-    dtype = canonical_dtype(np.result_type(node.dtype, values.dtype))
+    dtype = canonical_dtype(promoted(node.dtype, values.dtype))
     node, values = cast(node, dtype), cast(values, dtype)
     return wrap(OPS["searchsorted"](node, values, right=side == "right"))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import finfo, is_inexact, promoted
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend import reduction_functions
 from numba_grad.frontend.arrays import (
@@ -133,8 +134,8 @@ def _operands(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype, of single precision where NumPy's promotion has it."""
     nodes = [None if value.__class__ in WEAK else as_node(value) for value in values]
     strong = [node.dtype for node in nodes if node is not None]
-    promoted = np.result_type(*strong) if strong else FLOAT64
-    is_single = promoted.kind in "fc" and np.finfo(promoted).bits <= 32
+    common = promoted(*strong) if strong else FLOAT64
+    is_single = is_inexact(common) and finfo(common).bits <= 32
     if any(map(_is_complex, values)):
         dtype = COMPLEX64 if is_single else COMPLEX128
     else:
@@ -594,7 +595,7 @@ def logsumexp(
     # What has no weight decides nothing, and its power must not overflow.
     counted = OPS["where"](is_left_out, literal(-np.inf, node.dtype), node)
     shift = reduction_functions.finite_maximum(counted, axis, "logsumexp")
-    limit = literal(np.floor(np.log(np.finfo(node.dtype).max)), node.dtype)
+    limit = literal(np.floor(np.log(finfo(node.dtype).max)), node.dtype)
     powers = OPS["exp"](OPS["minimum"](node - shift, limit))  # of complex ones, by the real part
     total = reduction_functions.reduced("sum", weights * powers, axis, True, "logsumexp")
     size = OPS["absolute"](total) if return_sign else total

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import (
@@ -46,9 +47,9 @@ def average(
         total = full(counted, result.shape, result.dtype, result.device)
     else:
         weight = _weights_like(node, as_node(weights), axis)
-        dtype = np.result_type(node.dtype, weight.dtype)
+        dtype = promoted(node.dtype, weight.dtype)
         if node.dtype.kind in "bui":
-            dtype = np.result_type(dtype, FLOAT64)
+            dtype = promoted(dtype, FLOAT64)
         node, weight = cast(node, dtype), cast(weight, dtype)
         total = reductions.reduced("sum", weight, axis, keepdims, "average")
         weighted = reductions.reduced("sum", node * weight, axis, keepdims, "average")
@@ -100,7 +101,7 @@ def cov(
     if y is not None:
         observations = concatenate([observations, _variables(y, rowvar, "cov")], axis=0)
     node = observations._node
-    computing = np.result_type(node.dtype, FLOAT64) if wanted is None else wanted
+    computing = promoted(node.dtype, FLOAT64) if wanted is None else wanted
     x = wrap(cast(node, computing))
     if ddof is None:
         ddof = 0 if bias else 1
@@ -139,7 +140,7 @@ def _weights_of(weights: ArrayLike, count: int) -> "Tensor":
         problem = "one weight for each observation"
         got: dict[str, object] = {"weights": node.type, "observations": count}
         raise ShapeError(explain("cov", problem, got=got))
-    return wrap(cast(node, np.result_type(node.dtype, FLOAT64)))
+    return wrap(cast(node, promoted(node.dtype, FLOAT64)))
 
 
 def _squeezed(x: "Tensor") -> "Tensor":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
@@ -62,11 +63,11 @@ class Conversions:
                     fix="x.tolist() for all of them",
                 )
             )
-        return value_of(node, "item").item()
+        return _for_python(value_of(node, "item")).item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; of a 0-d tensor, the number."""
-        return value_of(self._node, "tolist").tolist()
+        return _for_python(value_of(self._node, "tolist")).tolist()
 
     def __bool__(self) -> bool:
         if self._node.type.size != 1:
@@ -174,7 +175,7 @@ def _facts(node: Node) -> list[str]:
 def _printed(value: np.ndarray, more_facts: list[str]) -> str:
     """As NumPy prints an array: by its options, and with what the numbers do not tell."""
     prefix, options = "tensor(", np.get_printoptions()
-    numbers = np.array2string(value, separator=", ", prefix=prefix, suffix=")")
+    numbers = np.array2string(_for_python(value), separator=", ", prefix=prefix, suffix=")")
     facts = []
     if (not value.size and value.ndim > 1) or value.size > options["threshold"]:
         facts.append(f"shape={value.shape}")
@@ -214,6 +215,11 @@ def _value_without_gradient(node: Node, operation: str, fix: str) -> np.ndarray:
     return value_of(node, operation)
 
 
+def _for_python(value: np.ndarray) -> np.ndarray:
+    """The same numbers in a dtype whose elements Python knows."""
+    return value.astype(np.float32) if is_bfloat16(value.dtype) else value
+
+
 def _read_only(value: np.ndarray) -> np.ndarray:
     view = value.view()
     view.flags.writeable = False
@@ -230,7 +236,7 @@ def _only_element(node: Node, operation: str) -> Any:
                 fix="x.tolist()",
             )
         )
-    value = value_of(node, operation).item()
+    value = _for_python(value_of(node, operation)).item()
     if node.requires_grad:
         # As torch does; NumPy converts this way in array[0] = x, and math.sin(x) does.
         warnings.warn(

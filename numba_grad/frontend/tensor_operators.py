@@ -7,6 +7,7 @@ import numpy as np
 
 from numba_grad.autograd import state
 from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import contraction_functions, elementwise_functions
 from numba_grad.frontend.arrays import (
@@ -132,7 +133,7 @@ def _replace(tensor: "Tensor", new: Node, operation: str) -> None:
                 fix="x = x + y, a new tensor",
             )
         )
-    if not np.can_cast(new.dtype, old.dtype, "same_kind"):
+    if not can_cast(new.dtype, old.dtype, "same_kind"):
         raise DTypeError(
             explain(
                 operation,

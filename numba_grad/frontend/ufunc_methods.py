@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import state
+from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
 from numba_grad.frontend.arrays import (
@@ -394,7 +395,7 @@ def at_of(ufunc: np.ufunc, function: Function) -> Function:
             )
         loop = operands(ufunc, (x, *values))
         result = loop_dtypes(ufunc, tuple([z.dtype for z in loop]))[-1]
-        if not np.can_cast(result, node.dtype, "same_kind"):
+        if not can_cast(result, node.dtype, "same_kind"):
             raise DTypeError(
                 explain(
                     name,

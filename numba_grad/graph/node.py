@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import InternalError
 from numba_grad.graph import streams
 from numba_grad.graph.placement import NUMBERS_NAME, infer, settled
@@ -253,4 +254,4 @@ def _moved(node: Node, device: str) -> Node:
 
 
 def _may_require_grad(type: Any) -> bool:
-    return type.__class__ is TupleType or type.dtype.kind in "fc"
+    return type.__class__ is TupleType or is_inexact(type.dtype)

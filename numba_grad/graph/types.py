@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from numba_grad.dtypes import bfloat16_class, is_bfloat16
 from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
 
 DTYPES = tuple(
@@ -110,7 +111,9 @@ def as_dtype(dtype: object) -> np.dtype:
         For object, string, datetime, long double and other unsupported dtypes.
     """
     try:
-        result = np.dtype(dtype).newbyteorder("=")  # type: ignore[call-overload]
+        # ml_dtypes' name of its dtype, which NumPy knows once that is imported.
+        wanted = bfloat16_class() if isinstance(dtype, str) and dtype == "bfloat16" else dtype
+        result = np.dtype(wanted).newbyteorder("=")  # type: ignore[call-overload]
     except TypeError:
         raise DTypeError(
             explain(
@@ -120,7 +123,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 expected=", ".join(d.name for d in DTYPES),
             )
         ) from None
-    known = _KNOWN.get(result)
+    known = result if is_bfloat16(result) else _KNOWN.get(result)
     if known is None:
         raise DTypeError(
             explain(
@@ -132,11 +135,6 @@ def as_dtype(dtype: object) -> np.dtype:
             )
         )
     return known
-
-
-def is_inexact(dtype: np.dtype) -> bool:
-    """Floating or complex: what gradients can have."""
-    return dtype.kind in "fc"
 
 
 def normalize_axis(operation: str, axis: object, rank: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
@@ -16,11 +17,11 @@ from numba_grad.ops.samples import Examples
 def _infer_correlate(x: Type, y: Type, *, offset: int, size: int) -> Type:
     if x.rank < 1 or x.shape[:-1] != y.shape[:-1]:
         raise ShapeError(explain("correlate", "rows do not belong together", got={"x": x, "y": y}))
-    if x.dtype != y.dtype or x.dtype.kind == "b" or x.dtype == np.float16:
+    if x.dtype != y.dtype or x.dtype.kind == "b" or is_storage_only(x.dtype):
         raise DTypeError(
             explain(
                 "correlate",
-                "needs one dtype, and neither bool nor float16",
+                "needs one dtype, and neither bool nor half precision",
                 got={"x": x, "y": y},
                 fix="x.astype(...)",
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import promoted
 from numba_grad.graph.node import LEAF, Node
 from numba_grad.ops.families import (
     ALL,
@@ -487,7 +488,7 @@ conjugate = elementwise(
 def _make_complex_reference(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
     # Not real + 1j * imag, which makes NaN of an infinite part and loses the sign of zeros.
     parts = np.stack(np.broadcast_arrays(real, imag), axis=-1)
-    return parts.view(np.result_type(parts.dtype, np.complex64))[..., 0]
+    return parts.view(promoted(parts.dtype, np.complex64))[..., 0]
 
 
 make_complex = elementwise(
@@ -498,7 +499,7 @@ make_complex = elementwise(
     dtypes="fd",
     samples=((-3, 3), (-3, 3)),
     saves=(),
-    result_dtype=lambda x, y: np.result_type(x, np.complex64),
+    result_dtype=lambda x, y: promoted(x, np.complex64),
 )
 
 identity = elementwise(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import CPU, Type, array_type, broadcast_shapes
@@ -225,7 +226,7 @@ def _check_operands(
 ) -> None:
     operands = [t.dtype for t in types]
     fitting = fit(*operands) if fit is not None else all(d == operands[0] for d in operands)
-    if not fitting or any(d.char not in accepted for d in operands):
+    if not fitting or any(character_of(d) not in accepted for d in operands):
         raise DTypeError(
             explain(
                 name,
@@ -281,7 +282,9 @@ def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...
     found = _loops.get(key)
     if found is None:
         try:
-            found = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+            # The exponents of ldexp are integers in every dtype.
+            asked, means = asked_of_numpy(dtypes, takes_on_integers=ufunc is not np.ldexp)
+            found = ufunc.resolve_dtypes((*asked, *(None,) * ufunc.nout))
         except TypeError:
             raise DTypeError(
                 explain(
@@ -292,7 +295,7 @@ def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...
                 )
             ) from None
         # Types are compared by dtype number too, and NumPy has two numbers for int64.
-        found = tuple(np.dtype(d.name) for d in found)
+        found = tuple(means if d == FLOAT16 else np.dtype(d.name) for d in found)
         _loops[key] = found
     return found
 
@@ -377,7 +380,7 @@ def position_reduction(
 
 
 def _check_reduced(name: str, x: Type, axes: tuple[int, ...], accepted: str) -> None:
-    if x.dtype.char not in accepted:
+    if character_of(x.dtype) not in accepted:
         raise DTypeError(
             explain(
                 name,

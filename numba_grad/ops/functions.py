@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from numba_grad.dtypes import finfo
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import (
     absolute,
@@ -44,7 +45,7 @@ def _one_minus_square(x: Node) -> Node:
 def _power_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
     """y * x**(y-1), and 0 for y = 0 also where x**-1 is not finite, in all orders."""
     size = absolute(x)
-    smallest = literal(float(np.finfo(size.dtype).tiny), size.dtype)
+    smallest = literal(float(finfo(size.dtype).tiny), size.dtype)
     # "Not greater" rather than "less", so that x**0 has no slope where x is NaN.
     is_constant = logical_and(is_zero(y), logical_not(greater(size, smallest)))
     exponent = where(is_constant, literal(0, y.dtype), plus(y, -1))

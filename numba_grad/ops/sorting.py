@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
@@ -26,7 +27,7 @@ def _argsort_reference(x: np.ndarray, *, axis: int, descending: bool = False) ->
     if descending:
         # Order turned round, equal elements still in their order. Not -x for integers: the least
         # one and all unsigned ones have no negative.
-        key = -x if x.dtype.kind in "fc" else ~x
+        key = -x if is_inexact(x.dtype) else ~x
     return np.argsort(key, axis, stable=True)
 
 

@@ -426,7 +426,7 @@ def _parameter_dtype(text: str) -> np.dtype | None:
 
 def _check_literals(tree: ast.Module) -> None:
     """Every float literal stands in a cast."""
-    typed = {"float16", "float32", "float64", "complex64", "complex128"}
+    typed = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
     inside = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in typed:

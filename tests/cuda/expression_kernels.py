@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.cuda.expressions import Expressions, dtype_name, storage_name
+from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Op
 from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
@@ -91,10 +92,10 @@ def source_of(group: list[Case]) -> str:
 def _loaded(text: str, dtype: np.dtype) -> str:
     if dtype.kind == "b":
         return f"{text} != uint8(0)"
-    return f"float32({text})" if dtype.name == "float16" else text
+    return f"float32({text})" if is_storage_only(dtype) else text
 
 
 def _stored(text: str, dtype: np.dtype) -> str:
     if dtype.kind == "b":
         return f"uint8({text})"
-    return f"float16({text})" if dtype.name == "float16" else text
+    return f"{dtype.name}({text})" if is_storage_only(dtype) else text

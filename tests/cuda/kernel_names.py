@@ -4,6 +4,7 @@ Scalars are NumPy's, so that a float32 stays one. Integers of 64 bits are NumPy'
 ones are Python's, which wrap where they are cast.
 """
 
+import importlib.util
 import math
 import operator
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import scipy.special
+
+from numba_grad.dtypes import bfloat16_class
 
 COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
 INTEGER: tuple[type, ...] = (int, np.integer)
@@ -208,6 +211,7 @@ class _Complex:
 NAMES: dict[str, Any] = {
     **INTEGERS,
     "float16": np.float16,
+    **({"bfloat16": bfloat16_class()} if importlib.util.find_spec("ml_dtypes") else {}),
     "float32": np.float32,
     "float64": np.float64,
     "complex64": np.complex64,

@@ -11,7 +11,8 @@ import pytest
 
 from numba_grad.errors import DeviceError, DTypeError, ForeignArrayError
 from numba_grad.frontend import cuda
-from numba_grad.runtime.cuda import arrays, exports
+from numba_grad.runtime import dlpack
+from numba_grad.runtime.cuda import arrays
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.imports import from_cuda_array_interface, from_dlpack
 from numba_grad.runtime.cuda.interface import PointerAttributes
@@ -79,7 +80,7 @@ class ForeignDlpack(Foreign):
 
         self.delete = delete
         self.lent.append(self)
-        form = exports.Managed if self.is_old else exports.ManagedVersioned
+        form = dlpack.Managed if self.is_old else dlpack.ManagedVersioned
         self.managed = managed = form(deleter=ctypes.cast(delete, ctypes.c_void_p).value)
         tensor = managed.tensor
         tensor.data = self.memory.address
@@ -243,7 +244,7 @@ def test_dtypes_that_tensors_do_not_have(driver, typestr):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"code": 4, "bits": 16}, "bfloat16"),
+        ({"code": 4, "bits": 32}, "code 4"),
         ({"code": 2, "lanes": 4}, "4 lanes"),
         ({"code": 9, "bits": 8}, "code 9"),
         ({"code": 17, "bits": 4}, "4 bits"),
@@ -412,8 +413,8 @@ def test_empty_arrays_are_exported(driver):
 
 
 def read(capsule, name=b"dltensor_versioned"):
-    form = exports.ManagedVersioned if name.endswith(b"versioned") else exports.Managed
-    tensor = form.from_address(exports.pointer_of(capsule, name)).tensor
+    form = dlpack.ManagedVersioned if name.endswith(b"versioned") else dlpack.Managed
+    tensor = form.from_address(dlpack.pointer_of(capsule, name)).tensor
     tensor.capsule = capsule  # whose memory this is
     return tensor
 

@@ -7,7 +7,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import DTypeError, ForeignArrayError, GradientError, TracingError
-from numba_grad.runtime.cuda import exports
+from numba_grad.runtime import dlpack
 from tests.cuda.test_exchange import Foreign, ForeignDlpack, read
 
 VALUE = np.arange(6.0).reshape(2, 3)
@@ -155,8 +155,8 @@ def test_the_capsule_of_a_tensor(emulated):
     assert tensor.__dlpack_device__() == (2, 1)
     capsule = tensor.__dlpack__(stream=1, max_version=(1, 0))
     assert read(capsule).data == address(tensor)
-    managed = exports.ManagedVersioned.from_address(
-        exports.pointer_of(capsule, b"dltensor_versioned")
+    managed = dlpack.ManagedVersioned.from_address(
+        dlpack.pointer_of(capsule, b"dltensor_versioned")
     )
     assert managed.flags & 1  # read-only
     # Those who cannot be told get a copy.

@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from numba_grad.compiler.cuda.dependences import ReductionLets, reduction_lets
-from numba_grad.compiler.cuda.expressions import in_registers, storage_name
+from numba_grad.compiler.cuda.expressions import storage_name
 from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText
 from numba_grad.compiler.cuda.launch import (
     THREADS_PER_BLOCK,
@@ -32,6 +32,7 @@ from numba_grad.compiler.cuda.launch import (
     threads_per_result,
 )
 from numba_grad.compiler.loops import OTHER, Accumulator, Kernel, Let
+from numba_grad.dtypes import computed_in
 
 ALL_LANES = "0xffffffff"
 WARPS = THREADS_PER_BLOCK // WARP
@@ -338,7 +339,7 @@ def combine_lanes(text: KernelText, lanes: int) -> None:
     text.line(f"distance = {lanes // 2}")
     with text.block("while distance > 0:"):
         for accumulator in text.kernel.accumulators:
-            dtype = in_registers(accumulator.identity.dtype)
+            dtype = computed_in(accumulator.identity.dtype)
             _other(text, accumulator, _shuffled(accumulator.name, dtype))
         _merge(text)
         text.line("distance >>= 1")
@@ -385,7 +386,7 @@ def _shuffled(name: str, dtype: np.dtype) -> str:
 
 def _other(text: KernelText, accumulator: Accumulator, value: str) -> None:
     name = OTHER + accumulator.name
-    text.dtypes[name] = in_registers(accumulator.identity.dtype)
+    text.dtypes[name] = computed_in(accumulator.identity.dtype)
     text.line(f"{name} = {value}")
 
 
@@ -398,7 +399,7 @@ def shared_arrays(kernel: Kernel, size: int) -> dict[str, str]:
     """For each accumulator an array of a block, by name."""
     return {
         f"shared_{accumulator.name}": f"cuda.shared.array({size}, "
-        f"{storage_name(in_registers(accumulator.identity.dtype))})"
+        f"{storage_name(computed_in(accumulator.identity.dtype))})"
         for accumulator in kernel.accumulators
     }
 

@@ -19,12 +19,11 @@ import numpy as np
 
 from numba_grad.compiler.cuda import device_functions
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.dtypes import FLOAT32, computed_in, is_storage_only
 from numba_grad.errors import InternalError
 
 BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
-FLOAT16 = np.dtype(np.float16)
-FLOAT32 = np.dtype(np.float32)
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 _OPERATORS = {
@@ -60,13 +59,8 @@ class Typed:
 
 
 def dtype_name(dtype: np.dtype) -> str:
-    """How kernels name the dtype of a value in registers: float16 is for memory only."""
-    return "float32" if dtype == FLOAT16 else dtype.name
-
-
-def in_registers(dtype: np.dtype) -> np.dtype:
-    """What values of `dtype` are computed in: float16 is for memory only."""
-    return FLOAT32 if dtype == FLOAT16 else dtype
+    """How kernels name the dtype of a value in registers."""
+    return computed_in(dtype).name
 
 
 def storage_name(dtype: np.dtype) -> str:
@@ -76,7 +70,7 @@ def storage_name(dtype: np.dtype) -> str:
 
 def constant(value: object, dtype: np.dtype) -> str:
     """A typed literal."""
-    dtype = in_registers(dtype)
+    dtype = computed_in(dtype)
     number: Any = np.asarray(value, dtype)[()]
     if dtype.kind == "c":
         part = np.dtype(_PARTS[dtype.name])
@@ -112,15 +106,15 @@ class Expressions:
     ) -> str:
         """The text of a template whose fields are the operands.
 
-        An operand's text has its dtype in registers: float16 counts as float32, and a bool is one.
+        An operand's text has its dtype in registers: half precision is float32, and a bool is one.
         `dtype` is the result's; `casts` whether an integer or bool must be cut to it.
         """
         typed = {
-            _PREFIX + name: Typed(_in_parentheses(text), in_registers(d))
+            _PREFIX + name: Typed(_in_parentheses(text), computed_in(d))
             for name, (text, d) in operands.items()
         }
         value = self._text(_parsed(template), typed)
-        target = in_registers(dtype)
+        target = computed_in(dtype)
         if value.dtype is None:
             value = Typed(constant(ast.literal_eval(value.text), target), target)
         elif value.dtype != target or (casts and value.is_wide):
@@ -254,15 +248,15 @@ class Expressions:
         """What `cast(value, target)` means."""
         dtype = BOOL if target == "bool_" else np.dtype(target)
         if value.dtype is None:
-            return Typed(constant(ast.literal_eval(value.text), dtype), in_registers(dtype))
-        if dtype == FLOAT16:
+            return Typed(constant(ast.literal_eval(value.text), dtype), computed_in(dtype))
+        if is_storage_only(dtype):
             if value.dtype.kind == "c":
                 value = self._of_parts("real", value)
                 assert value.dtype is not None
-            function = device_functions.cast_function(value.dtype, "float16")
+            function = device_functions.cast_function(value.dtype, dtype.name)
             if function:
                 return Typed(f"{self.call(function)}({value.text})", FLOAT32)
-            return Typed(f"float32(float16({self.cast(value, FLOAT32).text}))", FLOAT32)
+            return Typed(f"float32({target}({self.cast(value, FLOAT32).text}))", FLOAT32)
         return self.cast(value, dtype)
 
     def _same_bits(self, value: Typed, target: np.dtype) -> Typed:

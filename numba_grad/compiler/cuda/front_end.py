@@ -72,11 +72,10 @@ def _load_numba_cuda() -> Toolchain:
                     fix=f"{VARIABLE}=numba, or no `import numba.cuda` before numba_grad's kernels",
                 )
             )
-        from numba.cuda import libdevice, types
-        from numba.cuda.extending import intrinsic
+        from numba.cuda import extending, libdevice, models, types
 
     # A call would pass its result through memory, which is slow at any length of the function.
-    return _numba_toolchain(cuda, libdevice, types, intrinsic, forceinline=True)
+    return _numba_toolchain(cuda, libdevice, types, extending, models, forceinline=True)
 
 
 @contextlib.contextmanager
@@ -97,9 +96,8 @@ def _numpy_of_old() -> Iterator[None]:
 
 
 def _load_numba() -> Toolchain:
-    from numba import cuda, types
-    from numba.cuda import libdevice
-    from numba.extending import intrinsic
+    from numba import cuda, extending, types
+    from numba.cuda import libdevice, models
 
     if "numba_cuda" in (cuda.__file__ or ""):
         raise KernelError(
@@ -109,19 +107,24 @@ def _load_numba() -> Toolchain:
                 fix=f"{VARIABLE}=numba-cuda, or pip uninstall numba-cuda",
             )
         )
-    return _numba_toolchain(cuda, libdevice, types, intrinsic)
+    return _numba_toolchain(cuda, libdevice, types, extending, models)
 
 
 def _numba_toolchain(
-    cuda: Any, libdevice: Any, types: Any, intrinsic: Any, **options: Any
+    cuda: Any, libdevice: Any, types: Any, extending: Any, models: Any, **options: Any
 ) -> Toolchain:
+    from numba_grad.compiler.cuda.bfloat16_type import bfloat16_type
+
+    bfloat16 = bfloat16_type(types, extending, models)
     namespace: Namespace = {
         "cuda": cuda,
         "libdevice": libdevice,
-        "compare_and_swap": _numba_compare_and_swap(types, intrinsic),
-        "atomic_add": _numba_atomic_add(types, intrinsic),
+        "compare_and_swap": _numba_compare_and_swap(types, extending.intrinsic),
+        "atomic_add": _numba_atomic_add(types, extending.intrinsic),
         **{name: getattr(types, name) for name in SCALARS},
+        "bfloat16": bfloat16,
     }
+    names_in_signatures = {**vars(types), "bfloat16": bfloat16}
 
     def device_function(function: Callable) -> Any:
         return cuda.jit(device=True, **options)(function)
@@ -129,6 +132,8 @@ def _numba_toolchain(
     def ptx(
         function: Callable, signature: Any, capability: tuple[int, int], *, fastmath: bool = False
     ) -> str:
+        if isinstance(signature, str):
+            signature = eval(signature, names_in_signatures)
         with _numpy_of_old(), _device_of(capability):
             return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from numba_grad.compiler.cuda.expressions import Expressions, constant, in_registers, storage_name
+from numba_grad.compiler.cuda.expressions import Expressions, constant, storage_name
 from numba_grad.compiler.cuda.index_arithmetic import (
     INDEX_TEMPLATES,
     INT64,
@@ -31,6 +31,7 @@ from numba_grad.compiler.loops import (
 )
 from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
+from numba_grad.dtypes import computed_in, is_storage_only
 
 BOOL = np.dtype(bool)
 ERRORS = "errors"  # the source of the word that holds the address of the error record
@@ -60,7 +61,7 @@ class KernelText:
         self.positions: list[dict[str, str]] = [{}]
         self.named_positions = 0
         for accumulator in kernel.accumulators:
-            self.dtypes[accumulator.name] = in_registers(accumulator.identity.dtype)
+            self.dtypes[accumulator.name] = computed_in(accumulator.identity.dtype)
 
     # The whole
 
@@ -173,9 +174,9 @@ class KernelText:
         """The text of an expression, and the dtype that it has."""
         match expression:
             case Load(buffer, _):
-                return loaded(buffer.dtype, self.element(expression)), in_registers(buffer.dtype)
+                return loaded(buffer.dtype, self.element(expression)), computed_in(buffer.dtype)
             case Constant():
-                return literal(expression), in_registers(expression.dtype)
+                return literal(expression), computed_in(expression.dtype)
             case IndexValue(index):
                 text = index_text(index)
                 if self.indices.is_narrow and not text.isidentifier():
@@ -184,7 +185,7 @@ class KernelText:
             case Apply():
                 if name in self.indices.expressions:
                     return self.index_expression(expression), expression.dtype
-                return self.apply(expression), in_registers(expression.dtype)
+                return self.apply(expression), computed_in(expression.dtype)
 
     def element(self, load: Load) -> str:
         """What a load reads, as memory has it."""
@@ -194,20 +195,20 @@ class KernelText:
         """A load of what was loaded before."""
         assert isinstance(let.expression, Load)
         dtype = let.expression.buffer.dtype
-        self.dtypes[let.name] = in_registers(dtype)
+        self.dtypes[let.name] = computed_in(dtype)
         self.line(f"{let.name} = {loaded(dtype, element)}")
 
     def dtype_of(self, let: Let) -> np.dtype:
         """The dtype of a value that is not yet written."""
         match let.expression:
             case Load(buffer, _):
-                return in_registers(buffer.dtype)
+                return computed_in(buffer.dtype)
             case IndexValue():
                 return np.dtype(self.indices.signed)
             case Constant() | Apply():
                 if let.name in self.indices.names:
                     return np.dtype(self.indices.signed)
-                return in_registers(let.expression.dtype)
+                return computed_in(let.expression.dtype)
 
     def index_expression(self, expression: Apply) -> str:
         constants = self.indices.constants
@@ -224,9 +225,9 @@ class KernelText:
         text = self.expressions.apply(
             expression.template, operands, expression.dtype, expression.casts
         )
-        if expression.casts and expression.dtype.name == "float16":
+        if expression.casts and is_storage_only(expression.dtype):
             # A result does not depend on whether it is stored.
-            return f"float32(float16({text}))"
+            return f"float32({expression.dtype.name}({text}))"
         return text
 
     def operand(self, name: str) -> tuple[str, np.dtype]:
@@ -349,14 +350,14 @@ def loaded(dtype: np.dtype, element: str) -> str:
     """An element of memory as a value."""
     if dtype == BOOL:
         return f"{element} != 0"
-    return f"float32({element})" if dtype.name == "float16" else element
+    return f"float32({element})" if is_storage_only(dtype) else element
 
 
 def stored(dtype: np.dtype, value: str) -> str:
     """A value as memory holds it."""
     if dtype == BOOL:
         return f"uint8({value})"
-    return f"float16({value})" if dtype.name == "float16" else value
+    return f"{dtype.name}({value})" if is_storage_only(dtype) else value
 
 
 def literal(value: Constant) -> str:

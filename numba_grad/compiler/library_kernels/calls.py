@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.dtypes import computed_in
 from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
 
 Shape = tuple[int, ...]
@@ -93,7 +94,7 @@ def kernel_dtype(dtype: np.dtype) -> str:
 
 def value_dtype(dtype: np.dtype) -> str:
     """What an element is once it is loaded."""
-    return "float32" if dtype == np.float16 else kernel_dtype(dtype)
+    return kernel_dtype(computed_in(dtype))
 
 
 def grain_for(work_of_task: int, work_of_chunk: int) -> int:

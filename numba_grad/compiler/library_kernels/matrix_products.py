@@ -22,6 +22,7 @@ from numba_grad.compiler.library_kernels.matrix_stacks import (
     walk_stack,
     words_of_stack,
 )
+from numba_grad.dtypes import is_storage_only
 
 _TILE_ROWS = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
 _TILE_COLUMNS = 256
@@ -266,7 +267,7 @@ def _loop_matmul(
     stack_words: list[int],
 ) -> LibraryStep:
     # Half precision is summed in single precision, so not in the result itself.
-    by_columns = not y.is_transposed and dtype != np.float16
+    by_columns = not y.is_transposed and not is_storage_only(dtype)
     words = (
         Memory("input", 0),
         Memory("input", 1),

@@ -1,6 +1,7 @@
 """Scans: sums, products, recurrences and positions of extremes, up to each element."""
 
 import math
+from textwrap import indent
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from numba_grad.compiler.library_kernels.calls import (
     sum_text,
     value_dtype,
 )
+from numba_grad.dtypes import is_storage_only
 
 _SCAN_COLUMNS = 512
 
@@ -61,13 +63,13 @@ def _scan_call(source: str, shape: Shape, axis: int, *more: Memory) -> LibraryCa
 
 def _cumsum_source(dtype: np.dtype, out_dtype: np.dtype, reverse: bool) -> str:
     name = value_dtype(out_dtype)
-    combined = sum_text(out_dtype, "out[before + column]", f"{name}(x[row + column])")
+    combined = sum_text(out_dtype, "{before}", f"{name}(x[row + column])")
     return _scan_source(dtype, out_dtype, f"{name}(x[row + column])", combined, reverse=reverse)
 
 
 def _cumprod_source(dtype: np.dtype, out_dtype: np.dtype) -> str:
     value = f"{value_dtype(out_dtype)}(x[row + column])"
-    return _scan_source(dtype, out_dtype, value, f"out[before + column] * {value}")
+    return _scan_source(dtype, out_dtype, value, f"{{before}} * {value}")
 
 
 def _linear_recurrence_source(dtype: np.dtype, reverse: bool) -> str:
@@ -75,7 +77,7 @@ def _linear_recurrence_source(dtype: np.dtype, reverse: bool) -> str:
         dtype,
         dtype,
         "b[row + column]",
-        "x[row + column] * out[before + column] + b[row + column]",
+        "x[row + column] * {before} + b[row + column]",
         f"    b = buffer(args, 6, {kernel_dtype(dtype)})\n",
         reverse=reverse,
     )
@@ -83,10 +85,10 @@ def _linear_recurrence_source(dtype: np.dtype, reverse: bool) -> str:
 
 def _cumulative_position_source(dtype: np.dtype, comparison: str) -> str:
     source = np.dtype(np.uint8) if dtype.kind == "b" else dtype
-    best = "x[row + (out[before + column] - i) * inner + column]"
+    best = "x[row + ({before} - i) * inner + column]"
     new = "x[row + column]"
     is_new = f"({new} {comparison} {best}) | ({new} != {new})"
-    combined = f"select({is_new}, int64(i), out[before + column])"
+    combined = f"select({is_new}, int64(i), {{before}})"
     return _scan_source(source, np.dtype(np.int64), "int64(0)", combined)
 
 
@@ -100,12 +102,18 @@ def _scan_source(
     reverse: bool = False,
 ) -> str:
     """Results are `first_value` at the first element, then `combined`, of what is at `row + column`
-    and of `out[before + column]`.
+    and of the result `{before}`. Half precision is carried on as it was before it was rounded.
 
     Words: x, out, length of the axis, elements after one step, columns of a tile, tiles, and what
     `more` reads. Task: (lines before the axis, tile of what comes after it).
     """
     first, step = ("(n - 1)", "-") if reverse else ("0", "")
+    before, store = "out[before + column]", "out[row + column] = {value}\n"
+    if is_storage_only(out_dtype):
+        before = "carried[column - first]"
+        more += f"    carried = local({_SCAN_COLUMNS}, {value_dtype(out_dtype)})\n"
+        store = f"{before} = {{value}}\nout[row + column] = {before}\n"
+    combined = combined.format(before=before)
     return f"""\
 def kernel(args, lo, hi):
     x = buffer(args, 0, {kernel_dtype(dtype)})
@@ -119,10 +127,10 @@ def kernel(args, lo, hi):
         end = min(first + width, inner)
         row = (task // tiles * n + {first}) * inner
         for column in range(first, end):
-            out[row + column] = {first_value}
+{indent(store.format(value=first_value), " " * 12)}\
         for i in range(1, n):
             before = row
             row += {step}inner
             for column in range(first, end):
-                out[row + column] = {combined}
+{indent(store.format(value=combined), " " * 16)}\
 """

@@ -13,6 +13,7 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     value_dtype,
 )
+from numba_grad.dtypes import computed_in, is_floating, is_inexact
 
 
 def argsort_call(
@@ -42,7 +43,7 @@ def _sorting_call(
     n = shape[axis]
     inner = math.prod(shape[axis + 1 :])
     tasks = math.prod(shape[:axis]) * inner
-    key = _value_numpy(dtype).itemsize
+    key = computed_in(dtype).itemsize
     is_counted = dtype.kind != "c" and max(64, _LEAST_COUNTED * key) <= n < 1 << 31
     # Two halves for the keys of each line, two for their positions.
     key_bytes = _aligned(2 * tasks * n * key)
@@ -69,13 +70,9 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def _value_numpy(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
-
-
 def _comes_before(dtype: np.dtype, a: str, b: str) -> str:
     """NumPy's order as an expression; complex numbers by real, then by imaginary part."""
-    if dtype.kind == "f":
+    if is_floating(dtype):
         return f"({a} < {b}) | (({b} != {b}) & ({a} == {a}))"
     if dtype.kind != "c":
         return f"{a} < {b}"
@@ -99,7 +96,7 @@ def _merging_source(dtype: np.dtype, result: str, descending: bool) -> str:
     """
     key = "x[start + i * inner]"
     if descending:
-        key = f"-{key}" if dtype.kind in "fc" else f"not {key}" if dtype.kind == "b" else f"~{key}"
+        key = f"-{key}" if is_inexact(dtype) else f"not {key}" if dtype.kind == "b" else f"~{key}"
     return f"""\
 def kernel(args, lo, hi):
     x = buffer(args, 0, {kernel_dtype(dtype)})
@@ -175,7 +172,7 @@ def _counting_source(dtype: np.dtype, result: str, descending: bool) -> str:
     Words: x, out, keys, order, length of the axis, elements after one step along it.
     Task: line along the axis.
     """
-    width = _value_numpy(dtype).itemsize
+    width = computed_in(dtype).itemsize
     unsigned = f"uint{8 * width}"
     digits = [f"int64(key >> uint64({8 * k})) & 255" for k in range(width)]
     counting = "\n".join(
@@ -228,7 +225,7 @@ def kernel(args, lo, hi):
 
 def _unsigned_key(dtype: np.dtype, descending: bool) -> str:
     """An expression of `value`: a uint64 that has the order of the values; NaN comes last."""
-    width = 8 * _value_numpy(dtype).itemsize
+    width = 8 * computed_in(dtype).itemsize
     every, sign = f"uint64({(1 << width) - 1})", f"uint64({1 << (width - 1)})"
     if dtype.kind in "bu":
         key = "uint64(value)"
@@ -242,7 +239,7 @@ def _unsigned_key(dtype: np.dtype, descending: bool) -> str:
         key = f"({pattern} ^ {turned})"
     if descending:
         key = f"({key} ^ {every})"
-    return f"select(value != value, {every}, {key})" if dtype.kind == "f" else key
+    return f"select(value != value, {every}, {key})" if is_floating(dtype) else key
 
 
 def searchsorted_call(dtype: np.dtype, shape: Shape, values: int, *, right: bool) -> LibraryCall:

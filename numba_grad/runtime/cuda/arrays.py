@@ -12,6 +12,7 @@ from numba_grad.runtime.cuda.devices import Device, active, cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.memory import Owner, allocate
 from numba_grad.runtime.cuda.streams import Stream, current_stream
+from numba_grad.runtime.dlpack import capsule_of
 
 # Up to here the driver may copy from the host later than it returns, if the memory is pinned.
 STAGED_BYTES = 1 << 16
@@ -147,7 +148,7 @@ class DeviceArray:
         own = self.__dlpack_device__()
         wanted = own if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         if wanted == (exports.KIND_CPU, 0) and copy is not False:
-            return self.to_host().__dlpack__(max_version=max_version)
+            return capsule_of(self.to_host(), max_version=max_version)
         if wanted != own:
             raise ForeignArrayError(
                 explain(

@@ -5,7 +5,6 @@ takes the array works on it or in step with it (version 3 of the protocol, "Sync
 DLPack the taker names a stream, and we let that wait for ours.
 """
 
-import ctypes
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,58 +19,12 @@ from numba_grad.runtime.cuda.streams import (
     default_stream,
     external_stream,
 )
+from numba_grad.runtime.dlpack import ManagedVersioned, capsule_of, managed_in
 
 KIND_CPU, KIND_CUDA, KIND_CUDA_MANAGED = 1, 2, 13  # DLPack's kinds of devices
 FIRST_WITH_FLAGS = (1, 0)  # version of DLPack in which what is exported can be marked as read-only
 READ_ONLY = 1
 _LEGACY = 1  # how both protocols name the legacy default stream: 0 could mean "none"
-
-
-class Tensor(ctypes.Structure):
-    """`DLTensor` of dlpack.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),  # in elements; null if in row-major order
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class Managed(ctypes.Structure):
-    """`DLManagedTensor`, in capsules named "dltensor"."""
-
-    _fields_ = (
-        ("tensor", Tensor),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
-
-
-class ManagedVersioned(ctypes.Structure):
-    """`DLManagedTensorVersioned`, in capsules named "dltensor_versioned"."""
-
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
-    )
-
-
-PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
-
-pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-pointer_of.restype = ctypes.c_void_p
-pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class Exported(Protocol):
@@ -141,10 +94,8 @@ def capsule(
         (0,) * len(array.shape),
     )
     shell.owner = array.owner if is_known else _Lent(array.owner)
-    is_versioned = max_version is not None and tuple(max_version) >= FIRST_WITH_FLAGS
-    result = shell.__dlpack__(max_version=max_version)
-    name, form = (VERSIONED, ManagedVersioned) if is_versioned else (PLAIN, Managed)
-    managed = form.from_address(pointer_of(result, name))
+    result = capsule_of(shell, max_version=max_version)
+    managed = managed_in(result)
     if isinstance(managed, ManagedVersioned) and read_only:
         managed.flags |= READ_ONLY
     tensor = managed.tensor

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import bfloat16_class
 from numba_grad.errors import DTypeError, ForeignArrayError, explain
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import active, cuda_device, cuda_index, current_index
@@ -19,11 +20,6 @@ from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.exports import (
     KIND_CUDA,
     KIND_CUDA_MANAGED,
-    PLAIN,
-    VERSIONED,
-    Managed,
-    ManagedVersioned,
-    pointer_of,
 )
 from numba_grad.runtime.cuda.memory import Owner
 from numba_grad.runtime.cuda.streams import (
@@ -32,6 +28,15 @@ from numba_grad.runtime.cuda.streams import (
     default_stream,
     external_stream,
 )
+from numba_grad.runtime.dlpack import (
+    BFLOAT_CODE,
+    PLAIN,
+    VERSIONED,
+    ManagedVersioned,
+    managed_in,
+    name_of,
+    pointer_of,
+)
 
 _KINDS = "biufc"
 _CODES = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}  # DLPack's codes of dtypes, as NumPy's kinds
@@ -39,9 +44,6 @@ _MAX_VERSION = (1, 0)
 _COPY = "a copy: ng.tensor(x); or x.contiguous(), cupy.ascontiguousarray(x)"
 _BYTE = np.dtype(np.uint8)
 
-_name_of = ctypes.pythonapi.PyCapsule_GetName
-_name_of.restype = ctypes.c_char_p
-_name_of.argtypes = (ctypes.py_object,)
 _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype = ctypes.c_int
 _rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -238,14 +240,13 @@ class _Capsule:
 
     def __init__(self, capsule: Any) -> None:
         self._delete = None  # until it is ours
-        name = _name_of(capsule)
+        name = name_of(capsule)
         if name not in _USED:
             raise ForeignArrayError(
                 explain("from_dlpack", "not a fresh capsule of DLPack", got={"name": name})
             )
-        form = ManagedVersioned if name == VERSIONED else Managed
         self._address = pointer_of(capsule, name)
-        managed = form.from_address(self._address)
+        managed = managed_in(capsule)
         _rename(capsule, _USED[name])
         if managed.deleter:
             self._delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)
@@ -279,10 +280,11 @@ def _dtype_of(protocol: str, typestr: Any) -> np.dtype:
 
 
 def _dtype_of_code(code: int, bits: int, lanes: int) -> np.dtype:
+    if (code, bits, lanes) == (BFLOAT_CODE, 16, 1):
+        return np.dtype(bfloat16_class())
     kind = _CODES.get(code)
     if kind is None or lanes != 1 or bits % 8:
-        word = "bfloat16" if code == 4 else f"code {code}, {bits} bits, {lanes} lanes"
-        raise _no_dtype("from_dlpack", word)
+        raise _no_dtype("from_dlpack", f"code {code}, {bits} bits, {lanes} lanes")
     return _dtype_of("from_dlpack", "?" if kind == "b" else f"{kind}{bits // 8}")
 
 
@@ -292,7 +294,7 @@ def _no_dtype(protocol: str, got: str) -> DTypeError:
             protocol,
             "a dtype that tensors do not have",
             got={"dtype": got},
-            expected="bools, integers, float16, float32, float64, complex64 or complex128",
+            expected="bools, integers, floating or complex numbers of 16 to 128 bits",
             fix="x.astype(...) or x.to(...) in the library that it is from",
         )
     )

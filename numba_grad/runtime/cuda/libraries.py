@@ -52,13 +52,16 @@ def host_call(source: str) -> HostCall:
 
 # cuBLAS, by its C interface with 64-bit sizes, which it has since CUDA 12.
 
-_REAL_TYPES = {"float32": 0, "float64": 1, "float16": 2, "complex64": 4, "complex128": 5}
+# Its numbers of dtypes (cudaDataType), and bytes of an element.
+_DTYPES = {
+    **{"float16": (2, 2), "bfloat16": (14, 2), "float32": (0, 4), "float64": (1, 8)},
+    **{"complex64": (4, 8), "complex128": (5, 16)},
+}
 # What sums are computed in: single precision, tensor cores of 19 bits, double precision.
 _IN_FLOAT32, _IN_TF32, _IN_FLOAT64 = 68, 77, 70
 _DEFAULT_ALGORITHM = -1
 # Products of half precision are summed in single precision also where sums are cut into parts.
 _MATH_MODE = 16
-_PARTS = {"float16": 1, "float32": 1, "float64": 1, "complex64": 2, "complex128": 2}
 
 
 class Cublas:
@@ -116,8 +119,7 @@ def _gemm(storage: str, precision: str) -> Call:
     zero = (number * 2)(0.0, 0.0)
     in_double = storage in ("float64", "complex128")
     compute = _IN_FLOAT64 if in_double else _IN_TF32 if precision == "tf32" else _IN_FLOAT32
-    kind = _REAL_TYPES[storage]
-    itemsize = (2 if storage == "float16" else ctypes.sizeof(number)) * _PARTS[storage]
+    kind, itemsize = _DTYPES[storage]
     size_of = ctypes.c_int64
 
     def multiply(stream: Stream, words: Sequence[int]) -> None:

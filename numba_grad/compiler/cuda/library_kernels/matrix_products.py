@@ -25,7 +25,7 @@ from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
 
 # What cuBLAS is for.
-BLAS_DTYPES = ("float16", "float32", "float64", "complex64", "complex128")
+BLAS_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 # Memory that cuBLAS may use for one product: what NVIDIA recommends for sm_90, less for a result
 # whose partial sums could not fill it. Part of the plan, so that graphs may run side by side.
 _MOST_WORKSPACE = 32 << 20

@@ -23,6 +23,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
+from numba_grad.dtypes import is_inexact
 
 # From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block.
 _MANY_LINES = 1 << 14
@@ -116,7 +117,7 @@ def _is_new(dtype: np.dtype, comparison: str) -> str:
             f"(b0.real {comparison[0]} a0.real and {numbers})"
             f" or (b0.real == a0.real and b0.imag {comparison} a0.imag)"
         )
-    if dtype.kind in "fc":
+    if is_inexact(dtype):
         # Of a part with a nan the last one counts; no number replaces it.
         better = f"({better} or b0 != b0)"
     return f"(b1 >= int64(0) and (a1 < int64(0) or {better}))"

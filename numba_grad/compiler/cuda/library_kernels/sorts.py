@@ -17,6 +17,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
+from numba_grad.dtypes import computed_in, is_storage_only
 from numba_grad.errors import KernelError, explain
 
 # Elements of a line that one block sorts; a line of more is merged from tiles of the most.
@@ -186,11 +187,7 @@ def sort_key(value):
 def _key_functions(dtype: np.dtype, part: str, descending: bool) -> list[str]:
     if dtype.kind == "c":
         return _complex_key_function(dtype, part, descending)
-    return [key_function(_loaded(dtype), descending)]
-
-
-def _loaded(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    return [key_function(computed_in(dtype), descending)]
 
 
 # Kernels
@@ -225,7 +222,7 @@ def _tile_source(
         *((name, "int64") for name in ("n", "inner", "tiles")),
     ]
     value = "x[line // inner * n * inner + line % inner + {place} * inner]"
-    if dtype == np.float16:
+    if is_storage_only(dtype):
         value = f"float32({value})"
     place = "int64(before[line * n + first + number])" if is_ordered else "(first + number)"
     position = "before[line * n + first + place]" if is_ordered else "first + place"

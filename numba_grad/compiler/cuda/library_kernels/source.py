@@ -5,6 +5,8 @@ from textwrap import indent
 
 import numpy as np
 
+from numba_grad.dtypes import computed_in, is_floating
+
 THREADS = 256
 WARP = 32
 # A grid has no more blocks; each thread, or block, then has several tasks.
@@ -42,8 +44,8 @@ def stored_name(dtype: np.dtype) -> str:
 
 
 def computed_name(dtype: np.dtype) -> str:
-    """What elements are in registers: half precision is for memory only."""
-    return "float32" if dtype == np.float16 else stored_name(dtype)
+    """What elements are in registers."""
+    return stored_name(computed_in(dtype))
 
 
 def zero(dtype: np.dtype, value: int = 0) -> str:
@@ -52,7 +54,7 @@ def zero(dtype: np.dtype, value: int = 0) -> str:
     if dtype.kind == "c":
         part = "float32" if name == "complex64" else "float64"
         return f"complex({part}({float(value)}), {part}(0.0))"
-    return f"{name}({float(value)})" if dtype.kind == "f" else f"{name}({value})"
+    return f"{name}({float(value)})" if is_floating(dtype) else f"{name}({value})"
 
 
 def blocks_for(threads: int) -> int:

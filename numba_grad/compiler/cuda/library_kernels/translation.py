@@ -15,7 +15,6 @@ import numpy as np
 
 from numba_grad.compiler.cuda.expressions import (
     BOOL,
-    FLOAT16,
     INT64,
     Expressions,
     Typed,
@@ -31,6 +30,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Symbol
 from numba_grad.compiler.library_kernels.calls import LibraryStep
+from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import InternalError
 
 FLOAT64 = np.dtype(np.float64)
@@ -261,8 +261,9 @@ class _Translation(Expressions):
         pointer = self.pointers[name]
         place = self.unwrapped(self.cast(self._text(index, {}), INT64))
         typed = self._text(value, {})
-        if pointer.dtype == FLOAT16:
-            text = f"float16({self.unwrapped(self._cast_to(typed, 'float16'))})"
+        if is_storage_only(pointer.dtype):
+            name = pointer.dtype.name
+            text = f"{name}({self.unwrapped(self._cast_to(typed, name))})"
         else:
             text = self.unwrapped(self.cast(typed, pointer.dtype))
             text = f"uint8({text})" if pointer.dtype == BOOL else text
@@ -321,7 +322,7 @@ class _Translation(Expressions):
         element = pointer.element(self.unwrapped(self.cast(self._text(index, {}), INT64)))
         if pointer.dtype == BOOL:
             return Typed(f"({element} != 0)", BOOL)
-        if pointer.dtype == FLOAT16:
+        if is_storage_only(pointer.dtype):
             return Typed(f"float32({element})", np.dtype(np.float32))
         return Typed(element, pointer.dtype)
 
