@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, constant_beside, wrap
@@ -69,7 +70,7 @@ def check_gradients(
     leaves, structure = trees.flatten(args)
     values = [_as_array(x) for x in leaves]
     rng = np.random.default_rng(0)
-    chosen = [k for k, x in enumerate(values) if x is not None and x.dtype.kind in "fc"]
+    chosen = [k for k, x in enumerate(values) if x is not None and is_inexact(x.dtype)]
     for k in chosen:
         _require_double(values[k], trees.leaf_names(structure, "args")[k])
 
@@ -113,7 +114,7 @@ def _weighted(f: Callable[..., Any], rng: np.random.Generator) -> Callable[..., 
     weights: list[np.ndarray] = []
 
     def scalar(*arrays: Any) -> Any:
-        results = [x for x in trees.flatten(f(*arrays))[0] if np.dtype(x.dtype).kind in "fc"]
+        results = [x for x in trees.flatten(f(*arrays))[0] if is_inexact(x.dtype)]
         total: Any = 0.0
         for k, x in enumerate(results):
             if len(weights) == k:

@@ -12,7 +12,8 @@ The same kernel always gives the same bytes: no addresses, no counters that depe
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -36,11 +37,12 @@ from numba_grad.compiler.loops import (
 from numba_grad.compiler.source import Source
 from numba_grad.compiler.spaces import Index
 from numba_grad.compiler.transposed_rows import transposed_rows
-from numba_grad.dtypes import computed_in, is_floating
+from numba_grad.dtypes import computed_in, is_floating, is_storage_only
 
 # Results per task of a reduction in memory: a row of partial results that stays in the first-level
 # cache.
 CHUNK = 512
+NO_PLACES: Mapping[str, str] = MappingProxyType({})
 
 
 def number_of_tasks(kernel: Kernel) -> int:
@@ -156,6 +158,11 @@ def _lets_of(kernel: Kernel, level: int) -> list[Let]:
 def _emit_memory_reduction(source: Source, kernel: Kernel) -> None:
     inner = kernel.axes[-1]
     outer_kept = kernel.kept[:-1]
+    places = _places_in_memory(kernel)
+    kept_apart = [a for a in kernel.accumulators if a.buffer and is_storage_only(a.buffer.dtype)]
+    for accumulator in kept_apart:
+        dtype = compute_name(accumulator.identity.dtype)
+        source.line(f"chunk_{accumulator.name} = local({CHUNK}, {dtype})")
     with source.block("for task in range(lo, hi):"):
         source.line(f"chunks = ({inner.word} + {CHUNK - 1}) // {CHUNK}")
         source.line(f"first = task % chunks * {CHUNK}")
@@ -167,7 +174,8 @@ def _emit_memory_reduction(source: Source, kernel: Kernel) -> None:
                 _emit_lets(source, _lets_of(kernel, level))
         with source.block(f"for {inner.variable} in range(first, last):"):
             for accumulator in kernel.accumulators:
-                _emit_result(source, accumulator, constant_text(accumulator.identity))
+                identity = constant_text(accumulator.identity)
+                source.line(f"{places[accumulator.name]} = {identity}")
         reduced = kernel.reduced
         start, stop = "0", reduced[0].word
         if kernel.blocks_word:
@@ -175,6 +183,26 @@ def _emit_memory_reduction(source: Source, kernel: Kernel) -> None:
             source.line(f"stop = {reduced[0].word} * (block + 1) // {kernel.blocks_word}")
             start, stop = "start", "stop"
         _memory_nest(source, kernel, reduced, start, stop)
+        if kept_apart:
+            with source.block(f"for {inner.variable} in range(first, last):"):
+                for accumulator in kept_apart:
+                    _emit_result(source, accumulator, places[accumulator.name])
+
+
+def _places_in_memory(kernel: Kernel) -> dict[str, str]:
+    """Where each accumulator is meanwhile: where its result goes, or if it would be rounded there
+    each time, in an array of the task's own."""
+    places = {}
+    for accumulator in kernel.accumulators if kernel.accumulates_in_memory else ():
+        assert accumulator.buffer is not None
+        if is_storage_only(accumulator.buffer.dtype):
+            places[accumulator.name] = (
+                f"chunk_{accumulator.name}[{kernel.axes[-1].variable} - first]"
+            )
+        else:
+            where = result_position(accumulator)
+            places[accumulator.name] = f"{accumulator.buffer.name}[{where}]"
+    return places
 
 
 def _memory_nest(
@@ -231,6 +259,7 @@ def _emit_inner_loop(
     source: Source, kernel: Kernel, variant: Variant, first: str, last: str
 ) -> None:
     inner = kernel.axes[-1]
+    places = _places_in_memory(kernel)
     for piece in variant.pieces:
         start = first if piece.start == "0" else f"max({first}, {piece.start})"
         stop = last if piece.stop == inner.word else f"min({last}, {piece.stop})"
@@ -238,12 +267,11 @@ def _emit_inner_loop(
             start = piece.start
         if last == inner.word:
             stop = piece.stop
-        in_memory = kernel.accumulates_in_memory
         if piece.in_blocks:
             _emit_blocks(source, kernel, piece, start, stop)
             continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
-            _emit_body(source, piece, kernel.accumulators, in_memory=in_memory)
+            _emit_body(source, piece, places)
 
 
 def _emit_blocks(source: Source, kernel: Kernel, piece: Piece, start: str, stop: str) -> None:
@@ -273,23 +301,14 @@ def _emit_copies(source: Source, copies: list[Copy]) -> None:
             source.line(f"{target}[{where}] = {value}")
 
 
-def _emit_body(
-    source: Source,
-    piece: Piece,
-    accumulators: list[Accumulator] | None = None,
-    in_memory: bool = False,
-) -> None:
+def _emit_body(source: Source, piece: Piece, places: Mapping[str, str] = NO_PLACES) -> None:
+    """`places` of accumulators that are in memory."""
     _emit_lets(source, piece.body.lets)
-    in_buffers = {a.name: a for a in accumulators or ()} if in_memory else {}
     for update in piece.body.updates:
-        accumulator = in_buffers.get(update.name)
-        if accumulator is None:
-            source.line(f"{update.name} = {expression_text(update.expression)}")
-            continue
-        assert accumulator.buffer is not None
-        target = f"{accumulator.buffer.name}[{result_position(accumulator)}]"
-        source.line(f"{update.name} = {target}")
-        source.line(f"{target} = {expression_text(update.expression)}")
+        place = places.get(update.name, update.name)
+        if place != update.name:
+            source.line(f"{update.name} = {place}")
+        source.line(f"{place} = {expression_text(update.expression)}")
     for store in piece.body.stores:
         source.line(f"{store.buffer.name}[{index_text(store.position)}] = {store.value}")
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_bfloat16, promoted
 from numba_grad.errors import DTypeError, KernelError, ShapeError, explain
 from numba_grad.graph.node import Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type, as_dtype
@@ -247,11 +248,18 @@ def _results(
                 got={"shape": shapes, "dtype": dtypes},
             )
         )
-    promoted = np.result_type(*[type.dtype for type in inputs])
+    common = promoted(*[type.dtype for type in inputs])
     types = [
-        array_type(_checked_shape(kernel, shape), as_dtype(promoted if d is None else d))
+        array_type(_checked_shape(kernel, shape), as_dtype(common if d is None else d))
         for shape, d in zip(shapes, dtypes, strict=True)
     ]
+    if any(is_bfloat16(type.dtype) for type in (*inputs, *types)):
+        got: dict[str, object] = {
+            "inputs": ", ".join(map(repr, inputs)),
+            "results": ", ".join(map(repr, types)),
+        }
+        fix = "x.astype(np.float32), and .astype(ng.bfloat16) of the result"
+        raise DTypeError(explain(kernel.name, "Numba has no bfloat16", got=got, fix=fix))
     return tuple(types), isinstance(given, list)
 
 
