@@ -68,7 +68,7 @@ def imported_module(name: str) -> str:
 def compiling_modules() -> set[str]:
     """Those that import Numba as soon as they are imported, directly or not."""
     now = [(module, name) for module, name, _, late in imports() if not late]
-    result = {module for module, name in now if name.split(".")[0] in ("numba", "llvmlite")}
+    result = {module for module, name in now if name.split(".")[0] == "numba"}
     size = -1
     while size < len(result):
         size = len(result)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.cuda.bfloat16_type import bfloat16_type
 from numba_grad.errors import KernelError, explain
 
 SCALARS = (
@@ -113,8 +114,6 @@ def _load_numba() -> Toolchain:
 def _numba_toolchain(
     cuda: Any, libdevice: Any, types: Any, extending: Any, models: Any, **options: Any
 ) -> Toolchain:
-    from numba_grad.compiler.cuda.bfloat16_type import bfloat16_type
-
     bfloat16 = bfloat16_type(types, extending, models)
     namespace: Namespace = {
         "cuda": cuda,
