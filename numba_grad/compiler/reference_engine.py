@@ -2,6 +2,7 @@
 with."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +35,8 @@ def _apply(node: Node, arrays: list) -> object:
         return tuple(evaluate_with_numpy(target.outputs, given))
     if node.op is ARGUMENT or node.op.reference is None:
         raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
-    # NumPy's functions do not know bfloat16. Casts do, and params have it.
-    known = [x.astype(computed_in(x.dtype)) if is_bfloat16(x.dtype) else x for x in arrays]
     with np.errstate(all="ignore"):
-        value = node.op.reference(*known, **node.params)
+        value = node.op.reference(*map(_known_to_numpy, arrays), **node.params)
     if isinstance(node.type, TupleType):
         return value
     # asarray with order "C", not ascontiguousarray: the latter makes 0-d arrays 1-d.
@@ -47,3 +46,10 @@ def _apply(node: Node, arrays: list) -> object:
             f"reference of {node.op.name}: shape {value.shape}, recorded {node.type}"
         )
     return value
+
+
+def _known_to_numpy(operand: Any) -> Any:
+    """The operand; in place of bfloat16, of which NumPy has casts alone, the same numbers."""
+    if isinstance(operand, np.ndarray) and is_bfloat16(operand.dtype):
+        return operand.astype(computed_in(operand.dtype))
+    return operand
