@@ -213,7 +213,7 @@ class Specialization:
     def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """The outputs for values of the arguments."""
         values += [_value(tensor) for tensor in self.captured]
-        if config.engine == "reference":
+        if config.engine == "reference" and self._only_device() == CPU:
             values += [node.value for node in self.constants]
             given = dict(zip(self.inputs, values, strict=True))
             return evaluate_with_numpy(self.graph_outputs, given)

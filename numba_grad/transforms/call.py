@@ -13,24 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
-from numba_grad.graph.types import TupleType, Type
+from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
+from numba_grad.ops.families import placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import cotangents, reached
 
 
 class CallTarget:
     """A graph from `arguments` to `outputs` that reaches no other node without inputs but
-    literals."""
+    literals.
 
-    __slots__ = ("_batched", "_lock", "_vjps", "arguments", "name", "outputs")
+    It is computed on one device. Numbers of the CPU may be among the arguments of a function on a
+    GPU, and so their cotangents among its outputs: `devices` says where these are wanted.
+    """
+
+    __slots__ = ("_batched", "_lock", "_vjps", "arguments", "devices", "name", "outputs")
 
     def __init__(self, name: str, arguments: Sequence[Node], outputs: Sequence[Node]) -> None:
         self.name = name
         self.arguments = tuple(arguments)
-        self.outputs = tuple(outputs)
+        self.devices = tuple([node.type.device for node in outputs])
+        self.outputs = _on_one_device(self.arguments, outputs)
         self._vjps: dict[tuple, CallVjp] = {}
         self._batched: dict[tuple, CallTarget] = {}
         self._lock = Lock()
@@ -89,6 +95,19 @@ class CallTarget:
                 arguments = [replaced.get(node, node) for node in self.arguments]
                 self._batched[key] = CallTarget(f"batched {self.name}", arguments, outputs)
             return self._batched[key]
+
+
+def _on_one_device(arguments: Sequence[Node], outputs: Sequence[Node]) -> tuple[Node, ...]:
+    """The outputs on the GPU that any node is on, if there is one."""
+    devices = [node.type.device for node in (*arguments, *outputs)]
+    device = next((device for device in devices if device != CPU), CPU)
+    if device == CPU:
+        return tuple(outputs)
+    enabled, grad_mode.enabled = grad_mode.enabled, True
+    try:
+        return tuple([placed(x, device) if x.type.device == CPU else x for x in outputs])
+    finally:
+        grad_mode.enabled = enabled
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +172,5 @@ def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
     """The results of calling `target` on `inputs`, which have its arguments' types."""
     node = record(call_op, tuple(inputs), {"target": target})
     # All at once: nodes that stand together in the order of recording are one step of a plan.
-    return [record(item, (node,), {"number": k}) for k in range(len(target.outputs))]
+    results = [record(item, (node,), {"number": k}) for k in range(len(target.outputs))]
+    return [placed(x, device) for x, device in zip(results, target.devices, strict=True)]

@@ -117,6 +117,56 @@ def test_jitted_steps_in_loops(gpu):
     close(by_rate, np.asarray(e_rate))
 
 
+def test_numbers_of_the_cpu_in_jitted_functions(gpu):
+    """Their gradients come back to the CPU, and so do results that are made of them alone."""
+
+    @ng.jit
+    def step(x, rate):
+        return ng.where(x > 0, x - rate * ng.sin(x), x), rate * rate
+
+    def f(x, rate):
+        for _ in range(3):
+            x, square = step(x, rate)
+        return (x * x).sum() * square
+
+    a, rate = np.array([0.3, -1.2, 0.7]), 0.2
+    for call in (f, ng.jit(f)):
+        x = on(gpu, a, requires_grad=True)
+        number = ng.tensor(rate, requires_grad=True)
+        for order in range(2):
+            by_x, by_number = autograd.grad(call(x, number), (x, number), create_graph=True)
+            expected = ng.grad(f, (0, 1))(a, rate)
+            if order:
+                by_x, by_number = autograd.grad(by_x.sum() * by_number, (x, number))
+                expected = ng.grad(
+                    lambda x, r: (lambda g: g[0].sum() * g[1])(ng.grad(f, (0, 1))(x, r)), (0, 1)
+                )(a, rate)
+            close(by_x, np.asarray(expected[0]))
+            assert by_number.device == "cpu"
+            np.testing.assert_allclose(by_number.item(), float(expected[1]), rtol=1e-10)
+    state, square = step(on(gpu, a), number)
+    assert (state.device, square.device) == (gpu, "cpu")
+    assert square.item() == pytest.approx(rate**2)
+    rows = ng.vmap(ng.grad(f, (0, 1)), (0, 0))(on(gpu, [a, a + 1]), on(gpu, [0.1, 0.2]))
+    for found, expected in zip(
+        rows,
+        ng.vmap(ng.grad(f, (0, 1)), (0, 0))(np.stack([a, a + 1]), np.array([0.1, 0.2])),
+        strict=True,
+    ):
+        close(found, np.asarray(expected))
+
+
+def test_the_reference_engine_is_for_the_cpu(gpu):
+    def f(x, k):
+        return (ng.sin(x) * k).sum()
+
+    a = np.array([0.3, 1.2])
+    with ng.configure(engine="reference"):
+        for call in (ng.grad(f), ng.jit(ng.grad(f))):
+            for _ in range(2):
+                close(call(on(gpu, a), 2.0), 2 * np.cos(a))
+
+
 def test_modes(gpu):
     x = on(gpu, [1.0], requires_grad=True)
     with ng.no_grad():
