@@ -84,7 +84,7 @@ def refusal(op, arrays, result):
     kind = "c" if any(a.dtype.kind == "c" for a in arrays) else "f"
     if (op.name, kind, op.name) in NEVER:
         return f"{op.name}: not available on CUDA devices\n"
-    if cupy_calls.cupy() is None and math.prod(result.shape) and arrays[0].size:
+    if cupy_calls.cupy() is None and math.prod(result.shape) and all(a.size for a in arrays):
         for name, refused_kind, named in WITHOUT_CUPY:
             if (name, refused_kind) == (op.name, kind):
                 return f"{named}: not available on CUDA devices without CuPy\n"
