@@ -162,7 +162,8 @@ class _Member:
             for lets in variant.lets[1 : len(self.outer) + 1]:
                 text.lets(lets)
                 level += 1
-        at_once = points_at_once(text.kernel, text.dtypes) if self.outer and text.group > 1 else 1
+        has_neighbours = bool(self.outer and self.inner) and text.group > 1
+        at_once = points_at_once(text.kernel, text.dtypes) if has_neighbours else 1
         if at_once > 1:
             emit_batches(text, at_once, self.inner, self.decode)
             return
