@@ -8,6 +8,7 @@ float32, and integers and bools beside it become bfloat16. PyTorch and JAX do th
 float16 and bfloat16 are for storage only: what they hold is computed in float32.
 """
 
+import functools
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -78,6 +79,7 @@ def computed_in(dtype: np.dtype) -> np.dtype:
 # Promotion
 
 
+@functools.lru_cache(maxsize=1024, typed=True)  # typed, as 1 and 1.0 are equal
 def promoted(*dtypes: Any) -> np.dtype:
     """NumPy's `result_type`: of dtypes, and of Python numbers and their classes, which are weak."""
     asked, means = asked_of_numpy(dtypes)
@@ -93,10 +95,12 @@ def asked_of_numpy(
     Integers are replaced too, where there is nothing but them and bfloat16: NumPy would go from
     float16 to something wider.
     """
-    strong = [d for d in dtypes if isinstance(d, np.dtype)]
-    bfloat16 = next(filter(is_bfloat16, strong), None)
-    if bfloat16 is None:
+    for bfloat16 in dtypes:
+        if isinstance(bfloat16, np.dtype) and is_bfloat16(bfloat16):
+            break
+    else:
         return dtypes, FLOAT16
+    strong = [d for d in dtypes if isinstance(d, np.dtype)]
     stand_in, means = (FLOAT32, FLOAT16) if FLOAT16 in strong else (FLOAT16, bfloat16)
     takes_on_integers &= all(is_bfloat16(d) or d.kind in "biu" for d in strong)
     replaced = "Vbiu" if takes_on_integers else "V"

@@ -7,6 +7,7 @@ from numba_grad.compiler import build, library_steps
 from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.cpu_row_chains import CHAINING
 from numba_grad.compiler.groups import Place
+from numba_grad.compiler.half_products import half_products
 from numba_grad.compiler.loop_cuts import fewest_blocks
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.mirrored_sums import mirrored_sums
@@ -20,6 +21,7 @@ from numba_grad.graph.node import Node
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
+    ("half products", half_products),
     ("vector products", vector_products),  # before passes that look for sums
     ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
     ("split sums", split_sums),

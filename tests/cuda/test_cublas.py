@@ -18,7 +18,10 @@ from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
 from tests.cuda.test_matrix_products import numbers
 
-TYPES = (np.float32, np.float64, np.float16, None, np.complex64, np.complex128)
+TYPES = {
+    **{0: "float32", 1: "float64", 2: "float16", 4: "complex64", 5: "complex128"},
+    14: "bfloat16",
+}
 
 
 class StandInLibrary:
@@ -118,6 +121,15 @@ def test_by_cublas(stand_in, dtype):
     np.testing.assert_allclose(value, x @ y, rtol=1e-5 if dtype != "float16" else 1e-2, atol=1e-4)
     expected = 70 if dtype in ("float64", "complex128") else 68
     assert stand_in.calls == [(1, expected)] * 3
+
+
+def test_bfloat16_by_cublas(stand_in):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    x, y = numbers((2, 20, 30), bfloat16), numbers((2, 30, 25), bfloat16, 1)
+    value = run_product(x, y)
+    assert value.dtype == bfloat16 and stand_in.calls == [(2, 68)] * 3
+    expected = x.astype(np.float32) @ y.astype(np.float32)
+    np.testing.assert_allclose(value.astype(np.float32), expected, rtol=2**-8, atol=1e-4)
 
 
 @pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)))

@@ -312,3 +312,15 @@ def test_without_the_package(monkeypatch):
     with pytest.raises(ImportError, match=needed):
         ng.zeros(2, dtype="bfloat16")
     assert "bfloat16" in dir(ng) and "bfloat16" not in ng.__all__
+
+
+def test_what_cannot_be_done_says_so():
+    def twice(x, out):
+        out[:] = x + x
+
+    doubled = ng.custom_op("doubled_bfloat16", cpu=twice, shape=lambda x: x.shape)
+    x = ng.ones(3, dtype=BFLOAT16)
+    with pytest.raises(DTypeError, match=r"Numba has no bfloat16(.|\n)*float32"):
+        doubled(x)
+    with pytest.raises(TypeError, match="double precision"):
+        ng.testing.check_gradients(ng.sin, x)
