@@ -12,13 +12,13 @@ from numba_grad.compiler.cuda import row_chains, target
 from tests.compiler.test_random_programs import COLUMNS, ROWS, WRITTEN_OVER, loss_of, programs
 
 
-def check(lines):
+def check(lines, gpu):
     arrays = np.random.default_rng(0).normal(size=(2, ROWS, COLUMNS))
     f = ng.value_and_grad(loss_of(lines), argnums=(0, 1))
     on_gpu = ng.jit(f)
     with ng.configure(engine="reference"):
         expected, wanted = f(*arrays)
-    tensors = [ng.tensor(a, device="cuda") for a in arrays]
+    tensors = [ng.tensor(a, device=gpu) for a in arrays]
     for _ in range(2):
         value, gradients = on_gpu(*tensors)
         np.testing.assert_allclose(value.item(), expected.item(), rtol=1e-10)
@@ -30,15 +30,17 @@ def check(lines):
 
 
 # Without shrinking: a kernel takes a tenth of a second to emulate.
-@settings(
+PATIENT = settings(
     deadline=None,
-    max_examples=12,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+@settings(PATIENT, max_examples=24)
 @given(programs)
-def test_gradients_match_the_reference(emulated, lines):
-    check(lines)
+def test_gradients_match_the_reference(last_gpu, lines):
+    check(lines, last_gpu)
 
 
 def test_chains_of_rows_change_nothing(emulated, monkeypatch):
@@ -55,16 +57,11 @@ def test_chains_of_rows_change_nothing(emulated, monkeypatch):
     )
     monkeypatch.setattr(target, "CHAINING", chaining)
 
-    @settings(
-        deadline=None,
-        max_examples=6,
-        phases=[Phase.explicit, Phase.reuse, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(PATIENT, max_examples=6)
     @given(programs)
     def matches(lines):
-        check(lines)
+        check(lines, "cuda:0")
 
     matches()
-    check(WRITTEN_OVER)
+    check(WRITTEN_OVER, "cuda:0")
     assert max(members, default=0) > 2
