@@ -9,7 +9,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 import numba_grad as ng
 from numba_grad.compiler import flat_graph
 from numba_grad.compiler.cuda import row_chains, target
-from tests.compiler.test_random_programs import COLUMNS, ROWS, WRITTEN_OVER, loss_of, programs
+from tests.compiler.test_random_programs import (
+    CHAINED,
+    COLUMNS,
+    ROWS,
+    WRITTEN_OVER,
+    loss_of,
+    programs,
+)
 
 
 def check(lines, gpu):
@@ -64,4 +71,5 @@ def test_chains_of_rows_change_nothing(emulated, monkeypatch):
 
     matches()
     check(WRITTEN_OVER, "cuda:0")
-    assert max(members, default=0) > 2
+    check(CHAINED, "cuda:0")
+    assert max(members) > 2
