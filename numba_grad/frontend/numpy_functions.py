@@ -185,6 +185,16 @@ def of_scipy(ufunc: np.ufunc) -> Function | None:
     return _named("special", name)
 
 
+# What NumPy calls for `like=tensor`, which it does not pass on: nothing else takes it there.
+MADE_LIKE = frozenset(
+    (
+        *(np.arange, np.array, np.asarray, np.ascontiguousarray, np.empty, np.eye, np.frombuffer),
+        *(np.fromfile, np.fromfunction, np.fromiter, np.fromstring, np.full, np.identity),
+        *(np.loadtxt, np.ones, np.tri, np.zeros),
+    )
+)
+
+
 def counterpart(function: Function) -> Function | None:
     """Our function for one of NumPy's, if there is one."""
     ours = _COUNTERPARTS.get(function.__module__)

@@ -13,6 +13,7 @@ from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import take_index
@@ -122,7 +123,9 @@ class Conversions:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        return protocols.call_function(function, args, kwargs)
+        result = protocols.call_function(function, args, kwargs)
+        device = self._node.type.device
+        return result.to(device) if device != CPU and function in MADE_LIKE else result
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return array_api.namespace(api_version)

@@ -251,6 +251,19 @@ def test_masks_indices_and_parameters_may_be_on_the_cpu(gpu, x):
     np.testing.assert_array_equal(y.tolist(), np.where(mask, 7.0, 5.0))
 
 
+def test_numpy_makes_arrays_where_others_are(gpu, x):
+    for made, expected in (
+        (np.zeros((2, 3), like=x), np.zeros((2, 3))),
+        (np.array([1.0, 2.0], like=x), [1.0, 2.0]),
+        (np.asarray(np.arange(3), like=x), [0, 1, 2]),
+        (np.arange(3.0, like=x), [0, 1, 2]),
+        (np.eye(2, like=x), np.eye(2)),
+        (np.full(2, 7.0, like=x), [7.0, 7.0]),
+    ):
+        assert made.device == gpu
+        np.testing.assert_array_equal(made.cpu().numpy(), expected)
+
+
 def test_numbers_on_gpus_are_read(gpu):
     number = ng.tensor(3.0, device=gpu)
     assert ng.arange(number).tolist() == [0, 1, 2]
