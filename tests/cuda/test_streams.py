@@ -56,6 +56,7 @@ def test_streams_of_others_are_not_destroyed(driver):
     foreign = cuda.external_stream(own.handle)
     del foreign
     own.synchronize()
+    assert own.query()
 
 
 def test_streams_of_others_live_as_long_as_what_was_made_on_them(driver):
@@ -142,6 +143,7 @@ def test_a_wait_is_for_the_recording_that_it_knew(driver):
     side.wait_event(event)
     event.record(side)  # again, after the wait: not a circle
     side.synchronize()
+    assert event.query()
 
 
 class Kernels(HostDriver):
