@@ -19,8 +19,6 @@ from numba_grad.errors import explain
 
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 
-_COMPUTED_IN = {"float16": FLOAT32, "bfloat16": FLOAT32}
-
 
 def bfloat16_class() -> type:
     """The scalar class of ml_dtypes, as `numpy.float16` is NumPy's.
@@ -67,13 +65,13 @@ def is_inexact(dtype: np.dtype) -> bool:
 
 
 def is_storage_only(dtype: np.dtype) -> bool:
-    """Whether values of this dtype are computed in another one, and rounded to be stored."""
-    return dtype.name in _COMPUTED_IN
+    """Whether values of this dtype are computed in float32, and rounded to be stored."""
+    return dtype == FLOAT16 or is_bfloat16(dtype)
 
 
 def computed_in(dtype: np.dtype) -> np.dtype:
     """The dtype that values of `dtype` are computed in."""
-    return _COMPUTED_IN.get(dtype.name, dtype)
+    return FLOAT32 if is_storage_only(dtype) else dtype
 
 
 # Promotion

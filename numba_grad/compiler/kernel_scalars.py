@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from numba_grad.compiler import bfloat16_bits
+from numba_grad.compiler import kernel_bfloat16
 
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 # In memory only: values are float32. Numba has no bfloat16, and nothing needs to know more of it
@@ -89,7 +89,7 @@ def cast_value(
         return _round_to_half(builder, value, source)
     if target is BFLOAT16:
         value = cast_value(builder, value, source, types.float32)
-        return bfloat16_bits.float32_from(builder, bfloat16_bits.bits_of(builder, value))
+        return kernel_bfloat16.float32_from(builder, kernel_bfloat16.bits_of(builder, value))
     if source == target:
         return value
     if isinstance(source, types.Complex):
@@ -149,7 +149,7 @@ def from_storage(builder: ir.IRBuilder, stored: LlvmValue, element: ScalarType) 
     if element is FLOAT16:
         return builder.fpext(stored, ir.FloatType())
     if element is BFLOAT16:
-        return bfloat16_bits.float32_from(builder, stored)
+        return kernel_bfloat16.float32_from(builder, stored)
     return stored
 
 
@@ -160,7 +160,7 @@ def to_storage(builder: ir.IRBuilder, value: LlvmValue, element: ScalarType) -> 
     if element is FLOAT16:
         return builder.fptrunc(value, ir.HalfType())
     if element is BFLOAT16:
-        return bfloat16_bits.bits_of(builder, value)
+        return kernel_bfloat16.bits_of_rounded(builder, value)
     return value
 
 

@@ -16,7 +16,7 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
-from numba_grad.graph.types import CPU, DTYPES, as_dtype
+from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
@@ -299,7 +299,7 @@ def _checked_dtype(array: np.ndarray) -> np.dtype:
                 "tensor",
                 "not an array of numbers",
                 got={"dtype": array.dtype, "value": _shortened(array)},
-                expected=", ".join(dtype.name for dtype in DTYPES),
+                expected=SUPPORTED,
                 fix="numpy.asarray(value, dtype=float), if these are numbers",
             )
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import is_inexact, promoted
+from numba_grad.dtypes import computed_in, is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, wrap
 from numba_grad.frontend.elementwise_functions import absolute, remainder, where
@@ -176,7 +176,7 @@ def unwrap(
     number = normalize_axis("unwrap", axis, len(node.shape))
     x = wrap(node)
     steps = diff(x, axis=number)
-    is_whole = promoted(steps.dtype, period).kind in "iu"
+    is_whole = np.result_type(computed_in(steps.dtype), period).kind in "iu"
     high: Any = period // 2 if is_whole else period / 2
     if discont is None:
         discont = period / 2

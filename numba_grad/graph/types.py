@@ -19,6 +19,7 @@ DTYPES = tuple(
         *("float16", "float32", "float64", "complex64", "complex128"),
     ]
 )
+SUPPORTED = ", ".join([*(dtype.name for dtype in DTYPES), "bfloat16"])  # for messages
 # Equal dtypes to one: NumPy has two for 64-bit integers, long and long long.
 _KNOWN = {dtype: dtype for dtype in DTYPES}
 
@@ -120,7 +121,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 "dtype",
                 "not a dtype",
                 got={"dtype": repr(dtype)},
-                expected=", ".join(d.name for d in DTYPES),
+                expected=SUPPORTED,
             )
         ) from None
     known = result if is_bfloat16(result) else _KNOWN.get(result)
@@ -130,7 +131,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 "dtype",
                 "not a supported dtype",
                 got={"dtype": result},
-                expected=", ".join(d.name for d in DTYPES),
+                expected=SUPPORTED,
                 fix="convert with numpy first, for example array.astype(numpy.float64)",
             )
         )

@@ -240,7 +240,10 @@ def _check_operands(
 
 def dtype_names(characters: str) -> str:
     """NumPy type characters as names, each once: for messages."""
-    return ", ".join(dict.fromkeys(np.dtype(c).name for c in characters))
+    names = dict.fromkeys(np.dtype(c).name for c in characters)
+    if FLOAT16.name in names:
+        names["bfloat16"] = None
+    return ", ".join(names)
 
 
 def batch_elementwise(name: str) -> Callable[..., Node]:

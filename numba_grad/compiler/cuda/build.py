@@ -189,8 +189,9 @@ def _unpacked(stored: bytes) -> tuple[bytes, Usage]:
 def _environment() -> bytes:
     """What a cubin depends on besides its source and architecture; device functions are in it."""
     digest = hashlib.sha256(front_end.description(front_end.provider()).encode())
-    for name in ("front_end.py", "link.py"):
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    here = Path(__file__).parent
+    for name in ("front_end.py", "bfloat16_type.py", "../kernel_bfloat16.py", "link.py"):
+        digest.update((here / name).read_bytes())
     return digest.digest()
 
 

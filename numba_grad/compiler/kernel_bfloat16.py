@@ -24,4 +24,13 @@ def bits_of(builder: ir.IRBuilder, value: Any) -> Any:
     # Rounding could carry a NaN into infinity: it is cut off instead, with a bit set that stays.
     quiet = builder.or_(bits, INT32(0x400000))
     is_nan = builder.fcmp_unordered("uno", value, value)
-    return builder.trunc(builder.lshr(builder.select(is_nan, quiet, rounded), INT32(16)), INT16)
+    return _upper_half(builder, builder.select(is_nan, quiet, rounded))
+
+
+def bits_of_rounded(builder: ir.IRBuilder, value: Any) -> Any:
+    """The same of a float32 that is a bfloat16."""
+    return _upper_half(builder, builder.bitcast(value, INT32))
+
+
+def _upper_half(builder: ir.IRBuilder, bits: Any) -> Any:
+    return builder.trunc(builder.lshr(bits, INT32(16)), INT16)
