@@ -81,6 +81,10 @@ CASES: dict[str, tuple[Callable, Callable[[int], tuple]]] = {
     "sum_all": (lambda x: (x * x).sum(), lambda n: (vector(n),)),
     "sum_rows": (lambda x: x.sum(axis=1), lambda n: (matrix(n),)),
     "sum_columns": (lambda x: x.sum(axis=0), lambda n: (matrix(n),)),
+    "sum_columns_float16": (
+        lambda x: (x * x).sum(axis=0),
+        lambda n: (matrix(n).astype(np.float16),),
+    ),
     "small_axis": (
         lambda x: (x * x).sum(axis=1),
         lambda n: (vector(3 * n).reshape(n, 3),),
