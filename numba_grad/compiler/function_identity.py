@@ -86,7 +86,9 @@ class _Description:
             raise _Unknown
         if options.get("parallel") or options.get("link"):  # other files' code
             raise _Unknown
-        return ", ".join(f"{k}={self.value(v)}" for k, v in sorted(options.items()))
+        # `cuda.jit` has lists among its own, which nobody changes.
+        fixed = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+        return ", ".join(f"{k}={self.value(v)}" for k, v in sorted(fixed.items()))
 
     def code(self, code: types.CodeType) -> list[str]:
         """The instructions, without where they were written."""
@@ -126,7 +128,7 @@ class _Description:
             return f"float {value.hex()} {math.copysign(1.0, value)}"
         if kind is complex:
             return f"complex {self.value(value.real)} {self.value(value.imag)}"
-        if kind in (tuple, list, frozenset):
+        if kind in (tuple, frozenset):
             items = [self.value(item) for item in value]
             return f"{kind.__name__} [{', '.join(sorted(items) if kind is frozenset else items)}]"
         if isinstance(value, np.generic | np.ndarray):
