@@ -216,6 +216,23 @@ def test_scans_by_blocks(name, n, reverse, monkeypatch):
         assert len(call_of(node).steps) == (2 if n > 32 else 1)
 
 
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize(
+    ("shape", "axis", "is_by_blocks"),
+    [((5, 20), 1, True), ((5, 15), 1, False), ((20, 5), 0, False), ((3, 20), 1, True)],
+)
+def test_many_lines_are_blocks_where_their_elements_are_neighbours(
+    name, shape, axis, is_by_blocks, monkeypatch
+):
+    for constant, value in (("_MANY_LINES", 4), ("_LONG_LINE", 16), ("_SHORT_LINE", 8)):
+        monkeypatch.setattr(scans, constant, value)
+    node, arrays, params = scanned(name, shape, "float64", axis)
+    value, _ = emulated(node, *arrays)
+    np.testing.assert_array_equal(value, OPS[name].reference(*arrays, **params))
+    (step,) = call_of(node).steps
+    assert ("cuda.syncthreads()" in step.source) == is_by_blocks
+
+
 SCANNED = ("bool", "int8", "float16", "float32", "complex64")
 
 

@@ -1,8 +1,9 @@
 """Scans: sums, products, recurrences and positions of extremes, up to each element.
 
-Many lines are a thread's work each. Few long ones are cut into parts, a block's work each: first
-each part's total, then the results, which start from the total of the parts before. Threads of a
-block take a few neighbouring elements each, and combine what they have by a fixed tree.
+Many lines are a thread's work each, unless their own elements are neighbours: then long ones are a
+block's. Few long ones are cut into parts, a block's work each: first each part's total, then the
+results, which start from the total of the parts before. Threads of a block take a few neighbouring
+elements each, and combine what they have by a fixed tree.
 """
 
 import math
@@ -25,9 +26,12 @@ from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.dtypes import is_inexact
 
-# From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block.
+# From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block. But
+# where lines lie one after another, threads of neighbouring lines read far apart: a multiprocessor
+# then does an element in a cycle, and in a block that scans 256 some two (by arithmetic).
 _MANY_LINES = 1 << 14
 _SHORT_LINE = 64
+_LONG_LINE = 256
 # Elements that a thread takes at a time, and blocks that a few lines should have together.
 _ITEMS = 4
 _CHUNK = THREADS * _ITEMS
@@ -139,7 +143,8 @@ def _scan_call(
         return LibraryCall(())
     operands = [Memory("input"), *([Memory("input", 1)] if reads_b else [])]
     kind = _Kind(scan, dtype, out_dtype, reverse, reads_b)
-    if lines >= _MANY_LINES or n <= _SHORT_LINE:
+    is_far_apart = inner == 1 and n >= _LONG_LINE
+    if n <= _SHORT_LINE or (lines >= _MANY_LINES and not is_far_apart):
         words = (*operands, Memory("output"), n, inner, lines)
         step = LibraryStep(_lines_source(kind), words, blocks_for(lines), THREADS)
         return LibraryCall((step,))
