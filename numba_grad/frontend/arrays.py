@@ -34,6 +34,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     transfer,
 )
 from numba_grad.ops.families import cast, loop_dtypes, placed, reshape
+from numba_grad.runtime import dlpack
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -269,6 +270,10 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         if "inhomogeneous" not in str(error):
             raise
         raise _ragged(value) from None
+    except TypeError:
+        if not hasattr(value, "__dlpack__"):
+            raise
+        array = dlpack.array_from(value, None)  # torch makes no arrays of bfloat16
     own = _checked_dtype(array) if dtype is None else dtype
     if not copy:
         return _aliased(array, own, is_array=isinstance(value, np.ndarray))

@@ -279,6 +279,8 @@ def test_dlpack_with_torch():
     x = ng.from_dlpack(t)
     assert x.dtype == BFLOAT16 and x.numpy().ctypes.data == t.data_ptr()
     assert x.tolist() == t.tolist() and ng.from_dlpack(t.T).tolist() == t.T.tolist()
+    y = ng.tensor(t)
+    assert y.dtype == x.dtype and y.tolist() == x.tolist()
     back = torch.from_dlpack(x)
     assert back.dtype == torch.bfloat16 and back.data_ptr() == t.data_ptr()
     copied = torch.from_dlpack(x, copy=True)
