@@ -5,6 +5,7 @@ two architectures, and what ptxas says of them.
 does to kernels.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import flat_graph
-from numba_grad.compiler.cuda import build, index_arithmetic
+from numba_grad.compiler.cuda import build, front_end, index_arithmetic, link
 from tests.compiler import test_golden
 from tests.compiler.test_golden import matrix, vector
 from tests.cuda.emulator import EmulatedDriver
@@ -147,6 +148,22 @@ def test_kernels_compile_without_spills(name, architecture):
         assert kernel.registers <= 96
         if name in FLOAT32:
             assert ".f64" not in kernel.ptx
+
+
+@needs_compiler
+@pytest.mark.skipif(
+    find_spec("numba_cuda_mlir") is None,
+    reason="numba-cuda-mlir is not installed: pip install '.[cuda-mlir]'",
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_compile_with_numba_cuda_mlir(name, monkeypatch):
+    monkeypatch.setenv(front_end.VARIABLE, "numba-cuda-mlir")
+    for source in sources(name):
+        ptx = front_end.compile_to_ptx(source, "sm_90")
+        _, usage = link.link(ptx, "sm_90")
+        assert usage.spilled_bytes == 0
+        if name in FLOAT32:
+            assert ".f64" not in ptx
 
 
 @needs_compiler
