@@ -19,9 +19,9 @@ from numba_grad.compiler.target import Pass, Target
 from numba_grad.compiler.vector_products import vector_products
 from numba_grad.graph.node import Node
 
+# Of every target.
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
-    ("half products", half_products),
     ("vector products", vector_products),  # before passes that look for sums
     ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
     ("split sums", split_sums),
@@ -66,7 +66,8 @@ def _join(
 
 TARGET = Target(
     name="cpu",
-    passes=PASSES,
+    # First, so that equal casts become one. cuBLAS has such products.
+    passes=(("half products", half_products), *PASSES),
     costs=COSTS,
     reduction_blocks=reduction_blocks,
     kernel_step=program_step,

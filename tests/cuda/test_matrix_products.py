@@ -5,9 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+import numba_grad as ng
 from numba_grad.compiler.cuda.library_kernels import matrix_products
 from numba_grad.compiler.cuda.library_kernels.source import merged_axes
 from numba_grad.compiler.library_kernels import MatrixOperand
+from tests.cuda.emulator import EmulatedDriver
+from tests.cuda.host_driver import installed
 from tests.cuda.library_calls import call_of, check_compiles, emulated, node_of
 from tests.cuda.requirements import needs_compiler
 
@@ -90,6 +93,14 @@ def test_half_precision_is_summed_in_single_precision():
     x[0, 0] = 2048  # to which adding 1 changes nothing in half precision
     value, _ = emulated(node_of("matmul", x, y), x, y)
     assert value == 2064
+
+
+def test_half_precision_stays_in_memory():
+    """On the CPU operands become float32 first, for BLAS; here nothing is gained by that."""
+    with installed(EmulatedDriver()):
+        x = ng.tensor(np.ones((33, 33), np.float16), device="cuda")
+        kernels = ng.jit(lambda x: x @ x).lower(x).kernels
+    assert kernels and all("# matmul: float16" in kernel.source for kernel in kernels)
 
 
 @pytest.mark.parametrize(
