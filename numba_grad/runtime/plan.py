@@ -128,6 +128,12 @@ class PlanBuilder:
     def site(self, site: ErrorSite) -> int:
         return self._sites.setdefault(site, len(self._sites))
 
+    def reserve(self, nbytes: int, *, alignment: int = 64) -> int:
+        """Bytes at the end of the arena that nothing else uses; returns their offset."""
+        offset = -(-self.arena_bytes // alignment) * alignment
+        self.arena_bytes = offset + nbytes
+        return offset
+
     # Steps.
 
     def step(

@@ -62,6 +62,12 @@ def test_equal_sites_are_one() -> None:
     assert numbers == [0, 1, 0]
 
 
+def test_reserved_bytes_do_not_overlap() -> None:
+    builder = PlanBuilder(0, [])
+    assert [builder.reserve(10), builder.reserve(64), builder.reserve(1)] == [0, 64, 128]
+    assert builder.arena_bytes == 129
+
+
 def test_a_repeated_block_is_its_steps_again() -> None:
     one_by_one = PlanBuilder(1, [((9,), FLOAT)])
     kernel = one_by_one.kernel(StandIn(1))
