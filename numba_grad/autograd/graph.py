@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numba_grad.autograd.handles import tensor_of
 from numba_grad.autograd.hooks import RemovableHandle
-from numba_grad.autograd.state import is_leaf, state_of
+from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.errors import GradientError
 from numba_grad.graph.node import Node, record
 from numba_grad.ops.control import custom, item, several_results
@@ -53,10 +53,7 @@ class GradFn:
     @property
     def metadata(self) -> dict[Any, Any]:
         """A dict of the user's own."""
-        state = state_of(self._node)
-        if state.metadata is None:
-            state.metadata = {}
-        return state.metadata
+        return dict_of(self._node, "metadata")
 
     @property
     def variable(self) -> Any:
@@ -71,20 +68,14 @@ class GradFn:
 
         It may return a tuple that takes the place of `grad_inputs`.
         """
-        state = state_of(self._node)
-        if state.node_hooks is None:
-            state.node_hooks = {}
-        return RemovableHandle(state.node_hooks, hook)
+        return RemovableHandle(dict_of(self._node, "node_hooks"), hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(grad_outputs)`, a tuple, is called before the derivative of this operation.
 
         It may return a tuple that takes its place.
         """
-        state = state_of(self._node)
-        if state.node_prehooks is None:
-            state.node_prehooks = {}
-        return RemovableHandle(state.node_prehooks, hook)
+        return RemovableHandle(dict_of(self._node, "node_prehooks"), hook)
 
     def __getattr__(self, name: str) -> Any:
         # Only called for names that are not found here.

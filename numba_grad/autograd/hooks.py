@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from numba_grad.autograd.handles import is_tensor, tensor_of
-from numba_grad.autograd.state import is_leaf, state_of
+from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import Node
 
@@ -50,10 +50,7 @@ def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
     """
     node = tensor._node
     _check_requires_grad(node)
-    state = state_of(node)
-    if state.hooks is None:
-        state.hooks = {}
-    return RemovableHandle(state.hooks, hook)
+    return RemovableHandle(dict_of(node, "hooks"), hook)
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHandle:
@@ -66,11 +63,8 @@ def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHand
             "on "
             "non-leaf tensors"
         )
-    state = state_of(node)
-    if state.post_accumulate_hooks is None:
-        state.post_accumulate_hooks = {}
-    state.owner = weakref.ref(tensor)
-    return RemovableHandle(state.post_accumulate_hooks, hook)
+    state_of(node).owner = weakref.ref(tensor)
+    return RemovableHandle(dict_of(node, "post_accumulate_hooks"), hook)
 
 
 def _check_requires_grad(node: Node) -> None:

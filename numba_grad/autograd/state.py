@@ -70,6 +70,17 @@ def state_of(node: Node) -> GradientState:
     return state
 
 
+def dict_of(node: Node, field: str) -> dict[Any, Any]:
+    """The hooks of one kind, or the metadata, to add to: made if there are none yet."""
+    state = state_of(node)
+    with _creation_lock:
+        found: dict[Any, Any] | None = getattr(state, field)
+        if found is None:
+            found = {}
+            setattr(state, field, found)
+        return found
+
+
 def is_leaf(node: Node) -> bool:
     """Whether gradients end here: nothing below, or an operation that lets none through."""
     return not node.requires_grad or node.op.vjp is None

@@ -1,7 +1,6 @@
 """`jit`: trace a function once per signature, then replay its plan.
 
-    Jitted           the function a user calls; finds or makes the specialization for its arguments
-    Specialization   one signature: the traced graph, what it closes over, its plan
+    Jitted   the function a user calls; finds or makes the specialization for its arguments
 
 With values at hand and no gradients wanted, a call replays the plan at once. Where gradients flow
 through the call, or where the
@@ -11,32 +10,26 @@ caller is being traced itself, the call becomes one operation of the caller's gr
 import functools
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.backends import backend_of, copied_to, on_host
-from numba_grad.compiler.evaluate import evaluate, runner
+from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.flat_graph import value_inputs
-from numba_grad.compiler.pipeline import CompiledProgram, compile_program
-from numba_grad.compiler.reference_engine import evaluate_with_numpy
-from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
-from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.errors import explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
 from numba_grad.frontend.lowered import Lowered
+from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.placement import goes_along
-from numba_grad.graph.types import CPU, Type, array_type
-from numba_grad.graph.walk import substitute
+from numba_grad.graph.types import Type, array_type
 from numba_grad.locks import Lock
 from numba_grad.ops.control import item
-from numba_grad.transforms.call import CallTarget, call
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -107,154 +100,6 @@ def jit(
     return Jitted(f, static_argnums, static_argnames)
 
 
-LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
-
-
-@dataclass(slots=True, eq=False)
-class Specialization:
-    """A traced function for one signature."""
-
-    name: str
-    arguments: list[Node]
-    outputs: list[Node] | None  # None once a long graph was compiled, and let go
-    structure: trees.Structure
-    captured: list[Tensor]  # tensors that the function closes over, read at each call
-    captured_nodes: list[Node]  # what they were while tracing
-    constants: list[Node]
-    reached: set[Node] | None  # all nodes of the graph, until it is compiled
-    node_count: int
-    program: CompiledProgram | None = None
-    device: str = CPU  # that the program runs on
-    computed_types: list[Type] = field(default_factory=list)
-    run: Callable[..., list[np.ndarray]] | None = None  # the program
-    rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
-    constant_values: list[Any] = field(default_factory=list)  # on the device
-    # Where each output is, if not every one is computed in its turn: its number among the inputs,
-    # or among what the program computes.
-    output_numbers: list[tuple[int | None, int | None]] | None = None
-    target: CallTarget | None = None
-
-    def __post_init__(self) -> None:
-        self.rebuild = trees.rebuilder(self.structure)
-
-    @property
-    def inputs(self) -> list[Node]:
-        return [*self.arguments, *self.captured_nodes, *self.constants]
-
-    def is_current(self) -> bool:
-        """Whether captured tensors still have the types, and need for gradients, of when this was
-        traced."""
-        return all(
-            tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
-            for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
-        )
-
-    def compiled(self) -> CompiledProgram:
-        if self.program is None:
-            outputs = self.graph_outputs
-            known = {node: number for number, node in enumerate(self.inputs)}
-            computed = [node for node in dict.fromkeys(outputs) if node not in known]
-            if computed != outputs:
-                number_of = {node: number for number, node in enumerate(computed)}
-                self.output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
-            self.device = self._only_device()
-            target = backend_of(self.device).target(self.device)
-            self.program = compile_program(self.inputs, computed, self.reached, target)
-            self.reached = None
-            self.computed_types = [node.type for node in computed]
-        return self.program
-
-    def _only_device(self) -> str:
-        """The device of everything that is computed here.
-
-        Raises
-        ------
-        DeviceError
-            If there are several.
-        """
-        inputs = set(self.inputs)
-        outputs = [x for x in self.graph_outputs if x not in inputs]
-        # Numbers go where the arrays are, and come back: the gradient by a learning rate. Constants
-        # are copied once: index arrays.
-        given = [*self.arguments, *self.captured_nodes]
-        devices = {x.type.device for x in given if x.shape != () or x.type.device != CPU}
-        devices |= {
-            x.type.device for x in outputs if x.type.device not in devices and not goes_along(x)
-        }
-        if len(devices) > 1:
-            raise DeviceError(
-                explain(
-                    f"jit of {self.name}",
-                    f"values on several devices: {', '.join(sorted(devices))}",
-                    got={
-                        f"{what} {k}": x.type
-                        for what, nodes in (("input", given), ("result", outputs))
-                        for k, x in enumerate(nodes, start=1)
-                    },
-                    expected="arguments, what the function closes over, and results on one device; "
-                    "numbers may be on the CPU",
-                    fix="x.to(device) before the call, or after it",
-                )
-            )
-        return devices.pop() if devices else CPU
-
-    @property
-    def graph_outputs(self) -> list[Node]:
-        if self.outputs is None:
-            raise InternalError(f"jit of {self.name}: the graph was let go")
-        return self.outputs
-
-    def let_go_of_long_graph(self) -> None:
-        """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
-        to see it, or records the call in a graph of their own, has the function traced again."""
-        if self.node_count > LONGEST_KEPT:
-            self.outputs = None
-
-    def replay(self, values: list[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for values of the arguments."""
-        values += [_value(tensor) for tensor in self.captured]
-        if config.engine == "reference" and self._only_device() == CPU:
-            values += [node.value for node in self.constants]
-            given = dict(zip(self.inputs, values, strict=True))
-            return evaluate_with_numpy(self.graph_outputs, given)
-        if self.run is None:
-            program = self.compiled()
-            self.constant_values = [copied_to(x.value, self.device) for x in self.constants]
-            self.run = runner(program, self.device)
-        results = self.run(*values, *self.constant_values)
-        if self.device != CPU:
-            results = [
-                on_host(x) if type.device == CPU else x
-                for x, type in zip(results, self.computed_types, strict=True)
-            ]
-        if self.output_numbers is None:
-            return results
-        # A result that is an argument, or a constant, must not share its memory.
-        values += [node.value for node in self.constants]
-        return [
-            results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
-            for given, computed in self.output_numbers
-        ]
-
-    def record(self, nodes: list[Node]) -> list[Node]:
-        """The outputs as nodes of the caller's graph."""
-        given = [*nodes, *(tensor._node for tensor in self.captured), *self.constants]
-        if self.node_count > LONGEST_WHOLE:
-            # Too long for one kernel: the caller's graph gets the operations themselves.
-            replacement = dict(zip(self.inputs, given, strict=True))
-            return substitute(self.graph_outputs, replacement)
-        if self.target is None:
-            stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
-            replacement = dict(zip(self.inputs, stand_ins, strict=True))
-            enabled, grad_mode.enabled = grad_mode.enabled, True
-            try:
-                outputs = substitute(self.graph_outputs, replacement)
-            finally:
-                grad_mode.enabled = enabled
-            self.target = CallTarget(self.name, stand_ins, outputs)
-        return call(self.target, given)
-
-
 class Jitted:
     """A function compiled by `jit`."""
 
@@ -316,20 +161,20 @@ class Jitted:
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
         specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
-        program = specialization.compiled()
+        compiled = specialization.compiled()
         return Lowered(
             specialization.name,
             specialization.inputs,
             specialization.graph_outputs,
-            program,
-            specialization.device,
+            compiled.program,
+            compiled.device,
             lambda *a, **k: self._values(specialization, *self._split(a, k)),
         )
 
     def _values(
         self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
     ) -> list[np.ndarray]:
-        values = [own_array(x) if not isinstance(x, Tensor) else _value(x) for x in dynamic.leaves]
+        values = [value_of(x) if isinstance(x, Tensor) else own_array(x) for x in dynamic.leaves]
         if [array_type(v.shape, v.dtype, str(v.device)) for v in values] != [
             node.type for node in specialization.arguments
         ]:
@@ -341,13 +186,7 @@ class Jitted:
                     fix="f.lower(*args).profile(*args) with the same shapes and dtypes",
                 )
             )
-        for tensor in specialization.captured:
-            evaluate([tensor._node])
-        return [
-            *values,
-            *(tensor._node.value for tensor in specialization.captured),
-            *(node.value for node in specialization.constants),
-        ]
+        return specialization.input_values(values)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         dynamic, key = self._split(args, kwargs)
@@ -372,7 +211,7 @@ class Jitted:
             return specialization.rebuild(
                 [Tensor(_fresh(node)) for node in specialization.record(given)]
             )
-        values = [_value(x) for x in dynamic.leaves]
+        values = [value_of(x) for x in dynamic.leaves]
         results = specialization.replay(values)
         if key == dynamic.plain_key and dynamic.is_direct:
             self._direct[dynamic.direct_key] = specialization
@@ -540,18 +379,6 @@ def _type_of(x: Any) -> Type:
     if array.dtype.isnative and kind_of(array.dtype) in "biufc":
         return array_type(array.shape, array.dtype)
     return as_node(x).type
-
-
-def _value(x: Any) -> np.ndarray:
-    if isinstance(x, Tensor):
-        node: Node = x._node
-        if node.value is None:
-            evaluate([node])
-        value: Any = node.value
-        return value
-    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.isnative:
-        return x
-    return own_array(x)
 
 
 def _fresh(node: Node) -> Node:

@@ -75,8 +75,10 @@ def substitute(
     for node in toposort(roots, stop=lambda n: n in replacement or n.value is not None):
         if node in done:
             continue
-        inputs = tuple([done.get(x, x) for x in node.inputs]) if node.value is None else node.inputs
-        unchanged = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        # Read once: another thread may compute the node meanwhile, and drop its inputs.
+        own = node.inputs
+        inputs = tuple([done.get(x, x) for x in own]) if node.value is None else own
+        unchanged = all(a is b for a, b in zip(inputs, own, strict=True))
         new = node if unchanged else rebuilt(node, inputs, replacement)
         if change is not None and node.value is None:
             new = change(new) or new

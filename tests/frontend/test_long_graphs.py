@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend import jit as jit_module
+from numba_grad.frontend import specialization
 
 X = np.linspace(0.1, 0.9, 5)
 
 
 @pytest.fixture(autouse=True)
 def _ten_operations_are_long(monkeypatch):
-    monkeypatch.setattr(jit_module, "LONGEST_KEPT", 10)
+    monkeypatch.setattr(specialization, "LONGEST_KEPT", 10)
 
 
 def make():

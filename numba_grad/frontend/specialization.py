@@ -1,0 +1,241 @@
+"""One signature of a jitted function: its traced graph, compiled when values are first wanted.
+
+    Specialization   the graph, what it closes over; `replay(values)` runs it, `record(nodes)` makes
+                     it an operation of the caller's graph
+    Compiled         its program
+    Loaded           the program on its device, with the constants that it reads
+
+Any number of threads may call at once. What one of them makes the others see whole or not at all:
+`Compiled` and `Loaded` do not change, and are made under a lock.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.backends import backend_of, copied_to, on_host
+from numba_grad.compiler.evaluate import evaluate, runner
+from numba_grad.compiler.pipeline import CompiledProgram, compile_program
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.config import config
+from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import own_array
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.node import Node, argument, grad_mode
+from numba_grad.graph.placement import goes_along
+from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.walk import substitute
+from numba_grad.locks import Lock
+from numba_grad.transforms.call import CallTarget, call
+
+LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """The program of a specialization."""
+
+    program: CompiledProgram
+    device: str  # that it runs on
+    types: tuple[Type, ...]  # of what it computes
+    # Where each output is, if not every one is computed in its turn: its number among the inputs,
+    # or among what the program computes.
+    output_numbers: list[tuple[int | None, int | None]] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A program ready to run."""
+
+    compiled: Compiled
+    run: Callable[..., list[Any]]
+    constants: list[Any]  # on the device
+
+
+@dataclass(slots=True, eq=False)
+class Specialization:
+    """A traced function for one signature."""
+
+    name: str
+    arguments: list[Node]
+    outputs: list[Node] | None  # None once a long graph was compiled, and let go
+    structure: trees.Structure
+    captured: list[Tensor]  # tensors that the function closes over, read at each call
+    captured_nodes: list[Node]  # what they were while tracing
+    constants: list[Node]
+    reached: set[Node] | None  # all nodes of the graph, until it is compiled
+    node_count: int
+    rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
+    _compiled: Compiled | None = field(init=False, default=None)
+    _loaded: Loaded | None = field(init=False, default=None)
+    _target: CallTarget | None = field(init=False, default=None)
+    _lock: Lock = field(init=False, default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.rebuild = trees.rebuilder(self.structure)
+
+    @property
+    def inputs(self) -> list[Node]:
+        return [*self.arguments, *self.captured_nodes, *self.constants]
+
+    @property
+    def graph_outputs(self) -> list[Node]:
+        if self.outputs is None:
+            raise InternalError(f"jit of {self.name}: the graph was let go")
+        return self.outputs
+
+    def is_current(self) -> bool:
+        """Whether captured tensors still have the types, and need for gradients, of when this was
+        traced."""
+        return all(
+            tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
+            for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
+        )
+
+    def let_go_of_long_graph(self) -> None:
+        """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
+        to see it, or records the call in a graph of their own, has the function traced again."""
+        if self.node_count > LONGEST_KEPT:
+            self.outputs = None
+
+    # To programs
+
+    def compiled(self) -> Compiled:
+        """The program, compiled by the first thread that asks."""
+        found = self._compiled
+        if found is None:
+            with self._lock:
+                found = self._compiled
+                if found is None:
+                    found = self._compiled = self._compile()
+                    self.reached = None
+        return found
+
+    def _compile(self) -> Compiled:
+        outputs = self.graph_outputs
+        known = {node: number for number, node in enumerate(self.inputs)}
+        computed = [node for node in dict.fromkeys(outputs) if node not in known]
+        output_numbers = None
+        if computed != outputs:
+            number_of = {node: number for number, node in enumerate(computed)}
+            output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
+        device = self._only_device()
+        target = backend_of(device).target(device)
+        program = compile_program(self.inputs, computed, self.reached, target)
+        return Compiled(program, device, tuple([x.type for x in computed]), output_numbers)
+
+    def _loaded_once(self) -> Loaded:
+        compiled = self.compiled()
+        with self._lock:
+            if self._loaded is None:
+                device = compiled.device
+                self._loaded = Loaded(
+                    compiled,
+                    runner(compiled.program, device),
+                    [copied_to(x.value, device) for x in self.constants],
+                )
+            return self._loaded
+
+    def _only_device(self) -> str:
+        """The device of everything that is computed here.
+
+        Raises
+        ------
+        DeviceError
+            If there are several.
+        """
+        inputs = set(self.inputs)
+        outputs = [x for x in self.graph_outputs if x not in inputs]
+        # Numbers go where the arrays are, and come back: the gradient by a learning rate. Constants
+        # are copied once: index arrays.
+        given = [*self.arguments, *self.captured_nodes]
+        devices = {x.type.device for x in given if x.shape != () or x.type.device != CPU}
+        devices |= {
+            x.type.device for x in outputs if x.type.device not in devices and not goes_along(x)
+        }
+        if len(devices) > 1:
+            raise DeviceError(
+                explain(
+                    f"jit of {self.name}",
+                    f"values on several devices: {', '.join(sorted(devices))}",
+                    got={
+                        f"{what} {k}": x.type
+                        for what, nodes in (("input", given), ("result", outputs))
+                        for k, x in enumerate(nodes, start=1)
+                    },
+                    expected="arguments, what the function closes over, and results on one device; "
+                    "numbers may be on the CPU",
+                    fix="x.to(device) before the call, or after it",
+                )
+            )
+        return devices.pop() if devices else CPU
+
+    # To values, and to graphs
+
+    def replay(self, values: list[Any]) -> list[Any]:
+        """The outputs for values of the arguments."""
+        values += [value_of(tensor) for tensor in self.captured]
+        if config.engine == "reference" and self._only_device() == CPU:
+            values += [node.value for node in self.constants]
+            given = dict(zip(self.inputs, values, strict=True))
+            return evaluate_with_numpy(self.graph_outputs, given)
+        loaded = self._loaded or self._loaded_once()
+        compiled = loaded.compiled
+        results = loaded.run(*values, *loaded.constants)
+        if compiled.device != CPU:
+            results = [
+                on_host(x) if type.device == CPU else x
+                for x, type in zip(results, compiled.types, strict=True)
+            ]
+        if compiled.output_numbers is None:
+            return results
+        # A result that is an argument, or a constant, must not share its memory.
+        values += [node.value for node in self.constants]
+        return [
+            results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+            for given, computed in compiled.output_numbers
+        ]
+
+    def input_values(self, arguments: Sequence[Any]) -> list[Any]:
+        """The values of all inputs, for these of the arguments."""
+        evaluate([tensor._node for tensor in self.captured])
+        rest = [*(tensor._node for tensor in self.captured), *self.constants]
+        return [*arguments, *(node.value for node in rest)]
+
+    def record(self, nodes: list[Node]) -> list[Node]:
+        """The outputs as nodes of the caller's graph."""
+        given = [*nodes, *(tensor._node for tensor in self.captured), *self.constants]
+        if self.node_count > LONGEST_WHOLE:
+            # Too long for one kernel: the caller's graph gets the operations themselves.
+            replacement = dict(zip(self.inputs, given, strict=True))
+            return substitute(self.graph_outputs, replacement)
+        with self._lock:
+            if self._target is None:
+                self._target = self._call_target()
+        return call(self._target, given)
+
+    def _call_target(self) -> CallTarget:
+        stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
+        replacement = dict(zip(self.inputs, stand_ins, strict=True))
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            outputs = substitute(self.graph_outputs, replacement)
+        finally:
+            grad_mode.enabled = enabled
+        return CallTarget(self.name, stand_ins, outputs)
+
+
+def value_of(x: Any) -> Any:
+    """The value of a tensor, computed if need be; of anything else, the array that plans read."""
+    if isinstance(x, Tensor):
+        node: Node = x._node
+        if node.value is None:
+            evaluate([node])
+        return node.value
+    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.isnative:
+        return x
+    return own_array(x)
