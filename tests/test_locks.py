@@ -1,7 +1,8 @@
-"""Locks that forked children find open."""
+"""Locks that forked children find open, and that interrupts do not leave locked."""
 
 import multiprocessing
 import os
+import sys
 import threading
 
 import pytest
@@ -67,3 +68,21 @@ def test_threads_exclude_each_other():
     for thread in threads:
         thread.join()
     assert total[0] == 8000
+
+
+def test_no_python_runs_in_which_an_interrupt_could_leave_it_locked():
+    lock = Lock()
+    frames = []
+
+    def note(frame, event, argument):
+        if event == "call":
+            frames.append(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with lock:
+            pass
+    finally:
+        sys.setprofile(before)
+    assert frames == []

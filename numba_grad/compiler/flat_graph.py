@@ -47,6 +47,9 @@ class Role:
     CALL_ITEM = 4  # computed, by the steps of a called function
 
 
+_ALL = slice(None)
+
+
 @dataclass(slots=True, eq=False)
 class FlatGraph:
     """A graph in the order of recording, inputs before users.
@@ -74,6 +77,10 @@ class FlatGraph:
             tuple(self.inputs),
             tuple(self.outputs),
         )
+
+    def facts(self, name: str, positions: np.ndarray | slice = _ALL) -> np.ndarray:
+        """What is known, by one name of `_FACTS`, of the nodes at these positions: a new array."""
+        return self.table.facts[name][self.signatures[positions]]
 
     @property
     def types(self) -> list[Type]:
@@ -153,16 +160,25 @@ def value_inputs(node: Node) -> tuple[Node, ...]:
     return node.inputs
 
 
+# What is known of a signature; of number 0, the input of a graph, all of it is 0.
+_FACTS = np.dtype(
+    [
+        ("hash", np.int64),  # the same in every process
+        ("cost", np.int64),  # of an element, in additions; 0 where that is not all there is to it
+        ("role", np.int8),
+        ("writes", np.bool_),  # whether it changes a part of its first input
+        ("overwrites", np.bool_),  # whether it may be computed to the memory of an input
+    ]
+)
+
+
 class Signatures:
     """Numbers for what nodes do: the op and its params. Types follow from those of the inputs."""
 
     def __init__(self) -> None:
         self.numbers: dict[object, int] = {}  # by op or (op, *params)
-        self.hashes = [0]  # for each number, one that is the same in every process
-        self.roles = [Role.INPUT]
-        self.writes = [False]  # whether it changes a part of its first input
-        self.overwrites = [False]  # whether it may be computed to the memory of an input
-        self.costs = [0]  # of an element, in additions; 0 where that is not all there is to it
+        self.facts = np.zeros(256, _FACTS)  # by number, with room for more
+        self._count = 1
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
 
     def number(self, node: Node) -> int:
@@ -176,15 +192,16 @@ class Signatures:
         with _numbers_lock:
             found = self.numbers.get(key)
             if found is None:
-                self._describe(node)
-                found = self.numbers[key] = len(self.hashes) - 1
+                found = self._described(node)
+                self.numbers[key] = found
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found
                 if node.params.__class__ is SharedParams:
                     self.numbers[node.op, node.params] = found
             return found
 
-    def _describe(self, node: Node) -> None:
+    def _described(self, node: Node) -> int:
+        """A new number, and the facts. An interrupt may leave a number that nobody uses."""
         name, role = f"{node.op.name} {node.params}", _role(node)
         changing = [node]
         if role == Role.CALL_ITEM:
@@ -193,13 +210,18 @@ class Signatures:
             changing = toposort(target.outputs)
         elif node.op.name in ALIASES:
             name = "alias"
-        self.hashes.append(zlib.crc32(name.encode()))
-        self.roles.append(role)
-        self.writes.append(any(x.op.name in WRITES for x in changing))
-        self.overwrites.append(
-            any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing)
+        number = self._count
+        self._count += 1
+        if number >= len(self.facts):
+            self.facts = np.concatenate([self.facts, np.zeros_like(self.facts)])
+        self.facts[number] = (
+            zlib.crc32(name.encode()),
+            node.op.cost if node.op.family == "elementwise" else 0,
+            role,
+            any(x.op.name in WRITES for x in changing),
+            any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing),
         )
-        self.costs.append(node.op.cost if node.op.family == "elementwise" else 0)
+        return number
 
 
 def is_item_of_call(node: Node) -> bool:

@@ -101,7 +101,7 @@ class _Segmentation:
         low, high = np.searchsorted(self.sources.flow[:, 1], [run[0], run[-1] + 1])
         pairs = self.sources.flow[low:high]
         pairs = pairs[(pairs[:, 0] >= run[0]) & (self.sources.roles[pairs[:, 0]] != Role.INPUT)]
-        hashes = np.array(self.graph.table.hashes, np.int64)[self.graph.signatures[run]]
+        hashes = self.graph.facts("hash", run)
         return cut(hashes, np.searchsorted(run, pairs))
 
     # Segments from inside
@@ -135,7 +135,7 @@ class _Segmentation:
         firsts = np.where(is_view, self.sources.view_start[outside_position], 0).tolist()
         signatures = self.graph.signatures[own_position]
         overwrites = np.zeros(len(self.bounds), bool)
-        overwrites[own_segment[np.array(self.graph.table.overwrites)[signatures]]] = True
+        overwrites[own_segment[self.graph.facts("overwrites", own_position)]] = True
         needed_until = self.last_use()[needed]
         degrees = self.sources.degrees[own_position].astype(np.int32)
         ends = np.concatenate([[0], np.cumsum(degrees)])[own_bounds].tolist()

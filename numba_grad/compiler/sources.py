@@ -24,7 +24,7 @@ class Sources:
         self.count = len(graph.nodes)
         self.degrees = np.diff(graph.starts)
         self.edges = graph.edges.astype(np.int64)
-        self.roles = np.array(graph.table.roles, np.int8)[graph.signatures]
+        self.roles = graph.facts("role")
         outputs = np.array(graph.outputs, np.int64)
         self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
         self.roles[self.parts_of_old_values()] = Role.COMPUTED
@@ -47,7 +47,7 @@ class Sources:
     def parts_of_old_values(self) -> np.ndarray:
         """Slices of arrays that are assigned to. In memory they are all that has to be kept of the
         old value, which can then be written over."""
-        changes = np.flatnonzero(np.array(self.graph.table.writes)[self.graph.signatures])
+        changes = np.flatnonzero(self.graph.facts("writes"))
         changes = changes[self.degrees[changes] > 0]
         is_changed = np.zeros(self.count, bool)
         is_changed[self.edges[self.graph.starts[changes]]] = True
@@ -69,7 +69,7 @@ class Sources:
         """
         nodes = self.graph.nodes
         sizes = np.fromiter((node.type.size for node in nodes), np.int64, self.count)
-        costs = np.array(self.graph.table.costs)[self.graph.signatures]
+        costs = self.graph.facts("cost")
         is_candidate = (self.roles == Role.COMPUTED) & (costs > 0) & (costs <= CHEAP)
         is_candidate[self.graph.outputs] = False
         root = self.roots((self.roles == Role.FREE) | (self.roles == Role.VIEW))

@@ -153,10 +153,13 @@ class Activation:
             self.arena = allocate(program.plan.arena_bytes, stream)
 
     def __del__(self) -> None:
+        graphs = getattr(self, "graphs", None)  # none if making this was interrupted
+        if not graphs:
+            return
         driver = self.program.driver
-        if self.graphs and driver is running_driver() and not driver.is_lost:
+        if driver is running_driver() and not driver.is_lost:
             with active(self.program.device):
-                for executable in self.graphs.values():
+                for executable in graphs.values():
                     driver.destroy_executable(executable)
 
     def run(self, inputs: Sequence[Any], events: Sequence[Event] = ()) -> list[DeviceArray]:

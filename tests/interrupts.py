@@ -1,0 +1,78 @@
+"""Ctrl-C at a chosen place of the package.
+
+CPython raises what a signal handler raises between two instructions, but not between any two: at
+the entry of a function, after a call, and where a loop goes back. These are the places.
+"""
+
+import dis
+import functools
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tests.interleaving import PACKAGE
+
+Place = tuple[CodeType, int]  # the code, and the offset of the instruction that is not done
+
+_LOOKS_FOR_SIGNALS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
+INTERRUPTED = "interrupted"
+
+
+@functools.cache
+def _names(code: CodeType) -> dict[int, str]:
+    return {step.offset: step.opname for step in dis.get_instructions(code)}
+
+
+def places_in(work: Callable[[], Any]) -> list[Place]:
+    """Where an interrupt may come while `work` runs, in the order of the first time."""
+    seen: dict[Place, None] = {}
+    before: dict[FrameType, str] = {}  # what each frame did last
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "call":
+            frame.f_trace_opcodes = True
+            before[frame] = "RESUME"
+        elif event == "opcode":
+            if before[frame] in _LOOKS_FOR_SIGNALS:
+                seen[code, frame.f_lasti] = None
+            before[frame] = _names(code)[frame.f_lasti]
+        elif event == "return":
+            del before[frame]
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(previous)
+    return list(seen)
+
+
+def interrupted_at(place: Place, work: Callable[[], Any]) -> Any:
+    """INTERRUPTED, or the result of `work` if it did not come there, or it was in a finalizer."""
+    wanted, offset = place
+    is_done = False
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal is_done
+        if frame.f_code is not wanted or is_done:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti == offset:
+            is_done = True
+            raise KeyboardInterrupt
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        sys.settrace(previous)
