@@ -4,12 +4,21 @@ import importlib
 import signal
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
 # A shell that starts a job in the background has it, and all its children, ignore interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A run says something about the code alone: the same examples each time. To look for new ones:
+# `pytest --hypothesis-profile=search`.
+hypothesis.settings.register_profile(
+    "repeat", deadline=None, derandomize=True, database=None, print_blob=True
+)
+hypothesis.settings.register_profile("search", deadline=None, derandomize=False, print_blob=True)
+hypothesis.settings.load_profile("repeat")
 
 # Kernel sources, compared as text by tests/compiler/test_golden.py.
 collect_ignore_glob = ["tests/golden/*"]

@@ -450,7 +450,7 @@ def main(count: int) -> None:
     failures: list[str] = []
     start = time.perf_counter()
 
-    @settings(QUIET, max_examples=count, phases=[Phase.generate], database=None)
+    @settings(QUIET, max_examples=count, phases=[Phase.generate], derandomize=False, database=None)
     @given(programs)
     def run(description):
         try:

@@ -119,7 +119,7 @@ def program(lines):
     return f
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.lists(statements, min_size=1, max_size=60))
 def test_any_program_of_assignments(lines):
     check_program(lines)
@@ -127,7 +127,7 @@ def test_any_program_of_assignments(lines):
 
 @pytest.mark.usefixtures("short_segments")
 def test_any_program_in_short_segments():
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(st.lists(statements, min_size=8, max_size=60))
     def check(lines):
         check_program(lines)

@@ -153,7 +153,7 @@ def expressions(draw, depth=3):
     )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(expressions(), st.lists(st.integers(-2, 2), min_size=9, max_size=9))
 def test_any_expression(text, values):
     function = eval(f"lambda a, b: {text}", {"np": np})

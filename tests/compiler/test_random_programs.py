@@ -79,7 +79,7 @@ def check(lines):
         np.testing.assert_allclose(found / scale, right.numpy() / scale, rtol=1e-8, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(programs)
 def test_gradients_match_the_reference(lines):
     check(lines)
@@ -98,7 +98,7 @@ def test_chains_of_rows_change_nothing(monkeypatch):
 
     monkeypatch.setattr(cpu_target, "CHAINING", dataclasses.replace(chaining, step=counting))
 
-    @settings(deadline=None, max_examples=25)
+    @settings(max_examples=25)
     @given(programs)
     def matches(lines):
         check(lines)
@@ -116,7 +116,7 @@ def test_cutting_changes_nothing(monkeypatch, longest):
     monkeypatch.setattr(segments, "WINDOW", longest)
     monkeypatch.setattr(segments, "LONGEST", 2 * longest)
 
-    @settings(deadline=None, max_examples=15)
+    @settings(max_examples=15)
     @given(programs)
     def matches(lines):
         check(lines)

@@ -86,7 +86,7 @@ def graphs(draw):
     return random.integers(0, draw(st.integers(1, 1000)), size=n).tolist(), edges
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(graphs())
 def test_cuts_are_a_partition_into_bounded_pieces(graph):
     signatures, edges = graph
@@ -100,7 +100,7 @@ def test_cuts_are_a_partition_into_bounded_pieces(graph):
     assert cut(signatures, edges) == starts
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 2**60), min_size=60, max_size=200, unique=True), st.integers(2, 50))
 def test_cuts_of_a_loop_are_periodic(period, reach):
     length = len(period)

@@ -328,7 +328,7 @@ programs = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(programs, st.booleans())
 def test_random_programs(lines, is_differentiated):
     def f(x, y):

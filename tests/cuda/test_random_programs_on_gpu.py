@@ -38,7 +38,6 @@ def check(lines, gpu):
 
 # Without shrinking: a kernel takes a tenth of a second to emulate.
 PATIENT = settings(
-    deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

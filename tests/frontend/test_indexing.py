@@ -18,7 +18,7 @@ M = RNG.standard_normal((4, 5))
 V = RNG.standard_normal(5)
 ORDER = RNG.integers(-4, 4, (2, 5))
 MASK = M > 0
-quick = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=80)
 
 
 def same(ours, numpys):

@@ -655,7 +655,7 @@ def test_einsum(case, optimize):
     check_same(np.einsum(subscripts, *map(ng.tensor, arrays), optimize=optimize), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_broadcasting_promotion_and_operators(data):
     shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3))
@@ -679,7 +679,7 @@ def _elements(dtype):
     return st.floats(0.25, 8, width=16)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_indices_of_every_form(data):
     shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=3, max_side=4))

@@ -25,7 +25,7 @@ OPTIONS = {
     "edge": None,
     "wrap": None,
 }
-quick = settings(max_examples=250, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=250)
 
 
 def check_same(call, x, tolerance):

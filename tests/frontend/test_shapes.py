@@ -14,7 +14,7 @@ X = np.random.default_rng(4).standard_normal((3, 4))
 Y = np.random.default_rng(5).standard_normal((2, 4))
 N = np.arange(24).reshape(2, 3, 4)
 V = X[0]
-quick = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=60)
 
 
 def same(ours, numpys):

@@ -19,7 +19,7 @@ from numba_grad.ops.index_expressions import (
     take_index,
 )
 
-settings = hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
+settings = hypothesis.settings(max_examples=200)
 
 shapes = numpy_strategies.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=4)
 
