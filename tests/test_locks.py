@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -20,7 +20,7 @@ def in_a_child(target):
 
 
 def test_a_child_may_take_what_another_thread_held():
-    lock = Lock()
+    lock = new_lock()
     held, done = threading.Event(), threading.Event()
 
     def hold():
@@ -43,7 +43,7 @@ def test_a_child_may_take_what_another_thread_held():
 
 
 def test_a_child_of_the_thread_that_holds_it_leaves_it_in_peace():
-    lock = Lock()
+    lock = new_lock()
 
     def take_again():
         with lock:
@@ -54,7 +54,7 @@ def test_a_child_of_the_thread_that_holds_it_leaves_it_in_peace():
 
 
 def test_threads_exclude_each_other():
-    lock, total = Lock(), [0]
+    lock, total = new_lock(), [0]
 
     def count():
         for _ in range(2000):
@@ -71,7 +71,7 @@ def test_threads_exclude_each_other():
 
 
 def test_no_python_runs_in_which_an_interrupt_could_leave_it_locked():
-    lock = Lock()
+    lock = new_lock()
     frames = []
 
     def note(frame, event, argument):

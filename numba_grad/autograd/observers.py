@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from numba_grad.graph import node as node_module
 from numba_grad.graph.node import Node
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
-_lock = Lock()
+_lock = new_lock()
 
 
 class _Registered:

@@ -12,11 +12,11 @@ from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 # Guards every `.grad` that a backward pass adds to: two threads may share leaves.
-accumulation_lock = Lock()
-_creation_lock = Lock()
+accumulation_lock = new_lock()
+_creation_lock = new_lock()
 
 
 class GradientState:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import llvmlite.binding as llvm
 
 from numba_grad.compiler import cache, code_generation, parallel_build
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime import loader
 
 Form = TypeVar("Form")
@@ -66,7 +66,7 @@ class Request:
         return cache.key_of(self.source, self.entry_name, self.signature)
 
 
-_lock = Lock()
+_lock = new_lock()
 _kernels: dict[Request, Kernel] = {}
 _statistics = Statistics()
 

@@ -23,7 +23,7 @@ import llvmlite
 
 from numba_grad.compiler import code_generation
 from numba_grad.config import config
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 _MAGIC = b"numba_grad object code, format 1\n"
 _CHECKSUM_BYTES = 32
@@ -34,7 +34,7 @@ _TOUCH_SECONDS = 3600.0  # a hit refreshes the time of a file older than this: s
 _ABANDONED_SECONDS = 3600.0  # a temporary file older than this is from a process that died
 _WRITES_PER_SCAN = 200  # other processes write too, so the size is measured again now and then
 
-_lock = Lock()
+_lock = new_lock()
 _warned: set[Path] = set()
 _hits = 0
 _misses = 0

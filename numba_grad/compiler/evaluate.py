@@ -19,7 +19,7 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.placement import LITERALS, is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 from numba_grad.ops.transfer import is_move
 
@@ -129,7 +129,7 @@ def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]
 
 # Held while a graph is read or changed here, not while kernels run: two threads may want values
 # of graphs that have nodes in common.
-_graph_lock = Lock()
+_graph_lock = new_lock()
 
 
 def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
@@ -147,7 +147,7 @@ def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
 # Programs by the structure of their graph: a training loop records the same one each time. Longer
 # graphs are not kept: their segments are, and a key takes memory for every node.
 _programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
-_programs_lock = Lock()
+_programs_lock = new_lock()
 _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
 

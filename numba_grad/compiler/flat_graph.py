@@ -16,7 +16,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 
 # Never a step of their own: each segment that uses them computes them at the place of use.
@@ -243,7 +243,7 @@ def _role(node: Node) -> int:
     return Role.COMPUTED
 
 
-_numbers_lock = Lock()
+_numbers_lock = new_lock()
 
 
 _MOST_SIGNATURES = 1 << 16

@@ -36,7 +36,7 @@ from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
@@ -77,7 +77,7 @@ def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> Compil
 
 
 _WHOLE = 1 << 62  # more bytes than any array has
-_segment_lock = Lock()
+_segment_lock = new_lock()
 _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 

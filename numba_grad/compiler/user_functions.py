@@ -14,11 +14,11 @@ from numba_grad.compiler.build import interrupts_after
 from numba_grad.compiler.function_identity import identity_of
 from numba_grad.errors import KernelError
 from numba_grad.graph.types import Type
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.custom_kernels import Argument, CustomKernel, Number
 from numba_grad.runtime import library, loader
 
-_lock = Lock()
+_lock = new_lock()
 _symbols: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
 _next_number = itertools.count().__next__
 

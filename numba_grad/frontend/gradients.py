@@ -16,7 +16,7 @@ from numba_grad.frontend.differentiation import (
     run_on_variables,
     scalar,
 )
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.families import ones_like
 
 
@@ -114,7 +114,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     values, aux = call.results_and_aux(outputs, aux)
     history = call.closed
-    lock = Lock()
+    lock = new_lock()
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = matching("vjp", "cotangent", cotangent, structure, outputs)

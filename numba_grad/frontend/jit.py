@@ -28,7 +28,7 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
@@ -120,7 +120,7 @@ class Jitted:
         )
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -11,6 +11,7 @@ Any number of threads may call at once. What one of them makes the others see wh
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from numba_grad.graph.node import Node, argument, grad_mode
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
@@ -73,7 +74,7 @@ class Specialization:
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
-    _lock: Lock = field(init=False, default_factory=Lock)
+    _lock: RLock = field(init=False, default_factory=new_lock)
 
     def __post_init__(self) -> None:
         self.rebuild = trees.rebuilder(self.structure)

@@ -13,14 +13,14 @@ from typing import Any
 import optree
 
 from numba_grad.errors import explain
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 NAMESPACE = "numba_grad"
 
 Structure = optree.PyTreeSpec  # hashable: two equal structures have the same containers and keys
 
 _NONE = object()
-_registering = Lock()
+_registering = new_lock()
 _registered: set[type] = set()
 
 

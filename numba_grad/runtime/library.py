@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Sequence
 
 from numba_grad.errors import KernelError
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime import pocketfft
 from numba_grad.runtime.threads import SharedWord, Threads
 
@@ -29,7 +29,7 @@ _DECORATIONS = (
 )
 _THREAD_DECORATIONS = ("scipy_{}64_", "scipy_{}", "{}64_", "{}")
 
-_lock = Lock()
+_lock = new_lock()
 _users_functions: dict[str, int] = {}
 
 

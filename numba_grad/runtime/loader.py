@@ -8,10 +8,10 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from numba_grad.errors import KernelError
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime import special_functions
 
-_lock = Lock()
+_lock = new_lock()
 _library_numbers = itertools.count()
 _libraries: list[Any] = []  # code stays loaded for the life of the process: plans hold addresses
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 from numba_grad.ops.families import placed
 from numba_grad.transforms.batch import batch
@@ -39,7 +39,7 @@ class CallTarget:
         self.outputs = _on_one_device(self.arguments, outputs)
         self._vjps: dict[tuple, CallVjp] = {}
         self._batched: dict[tuple, CallTarget] = {}
-        self._lock = Lock()
+        self._lock = new_lock()
 
     @property
     def type(self) -> TupleType:

@@ -314,7 +314,7 @@ class HostDriver(Driver):
 
     def synchronize(self, device: int) -> None:
         self._call("synchronize")
-        with self.no_capture, self._lock:
+        with self.capturing, self._lock:
             streams = [
                 stream
                 for stream in (
@@ -665,26 +665,15 @@ class HostDriver(Driver):
 
     def begin_capture(self, stream: int) -> None:
         self._call("begin_capture")
-        self.no_capture.__enter__()
-        try:
-            host_stream = self._stream(stream, "begin_capture")
-            if host_stream.handle == DEFAULT_STREAM:
-                raise Misuse("begin_capture: the default stream cannot be captured")
-            self._refuse_capturing(host_stream, "begin_capture")
-            with self._lock:
-                host_stream.graph = HostGraph(origin=host_stream)
-                host_stream.last = ()
-        except BaseException:
-            self.no_capture.__exit__()
-            raise
+        host_stream = self._stream(stream, "begin_capture")
+        if host_stream.handle == DEFAULT_STREAM:
+            raise Misuse("begin_capture: the default stream cannot be captured")
+        self._refuse_capturing(host_stream, "begin_capture")
+        with self._lock:
+            host_stream.graph = HostGraph(origin=host_stream)
+            host_stream.last = ()
 
     def end_capture(self, stream: int) -> int:
-        try:
-            return self._end_capture(stream)
-        finally:
-            self.no_capture.__exit__()
-
-    def _end_capture(self, stream: int) -> int:
         self._call("end_capture")
         with self._lock:
             host_stream = self._stream(stream, "end_capture")

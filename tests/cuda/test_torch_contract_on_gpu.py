@@ -4,7 +4,7 @@ import pytest
 
 from numba_grad.config import configure
 from tests.autograd.libraries import assert_same, ours, outcome
-from tests.autograd.test_torch_contract import SCENARIOS
+from tests.autograd.torch_contract import SCENARIOS
 
 
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda function: function.__name__)

@@ -14,7 +14,7 @@ from numba_grad.compiler.pipeline import CompiledProgram
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import streams
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import arrays, checks
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_index
@@ -25,7 +25,7 @@ from numba_grad.runtime.cuda.streams import Stream, current_stream, default_stre
 
 class _Cuda:
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def target(self, device: str) -> Target:
         architecture = current_driver().architecture(cuda_index(device))

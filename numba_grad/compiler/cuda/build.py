@@ -23,7 +23,7 @@ from numba_grad.compiler.build import interrupts_after
 from numba_grad.compiler.cuda import front_end
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 # Of a driver that runs the source itself, in host memory: what tests use.
 SOURCE_ARCHITECTURE = "source"
@@ -93,7 +93,7 @@ class Statistics:
     compilations: int = 0
 
 
-_lock = Lock()
+_lock = new_lock()
 _kernels: dict[Request, DeviceKernel] = {}
 # What is no kernel source, but stands for something else in plans: by its text, what makes a kernel
 # of it for an architecture.

@@ -27,7 +27,7 @@ from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.program_steps import ProgramStep
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.ops.custom_kernels import (
     Argument,
     ArrayArgument,
@@ -42,7 +42,7 @@ from numba_grad.runtime.cuda.streams import Stream
 _SHARED_BYTES = 48 << 10
 _LAUNCH_WORDS = 7
 
-_lock = Lock()
+_lock = new_lock()
 _sources: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
 _next_number = itertools.count().__next__
 

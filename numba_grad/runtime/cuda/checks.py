@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
@@ -21,7 +21,7 @@ _RECORD_BYTES = 64
 # So many open records at most: programs that come and go without a value are checked now and then.
 _MOST_OPEN = 256
 
-_lock = Lock()
+_lock = new_lock()
 
 
 def new_record(stream: Stream) -> Allocation:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.cuda.interface import (
     Activation,
@@ -43,7 +43,7 @@ class CudaDriver(Driver):
         self._library = library
         self._success = library.CUresult.CUDA_SUCCESS
         self._not_ready = library.CUresult.CUDA_ERROR_NOT_READY
-        self._lock = Lock()
+        self._lock = new_lock()
         self._contexts: dict[int, int] = {}  # primary ones, which all libraries share
         self._pools: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
@@ -184,7 +184,7 @@ class CudaDriver(Driver):
         return int(self._value(library.cuMemPoolGetAttribute(pool, which), "cuMemPoolGetAttribute"))
 
     def synchronize(self, device: int) -> None:
-        with self.no_capture, Activation(self, device):
+        with self.capturing, Activation(self, device):
             self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
         if self._count == 1:
             self.note_all_done()
@@ -347,18 +347,10 @@ class CudaDriver(Driver):
     def begin_capture(self, stream: int) -> None:
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self.no_capture.__enter__()
-        try:
-            self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
-        except BaseException:
-            self.no_capture.__exit__()
-            raise
+        self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
 
     def end_capture(self, stream: int) -> int:
-        try:
-            return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
-        finally:
-            self.no_capture.__exit__()
+        return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
 
     def instantiate(self, graph: int) -> int:
         return int(self._value(self._library.cuGraphInstantiate(graph, 0), "cuGraphInstantiate"))
@@ -380,7 +372,7 @@ class CudaDriver(Driver):
         self._check(self._library.cuGraphExecDestroy(executable), "cuGraphExecDestroy")
 
 
-_lock = Lock()
+_lock = new_lock()
 _driver: Driver | None = None
 _started_before_fork = False
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import checks
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
 from numba_grad.runtime.cuda.branches import MOST_STEPS, STREAMS, Turn, turns
@@ -87,7 +87,7 @@ class Program:
         if self.is_captured and plan.accesses is not None and len(self.steps) <= MOST_STEPS:
             self.turns = turns(len(self.steps), plan.accesses)
         self._free: OrderedDict[Stream, list[Activation]] = OrderedDict()
-        self._free_lock = Lock()
+        self._free_lock = new_lock()
 
     def run(self, *inputs: Any) -> list[DeviceArray]:
         """The outputs, in new arrays, as the current stream will have them.
@@ -286,22 +286,32 @@ class Activation:
             return found
         driver = self.program.driver
         self._write_words()
-        # Work may not be captured on the default stream, so it is on some that nobody else uses.
-        streams = _capturing_streams(driver, self.program.device)
-        driver.begin_capture(streams[0].handle)  # other threads wait until its end
-        try:
-            if self.program.turns is None:
-                self._launch_all(streams[0])
-            else:
-                self._launch_in_branches(streams, self.program.turns)
-        finally:
-            graph = driver.end_capture(streams[0].handle)
+        graph = self._captured(driver)
         try:
             executable = self._executable(driver, graph)
         finally:
             driver.destroy_graph(graph)
         self.graphs[key] = executable
         return executable
+
+    def _captured(self, driver: Driver) -> int:
+        # Work may not be captured on the default stream, so it is on some that nobody else uses.
+        key = ("capturing streams", self.program.device)
+        with driver.capturing:
+            streams = driver.kept.pop(key, None)
+            if streams is None:
+                streams = [Stream(self.program.device) for _ in range(STREAMS)]
+            driver.begin_capture(streams[0].handle)
+            try:
+                if self.program.turns is None:
+                    self._launch_all(streams[0])
+                else:
+                    self._launch_in_branches(streams, self.program.turns)
+            finally:
+                graph = driver.end_capture(streams[0].handle)
+            # Not in a `finally`: where an interrupt left a capture open, its streams are dropped.
+            driver.kept[key] = streams
+        return graph
 
     def _executable(self, driver: Driver, graph: int) -> int:
         if len(self.graphs) < _KEPT_GRAPHS:
@@ -314,20 +324,12 @@ class Activation:
         return driver.instantiate(graph)
 
 
-def _capturing_streams(driver: Driver, device: int) -> list[Stream]:
-    key = ("capturing streams", device)
-    found = driver.kept.get(key)
-    if found is None:
-        found = driver.kept.setdefault(key, [Stream(device) for _ in range(STREAMS)])
-    return found
-
-
 def loaded_function(driver: Driver, device: int, kernel: DeviceCode) -> int:
     """The kernel, loaded on a device once."""
     key = ("function", device, kernel)
     found = driver.kept.get(key)
     if found is None:
-        with driver.no_capture:  # loading may wait for the device
+        with driver.capturing:  # loading may wait for the device
             found = driver.kept.get(key)
             if found is None:
                 module = driver.load_module(kernel.code)

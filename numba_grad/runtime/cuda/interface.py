@@ -17,7 +17,7 @@ from numba_grad.errors import (
     OutOfMemoryError,
     explain,
 )
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 
 DEFAULT_STREAM = 0  # the legacy default stream of the current device, which all libraries share
 PER_THREAD_STREAM = 2  # the driver's other handle that is no pointer
@@ -114,13 +114,13 @@ class Driver:
         # child, and for a driver that was replaced.
         self.is_usable = True
         self._lost_by: str | None = None
-        self._account = Lock()  # reentrant: a finalizer may fail at any point
+        self._account = new_lock()  # reentrant: a finalizer may fail at any point
         # Operations by stream, since it was last known to have done everything.
         self._launched: dict[int, deque[str]] = {}
         self._last_launched = ""
         # Nobody may wait for a device, or load a module, while a stream of it is captured, in
-        # whatever thread.
-        self.no_capture = Lock()
+        # whatever thread. Who captures holds this, and who does those.
+        self.capturing = new_lock()
         # By device: owners of memory that others may still be using (memory.py).
         self.lent: dict[int, deque[object]] = {}
         # What other modules make once per driver, by names of theirs.
@@ -267,8 +267,7 @@ class Driver:
         """Record what is given to the stream, and to those that wait for it, instead of doing it.
 
         Not on the default stream. Host memory that is copied from must live as long as the graph.
-        Until `end_capture`, by the same thread, other threads that capture or synchronize a device
-        wait.
+        The caller holds `capturing` until after `end_capture`, by the same thread.
         """
         raise NotImplementedError
 

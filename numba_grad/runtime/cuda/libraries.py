@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.errors import DeviceError, KernelError, explain
-from numba_grad.locks import Lock
+from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import cupy_calls
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.streams import Stream
@@ -69,7 +69,7 @@ class Cublas:
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        self.lock = Lock()
+        self.lock = new_lock()
 
     def check(self, status: int, call: str) -> None:
         if status:

@@ -1,0 +1,186 @@
+"""`autograd.functional`."""
+
+from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+
+
+def cubes(x):
+    return x * x * x
+
+
+def mix(x, y):
+    return x * x * y, (x * y).sum()
+
+
+@scenario
+def functional_vjp(lib):
+    x, y, v = variable(lib), variable(lib, 3.0, 4.0, 5.0), ones(lib, 3)
+    f = lib.autograd.functional
+    return [
+        f.vjp(cubes, x, v),
+        f.vjp(mix, (x, y), (v, lib.tensor(2.0))),
+        f.vjp(lambda x: cubes(x).sum(), x),
+        [t.requires_grad for t in f.vjp(cubes, x, v, create_graph=True)],
+        [t.requires_grad for t in f.vjp(cubes, x, v)],
+        f.vjp(lambda x, y: x * 2, (x, y), v),
+    ]
+
+
+@scenario
+def functional_jvp(lib):
+    x, y, v = variable(lib), variable(lib, 3.0, 4.0, 5.0), lib.tensor([1.0, -2.0, 3.0])
+    f = lib.autograd.functional
+    return [
+        f.jvp(cubes, x, v),
+        f.jvp(mix, (x, y), (v, v)),
+        f.jvp(cubes, lib.tensor([2.0])),
+        [t.requires_grad for t in f.jvp(cubes, x, v, create_graph=True)],
+        f.jvp(lambda x: x * 2, x, v),
+    ]
+
+
+@scenario
+def functional_jacobian(lib):
+    x, y = variable(lib), variable(lib, 3.0, 4.0, 5.0)
+    f = lib.autograd.functional
+    return [
+        f.jacobian(cubes, x),
+        f.jacobian(cubes, (x,)),
+        f.jacobian(mix, (x, y)),
+        f.jacobian(mix, (x, y), vectorize=True),
+        f.jacobian(lambda x: (cubes(x),), x),
+        f.jacobian(lambda x, y: (x * 2, y), (x, y)),
+        f.jacobian(lambda x: x.sum(), x),
+        f.jacobian(cubes, x, create_graph=True).requires_grad,
+        f.jacobian(cubes, x).requires_grad,
+    ]
+
+
+@scenario
+def functional_jacobian_forward(lib):
+    x, y = variable(lib), variable(lib, 3.0, 4.0, 5.0)
+    f = lib.autograd.functional
+    options = {"vectorize": True, "strategy": "forward-mode"}
+    return f.jacobian(cubes, x, **options), f.jacobian(mix, (x, y), **options)
+
+
+@scenario
+def functional_hessian(lib):
+    x, y = variable(lib), variable(lib, 3.0, 4.0, 5.0)
+    f = lib.autograd.functional
+    return [
+        f.hessian(lambda x: cubes(x).sum(), x),
+        f.hessian(lambda x, y: (x * x * y).sum(), (x, y)),
+        f.hessian(lambda x: x.sum(), x),
+        f.hessian(lambda x: cubes(x).sum(), x, vectorize=True),
+        f.hessian(lambda x: (cubes(x) * x).sum(), x, create_graph=True).requires_grad,
+    ]
+
+
+@scenario
+def functional_hessian_vector_products(lib):
+    x, y, v = variable(lib), variable(lib, 3.0, 4.0, 5.0), lib.tensor([1.0, -2.0, 3.0])
+    f = lib.autograd.functional
+    return [
+        [
+            product(lambda x: cubes(x).sum(), x, v),
+            product(lambda x, y: (x * x * y).sum(), (x, y), (v, v)),
+            product(cubes, lib.tensor([2.0])),
+            product(lambda x: x.sum(), x, v),
+        ]
+        for product in (f.hvp, f.vhp)
+    ]
+
+
+@scenario
+def functional_results_are_differentiable(lib):
+    x, v = variable(lib), lib.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    f = lib.autograd.functional
+    results = []
+    for product in (f.vjp, f.jvp):
+        _, g = product(cubes, x, v, create_graph=True)
+        results.append(lib.autograd.grad(g.sum(), [x, v]))
+    for product in (f.hvp, f.vhp):
+        _, g = product(lambda x: (cubes(x) * x).sum(), x, v, create_graph=True)
+        results.append(lib.autograd.grad(g.sum(), [x, v]))
+    jacobian = f.jacobian(cubes, x, create_graph=True)
+    results.append(lib.autograd.grad(jacobian.sum(), x))
+    return results
+
+
+def _strict(name, function, *more, **options):
+    def run(lib):
+        getattr(lib.autograd.functional, name)(
+            function, variable(lib), *(m(lib) for m in more), strict=True, **options
+        )
+
+    return run
+
+
+def _vector(lib):
+    return ones(lib, 3)
+
+
+for _name in ("vjp", "jvp", "jacobian"):
+    _more = () if _name == "jacobian" else (_vector,)
+    for _label, _function in {
+        "constant": lambda x: x.detach() * 2,
+        "linear_with_create_graph": lambda x: x * 2,
+    }.items():
+        _options = {"create_graph": True} if "create" in _label else {}
+        _run = _strict(_name, _function, *_more, **_options)
+        _run.__name__ = f"strict_{_name}_of_a_{_label}"
+        # The result of a linear function depends on it only through `v` or not at all.
+        raises("RuntimeError")(_run)
+
+
+@raises("RuntimeError")
+def strict_hessian_of_a_linear_function(lib):
+    lib.autograd.functional.hessian(lambda x: x.sum(), variable(lib), strict=True)
+
+
+@raises("RuntimeError")
+def strict_and_vectorized(lib):
+    lib.autograd.functional.jacobian(cubes, variable(lib), strict=True, vectorize=True)
+
+
+@raises("RuntimeError")
+def vector_of_another_shape(lib):
+    lib.autograd.functional.vjp(cubes, variable(lib), ones(lib, 4))
+
+
+@raises("RuntimeError")
+def vectors_of_another_number(lib):
+    lib.autograd.functional.vjp(mix, (variable(lib), variable(lib)), ones(lib, 3))
+
+
+@raises("RuntimeError")
+def missing_vector(lib):
+    lib.autograd.functional.jvp(cubes, variable(lib))
+
+
+@raises("TypeError")
+def inputs_that_are_no_tensors(lib):
+    lib.autograd.functional.jacobian(cubes, [1.0])
+
+
+@raises("RuntimeError")
+def hessian_of_several_elements(lib):
+    lib.autograd.functional.hessian(cubes, variable(lib))
+
+
+@raises("NotImplementedError")
+def forward_jacobian_without_vectorize(lib):
+    lib.autograd.functional.jacobian(cubes, variable(lib), strategy="forward-mode")
+
+
+@scenario
+def functional_of_what_the_function_closes_over(lib):
+    x = variable(lib)
+    return lib.autograd.functional.jacobian(lambda y: x * y, x)
+
+
+@scenario
+def functional_under_no_grad(lib):
+    x = variable(lib)
+    with lib.no_grad():
+        return lib.autograd.functional.jacobian(cubes, x)

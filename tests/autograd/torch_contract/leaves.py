@@ -1,0 +1,66 @@
+"""Leaves, and `requires_grad`."""
+
+from tests.autograd.torch_contract.scenarios import raises, scenario, variable
+
+
+@scenario
+def leaves(lib):
+    x, c = variable(lib), lib.tensor([1.0])
+    y = x * 2
+    with lib.no_grad():
+        z = x * 2
+    return [t.is_leaf for t in (x, c, c * 2, y, z, y.detach())]
+
+
+@scenario
+def detached_tensors_can_require_grad(lib):
+    x = variable(lib)
+    y = (x * 2).detach()
+    y.requires_grad_()
+    (x * y).sum().backward()
+    return y.is_leaf, x.grad, y.grad
+
+
+@scenario
+def computed_tensors_can_become_leaves(lib):
+    c = lib.tensor([1.0, 2.0, 3.0])
+    y = c * 2
+    before = y * 1
+    y.requires_grad_()
+    (y * y).sum().backward()
+    return y.is_leaf, y.grad, before.requires_grad
+
+
+@scenario
+def tensors_made_under_no_grad_can_become_leaves(lib):
+    x = variable(lib)
+    with lib.no_grad():
+        y = x * 2
+    y.requires_grad_()
+    (y * x).sum().backward()
+    return y.is_leaf, x.grad, y.grad
+
+
+@raises("RuntimeError")
+def intermediate_results_keep_requires_grad(lib):
+    (variable(lib) * 2).requires_grad_(False)
+
+
+@scenario
+def requires_grad_of_an_intermediate_result(lib):
+    y = (variable(lib) * 2).requires_grad_()
+    return y.requires_grad, y.is_leaf
+
+
+@raises("RuntimeError")
+def integers_cannot_require_grad(lib):
+    lib.tensor([1, 2], dtype="int64").requires_grad_()
+
+
+@scenario
+def requires_grad_switched_off(lib):
+    x, w = variable(lib), variable(lib)
+    y = (x * w).sum()
+    x.requires_grad_(False)
+    y.backward()
+    return x.grad, w.grad
