@@ -41,8 +41,7 @@ class Lifetimes:
         """An offset for each key, and the size of the arena.
 
         Freed bytes serve values of the same size again: repeated steps need the same sizes, and
-        this is
-        linear in their number.
+        this is linear in their number.
         """
         offsets: dict[object, int] = {}
         free: dict[int, list[int]] = {}

@@ -4,11 +4,10 @@ segments.
 The nodes stand in the order of recording, in which the steps of a Python loop are exactly periodic,
 forward and backward.
 Cuts are content-defined, as when a file is cut for deduplication: each position gets a score from
-its
-neighbourhood alone, first the number of values that cross it, then a hash; a position is cut if no
-position within half a window has a lower score. A loop whose step fits in the window is then cut at
-the same place of every step, and
-nothing far away moves a cut. So 5,000 steps compile the same few kernels as 500.
+its neighbourhood alone, first the number of values that cross it, then a hash; a position is cut if
+no position within half a window has a lower score. A loop whose step fits in the window is then cut
+at the same place of every step, and nothing far away moves a cut. So 5,000 steps compile the same
+few kernels as 500.
 """
 
 import itertools
@@ -32,8 +31,7 @@ def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     Parameters
     ----------
     signatures : for each node, in order, an integer that says what it does (op, params, type), the
-        same in
-        every process
+        same in every process
     edges : int64 (m, 2), pairs of positions (source, user)
     """
     n = len(signatures)

@@ -1,8 +1,7 @@
 """Exact clean-up of a graph: same value, same dtype, same NaNs and signed zeros.
 
 One walk, inputs first: equal nodes become one, then rules look at the rebuilt node. One walk is
-enough: no rule
-undoes what another did.
+enough: no rule undoes what another did.
 """
 
 from collections.abc import Sequence

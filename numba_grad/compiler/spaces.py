@@ -3,8 +3,7 @@
 An axis of at most `config.unroll_extent` elements is *unrolled*: its indices are literals in the
 kernel. Others are
 *loops*: their extents, and strides and offsets that depend on them, are run-time arguments. So a
-kernel depends on the
-small extents and on nothing else of the sizes.
+kernel depends on the small extents and on nothing else of the sizes.
 """
 
 import math

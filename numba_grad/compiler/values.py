@@ -171,8 +171,8 @@ class Values:
         """The buffer of a place, and the position in it.
 
         A pointer to each value keeps the text independent of how many small values there were
-        before. A kernel without
-        loops that uses many of one block addresses them by one pointer and literal positions.
+        before. A kernel without loops that uses many of one block addresses them by one pointer and
+        literal positions.
         """
         if self.survey is not None:
             self.survey.places.add(place)

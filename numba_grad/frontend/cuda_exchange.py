@@ -1,6 +1,6 @@
 """Tensors on GPUs from and to other libraries: `ng.from_dlpack`, `ng.tensor(x)` of their arrays,
-`__dlpack__` and `__cuda_array_interface__`. A part of `ng.cuda` that is imported
-when there is such a tensor.
+`__dlpack__` and `__cuda_array_interface__`. A part of `ng.cuda` that is imported when there is such
+a tensor.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
     Jitted   the function a user calls; finds or makes the specialization for its arguments
 
 With values at hand and no gradients wanted, a call replays the plan at once. Where gradients flow
-through the call, or where the
-caller is being traced itself, the call becomes one operation of the caller's graph.
+through the call, or where the caller is being traced itself, the call becomes one operation of the
+caller's graph.
 """
 
 import functools
@@ -62,8 +62,8 @@ def jit(
     Function of the same arguments, differentiable from outside. Called with tensors it returns
     tensors; called with
     NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless the result has
-    history, because `f`
-    closes over a tensor that requires grad). `lower(*args)` returns what it compiles to.
+    history, because `f` closes over a tensor that requires grad). `lower(*args)` returns what it
+    compiles to.
 
     Raises
     ------
@@ -74,14 +74,11 @@ def jit(
     Notes
     -----
     A signature is the structure of the arguments, the shape and dtype of each array in them, which
-    of them require
-    grad, and the static arguments. A new signature runs `f` again in Python; its kernels, which do
-    not depend on sizes,
-    are usually there already. Python side effects (printing, appending to a list) happen while
-    tracing only. Tensors that `f` closes over are read at
-    each call. Arrays and numbers that it closes over are constants of the trace. Python numbers
-    passed as arguments are traced as 0-d arrays of
-    float64, int64, bool or complex128.
+    of them require grad, and the static arguments. A new signature runs `f` again in Python; its
+    kernels, which do not depend on sizes, are usually there already. Python side effects (printing,
+    appending to a list) happen while tracing only. Tensors that `f` closes over are read at each
+    call. Arrays and numbers that it closes over are constants of the trace. Python numbers passed
+    as arguments are traced as 0-d arrays of float64, int64, bool or complex128.
 
     Examples
     --------

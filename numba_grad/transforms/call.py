@@ -5,8 +5,7 @@ differentiated once.
     call         a node of the graph that calls it; its results are `item` nodes
 
 The derivative of a call is a call: of the function's VJP, which computes what it needs of the
-forward pass again,
-so a call leaves nothing behind for its backward pass but its inputs.
+forward pass again, so a call leaves nothing behind for its backward pass but its inputs.
 """
 
 from collections.abc import Sequence
