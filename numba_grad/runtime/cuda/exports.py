@@ -123,8 +123,9 @@ class _Lent:
         self.owner = owner
 
     def __del__(self) -> None:
-        if isinstance(self.owner, Owner) and self.owner.driver.is_usable:
-            keep_until_idle(self.owner)
+        owner = getattr(self, "owner", None)
+        if isinstance(owner, Owner) and owner.driver.is_usable:
+            keep_until_idle(owner)
 
 
 def _takers_stream(stream: object, index: int) -> Stream | None:

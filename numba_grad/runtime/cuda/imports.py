@@ -123,7 +123,7 @@ class Borrowed(Owner):
         self._kept = kept
 
     def __del__(self) -> None:
-        if self._kept is not None and self.driver.is_usable:
+        if getattr(self, "_kept", None) is not None and self.driver.is_usable:
             for stream in (self.stream, *self.others):
                 if stream != self._theirs:
                     self._theirs.wait_stream(stream)
@@ -263,8 +263,9 @@ class _Capsule:
         self.tensor = managed.tensor
 
     def __del__(self) -> None:
-        if self._delete is not None:
-            self._delete(self._address)
+        delete = getattr(self, "_delete", None)
+        if delete is not None:
+            delete(self._address)
 
 
 def _dtype_of(protocol: str, typestr: Any) -> np.dtype:

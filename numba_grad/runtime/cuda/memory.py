@@ -46,7 +46,8 @@ class Allocation(Owner):
             self.address = _allocated(self.driver, nbytes, stream)
 
     def __del__(self) -> None:
-        if not self.address or not self.driver.is_usable:
+        # Without an address if Ctrl-C came before the first line of `__init__`.
+        if not getattr(self, "address", 0) or not self.driver.is_usable:
             return
         # As `active` does, in a third of its time.
         driver, stream = self.driver, self.stream

@@ -37,8 +37,8 @@ class Stream:
 
     def __del__(self) -> None:
         # Nothing to do in a forked child, or without a context. Work that was given to the stream
-        # is done all the same.
-        if not self._owns_handle or not self._driver.is_usable:
+        # is done all the same. Attributes are missing if Ctrl-C came before `__init__`.
+        if not getattr(self, "_owns_handle", False) or not self._driver.is_usable:
             return
         # Where a cycle of objects is collected, memory of the stream may be given back after it.
         handle, reclaiming = self.handle, reclaiming_stream(self.device.index)
@@ -145,10 +145,9 @@ class Event:
         self.handle: int | None = None
 
     def __del__(self) -> None:
-        driver, handle = self._driver, self.handle
+        driver = getattr(self, "_driver", None)  # missing if Ctrl-C came before `__init__`
         if driver is not None and driver.is_usable:
-            assert handle is not None  # it comes with the driver
-            driver.destroy_event(handle)
+            driver.destroy_event(self.handle)
 
     def record(self, stream: Stream | None = None) -> "Event":
         """Mark the point that the stream, the current one by default, has come to; returns self."""
