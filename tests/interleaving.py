@@ -7,7 +7,8 @@ not meet one: what the first thread has half done, the second one sees.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,16 +36,23 @@ def lines_of(work: Callable[[], Any], within: Iterable[str] = ("",)) -> list[Lin
             seen[frame.f_code.co_filename, frame.f_lineno] = None
         return of_frame
 
-    before = sys.gettrace()
-    sys.settrace(of_frame)
-    try:
+    with traced_by(of_frame):
         work()
-    finally:
-        sys.settrace(before)
     return list(seen)
 
 
-def interrupted_at(line: Line, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+@contextmanager
+def traced_by(function: Callable[..., Any]) -> Iterator[None]:
+    """What this thread does is traced, as by `sys.settrace`."""
+    before = sys.gettrace()
+    sys.settrace(function)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def stopped_at(line: Line, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     """The results of both, where the first stops before its first time at `line`, until the second
     is done or stands still, as one that waits for the first."""
     path, number = line
@@ -62,13 +70,11 @@ def interrupted_at(line: Line, first: Callable[[], Any], second: Callable[[], An
 
     def run(k: int, work: Callable[[], Any]) -> None:
         try:
-            if k == 0:
-                sys.settrace(of_frame)
-            results[k] = work()
+            with traced_by(of_frame) if k == 0 else nullcontext():
+                results[k] = work()
         except BaseException as error:
             errors.append(error)
         finally:
-            sys.settrace(None)
             is_there.set()
 
     threads = [

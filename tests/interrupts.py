@@ -6,12 +6,11 @@ the entry of a function, after a call, and where a loop goes back. These are the
 
 import dis
 import functools
-import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.interleaving import PACKAGE
+from tests.interleaving import PACKAGE, traced_by
 
 Place = tuple[CodeType, int]  # the code, and the offset of the instruction that is not done
 
@@ -44,12 +43,8 @@ def places_in(work: Callable[[], Any]) -> list[Place]:
             del before[frame]
         return trace
 
-    previous = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with traced_by(trace):
         work()
-    finally:
-        sys.settrace(previous)
     return list(seen)
 
 
@@ -68,11 +63,8 @@ def interrupted_at(place: Place, work: Callable[[], Any]) -> Any:
             raise KeyboardInterrupt
         return trace
 
-    previous = sys.gettrace()
-    sys.settrace(trace)
     try:
-        return work()
+        with traced_by(trace):
+            return work()
     except KeyboardInterrupt:
         return INTERRUPTED
-    finally:
-        sys.settrace(previous)

@@ -13,7 +13,7 @@ import pytest
 import numba_grad as ng
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
-from tests.interleaving import interrupted_at, lines_of
+from tests.interleaving import lines_of, stopped_at
 
 # Where state lives that threads share: specializations, programs, values, gradients, memory.
 SHARED = (
@@ -138,7 +138,7 @@ def test_what_one_thread_has_half_done_does_not_disturb_another(scenario, device
     assert len(lines) > 100
     for line in lines:
         first, second, *after = scenario(device)
-        found = interrupted_at(line, partial(_arrays, first), partial(_arrays, second))
+        found = stopped_at(line, partial(_arrays, first), partial(_arrays, second))
         found += [_arrays(work) for work in after]
         for values, wanted in zip(found, expected, strict=True):
             for x, y in zip(values, wanted, strict=True):
