@@ -156,6 +156,13 @@ def test_the_command_writes_a_report(tmp_path):
     assert rows["numba_grad"]["figures"]["error"] < 1e-6
 
 
+def test_functions_beside_numpy_give_the_same():
+    command = [sys.executable, "perf/numpy_functions.py", "--elements", "3000", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8
+
+
 @needs_compiler
 def test_gpu_workloads_compile_without_a_gpu(tmp_path):
     file = tmp_path / "predicted.json"
