@@ -11,6 +11,7 @@ Nothing here waits for the GPU. What a kernel found wrong (an index out of range
 device, and raised when the host next asks for values (`checks.py`).
 """
 
+import contextlib
 import functools
 import itertools
 from collections import OrderedDict
@@ -301,16 +302,20 @@ class Activation:
             streams = driver.kept.pop(key, None)
             if streams is None:
                 streams = [Stream(self.program.device) for _ in range(STREAMS)]
-            driver.begin_capture(streams[0].handle)
             try:
+                driver.begin_capture(streams[0].handle)
                 if self.program.turns is None:
                     self._launch_all(streams[0])
                 else:
                     self._launch_in_branches(streams, self.program.turns)
-            finally:
                 graph = driver.end_capture(streams[0].handle)
-            # Not in a `finally`: where an interrupt left a capture open, its streams are dropped.
-            driver.kept[key] = streams
+            except BaseException:
+                # No stream may stay captured: what then waits for it would be, too. This fails
+                # where the capture had not begun, or ended, or its branches are not joined yet.
+                with contextlib.suppress(Exception):
+                    driver.destroy_graph(driver.end_capture(streams[0].handle))
+                raise
+            driver.kept[key] = streams  # those of a capture that failed are dropped
         return graph
 
     def _executable(self, driver: Driver, graph: int) -> int:
