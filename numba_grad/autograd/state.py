@@ -11,8 +11,9 @@ from typing import Any
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.locks import new_lock
+from numba_grad.ops.control import custom_node, item
 
 # Guards every `.grad` that a backward pass adds to: two threads may share leaves.
 accumulation_lock = new_lock()
@@ -173,12 +174,17 @@ def rebind(tensor: Any, node: Node) -> None:
     node.handle = weakref.ref(tensor)
 
 
-def replace(tensor: Any, node: Node) -> None:
+def replace(tensor: Any, node: Node, *, keeps_history: bool = False) -> None:
     """Make `tensor` a handle of `node`, its new value: assignment in place. Under torch's
-    conditions.
+    conditions: see `successor`."""
+    move_on(tensor, successor(tensor, node, keeps_history))
 
-    A leaf keeps `.grad`, hooks and `requires_grad`. Any other tensor keeps retention; its hooks
-    stay with the old value.
+
+def successor(tensor: Any, node: Node, keeps_history: bool) -> Node:
+    """The node that `tensor` becomes a handle of when it is given the value of `node`.
+
+    A leaf that requires grad stays one. What else has history keeps it where `keeps_history`, as
+    torch has it outside of recording: the derivative is that of the old value.
 
     Raises
     ------
@@ -186,8 +192,9 @@ def replace(tensor: Any, node: Node) -> None:
         If the tensor is a leaf that requires grad, and history is recorded.
     """
     old = tensor._node
-    state = old.autograd
-    if old.requires_grad and old.op.vjp is None:
+    if not old.requires_grad:
+        return node
+    if old.op.vjp is None:
         if node.requires_grad:
             raise GradientError(
                 explain(
@@ -200,8 +207,23 @@ def replace(tensor: Any, node: Node) -> None:
         if node.op.vjp is not None or node.handle is not None or node.autograd is not None:
             node = OPS["detach"](node)
         node.requires_grad = True
-        node.autograd = state = state_of(old)
-        view = None if state.view is None else state.view()
+        node.autograd = state_of(old)
+        return node
+    if keeps_history and not node.requires_grad:
+        return revalued(old, node)
+    return node
+
+
+def move_on(tensor: Any, node: Node) -> None:
+    """Make `tensor` a handle of its `successor`.
+
+    A leaf keeps `.grad`, hooks and `requires_grad`. Any other tensor keeps retention; its hooks
+    stay with the old value.
+    """
+    old = tensor._node
+    state = old.autograd
+    if old.requires_grad and old.op.vjp is None:
+        view = None if state is None or state.view is None else state.view()
         if view is not None:
             view._node = node
     elif state is not None and (state.retains_grad or state.grad is not None):
@@ -209,6 +231,33 @@ def replace(tensor: Any, node: Node) -> None:
         own.grad, own.retains_grad = state.grad, state.retains_grad
         state.grad, state.retains_grad = None, False
     rebind(tensor, node)
+
+
+class _History:
+    """The context of a node whose value was replaced: gradients go where they went before."""
+
+    name = "Revalued"
+    tensor_count = 1
+
+    @staticmethod
+    def pullback(cotangents: list[Node | None], out: Node) -> list[Node | None]:
+        return cotangents
+
+    @staticmethod
+    def release() -> None:
+        """Nothing is kept."""
+
+
+_history = _History()
+
+
+def revalued(old: Node, value: Node) -> Node:
+    """The value of `value` with the history of `old`."""
+    if old.op is item and old.inputs and old.inputs[0].params.get("context") is _history:
+        old = old.inputs[0].inputs[0]  # however often it is replaced
+    node = record(item, (custom_node(_history, [old], [value]),), {"number": 0})
+    node.requires_grad = True
+    return node
 
 
 def retain_grad(tensor: Any) -> None:

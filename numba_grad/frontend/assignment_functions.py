@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.autograd import state
+from numba_grad.autograd import views
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, node_of
@@ -89,7 +89,7 @@ def put(x: "Tensor", ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     shape = index.shape
     values = reshape(cycled(values, int(np.prod(shape, dtype=int))), shape)
     written = assign_index(_flat(node), index, values, mask_value)
-    state.replace(x, reshape(written, node.shape))
+    views.assign(x, reshape(written, node.shape))
 
 
 def put_along_axis(
@@ -115,7 +115,7 @@ def put_along_axis(
     if len(written.shape) > len(shape):  # as in NumPy's assignment, further axes of size 1
         written = reshape(written, written.shape[len(written.shape) - len(shape) :])
     result = scatter_set(target, broadcast_to(written, shape), *positions, checked=True)
-    state.replace(x, reshape(result, node.shape))
+    views.assign(x, reshape(result, node.shape))
 
 
 def place(x: "Tensor", mask: ArrayLike, vals: ArrayLike) -> None:
@@ -138,7 +138,7 @@ def place(x: "Tensor", mask: ArrayLike, vals: ArrayLike) -> None:
         number = OPS["remainder"](number, as_node(values.type.size))
         taken = gather(values, number, checked=False)
     result = OPS["where"](chosen, taken, _flat(node))
-    state.replace(x, reshape(result, node.shape))
+    views.assign(x, reshape(result, node.shape))
 
 
 def putmask(x: "Tensor", mask: ArrayLike, values: ArrayLike) -> None:
@@ -152,7 +152,7 @@ def putmask(x: "Tensor", mask: ArrayLike, values: ArrayLike) -> None:
     if not flat.type.size or not node.type.size:
         return
     result = OPS["where"](chosen, cycled(flat, node.type.size), _flat(node))
-    state.replace(x, reshape(result, node.shape))
+    views.assign(x, reshape(result, node.shape))
 
 
 def _mask_of(operation: str, mask: ArrayLike, x: Node) -> Node:
@@ -193,7 +193,7 @@ def copyto(
             raise DTypeError(explain("copyto", "where is not a mask", got=got, expected="bool"))
         mask = broadcast_to(placed(mask, node.type.device), node.shape)
         written = OPS["where"](mask, written, node)
-    state.replace(dst, written)
+    views.assign(dst, written)
 
 
 def fill_diagonal(x: "Tensor", val: ArrayLike, wrap: bool = False) -> None:
@@ -220,4 +220,4 @@ def fill_diagonal(x: "Tensor", val: ArrayLike, wrap: bool = False) -> None:
     if not places or not values.type.size:
         return
     written = assign_index(_flat(node), slice(0, stop, step), cycled(values, len(places)))
-    state.replace(x, reshape(written, node.shape))
+    views.assign(x, reshape(written, node.shape))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.autograd.views import view_of
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, wrap
 from numba_grad.frontend.reduction_functions import BOOL, INT64
@@ -226,12 +227,13 @@ def in_order(x: Node, axes: tuple[int, ...]) -> Node:
 
 
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
-    """The elements of diagonal number `offset` of two axes, along a new last axis."""
+    """The elements of diagonal number `offset` of two axes, along a new last axis. As in NumPy a
+    view that nothing can be assigned to."""
     node = as_node(x)
     if len(node.shape) < 2:
         raise ShapeError(explain("diagonal", "needs two axes", got={"x": node.type}))
     axes = [normalize_axis("diagonal", axis, len(node.shape)) for axis in (axis1, axis2)]
-    return wrap(diagonal_last(moved_axes(node, axes, [-2, -1]), offset))
+    return view_of(x, diagonal_last(moved_axes(node, axes, [-2, -1]), offset))
 
 
 def diagonal_last(x: Node, offset: int = 0) -> Node:

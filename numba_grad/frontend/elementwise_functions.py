@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from numba_grad.autograd.views import view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
@@ -355,15 +356,15 @@ def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object 
 
 
 def real(x: ArrayLike, /) -> "Tensor":
-    """The real part."""
+    """The real part: a view."""
     node = as_node(x)
-    return wrap(OPS["real"](node) if node.dtype.kind == "c" else node)
+    return view_of(x, OPS["real"](node) if node.dtype.kind == "c" else node)
 
 
 def imag(x: ArrayLike, /) -> "Tensor":
-    """The imaginary part: zeros for real `x`."""
+    """The imaginary part: a view; zeros for real `x`."""
     node = as_node(x)
-    return wrap(OPS["imag"](node) if node.dtype.kind == "c" else zeros_like(node))
+    return view_of(x, OPS["imag"](node)) if node.dtype.kind == "c" else wrap(zeros_like(node))
 
 
 def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":

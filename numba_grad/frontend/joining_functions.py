@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.views import view_of
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -179,7 +180,7 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0)
                 fix=f"array_split(x, {sections}) for parts of different sizes",
             )
         )
-    return array_split(node, sections, number)
+    return array_split(x, sections, number)
 
 
 def array_split(
@@ -197,7 +198,7 @@ def array_split(
             raise ValueError(explain("split", "no parts", got={"parts": sections}, expected=">= 1"))
         each, longer = divmod(size, sections)
         cuts = [k * each + min(k, longer) for k in range(sections + 1)]
-    return [wrap(part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
+    return [view_of(x, part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
 
 
 def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
@@ -205,7 +206,7 @@ def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tens
     node = as_node(x)
     if not node.shape:
         raise ShapeError(explain("hsplit", "needs an axis", got={"x": node.type}))
-    return split(node, indices_or_sections, 1 if len(node.shape) > 1 else 0)
+    return split(x, indices_or_sections, 1 if len(node.shape) > 1 else 0)
 
 
 def vsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":
@@ -224,7 +225,7 @@ def _split_of(
     node = as_node(x)
     if len(node.shape) < rank:
         raise ShapeError(explain(operation, f"needs {rank} axes", got={"x": node.type}))
-    return split(node, sections, axis)
+    return split(x, sections, axis)
 
 
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":
@@ -232,7 +233,9 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":
     node = as_node(x)
     number = normalize_axis("unstack", axis, len(node.shape))
     before = (slice(None),) * number
-    return tuple([wrap(take_index(node, (*before, k))) for k in range(node.shape[number])])
+    parts = [take_index(node, (*before, k)) for k in range(node.shape[number])]
+    # As rows of an array are views and its elements numbers.
+    return tuple([view_of(x, k) if k.shape else wrap(k) for k in parts])
 
 
 # Putting in and taking out
@@ -373,4 +376,4 @@ def trim_zeros(x: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None 
         else:
             start = int(found.min()) if "f" in sides else 0
             index[number] = slice(start, int(found.max()) + 1 if "b" in sides else None)
-    return wrap(take_index(node, tuple(index)))
+    return view_of(x, take_index(node, tuple(index)))

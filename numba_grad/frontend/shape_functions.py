@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.views import is_contiguous, shares_memory, view_of
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -41,23 +43,34 @@ def reshape(x: ArrayLike, shape: Shape, order: str = "C", *, copy: bool | None =
     They are read and put in row-major order, or with order="F" in column-major order; "A" is
     row-major, as all tensors are in memory.
 
-    The result is a value of its own, whatever `copy` is, but False raises ValueError: who asks for
-    it wants to write through a view, and tensors have none.
+    A view of `x` where NumPy gives one, which is where its elements follow one another; else a
+    copy. `copy=True` always copies.
+
+    Raises
+    ------
+    ValueError
+        With `copy=False`, where NumPy would have to copy.
     """
-    if copy is False:
-        raise ValueError(
-            explain(
-                "reshape",
-                "what is assigned into one tensor never changes another: there are no views",
-                got={"copy": copy},
-                fix="copy=None, and x[...] = y for what is to be written",
-            )
-        )
     node = as_node(x)
     complete = _complete_shape(node, shape)
     if _is_column_major("reshape", order):
-        return wrap(_reversed(reshape_node(_reversed(node), complete[::-1])))
-    return wrap(reshape_node(node, complete))
+        reshaped = _reversed(reshape_node(_reversed(node), complete[::-1]))
+    else:
+        reshaped = reshape_node(node, complete)
+    if copy:
+        return wrap(reshaped)
+    result = view_of(x, reshaped)
+    if copy is False and not shares_memory(result):
+        raise ValueError(
+            explain(
+                "reshape",
+                "a copy is needed",
+                got={"x": node.type, "shape": complete, "copy": copy},
+                expected="a tensor, whose elements follow one another in this order",
+                fix="copy=None",
+            )
+        )
+    return result
 
 
 def _is_column_major(operation: str, order: str) -> bool:
@@ -91,11 +104,15 @@ def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
 
 
 def ravel(x: ArrayLike, order: str = "C") -> "Tensor":
-    """All elements along one axis, in row-major order, or in column-major with order="F"."""
+    """All elements along one axis, in row-major order, or in column-major with order="F". A view
+    if they follow one another so in memory, else a copy."""
     node = as_node(x)
-    if _is_column_major("ravel", order):
+    is_column_major = _is_column_major("ravel", order)
+    if is_column_major:
         node = _reversed(node)
-    return wrap(reshape_node(node, (node.type.size,)))
+    flat = reshape_node(node, (node.type.size,))
+    is_view = is_tensor(x) and is_contiguous(x, "F" if is_column_major else "C")
+    return view_of(x, flat) if is_view else wrap(flat)
 
 
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
@@ -103,9 +120,9 @@ def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
     node = as_node(x)
     rank = len(node.shape)
     if axes is None:
-        return wrap(_reversed(node))
+        return view_of(x, _reversed(node))
     numbers = tuple([normalize_axis("transpose", axis, rank) for axis in axes])
-    return wrap(OPS["transpose"](node, axes=numbers))
+    return view_of(x, OPS["transpose"](node, axes=numbers))
 
 
 def permute_dims(x: ArrayLike, axes: Sequence[int]) -> "Tensor":
@@ -126,7 +143,7 @@ def matrix_transpose(x: ArrayLike) -> "Tensor":
                 fix="x[:, None] for a column",
             )
         )
-    return swapaxes(node, -1, -2)
+    return swapaxes(x, -1, -2)
 
 
 def _transposed(x: Node, axes: tuple[int, ...]) -> Node:
@@ -140,7 +157,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> "Tensor":
     first, second = (normalize_axis("swapaxes", axis, rank) for axis in (axis1, axis2))
     axes = list(range(rank))
     axes[first], axes[second] = second, first
-    return wrap(_transposed(node, tuple(axes)))
+    return view_of(x, _transposed(node, tuple(axes)))
 
 
 def moveaxis(
@@ -148,7 +165,7 @@ def moveaxis(
 ) -> "Tensor":
     """Axes `source` put at the positions `destination`; the others keep their order."""
     node = as_node(x)
-    return wrap(moved_axes(node, source, destination))
+    return view_of(x, moved_axes(node, source, destination))
 
 
 def moved_axes(x: Node, source: int | Sequence[int], destination: int | Sequence[int]) -> Node:
@@ -183,7 +200,7 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
     positions = _axis_list("expand_dims", axis, len(node.shape) + count)
     sizes = iter(node.shape)
     shape = [1 if k in positions else next(sizes) for k in range(len(node.shape) + count)]
-    return wrap(reshape_node(node, tuple(shape)))
+    return view_of(x, reshape_node(node, tuple(shape)))
 
 
 def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
@@ -196,7 +213,7 @@ def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
     """
     node = as_node(x)
     if axis is None:
-        return wrap(reshape_node(node, tuple([n for n in node.shape if n != 1])))
+        return view_of(x, reshape_node(node, tuple([n for n in node.shape if n != 1])))
     axes = normalize_axes("squeeze", axis, len(node.shape))
     if any(node.shape[k] != 1 for k in axes):
         raise ShapeError(
@@ -208,7 +225,8 @@ def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
                 fix="x[:, 0] to choose an element",
             )
         )
-    return wrap(reshape_node(node, tuple([n for k, n in enumerate(node.shape) if k not in axes])))
+    kept = tuple([n for k, n in enumerate(node.shape) if k not in axes])
+    return view_of(x, reshape_node(node, kept))
 
 
 def atleast_1d(*arrays: ArrayLike) -> "Any":
@@ -231,8 +249,8 @@ def atleast_3d(*arrays: ArrayLike) -> "Any":
 def _of_each(
     arrays: tuple[ArrayLike, ...], shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> Any:
-    nodes = [as_node(x) for x in arrays]
-    results = tuple([wrap(reshape_node(node, shape_of(node.shape))) for node in nodes])
+    pairs = [(x, as_node(x)) for x in arrays]
+    results = tuple([view_of(x, reshape_node(node, shape_of(node.shape))) for x, node in pairs])
     return results[0] if len(results) == 1 else results
 
 
@@ -266,8 +284,11 @@ def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
 
 
 def broadcast_to(x: ArrayLike, shape: Shape) -> "Tensor":
-    """`x` repeated along axes of size 1, and along new first ones, to `shape`. Costs no memory."""
-    return wrap(stretch(as_node(x), as_shape("broadcast_to", shape)))
+    """`x` repeated along axes of size 1, and along new first ones, to `shape`. Costs no memory.
+
+    As in NumPy a view that nothing can be assigned to.
+    """
+    return view_of(x, stretch(as_node(x), as_shape("broadcast_to", shape)))
 
 
 def broadcast_arrays(*arrays: ArrayLike) -> "list[Tensor]":
@@ -277,7 +298,7 @@ def broadcast_arrays(*arrays: ArrayLike) -> "list[Tensor]":
         return []
     names = [f"array {k}" for k in range(len(nodes))]
     shape = common_shape("broadcast_arrays", names, [x.type for x in nodes])
-    return [wrap(stretch(x, shape)) for x in nodes]
+    return [view_of(x, stretch(node, shape)) for x, node in zip(arrays, nodes, strict=True)]
 
 
 # Order along axes
@@ -287,7 +308,7 @@ def flip(x: ArrayLike, axis: Axis = None) -> "Tensor":
     """The elements in reversed order along `axis`, or along all by default."""
     node = as_node(x)
     axes = normalize_axes("flip", axis, len(node.shape))
-    return wrap(OPS["flip"](node, axes=axes) if axes else node)
+    return view_of(x, OPS["flip"](node, axes=axes) if axes else node)
 
 
 def fliplr(x: ArrayLike) -> "Tensor":
@@ -308,12 +329,12 @@ def rot90(x: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> "Tensor":
         raise ValueError(explain("rot90", "needs two axes", got={"x": node.type, "axes": axes}))
     turns = k % 4
     if turns == 0:
-        return wrap(node)
+        return view_of(x, node)
     if turns == 2:
-        return flip(node, (first, second))
+        return flip(x, (first, second))
     if turns == 1:
-        return swapaxes(flip(node, second), first, second)
-    return flip(swapaxes(node, first, second), second)
+        return swapaxes(flip(x, second), first, second)
+    return flip(swapaxes(x, first, second), second)
 
 
 def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> "Tensor":
@@ -325,7 +346,7 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> "Tensor":
         got: dict[str, object] = {"x": node.type, "start": start}
         raise ValueError(explain("rollaxis", "start is out of range", got=got))
     target = start + rank if start < 0 else start
-    return moveaxis(node, source, target - 1 if source < target else target)
+    return moveaxis(x, source, target - 1 if source < target else target)
 
 
 def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor":

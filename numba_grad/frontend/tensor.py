@@ -1,7 +1,8 @@
 """Tensor: a user's handle on a node. Its state, indexing, gradients and device.
 
 A node's value never changes. Assigning into a tensor makes the handle point to a new node, so what
-was recorded before keeps the old value. Operators are in `tensor_operators.py`, NumPy's functions
+was recorded before keeps the old value; the handles of its views move on with it
+(`autograd/views.py`). Operators are in `tensor_operators.py`, NumPy's functions
 as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tensor_conversions.py`.
 """
 
@@ -11,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from numba_grad.autograd import graph, handles, hooks, state
+from numba_grad.autograd import graph, handles, hooks, state, views
 from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
@@ -33,9 +34,9 @@ from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import NO_PARAMS, OPS, Node, leaf
 from numba_grad.graph.types import CPU
-from numba_grad.ops.index_expressions import assign_index, take_index
+from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
@@ -48,9 +49,10 @@ class Tensor(Operators, Methods, Conversions):
     printing, or a backward pass. Dtypes, promotion, broadcasting and indexing are NumPy's.
     """
 
-    __slots__ = ("__weakref__", "_node")
+    __slots__ = ("__weakref__", "_node", "_view")
 
     _node: Node
+    _view: views.View | None  # what it shows elements of, if it or others are views of one array
 
     def __init__(self, node: Node) -> None:
         if node.__class__ is not Node:
@@ -58,6 +60,7 @@ class Tensor(Operators, Methods, Conversions):
                 explain("Tensor", "not made by its class", fix="ng.tensor(values, dtype=...)")
             )
         self._node = node
+        self._view = None
         node.handle = weakref.ref(self)
         if not node.serial % FLUSH_EVERY:
             flush(node)
@@ -130,14 +133,25 @@ class Tensor(Operators, Methods, Conversions):
     def __getitem__(self, index: Index) -> "Tensor":
         """The elements at `index`, which is any that NumPy takes.
 
-        A mask whose result depends on how many elements are true is computed now.
+        Slices, integers, None and `...` give a view, as in NumPy: what is assigned to it is
+        assigned to this tensor, and the other way round. Index arrays and masks give a copy, and
+        so do integers alone, which give a number. A mask whose result depends on how many elements
+        are true is computed now.
         """
         index = index_functions.index_of_nodes(index)
-        return Tensor(take_index(self._node, index, index_functions.mask_value))
+        x = self._node
+        expression = normalize_index(index, x.type.shape, index_functions.mask_value)
+        result = Tensor(take(x, expression))
+        if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
+            views.note_view(self, result, expression.basic.movements)
+        return result
 
     def __setitem__(self, index: Index, value: ArrayLike) -> None:
-        """Assign; differentiable by both. Expressions recorded before keep the old values."""
+        """Assign; differentiable by both. Expressions recorded before keep the old values, views
+        of this tensor show the new ones."""
         x = self._node
+        if value.__class__ is Tensor and self._is_own_view(index, value):
+            return  # the end of `x[index] += y`
         v = as_node(value, like=x) if is_scalar(value) else as_node(value)
         if v.dtype.kind == "c" and x.dtype.kind != "c":
             raise DTypeError(
@@ -149,7 +163,18 @@ class Tensor(Operators, Methods, Conversions):
                 )
             )
         index = index_functions.index_of_nodes(index)
-        state.replace(self, assign_index(x, index, v, index_functions.mask_value))
+        views.assign(self, assign_index(x, index, v, index_functions.mask_value))
+
+    def _is_own_view(self, index: Index, value: "Tensor") -> bool:
+        """Whether `value` is `self[index]`, a view: there is nothing to assign then."""
+        view = value._view
+        if view is None or view.parent is None or view.parent is not self._view:
+            return False
+        index = index_functions.index_of_nodes(index)
+        expression = normalize_index(index, self.shape, index_functions.mask_value)
+        return expression.advanced is None and views.shows_same(
+            value, self, expression.basic.movements
+        )
 
     def fill(self, value: ArrayLike) -> None:
         """Assign `value` to all elements."""
@@ -176,7 +201,8 @@ class Tensor(Operators, Methods, Conversions):
                     fix="x.item() for its number",
                 )
             )
-        return iter([self[k] for k in range(self.shape[0])])
+        # One at a time: each row is a view, of which a write to the next one has to know.
+        return map(self.__getitem__, range(self.shape[0]))
 
     def __contains__(self, value: object) -> bool:
         found = elementwise_functions.equal(self, value)
@@ -261,11 +287,32 @@ class Tensor(Operators, Methods, Conversions):
         return hooks.register_post_accumulate_grad_hook(self, hook)
 
     def detach(self) -> "Tensor":
-        """The same values without history."""
-        return Tensor(OPS["detach"](self._node))
+        """The same values without history: a view, as in torch. What is assigned to one shows in
+        the other, whose derivatives stay what they were.
+        """
+        node = self._node
+        value = node.value
+        result = Tensor(OPS["detach"](node) if value is None else leaf(value))
+        views.note_view(self, result, _DETACHING)
+        return result
 
     def detach_(self) -> "Tensor":
-        """Cut this tensor itself from its history, and return it."""
+        """Cut this tensor itself from its history, and return it.
+
+        Raises
+        ------
+        GradientError
+            If it is a view: the tensor that it shows elements of keeps its history.
+        """
+        if views.is_view(self):
+            raise GradientError(
+                explain(
+                    "detach_",
+                    "can't detach views in-place",
+                    got={"x": self._node},
+                    fix="x = x.detach(), or detach_() on what it is a view of",
+                )
+            )
         if self._node.requires_grad:
             state.rebind(self, OPS["detach"](self._node))
         return self
@@ -296,6 +343,15 @@ class Tensor(Operators, Methods, Conversions):
         if gradient is not None:
             state.set_grad(result, gradient.__deepcopy__(memo))
         return result
+
+
+_DETACHING = ((OPS["detach"], (), NO_PARAMS),)
+
+
+def _has_ellipsis(index: Index) -> bool:
+    return index is Ellipsis or (
+        index.__class__ is tuple and any(entry is Ellipsis for entry in index)
+    )
 
 
 def _is_dtype(target: object) -> bool:

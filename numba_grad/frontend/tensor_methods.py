@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from numba_grad.autograd.handles import new_tensor
+from numba_grad.errors import explain
 from numba_grad.frontend import (
     choice_functions,
     contraction_functions,
@@ -42,13 +43,30 @@ class Methods:
 
     @property
     def real(self) -> "Tensor":
-        """The real part."""
+        """The real part: a view."""
         return elementwise_functions.real(self)
+
+    @real.setter
+    def real(self, value: ArrayLike) -> None:
+        elementwise_functions.real(self)[...] = value
 
     @property
     def imag(self) -> "Tensor":
-        """The imaginary part: zeros for a real tensor."""
+        """The imaginary part: a view; zeros for a real tensor."""
         return elementwise_functions.imag(self)
+
+    @imag.setter
+    def imag(self, value: ArrayLike) -> None:
+        if self._node.dtype.kind != "c":
+            raise TypeError(
+                explain(
+                    "imag",
+                    "a real tensor has no imaginary part to set",
+                    got={"x": self._node.type},
+                    fix="x = x.astype(complex) before",
+                )
+            )
+        elementwise_functions.imag(self)[...] = value
 
     def conj(self) -> "Tensor":
         """The complex conjugate."""
@@ -88,7 +106,9 @@ class Methods:
         """All elements along one axis."""
         return shape_functions.ravel(self, order)
 
-    flatten = ravel
+    def flatten(self, order: str = "C") -> "Tensor":
+        """All elements along one axis: a copy."""
+        return shape_functions.reshape(self, -1, order, copy=True)
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
         """Each element repeated, as `numpy.repeat`."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.autograd import state
+from numba_grad.autograd import views
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
@@ -86,7 +86,8 @@ def _in_place(ufunc: np.ufunc) -> Operator:
 
 
 def _assigning(name: str, result: Callable[["Tensor", Any], Node]) -> Operator:
-    """The method that gives the tensor the value of `result`: the handle moves on to a new node."""
+    """The method that gives the tensor the value of `result`: the handle moves on to a new node,
+    and so do those of what shows the same elements."""
 
     def operate(self: "Tensor", other: Any) -> "Tensor":
         if other.__class__ is not self.__class__ and not _is_operand(other):
@@ -142,7 +143,7 @@ def _replace(tensor: "Tensor", new: Node, operation: str) -> None:
                 fix=f"x = x.astype({new.dtype.name!r}) first",
             )
         )
-    state.replace(tensor, cast(new, old.dtype))
+    views.assign(tensor, cast(new, old.dtype))
 
 
 class Operators:

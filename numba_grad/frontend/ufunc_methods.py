@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd import state
+from numba_grad.autograd import views
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
@@ -409,10 +409,10 @@ def at_of(ufunc: np.ufunc, function: Function) -> Function:
         index = index_of_nodes(indices)
         if ufunc in (np.add, np.subtract):
             term = -loop[1] if ufunc is np.subtract else loop[1]
-            state.replace(x, add_at_index(node, index, term, mask_value))
+            views.assign(x, add_at_index(node, index, term, mask_value))
         else:
             written = _applied_at(ufunc, function, node, index, loop[1:])
-            state.replace(x, written)
+            views.assign(x, written)
 
     return at
 

@@ -461,6 +461,7 @@ real = elementwise(
     dtypes=INEXACT,
     samples=((-3, 3),),
     saves=(),
+    write_back=lambda x, v: make_complex(v, imag(x)),
 )
 
 imag = elementwise(
@@ -472,6 +473,7 @@ imag = elementwise(
     dtypes=COMPLEX,
     samples=((-3, 3),),
     saves=(),
+    write_back=lambda x, v: make_complex(real(x), v),
 )
 
 conjugate = elementwise(
@@ -510,6 +512,7 @@ identity = elementwise(
     dtypes=ALL,
     samples=((-3, 3),),
     saves=(),
+    write_back=lambda x, v: v,
 )
 
 detach = elementwise(
@@ -519,4 +522,5 @@ detach = elementwise(
     no_vjp="to stop gradients is its purpose",
     dtypes=ALL,
     samples=((-3, 3),),
+    write_back=lambda x, v: detach(v),
 )

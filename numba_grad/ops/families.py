@@ -125,6 +125,7 @@ def elementwise(
     operand_dtypes: Callable[..., bool] | None = None,
     result_dtype: Callable[..., np.dtype] | None = None,
     params_samples: Sequence[dict[str, Any]] = ({},),
+    write_back: Callable[..., Node] | None = None,
 ) -> Op:
     """An op applied element by element; inputs broadcast as in NumPy.
 
@@ -147,12 +148,15 @@ def elementwise(
     operand_dtypes : (*input dtypes) -> whether they fit together, where they need not be equal
     result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
     params_samples : what the tests give as params
+    write_back : of an op whose result NumPy gives as a view: (x, v) -> x after v was written to it
     """
     in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
     names = input_names or tuple([name for name in in_braces if name != "dtype"])
     extras: dict[str, Any] = {"no_vjp": no_vjp} if no_vjp else {}
     if no_derivative:
         extras["no_derivative"] = dict(no_derivative)
+    if write_back is not None:
+        extras["write_back"] = write_back
 
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)

@@ -53,8 +53,8 @@ class BasicIndex(NamedTuple):
     steps: Shape
     flips: Shape  # axes of x that negative steps walk backwards
     shape: Shape  # of the result: without the axes of integers, with an axis of size 1 per None
-    slice_params: SharedParams  # of the slice and of the reshape that take the region
-    reshape_params: SharedParams
+    movements: tuple[tuple[Op, tuple[Node, ...], SharedParams], ...]
+    # what takes the region, each with its further inputs, of which there are none, and params
 
 
 class AdvancedIndex(NamedTuple):
@@ -281,16 +281,14 @@ class _Walk:
 
     def basic(self) -> BasicIndex:
         starts, sizes, steps = tuple(self._starts), tuple(self._sizes), tuple(self._steps)
-        shape = tuple(self._kept)
-        return BasicIndex(
-            starts,
-            sizes,
-            steps,
-            tuple(self._flips),
-            shape,
-            SharedParams(starts=starts, sizes=sizes, steps=steps),
-            SharedParams(shape=shape),
-        )
+        flips, shape = tuple(self._flips), tuple(self._kept)
+        region = SharedParams(starts=starts, sizes=sizes, steps=steps)
+        movements: list[tuple[Op, tuple[Node, ...], SharedParams]] = [(slice_, (), region)]
+        if flips:
+            movements.append((flip, (), SharedParams(axes=flips)))
+        if shape != sizes:
+            movements.append((OPS["reshape"], (), SharedParams(shape=shape)))
+        return BasicIndex(starts, sizes, steps, flips, shape, tuple(movements))
 
     def step(self, entry: Any, missing: int) -> None:
         kind = entry.__class__
@@ -421,12 +419,9 @@ def take(x: Node, expression: IndexExpression) -> Node:
 
 
 def _take_region(x: Node, basic: BasicIndex) -> Node:
-    taken = record(slice_, (x,), basic.slice_params)
-    if basic.flips:
-        taken = flip(taken, axes=basic.flips)
-    if taken.shape == basic.shape:
-        return taken
-    return record(OPS["reshape"], (taken,), basic.reshape_params)
+    for op, _, params in basic.movements:
+        x = record(op, (x,), params)
+    return x
 
 
 def _is_whole(x: Node, basic: BasicIndex) -> bool:

@@ -67,6 +67,7 @@ reshape = structural(
         ((array_of(rng, 3, 0),), {"shape": (0, 7, 2)}),
         ((array_of(rng, 24),), {"shape": (1, 2, 1, 12)}),
     ],
+    extras={"write_back": lambda x, v, *, shape: reshape(v, shape=x.shape)},
 )
 
 
@@ -110,6 +111,7 @@ transpose = structural(
         ((array_of(rng),), {"axes": ()}),
         ((array_of(rng, 0, 3),), {"axes": (1, 0)}),
     ],
+    extras={"write_back": lambda x, v, *, axes: transpose(v, axes=inverse_permutation(axes))},
 )
 
 
@@ -235,6 +237,11 @@ slice_ = structural(
         ((array_of(rng, 0, 3),), {"starts": (0, 1), "sizes": (0, 2), "steps": (2, 1)}),
         ((array_of(rng),), {"starts": (), "sizes": (), "steps": ()}),
     ],
+    extras={
+        "write_back": lambda x, v, *, starts, sizes, steps: update_slice(
+            x, v, starts=starts, steps=steps
+        )
+    },
 )
 
 
@@ -271,6 +278,7 @@ flip = structural(
         ((array_of(rng, 0, 2),), {"axes": (0, 1)}),
         ((array_of(rng),), {"axes": ()}),
     ],
+    extras={"write_back": lambda x, v, *, axes: flip(v, axes=axes)},
 )
 
 

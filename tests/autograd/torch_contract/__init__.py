@@ -17,6 +17,7 @@ from tests.autograd.torch_contract import (
     nodes_and_edges,
     orders_and_modes,
     roots,
+    views,
 )
 from tests.autograd.torch_contract.scenarios import EXPECTED_ERRORS, SCENARIOS
 
@@ -38,4 +39,5 @@ __all__ = [
     "nodes_and_edges",
     "orders_and_modes",
     "roots",
+    "views",
 ]

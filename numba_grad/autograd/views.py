@@ -1,0 +1,362 @@
+"""Views: tensors that show elements of another one, as NumPy's slices, transposes and reshapes do.
+
+The value of a node never changes, so views are a matter of handles. Each tensor that was made as a
+view of another one, and each that views were made of, has a `View`: how to come to it from the
+array at the bottom, and who else shows elements of that. To write to one of them is to write to the
+array, and to read the others anew:
+
+    row = a[0]        row shows [slice, reshape] of a
+    row += 1          row becomes add(row, 1)
+                      a becomes update_slice(a, reshape(row))
+                      the other views of a that show elements of row are read from a again
+
+All of these are ordinary operations, so gradients, `jit` and `vmap` need to know nothing of views.
+Who does not write pays for noting the view alone, 0.3 us.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd import state
+from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.errors import GradientError, explain
+from numba_grad.graph.node import OPS, Node, Op, grad_mode, record
+from numba_grad.graph.types import Type
+from numba_grad.locks import new_lock
+from numba_grad.ops.families import full
+
+# One operation on the way from an array to a view of it: op, further inputs, params.
+Step = tuple[Op, tuple[Node, ...], dict[str, Any]]
+
+_creation_lock = new_lock()
+_NOT_FOUND = object()  # a layout that nobody needed
+
+
+class View:
+    """How a tensor shows elements of an array."""
+
+    __slots__ = ("is_copy", "layout", "members", "parent", "steps", "type")
+
+    # All tensors that show elements of this array, by their address. The dead stay until the next
+    # tensor of their address, or a write: to note a view has to be cheap.
+    members: dict[int, weakref.ref[Any]]
+    parent: "View | None"  # what it was made of; None for the array itself
+    steps: Sequence[Step]  # how
+    type: Type
+    # Whether its elements have memory of their own: of an array, and where NumPy's reshape copies.
+    # None as long as nobody needed to know.
+    is_copy: bool | None
+    layout: Any  # where its elements are, an array without values; None where nobody can say
+
+    def __init__(
+        self,
+        members: dict[int, weakref.ref[Any]],
+        parent: "View | None",
+        steps: Sequence[Step],
+        type: Type,
+        is_copy: bool | None,
+    ) -> None:
+        self.members = members
+        self.parent = parent
+        self.steps = steps
+        self.type = type
+        self.is_copy = is_copy
+        self.layout = _NOT_FOUND
+
+
+def view_of(x: Any, node: Node, steps: Sequence[Step] | None = None) -> Any:
+    """A new tensor of `node`, which movements made of `x`: a view of `x`, if that is a tensor.
+
+    `steps` are these movements; by default, what leads from the node of `x` to `node`.
+    """
+    if node.handle is not None:
+        node = record(OPS["identity"], (node,))
+    if not is_tensor(x):
+        return new_tensor(node)
+    # Before there is a tensor: one in so many is computed at once, and forgets what made it.
+    steps = _steps_between(x._node, node) if steps is None else steps
+    result = new_tensor(node)
+    note_view(x, result, steps, is_copy=None)
+    return result
+
+
+def note_view(x: Any, result: Any, steps: Sequence[Step], is_copy: bool | None = False) -> None:
+    """Remember that the tensor `result`, just made of `x` by `steps`, shows elements of it.
+
+    `is_copy` is None where NumPy may have to copy: a reshape of what was transposed.
+    """
+    parent = x._view
+    if parent is None:
+        with _creation_lock:  # two threads may make the first view of one tensor
+            parent = x._view
+            if parent is None:
+                node = x._node
+                parent = x._view = View({id(x): node.handle}, None, (), node.type, True)
+    members, node = parent.members, result._node
+    members[id(result)] = node.handle
+    result._view = View(members, parent, steps, node.type, is_copy)
+
+
+def is_view(tensor: Any) -> bool:
+    """Whether it was made as a view of another tensor, which may be gone."""
+    view = tensor._view
+    return view is not None and view.parent is not None
+
+
+def shows_same(tensor: Any, x: Any, steps: Sequence[Step]) -> bool:
+    """Whether `tensor` is that view of `x`. Then to assign one to the other changes nothing."""
+    view = tensor._view
+    return (
+        view is not None
+        and view.parent is not None
+        and view.parent is x._view
+        and (view.steps is steps or view.steps == steps)
+    )
+
+
+def shares_memory(x: Any) -> bool:
+    """Whether NumPy would have made the view `x` without copying."""
+    view = x._view
+    if view is None or view.parent is None:
+        return False
+    return not (_layout_of(view) is not None and view.is_copy)
+
+
+def is_contiguous(x: Any, order: str) -> bool:
+    """Whether the elements of `x` follow one another in row-major or, for order="F", column-major
+    order where NumPy would have them."""
+    view = x._view
+    if view is None or view.parent is None:
+        return order == "C" or sum(n != 1 for n in x.shape) < 2
+    layout = _layout_of(view)
+    if layout is None:
+        return False
+    return layout.flags.c_contiguous if order == "C" else layout.flags.f_contiguous
+
+
+def assign(tensor: Any, node: Node) -> None:
+    """Make `node` the value of `tensor`, and write it through to what shows the same elements.
+
+    Raises
+    ------
+    GradientError
+        If that is a leaf that requires grad, or a view of one, and history is recorded.
+    ValueError
+        If elements of the array come several times in the view, or are no elements of it.
+    """
+    view = tensor._view
+    if view is None:
+        state.replace(tensor, node, keeps_history=not grad_mode.enabled)
+        return
+    _refuse_read_only(view)
+    if node.requires_grad:
+        _refuse_part_of_leaf(tensor)
+    others = [x for x in _live(view.members) if x is not tensor and x._view is not None]
+    if not others:
+        tensor._view = None
+        state.replace(tensor, node, keeps_history=not grad_mode.enabled)
+        return
+    _assign_through(tensor, node, others)
+
+
+def _live(members: dict[int, weakref.ref[Any]]) -> list[Any]:
+    """The tensors that are still there, of which another view is not: its address was used again.
+
+    Forgets the others.
+    """
+    found = []
+    for key, reference in list(members.items()):
+        tensor = reference()
+        if tensor is None or tensor._view is None or tensor._view.members is not members:
+            del members[key]
+        else:
+            found.append(tensor)
+    return found
+
+
+def _assign_through(tensor: Any, node: Node, others: list[Any]) -> None:
+    view = tensor._view
+    array = _array_of(view)
+    others = [x for x in others if _array_of(x._view) is array]
+    base = tensor if view is array else next((x for x in others if x._view is array), None)
+    path = _path(view, array)
+    keeps_history = not grad_mode.enabled or any(op.name == "detach" for op, _, _ in path)
+
+    # All that can be refused is refused before the first handle moves on.
+    new_base = node
+    if base is not None:
+        new_base = node if base is tensor else _written(base._node, path, node)
+        new_base = state.successor(base, new_base, keeps_history)
+    moves = [] if base is tensor else [(tensor, state.successor(tensor, node, keeps_history))]
+    for other in others:
+        if other is base or not _overlap(view, other._view):
+            continue
+        # A view that has history keeps it, also where none is recorded now.
+        previous, grad_mode.enabled = grad_mode.enabled, grad_mode.enabled or _has_history(other)
+        try:
+            own_path = _path(other._view, array)
+            if base is not None:
+                new = _read(new_base, own_path)
+            else:
+                # Nobody knows the rest of the array any more.
+                blank = full(0, array.type.shape, array.type.dtype, array.type.device)
+                known = _written(blank, own_path, other._node)
+                new = _read(_written(known, path, node), own_path)
+            moves.append((other, state.successor(other, new, keeps_history)))
+        finally:
+            grad_mode.enabled = previous
+    if base is not None:
+        moves.insert(0, (base, new_base))
+    for moved, new in moves:
+        state.move_on(moved, new)
+
+
+def _has_history(tensor: Any) -> bool:
+    return tensor._node.requires_grad and not state.is_leaf(tensor._node)
+
+
+# Movements, there and back
+
+
+def _steps_between(x: Node, result: Node) -> Sequence[Step]:
+    """The operations that made `result` of `x`, each of the first input of the next."""
+    node = result
+    if node.inputs and node.inputs[0] is x:
+        return ((node.op, node.inputs[1:], node.params),)
+    steps: list[Step] = []
+    while node is not x:
+        steps.append((node.op, node.inputs[1:], node.params))
+        node = node.inputs[0]
+    steps.reverse()
+    return steps
+
+
+def _path(view: View, array: View) -> list[Step]:
+    """All steps from `array` to `view`."""
+    parts: list[Sequence[Step]] = []
+    current: View | None = view
+    while current is not array and current is not None:
+        parts.append(current.steps)
+        current = current.parent
+    return [step for steps in reversed(parts) for step in steps]
+
+
+def _read(x: Node, path: Sequence[Step]) -> Node:
+    for op, further, params in path:
+        x = record(op, (x, *further), params)
+    return x
+
+
+def _written(x: Node, path: Sequence[Step], v: Node) -> Node:
+    """`x` after `v` was written to the view of it at the end of the path."""
+    on_the_way = [x]
+    for op, further, params in path[:-1]:
+        on_the_way.append(record(op, (on_the_way[-1], *further), params))
+    for (op, _, params), shown in zip(reversed(path), reversed(on_the_way), strict=True):
+        v = op.extras["write_back"](shown, v, **params)
+    return v
+
+
+def _refuse_read_only(view: View) -> None:
+    current: View | None = view
+    while current is not None:
+        for op, _, _ in current.steps:
+            if "write_back" not in op.extras:
+                raise ValueError(
+                    explain(
+                        "assignment",
+                        "assignment destination is read-only, as NumPy's views of this kind are",
+                        got={"x": view.type, "made by": op.name},
+                        fix="x = x.copy() before, or np.fill_diagonal(a, v) for a diagonal",
+                    )
+                )
+        current = current.parent
+
+
+def _refuse_part_of_leaf(tensor: Any) -> None:
+    """As torch: also where nobody holds the leaf any more."""
+    view, node = tensor._view, tensor._node
+    while view.parent is not None:
+        for _ in view.steps:
+            if not node.inputs:
+                return
+            node = node.inputs[0]
+            if node.requires_grad and node.op.vjp is None:
+                raise GradientError(
+                    explain(
+                        "in-place assignment",
+                        "a view of a leaf that requires grad is used in an in-place operation",
+                        got={"leaf": node, "view": tensor._node},
+                        fix="with ng.no_grad(): ..., or x = x.copy() before",
+                    )
+                )
+        view = view.parent
+
+
+# What shows what: asked of NumPy, by arrays that have the layout and no values.
+
+
+def _array_of(view: View) -> View:
+    """What `view` shows elements of: the nearest one on the way here that NumPy has memory for."""
+    while not view.is_copy:
+        if view.is_copy is None:
+            _layout_of(view)
+        else:
+            assert view.parent is not None, "the first one is no view"
+            view = view.parent
+    return view
+
+
+def _layout_of(view: View) -> np.ndarray | None:
+    unknown = []
+    current: View | None = view
+    while current is not None and current.layout is _NOT_FOUND:
+        unknown.append(current)
+        current = current.parent
+    for known in reversed(unknown):
+        if known.parent is None:
+            # Pages of it that nobody looks at take no memory.
+            dtype = np.complex64 if known.type.dtype.kind == "c" else np.bool_
+            known.layout = np.empty(known.type.shape, dtype)
+        else:
+            known.layout, known.is_copy = _layout_after(known.parent.layout, known.steps)
+    return view.layout
+
+
+def _layout_after(
+    layout: np.ndarray | None, steps: Sequence[Step]
+) -> tuple[np.ndarray | None, bool]:
+    """The layout after these steps, and whether NumPy copies on the way."""
+    is_copy = False
+    for op, _, params in steps:
+        if layout is None:
+            break
+        if op.name == "gather":  # a diagonal
+            layout = None
+        elif op.name == "reshape":
+            try:
+                layout = np.reshape(layout, params["shape"], copy=False)
+            except ValueError:
+                layout, is_copy = np.empty(params["shape"], layout.dtype), True
+        else:
+            assert op.reference is not None, "movements have references, which give views"
+            layout = op.reference(layout, **params)
+    return layout, is_copy
+
+
+_MOST_WORK: Any = (
+    1000  # that NumPy is asked to do to find out; what is too hard counts as overlapping
+)
+
+
+def _overlap(first: View, second: View) -> bool:
+    one, other = _layout_of(first), _layout_of(second)
+    if one is None or other is None:
+        return True
+    try:
+        return np.shares_memory(one, other, max_work=_MOST_WORK)
+    except np.exceptions.TooHardError:
+        return True

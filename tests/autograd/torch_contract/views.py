@@ -1,0 +1,183 @@
+"""Views and what is assigned through them."""
+
+import contextlib
+
+from tests.autograd.torch_contract.scenarios import raises, scenario, variable
+
+
+def matrix(lib, requires_grad=True):
+    return lib.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=requires_grad)
+
+
+def weights(lib):
+    return lib.tensor([[1.0, -2.0, 3.0], [0.5, 7.0, 11.0]])
+
+
+@scenario
+def what_is_written_to_a_view_gets_the_gradient(lib):
+    x, v = matrix(lib), lib.tensor([2.0, 3.0, 4.0], requires_grad=True)
+    y = x * 2
+    row = y[0]
+    row *= v
+    (y * weights(lib)).sum().backward()
+    return y, row, x.grad, v.grad
+
+
+@scenario
+def other_views_see_a_write_and_its_gradient(lib):
+    x, v = matrix(lib), lib.tensor([2.0, 3.0, 4.0], requires_grad=True)
+    y = x * 2
+    row, column = y[1], y[:, 2]
+    row *= v
+    (column * column).sum().backward()
+    return row, column, x.grad, v.grad
+
+
+@scenario
+def views_see_what_is_written_to_their_base(lib):
+    x, v = matrix(lib), lib.tensor(5.0, requires_grad=True)
+    y = x * x
+    row = y[0]
+    y[0, 1] = v
+    (row * weights(lib)[0]).sum().backward()
+    return row, x.grad, v.grad, row.requires_grad
+
+
+@scenario
+def views_of_views_write_through(lib):
+    x = matrix(lib)
+    y = x * 3
+    y[1:][0][1:] += 10
+    y.T[0] = 1
+    y.reshape(6)[5] *= 2
+    (y * y).sum().backward()
+    return y, x.grad
+
+
+@scenario
+def a_history_written_into_a_constant_tensor(lib):
+    x, y = matrix(lib), matrix(lib, requires_grad=False)
+    row, column = y[0], y[:, 1]
+    row[:] = x[1]
+    (y * weights(lib)).sum().backward(retain_graph=True)
+    column.sum().backward()
+    return y, column, y.requires_grad, column.requires_grad, row.requires_grad, x.grad
+
+
+@raises("RuntimeError")
+def views_of_leaves_refuse_assignment(lib):
+    row = matrix(lib)[0]
+    row += 1
+
+
+@scenario
+def a_refused_write_changes_nothing(lib):
+    x = matrix(lib)
+    row, column = x[0], x[:, 0]
+    with contextlib.suppress(RuntimeError):
+        row += 1
+    return x, row, column
+
+
+@scenario
+def views_of_leaves_are_written_under_no_grad(lib):
+    x = matrix(lib)
+    row = x[0]
+    with lib.no_grad():
+        x += 1
+        row *= 10
+    (row * row).sum().backward()
+    return x, row, row.requires_grad, x.is_leaf, x.requires_grad, x.grad
+
+
+@scenario
+def history_stays_under_no_grad(lib):
+    x = variable(lib)
+    y = x * 2
+    with lib.no_grad():
+        y += 1
+        y *= 3
+    (y * y).sum().backward()
+    return y, y.requires_grad, x.grad
+
+
+@scenario
+def history_stays_under_no_grad_by_a_view(lib):
+    x = matrix(lib)
+    y = x * 2
+    row = y[0]
+    with lib.no_grad():
+        row += 1
+    (y * weights(lib)).sum().backward()
+    return y, row.requires_grad, x.grad
+
+
+@scenario
+def a_detached_tensor_is_a_view(lib):
+    x = matrix(lib)
+    y = x * 2
+    d = y.detach()
+    d[0] = 7
+    y[1, 1] = 5
+    z = y.sum()
+    z.backward()
+    return y, d, d.requires_grad, y.requires_grad, x.grad
+
+
+@scenario
+def a_detached_leaf_is_a_view(lib):
+    x = matrix(lib)
+    d = x.detach()
+    d -= 1
+    x.sum().backward()
+    return x, d, d.requires_grad, x.requires_grad, x.is_leaf, x.grad
+
+
+@raises("RuntimeError")
+def views_cannot_be_detached_in_place(lib):
+    y = matrix(lib) * 2
+    y[0].detach_()
+
+
+@scenario
+def gradients_with_respect_to_views(lib):
+    x = matrix(lib)
+    y = x * 2
+    row = y[0]
+    row += 1
+    return lib.autograd.grad((y * weights(lib)).sum(), [y, x], allow_unused=True)
+
+
+@scenario
+def second_derivatives_through_views(lib):
+    x = matrix(lib)
+    y = x * x
+    row = y[0]
+    row *= x[1]
+    (g,) = lib.autograd.grad((y * y).sum(), x, create_graph=True)
+    (h,) = lib.autograd.grad((g * weights(lib)).sum(), x)
+    return g, h
+
+
+@scenario
+def a_row_at_a_time(lib):
+    x = matrix(lib)
+    y = x * 1
+    total = 0.0
+    for k in range(2):
+        row = y[k]
+        row *= k + 2
+        total = total + row.sum() * (k + 1)
+    total.backward()
+    return y, x.grad
+
+
+@scenario
+def leaves_made_of_views(lib):
+    x = matrix(lib, requires_grad=False)
+    row = x[0]
+    row.requires_grad_()
+    with lib.no_grad():
+        x *= 2
+    (row * row).sum().backward()
+    return x, row, row.is_leaf, row.grad
