@@ -22,9 +22,9 @@ def node_from_interface(x: Any, copy: bool) -> Node:
     return _node(imports.from_cuda_array_interface(x, may_copy=copy), copy)
 
 
-def node_from_dlpack(x: Any, copy: bool | None) -> Node:
+def node_from_dlpack(x: Any, copy: bool) -> Node:
     """A leaf of the memory of an object with `__dlpack__` on a GPU, or of a copy of it."""
-    return _node(imports.from_dlpack(x, copy), bool(copy))
+    return _node(imports.from_dlpack(x, None if copy else False), copy)
 
 
 def _node(found: Imported, copy: bool) -> Node:

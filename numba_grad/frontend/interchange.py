@@ -35,17 +35,16 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
     x : an object with `__dlpack__` and `__dlpack_device__`, in memory that the CPU reaches, or on
         a GPU. The current stream waits for what the other library still does with it there.
     device : where the tensor is to be, by default where `x` is
-    copy : True copies; False raises if a copy is needed; None copies only if it is needed: to
-        another device, or if the elements are not in row-major order (on a GPU, nor in a transpose
-        of it). Without a copy the tensor shares memory with `x`. Writing to `x` afterwards changes
-        the tensor, and makes the values and gradients of whatever was recorded from it, and not
-        yet computed, wrong without any error.
+    copy : True and None copy: what is recorded now may be computed after somebody has written to
+        `x`. With False the tensor shares memory with `x`, which nobody may write to as long as
+        something that was recorded from the tensor is not computed, nor needed for a gradient.
 
     Raises
     ------
     BufferError
-        If `x` cannot be exported, or with `copy=False`, if a copy is needed. On a GPU it is a
-        ForeignArrayError.
+        If `x` cannot be exported, or with `copy=False`, if a copy is needed: to another device, or
+        if the elements are not in row-major order (on a GPU, nor in a transpose of it). On a GPU it
+        is a ForeignArrayError.
     DTypeError
         If it has a dtype that is not supported.
 
@@ -66,9 +65,10 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
             )
         )
     if int(x.__dlpack_device__()[0]) in _ON_GPUS:
+        copy = copy is not False
         return wrap(_moved(namespace("cuda_exchange").node_from_dlpack(x, copy), wanted, copy))
     try:
-        array = dlpack.array_from(x, copy)
+        array = dlpack.array_from(x, False if copy is False else None)
     except RuntimeError as error:
         # NumPy's word for dtypes that it has not, and for memory of another device.
         raise BufferError(
@@ -79,9 +79,9 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
                 expected="an array of a dtype of NumPy, or bfloat16, in memory of the CPU",
             )
         ) from error
-    if array.flags.c_contiguous:
-        return wrap(_moved(as_node(tensor(array, copy=False)), wanted, copy))
-    if copy is False:
+    if copy is not False:
+        return tensor(array, device=device)
+    if not array.flags.c_contiguous:
         raise BufferError(
             explain(
                 "from_dlpack",
@@ -90,7 +90,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
                 fix="copy=None",
             )
         )
-    return tensor(array, device=device)
+    return wrap(_moved(as_node(tensor(array, copy=False)), wanted, copy))
 
 
 def _moved(node: Node, device: str | None, copy: bool | None) -> Node:

@@ -24,8 +24,8 @@ def address(tensor):
 @pytest.mark.parametrize("kind", [Foreign, ForeignDlpack])
 def test_tensors_of_their_memory(emulated, kind):
     x = kind(VALUE)
-    take = ng.from_dlpack if kind is ForeignDlpack else lambda x: ng.tensor(x, copy=False)
-    tensor = take(x)
+    take = ng.from_dlpack if kind is ForeignDlpack else ng.tensor
+    tensor = take(x, copy=False)
     assert (tensor.device, tensor.shape, tensor.dtype) == ("cuda:0", (2, 3), np.float64)
     assert address(tensor) == x.memory.address
     np.testing.assert_array_equal(numbers(tensor), VALUE)
@@ -39,7 +39,8 @@ def test_tensors_of_copies(emulated):
         np.testing.assert_array_equal(numbers(tensor), VALUE)
     assert ng.tensor(x, requires_grad=True).requires_grad
     y = ForeignDlpack(VALUE)
-    assert address(ng.from_dlpack(y, copy=True)) != y.memory.address
+    for copy in (True, None):
+        assert address(ng.from_dlpack(y, copy=copy)) != y.memory.address
 
 
 def test_tensors_elsewhere(emulated):
@@ -135,7 +136,7 @@ def test_wrong_arrays_are_refused(emulated):
 
 def test_their_memory_lives_as_long_as_the_tensor(emulated):
     x = ForeignDlpack(VALUE)
-    tensor = ng.from_dlpack(x)
+    tensor = ng.from_dlpack(x, copy=False)
     gc.collect()
     assert x.deleted == 0
     del tensor

@@ -372,9 +372,10 @@ def test_arrays_of_torch(torch):
     theirs = torch.arange(12.0, dtype=torch.float64, device="cuda").reshape(3, 4)
     for x in (ng.from_dlpack(theirs), ng.tensor(theirs, copy=False), ng.from_dlpack(theirs.T).T):
         np.testing.assert_array_equal(x.cpu().numpy(), np.arange(12.0).reshape(3, 4))
-    assert ng.from_dlpack(theirs)._node.value.address == theirs.data_ptr()
+    shared = ng.from_dlpack(theirs, copy=False)
+    assert shared._node.value.address == theirs.data_ptr()
     with pytest.raises(ForeignArrayError, match="left-out"):
-        ng.from_dlpack(theirs[:, ::2])
+        ng.from_dlpack(theirs[:, ::2], copy=False)
 
 
 def test_arrays_for_torch(torch):
@@ -395,7 +396,7 @@ def test_streams_of_torch(torch):
             theirs = torch.zeros(1 << 22, dtype=torch.float64, device="cuda")
             for _ in range(20):
                 theirs += 1
-            x = ng.from_dlpack(theirs)
+            x = ng.from_dlpack(theirs, copy=False)
             del theirs
         with cuda.stream(cuda.external_stream(stream.cuda_stream)):
             assert float((x * 1).sum().item()) == 20.0 * (1 << 22)
@@ -403,7 +404,7 @@ def test_streams_of_torch(torch):
 
 def test_arrays_of_cupy_and_back(cupy):
     theirs = cupy.arange(12.0).reshape(3, 4)
-    for x in (ng.tensor(theirs, copy=False), ng.from_dlpack(theirs)):
+    for x in (ng.tensor(theirs, copy=False), ng.from_dlpack(theirs, copy=False)):
         assert x._node.value.address == theirs.data.ptr
         back = cupy.asarray(x)
         assert back.data.ptr == theirs.data.ptr

@@ -33,7 +33,7 @@ def test_exported_memory_is_shared_and_read_only(dtype):
     assert (array.dtype, array.shape) == (dtype, (2, 3))
     assert np.shares_memory(array, x.numpy()) and not array.flags.writeable
     np.testing.assert_array_equal(array, x)
-    again = ng.from_dlpack(array)
+    again = ng.from_dlpack(array, copy=False)
     assert np.shares_memory(again.numpy(), array) and again.dtype == dtype
 
 
@@ -85,11 +85,18 @@ def test_what_is_not_exported():
         ng.tensor([1.0]).__dlpack__(dl_device=(2, 0))
 
 
-def test_imported_memory_is_shared_unless_a_copy_is_asked_for():
+def test_what_is_recorded_of_imported_memory_is_of_that_moment():
     a = np.arange(3.0)
-    x, y = ng.from_dlpack(a), ng.from_dlpack(a, copy=True)
+    y = ng.from_dlpack(a) * 2
+    a[:] = 100
+    assert y.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_imported_memory_is_shared_where_that_is_asked_for():
+    a = np.arange(3.0)
+    x, y, z = ng.from_dlpack(a, copy=False), ng.from_dlpack(a, copy=True), ng.from_dlpack(a)
     a[0] = 7.0
-    assert x.tolist() == [7.0, 1.0, 2.0] and y.tolist() == [0.0, 1.0, 2.0]
+    assert x.tolist() == [7.0, 1.0, 2.0] and y.tolist() == z.tolist() == [0.0, 1.0, 2.0]
     assert x.is_leaf and not x.requires_grad
     x[1] = 5.0  # moves the handle, and leaves the memory of others alone
     assert a.tolist() == [7.0, 1.0, 2.0]
@@ -118,7 +125,7 @@ def test_torch_both_ways():
     x = ng.tensor([[1.0, 2.0], [3.0, 4.0]])
     t = torch.from_dlpack(x)
     assert t.data_ptr() == x.numpy().ctypes.data and t.tolist() == x.tolist()
-    assert ng.from_dlpack(t).numpy().ctypes.data == t.data_ptr()
+    assert ng.from_dlpack(t, copy=False).numpy().ctypes.data == t.data_ptr()
     assert ng.from_dlpack(torch.arange(6).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
     copied = torch.from_dlpack(x, copy=True)
     copied[0, 0] = 7.0
