@@ -72,6 +72,11 @@ def scipy_calls() -> dict[str, Call]:
             (X,),
             VALUES,
         ),
+        "integrate.nsum": (  # writes through views
+            lambda b: integrate.nsum(lambda k: k**-2.0, b, b * np.inf).sum,
+            (np.array(1.0),),
+            VALUES,
+        ),
         "integrate.tanhsinh": (
             lambda b: integrate.tanhsinh(lambda x: x**2, b * 0, b).integral,
             (X,),
@@ -98,7 +103,7 @@ def scipy_calls() -> dict[str, Call]:
 
 
 def sklearn_calls() -> dict[str, Call]:
-    preprocessing, linear_model, decomposition, metrics, pairwise = map(
+    preprocessing, linear_model, decomposition, metrics, pairwise, mixture = map(
         importlib.import_module,
         (
             "sklearn.preprocessing",
@@ -106,6 +111,7 @@ def sklearn_calls() -> dict[str, Call]:
             "sklearn.decomposition",
             "sklearn.metrics",
             "sklearn.metrics.pairwise",
+            "sklearn.mixture",
         ),
     )
     return {
@@ -119,6 +125,16 @@ def sklearn_calls() -> dict[str, Call]:
         "Ridge": (
             lambda m, t: linear_model.Ridge(solver="svd").fit(m, t).predict(m),
             (M, TARGETS),
+            VALUES,
+        ),
+        # They write through views.
+        "GaussianMixture": (
+            lambda m: (
+                mixture.GaussianMixture(2, random_state=0, init_params="random_from_data")
+                .fit(m)
+                .covariances_
+            ),
+            (np.concatenate([M, M + 5.0]),),
             VALUES,
         ),
         "LogisticRegression": (
@@ -183,7 +199,7 @@ def test_scipy_computes_with_tensors(outcomes):
 def test_scikit_learn_computes_with_tensors(outcomes):
     pytest.importorskip("sklearn")
     calls = {name: text for name, text in outcomes.items() if name.startswith("sklearn")}
-    assert len(calls) == 7
+    assert len(calls) == 8
     assert not {name: text for name, text in calls.items() if text != "works"}
 
 

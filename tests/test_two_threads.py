@@ -114,6 +114,21 @@ def first_call_and_lower(device: str) -> tuple[Work, Work]:
     return lambda: [len(function.lower(x).kernels)], lambda: [function(x)]
 
 
+def first_views_of_one_tensor(device: str) -> tuple[Work, Work, Work]:
+    x = ng.tensor(X, device=device)
+    views = []
+
+    def work(start):
+        views.append(x[start : start + 2])
+        return [views[-1] * 0]
+
+    def write():
+        x[:] = 7
+        return list(views)
+
+    return lambda: work(0), lambda: work(1), write
+
+
 def _arrays(work: Work) -> list[np.ndarray]:
     return [x.detach().cpu().numpy() if isinstance(x, ng.Tensor) else np.asarray(x) for x in work()]
 
@@ -129,6 +144,7 @@ def _arrays(work: Work) -> list[np.ndarray]:
         one_leaf,
         second_derivatives_of_one_graph,
         first_call_and_lower,
+        first_views_of_one_tensor,
     ],
 )
 def test_what_one_thread_has_half_done_does_not_disturb_another(scenario, device):

@@ -70,8 +70,8 @@ class Context:
         raise NotImplementedError(
             explain(
                 f"{self._kept.function.__name__}.forward",
-                "ctx.mark_dirty is not supported: assignment gives a tensor a new value and "
-                "changes no other",
+                "ctx.mark_dirty is not supported: what is assigned to an input in `forward` is "
+                "its new value, and not a result of this Function",
                 fix="return the new value as a result",
             )
         )
