@@ -16,7 +16,8 @@ from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.factorizations import inverse_order, permutation, rows_in_order
 from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape
-from numba_grad.ops.matrices import as_column, block, identity, lower_triangle
+from numba_grad.ops.matrices import as_column, block, identity
+from numba_grad.ops.triangles import matrix_of_triangle
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -345,8 +346,7 @@ def hermitian_of_lower(operation: str, matrix: Node) -> Node:
     if matrix.shape[-1] != matrix.shape[-2]:
         got: dict[str, object] = {"a": matrix.type}
         raise np.linalg.LinAlgError(explain(operation, "not square", got=got))
-    below = lower_triangle(matrix, strict=True)
-    return lower_triangle(matrix) + conjugate_transpose(below)
+    return matrix_of_triangle(matrix, lower=True)
 
 
 # Tensor equations

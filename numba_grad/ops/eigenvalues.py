@@ -21,6 +21,7 @@ from numba_grad.ops.matrices import (
     skew_part,
 )
 from numba_grad.ops.movement import array_of
+from numba_grad.ops.triangles import gradient_of_triangle
 
 
 def _vectors_and_values(packed: Node) -> tuple[Node, Node]:
@@ -56,10 +57,10 @@ def _eigh_reference(a: np.ndarray, *, lower: bool) -> np.ndarray:
 
 
 # Giles, An extended collection of matrix derivative results for forward and reverse mode automatic
-# differentiation (2008), 3.1. The gradient is the Hermitian one, as if both triangles had been
-# read. Which vectors span the space of equal eigenvalues is not defined, nor are signs and phases.
-# What is asked within such a space is left out, so the gradient is finite, and right for functions
-# that do not depend on that choice: of the span, and of equal eigenvalues in equal parts.
+# differentiation (2008), 3.1. Which vectors span the space of equal eigenvalues is not defined, nor
+# are signs and phases. What is asked within such a space is left out, so the gradient is finite,
+# and right for functions that do not depend on that choice: of the span, and of equal eigenvalues
+# in equal parts.
 def _eigh_vjp(g: Node, out: Node, a: Node, *, lower: bool) -> Node:
     if a.shape[-1] == 0:
         return zeros_like(a)
@@ -69,7 +70,8 @@ def _eigh_vjp(g: Node, out: Node, a: Node, *, lower: bool) -> Node:
     gaps, is_distinct = _gaps(_as_vector(real_part(values)))
     turns = divided_where(is_distinct, skew_part(matmul(turned, g_vectors)), gaps)
     stretches = cast(_as_vector(real_part(g_values)), a.dtype)
-    return product(vectors, turns + diagonal_matrix(stretches), turned)
+    both = product(vectors, turns + diagonal_matrix(stretches), turned)
+    return gradient_of_triangle(both, a, lower=lower)
 
 
 def hermitian(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -86,7 +88,8 @@ def _eigh_examples(rng: np.random.Generator) -> list:
         ((0, 0), True),
         ((0, 2, 2), False),
     ]
-    return [((hermitian(rng, *shape),), {"lower": lower}) for shape, lower in shapes]
+    general = [((hermitian(rng, 3, 3) + np.triu(array_of(rng, 3, 3), 1),), {"lower": True})]
+    return [*[((hermitian(rng, *shape),), {"lower": lower}) for shape, lower in shapes], *general]
 
 
 eigh = structural(
@@ -97,7 +100,7 @@ eigh = structural(
     reference=_eigh_reference,
     vjp=(_eigh_vjp,),
     batch=batch_stack("eigh"),
-    saves=("out",),
+    saves=("inputs", "out"),
     example=_eigh_examples,
     extras={"domain": "hermitian"},
 )
@@ -119,7 +122,8 @@ def _eigvalsh_reference(a: np.ndarray, *, lower: bool) -> np.ndarray:
 def _eigvalsh_vjp(g: Node, out: Node, a: Node, *, lower: bool) -> Node:
     vectors, _ = _vectors_and_values(eigh(a, lower=lower))
     weighted = OPS["multiply"](vectors, as_row(cast(g, a.dtype)))
-    return matmul(weighted, conjugate_transpose(vectors))
+    both = matmul(weighted, conjugate_transpose(vectors))
+    return gradient_of_triangle(both, a, lower=lower)
 
 
 eigvalsh = structural(

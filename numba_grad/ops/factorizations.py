@@ -19,13 +19,13 @@ from numba_grad.ops.matrices import (
     check_matrices,
     diagonal_matrix,
     diagonal_of,
-    hermitian_part,
     lower_triangle,
     real_part,
     scaled,
     upper_triangle,
 )
 from numba_grad.ops.movement import array_of
+from numba_grad.ops.triangles import gradient_of_triangle
 
 # cholesky
 
@@ -39,21 +39,26 @@ def cholesky_reference(a: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(a)
 
 
-# Murray, Differentiation of the Cholesky decomposition (2016). The gradient is the Hermitian one,
-# as if both triangles had been read.
+# Murray, Differentiation of the Cholesky decomposition (2016).
 def _cholesky_vjp(g: Node, out: Node, a: Node) -> Node:
     inner = matmul(conjugate_transpose(out), g)
     core = lower_triangle(inner) - scaled(diagonal_matrix(diagonal_of(inner)), 0.5)
     adjoint = conjugate_transpose(out)
     left = solve_triangular(adjoint, core, lower=False, unit_diagonal=False)
     right = solve_triangular(adjoint, conjugate_transpose(left), lower=False, unit_diagonal=False)
-    return hermitian_part(right)
+    return gradient_of_triangle(right, a, lower=True)
 
 
 def positive_definite(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """For tests: far from singular."""
     x = array_of(rng, *shape)
     return x @ x.mT + np.eye(shape[-1])
+
+
+def _cholesky_examples(rng: np.random.Generator) -> list[Any]:
+    shapes = ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
+    general = positive_definite(rng, 3, 3) + np.triu(array_of(rng, 3, 3), 1)
+    return [*[((positive_definite(rng, *shape),), {}) for shape in shapes], ((general,), {})]
 
 
 cholesky = structural(
@@ -64,10 +69,8 @@ cholesky = structural(
     reference=cholesky_reference,
     vjp=(_cholesky_vjp,),
     batch=batch_stack("cholesky"),
-    saves=("out",),
-    example=lambda rng: [
-        ((positive_definite(rng, *shape),), {}) for shape in ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
-    ],
+    saves=("inputs", "out"),
+    example=_cholesky_examples,
     extras={"domain": "hermitian"},
 )
 

@@ -6,7 +6,7 @@ All work on stacks: the matrix axes are the last two.
 import numpy as np
 
 from numba_grad.errors import DTypeError, explain
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import Type
 from numba_grad.ops.contraction import conjugate_transpose, matmul
 from numba_grad.ops.families import broadcast_to, cast, full, literal, real_dtype, reshape
@@ -75,16 +75,20 @@ def identity(n: int, dtype: np.dtype) -> Node:
     return cast(is_diagonal(n, n), dtype)
 
 
+def is_triangle(m: int, n: int, *, lower: bool, strict: bool = False) -> Node:
+    """Which elements are on one side of the diagonal, or on it; if `strict`, not on it."""
+    comparison = ("greater" if lower else "less") + ("" if strict else "_equal")
+    return OPS[comparison](*_numbers(m, n))
+
+
 def lower_triangle(x: Node, *, strict: bool = False) -> Node:
     """`x` with zeros above the diagonal; if `strict`, on it too."""
-    rows, columns = _numbers(*x.shape[-2:])
-    return _where(OPS["greater" if strict else "greater_equal"](rows, columns), x)
+    return _where(is_triangle(*x.shape[-2:], lower=True, strict=strict), x)
 
 
 def upper_triangle(x: Node, *, strict: bool = False) -> Node:
     """`x` with zeros below the diagonal; if `strict`, on it too."""
-    rows, columns = _numbers(*x.shape[-2:])
-    return _where(OPS["less" if strict else "less_equal"](rows, columns), x)
+    return _where(is_triangle(*x.shape[-2:], lower=False, strict=strict), x)
 
 
 def _where(condition: Node, x: Node) -> Node:
@@ -140,11 +144,13 @@ def rounding_of(values: Node, size: int) -> Node:
     """How well magnitudes like `values` (..., 1, k) of a matrix are known: (..., 1, 1)."""
     axis = len(values.shape) - 1
     largest = OPS["max"](OPS["absolute"](values), axes=(axis,))
-    epsilon = float(np.finfo(values.dtype).eps)
-    return reshape(
-        OPS["multiply"](largest, literal(size * epsilon, real_dtype(values.dtype))),
-        (*values.shape[:-1], 1),
-    )
+    return reshape(times_rounding(largest, size), (*values.shape[:-1], 1))
+
+
+def times_rounding(x: Node, size: int) -> Node:
+    """`x` times eps, for each row or column of a matrix. The size is no part of the kernel."""
+    dtype = real_dtype(x.dtype)
+    return OPS["multiply"](x, numbers(np.asarray(size * np.finfo(dtype).eps, dtype)))
 
 
 def batch_stack(name: str):

@@ -63,11 +63,15 @@ def random_like(rng, node):
 
 
 def direction_for(op, rng, k, x):
-    """Where to vary input k: within its domain, as operations may read only a part of it."""
+    """Where to vary input k: a Hermitian matrix so that it stays one."""
     direction = random_like(rng, x)
-    if k == 0 and op.extras.get("domain") == "hermitian":
+    if k == 0 and op.extras.get("domain") == "hermitian" and is_hermitian(x.value):
         return direction + direction.conj().mT
     return direction
+
+
+def is_hermitian(array):
+    return np.array_equal(array, array.conj().mT)
 
 
 def stack_of(op, array, size):
