@@ -52,9 +52,10 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> "Tensor":
 
     Notes
     -----
-    The gradient is Hermitian, as if both triangles had been read, so that gradient descent stays
-    among Hermitian matrices; torch's is the same, but for a part that is not Hermitian where `a` is
-    complex.
+    Where `a` is Hermitian to rounding, so is the gradient, as if both triangles had been read:
+    gradient descent stays among Hermitian matrices. torch's is the same, but for a part that is not
+    Hermitian where `a` is complex. Elsewhere, as where only the triangle was filled, what is not
+    read has the derivative 0, and what is read has all of it.
     """
     matrix = matrix_for_lapack("cholesky", a)
     if upper:
@@ -114,10 +115,12 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> EighResult:
 
     Notes
     -----
-    A matrix that is not finite gives nan. The gradient is Hermitian, as if both triangles had been
-    read. Eigenvectors are defined up to sign or phase, and those of equal eigenvalues up to a
-    rotation: the gradient is right for functions that do not depend on that choice (and on equal
-    eigenvalues equally), and finite always.
+    A matrix that is not finite gives nan. Where `a` is Hermitian to rounding, so is the gradient,
+    as if both triangles had been read. Elsewhere, as where only the triangle was filled, what is
+    not read has the derivative 0, and what is read has all of it. Eigenvectors are defined up to
+    sign or phase, and those of equal eigenvalues up to a rotation: the gradient is right for
+    functions that do not depend on that choice (and on equal eigenvalues equally), and finite
+    always.
     """
     packed = OPS["eigh"](matrix_for_lapack("eigh", a), lower=_is_lower("eigh", UPLO))
     values, vectors = _unpacked(packed)
@@ -193,7 +196,7 @@ def svd(
     full_matrices : whether U is (..., m, m) and Vh (..., n, n); else (..., m, k) and (..., k, n),
         k = min(m, n)
     compute_uv : whether to return all three, or S alone
-    hermitian : take the matrix for Hermitian, by its lower triangle: faster
+    hermitian : take the matrix for Hermitian, by its lower triangle: faster; see `eigh`
 
     Raises
     ------

@@ -323,7 +323,8 @@ def pinv(
     Notes
     -----
     The gradient is exact wherever the rank does not change, also where singular values are equal
-    (Golub and Pereyra, 1973).
+    (Golub and Pereyra, 1973). With `hermitian`, it is Hermitian where the matrix is, to rounding.
+    Elsewhere what is not read has the derivative 0.
 
     Raises
     ------
@@ -342,7 +343,7 @@ def pinv(
 
 
 def hermitian_of_lower(operation: str, matrix: Node) -> Node:
-    """The Hermitian matrix whose lower triangle this is."""
+    """The Hermitian matrix that the lower triangle stands for."""
     if matrix.shape[-1] != matrix.shape[-2]:
         got: dict[str, object] = {"a": matrix.type}
         raise np.linalg.LinAlgError(explain(operation, "not square", got=got))

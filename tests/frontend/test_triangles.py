@@ -296,6 +296,22 @@ def test_what_is_not_read_may_be_anything(name):
         assert not found[other].any()
 
 
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("unit_diagonal", [True, False])
+def test_of_triangular_systems_the_other_triangle_has_no_derivative(lower, unit_diagonal):
+    a, b = random("complex128", 3, 3) + 3 * np.eye(3), random("complex128", 3, 2)
+    is_read = np.tri(3, k=-unit_diagonal, dtype=bool)
+    is_read = is_read if lower else is_read.T
+
+    def f(a: Any) -> Any:
+        return np.abs(ng.linalg.solve_triangular(a, b, "C", lower, unit_diagonal)).sum()
+
+    for g in (f, slope_along(f, random("complex128", 3, 3))):
+        found = gradient(g, np.where(is_read, a, np.nan))
+        np.testing.assert_allclose(found, gradient(g, a), rtol=1e-12)
+        assert not found[~is_read].any()
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 def test_hermitian_is_meant_to_rounding(scale):
     """Products of three matrices differ from their adjoints in the last digits."""
