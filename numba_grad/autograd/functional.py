@@ -14,6 +14,7 @@ import numpy as np
 from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
+from numba_grad.autograd.running import running
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, leaf
@@ -306,8 +307,10 @@ class _Call:
         self.is_inputs_tuple, given = _as_tensors(operation, "inputs", inputs)
         # Variables of their own: the function may also close over a tensor that is passed to it.
         self.inputs = tuple([_own(x, create_graph, needs_grad=True) for x in given])
+        with running(operation, [x._node for x in self.inputs]):
+            returned = func(*self.inputs)
         self.is_outputs_tuple, self.outputs = _as_tensors(
-            operation, "outputs of the user-provided function", func(*self.inputs)
+            operation, "outputs of the user-provided function", returned
         )
         _check_depends(self.outputs, strict, _OUTPUT_CONSTANT)
 

@@ -15,6 +15,7 @@ from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
+from numba_grad.frontend.calling_lines import instead_of_conversion
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
 from numba_grad.graph.walk import toposort
@@ -299,6 +300,15 @@ def _ragged(value: ArrayLike) -> ShapeError:
 
 def _checked_dtype(array: np.ndarray) -> np.dtype:
     if kind_of(array.dtype) in "OSUTMmV":
+        if array.dtype == object and not array.ndim and callable(array.item()):
+            raise DTypeError(
+                explain(
+                    "tensor",
+                    "a function, where a number or an array is needed",
+                    got={"value": _shortened(array.item())},
+                    fix="call it: x.sum(), not x.sum",
+                )
+            )
         raise DTypeError(
             explain(
                 "tensor",
@@ -337,21 +347,39 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_AS_NUMBER = "np.sin(x) in place of math.sin(x), and the like: x stays a tensor"
 _OF_SORTED = "ng.sort(x), and comparisons of neighbours: the shape is then known"
 _FIXED = "indices as an array, known before the function is traced"
 _fixes_under_tracing = {
-    "float": _AS_NUMBER,
-    "int": _AS_NUMBER,
-    "complex": _AS_NUMBER,
     **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
     "bincount": "np.add.at(ng.zeros(n), x, 1), where n is known",
     "histogram": "bins=edges, or range=(low, high), as numbers",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
-    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known",
+    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known; "
+    "x = ng.where(mask, x + v, x) in place of x[mask] += v",
 }
+_CONVERSIONS = frozenset(
+    (
+        *("float", "int", "complex", "item", "tolist", "index"),
+        *("numpy", "asarray", "pickle", "copy", "save", "__dlpack__", "__cuda_array_interface__"),
+    )
+)
+_FIXED_ARGUMENT = (
+    "static_argnums=... for an argument of the jitted function that decides about shapes, loops or "
+    "branches; or return x, and convert the result"
+)
+
+
+def _fix_under_tracing(operation: str) -> str:
+    own = operation.rpartition(".")[2]
+    if own in _CONVERSIONS:
+        return instead_of_conversion() or _FIXED_ARGUMENT
+    return _fixes_under_tracing.get(
+        own,
+        "ng.where(condition, x, y) to choose element by element; ng.cond, for whole computations, "
+        "is to come",
+    )
 
 
 def value_of(node: Node, operation: str = "index") -> np.ndarray:
@@ -376,11 +404,7 @@ def computed_value(node: Node, operation: str) -> Any:
                     "needs the value of a tensor while a function is being traced: there is none",
                     got={"tensor": node.type},
                     expected="operations on tensors only, inside jit and vmap",
-                    fix=_fixes_under_tracing.get(
-                        operation.rpartition(".")[2],
-                        "ng.where(condition, x, y) to choose element by element; ng.cond, for "
-                        "whole computations, is to come",
-                    ),
+                    fix=_fix_under_tracing(operation),
                 )
             )
         evaluate([node])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.compiler.backends import copied_to
-from numba_grad.errors import ShapeError, explain
+from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -349,6 +349,8 @@ def as_shape(operation: str, shape: object) -> tuple[int, ...]:
     """An integer or a sequence of them as a shape."""
     try:
         result = tuple(integers(shape))
+    except TracingError:
+        raise
     except TypeError:
         raise TypeError(
             explain(

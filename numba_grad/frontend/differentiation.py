@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.hooks import through_tensor_hooks
+from numba_grad.autograd.running import running
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
@@ -58,12 +59,21 @@ def recording(enabled: bool) -> Iterator[None]:
         grad_mode.enabled = previous
 
 
-def like(f: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Name and signature of `f`, for whoever inspects the new function."""
+def derived(
+    operation: str, f: Callable[..., Any], argnums: Argnums
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Name and signature of `f`, for whoever inspects the new function: a decorator.
+
+    Raises
+    ------
+    TypeError
+        If `f` is not a function or `argnums` are not integers.
+    """
     if not callable(f):
         raise TypeError(
-            explain("transform", "needs a function", got={"f": repr(f)}, fix="ng.grad(f)(x)")
+            explain(operation, "needs a function", got={"f": repr(f)}, fix=f"ng.{operation}(f)(x)")
         )
+    checked_argnums(operation, argnums)
     return functools.wraps(f)
 
 
@@ -83,7 +93,8 @@ def run_on_variables(
             args[number] = call.add_argument(f"argument {number}", args[number])
         _running.depth += 1
         try:
-            out = f(*args, **kwargs)
+            with running(operation, call.variables):
+                out = f(*args, **kwargs)
         finally:
             _running.depth -= 1
     if not has_aux:
@@ -119,12 +130,28 @@ def gradient_of_call(
     return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux
 
 
+def checked_argnums(operation: str, argnums: Argnums) -> list[int]:
+    """`argnums` as a list, also of one."""
+    try:
+        try:
+            return [operator.index(argnums)]  # type: ignore[arg-type]
+        except TypeError:
+            return [operator.index(number) for number in argnums]  # type: ignore[union-attr]
+    except TypeError:
+        raise TypeError(
+            explain(
+                operation,
+                "argnums are the positions of the arguments to differentiate by",
+                got={"argnums": repr(argnums)},
+                expected="an integer, or several",
+                fix=f"ng.{operation}(f)(x), with the arguments of f in parentheses of their own",
+            )
+        ) from None
+
+
 def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
     """`argnums` as a list of distinct non-negative positions."""
-    try:
-        numbers = [operator.index(argnums)]  # type: ignore[arg-type]
-    except TypeError:
-        numbers = [operator.index(n) for n in argnums]  # type: ignore[union-attr]
+    numbers = checked_argnums(operation, argnums)
     for number in numbers:
         if not -count <= number < count:
             raise TypeError(
@@ -458,6 +485,8 @@ def output_nodes(
 
 def scalar(operation: str, out: Any) -> Node:
     """The one real number that a function must return to have a gradient."""
+    if out is None:
+        raise TypeError(explain(operation, "the function returned None", fix="return a number"))
     leaves, structure = trees.flatten(out)
     if len(leaves) != 1 or not structure.is_leaf():
         raise TypeError(
@@ -468,7 +497,11 @@ def scalar(operation: str, out: Any) -> Node:
                 fix="has_aux=True to return (value, anything else), or ng.jacobian(f)",
             )
         )
-    node = as_node(leaves[0])
+    try:
+        node = as_node(leaves[0])
+    except TypeError as error:
+        error.add_note(f"what the function of {operation} returned")
+        raise
     if node.shape != ():
         raise ShapeError(
             explain(
@@ -485,7 +518,9 @@ def scalar(operation: str, out: Any) -> Node:
                 operation,
                 "the function must return a real, floating number",
                 got={"result": node.type},
-                fix="return result.real, or ng.jacobian(f)" if node.dtype.kind == "c" else "",
+                fix="return result.real, or ng.jacobian(f)"
+                if node.dtype.kind == "c"
+                else "a sum of floating values: counts, positions and comparisons have no slope",
             )
         )
     return node

@@ -7,8 +7,8 @@ from numba_grad.errors import explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.differentiation import (
     Argnums,
+    derived,
     gradient_of_call,
-    like,
     matching,
     output_nodes,
     recording,
@@ -57,7 +57,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     {'a': tensor(9.), 'b': tensor(12.)}
     """
 
-    @like(f)
+    @derived("grad", f, argnums)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         gradients, _, aux = gradient_of_call("grad", f, argnums, has_aux, args, kwargs, False)
         return (gradients, aux) if has_aux else gradients
@@ -79,7 +79,7 @@ def value_and_grad(
     (tensor(9.), tensor(6.))
     """
 
-    @like(f)
+    @derived("value_and_grad", f, argnums)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         gradients, (value,), aux = gradient_of_call(
             "value_and_grad", f, argnums, has_aux, args, kwargs, True
@@ -194,7 +194,7 @@ def jacobian(
             [0., 4.]])
     """
 
-    @like(f)
+    @derived("jacobian", f, argnums)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call, out, aux = run_on_variables("jacobian", f, args, kwargs, argnums, has_aux)
         outputs, structure = output_nodes("jacobian", out, is_inexact=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import node_of
+from numba_grad.frontend.calling_lines import calling_line, instead_of_array
 from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 from numba_grad.frontend.ufunc_methods import ASSOCIATIVE
@@ -34,13 +35,7 @@ def call_ufunc(
             return function(*inputs)
     name = _name_of_ufunc(ufunc)
     if kwargs.pop("out", None) is not None:
-        raise TypeError(
-            explain(
-                name,
-                "out= is not supported, and neither are in-place operators of arrays with tensors",
-                fix="array = array + x, which gives a tensor",
-            )
-        )
+        raise _no_array_for_result(name)
     if method != "__call__":
         name += f".{method}"
     if method in ("reduce", "accumulate"):
@@ -50,6 +45,8 @@ def call_ufunc(
     if function is None:
         if method in ("reduce", "accumulate", "reduceat") and ufunc in of_ufunc:
             raise _not_associative(name)
+        if "." not in name:
+            raise _compiled_elsewhere(name)
         raise _unsupported(name, {f"x{k}": x for k, x in enumerate(inputs)})
     unknown = [key for key in kwargs if key not in _parameters(function)]
     if unknown:
@@ -68,6 +65,21 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     if not is_plain and not _takes_any_number(ours):
         args, kwargs = _translated(name, function, ours, args, kwargs)
     return ours(*args, **kwargs)
+
+
+def _no_array_for_result(name: str) -> TypeError:
+    """`numpy.add(x, y, out=array)`, and `array += x`, which NumPy makes this call of."""
+    line = calling_line()
+    if line is not None and line.is_in_place:
+        problem = "an array cannot be changed in place by a tensor: what comes out is a tensor"
+        return TypeError(explain(f"{name}, in place", problem, fix=instead_of_array(line)))
+    return TypeError(
+        explain(
+            name,
+            "out= is not supported on tensors: what is recorded has no memory of its own",
+            fix=f"y = {name}(...), which allocates nothing more",
+        )
+    )
 
 
 @functools.cache
@@ -97,6 +109,18 @@ def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
     )
 
 
+def _compiled_elsewhere(name: str) -> TypeError:
+    """A ufunc of neither NumPy nor SciPy: of numba.vectorize, or of another library."""
+    return TypeError(
+        explain(
+            name,
+            "not supported on tensors: a ufunc that has no derivative here",
+            fix="ng.custom_op of its function, with a derivative; or "
+            f"{name}(x.detach().numpy()), whose result has no gradient",
+        )
+    )
+
+
 def _not_associative(name: str) -> TypeError:
     return TypeError(
         explain(
@@ -122,7 +146,8 @@ def _nearest(name: str) -> str:
 
 def _unsupported_arguments(name: str, arguments: list[str]) -> TypeError:
     listed = ", ".join([f"{argument}=" for argument in arguments])
-    return TypeError(explain(name, f"{listed} is not supported on tensors"))
+    fix = f"y = {name}(...), which allocates nothing more" if "out" in arguments else ""
+    return TypeError(explain(name, f"{listed} is not supported on tensors", fix=fix))
 
 
 @functools.cache

@@ -28,10 +28,9 @@ from numba_grad.frontend.arrays import (
     as_node,
     flush,
     is_scalar,
-    value_of,
 )
 from numba_grad.frontend.devices import device_name, on_device
-from numba_grad.frontend.tensor_conversions import Conversions
+from numba_grad.frontend.tensor_conversions import Conversions, value_of_constant
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.graph.node import NO_PARAMS, OPS, Node, leaf
@@ -321,11 +320,12 @@ class Tensor(Operators, Methods, Conversions):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As in torch, history does not travel: the copy is a leaf.
-        value = np.array(value_of(self._node, "pickle"))
+        value = np.array(value_of_constant(self._node, "pickle"))
         return _rebuilt, (value, self._node.requires_grad, self.device)
 
     def __copy__(self) -> "Tensor":
-        return _rebuilt(value_of(self._node, "copy"), self._node.requires_grad, self.device)
+        value = value_of_constant(self._node, "copy")
+        return _rebuilt(value, self._node.requires_grad, self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         if not self.is_leaf:

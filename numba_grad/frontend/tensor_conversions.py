@@ -1,6 +1,10 @@
 """What tensors become outside of the graph: arrays, numbers, text, memory of other libraries.
 
-Where that would lose a gradient silently, it is refused.
+Where that would lose a gradient silently, it is refused: arrays, for tensors that require grad;
+numbers, while a transform differentiates by what they depend on. With leaves that the user made for
+`backward()` PyTorch's rule holds: `x.item()` is a constant, and so is `float(x)`, with a warning,
+but an array that is assigned to would be a surprise. Text, truth values and comparisons are free,
+and so is everything inside of `no_grad`.
 """
 
 import warnings
@@ -9,18 +13,40 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.running import transform_behind
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.calling_lines import (
+    Line,
+    calling_line,
+    instead_of_array,
+    instead_of_conversion,
+)
 from numba_grad.frontend.numpy_functions import MADE_LIKE
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
+from numba_grad.ops.families import is_flat
 from numba_grad.ops.index_expressions import take_index
 
 _DEFAULT_PRINTED = frozenset(map(np.dtype, (bool, np.int64, np.float64, np.complex128)))
-_DETACHED = "x.detach().numpy()"
-_STACKED = "; np.stack([x, y]) in place of np.array([x, y]) keeps the gradient"
+
+_CONSTANTS = {
+    "item": "x.detach().item() for a constant",
+    "tolist": "x.detach().tolist() for constants",
+    "float": "float(x.detach()) for a constant",
+    "int": "int(x.detach()) for a constant",
+    "complex": "complex(x.detach()) for a constant",
+    "numpy": "x.detach().numpy() for its values",
+    "numpy.asarray": "x.detach().numpy() for its values",
+    "pickle": "x.detach(), whose values travel without history",
+    "copy": "x.copy(), which has the gradient",
+}
+
+# Where a warning was given: once for a place, also where somebody resets Python's own record of
+# that in between, as `warnings.catch_warnings` does.
+_warned: set[tuple[str, int]] = set()
 
 
 class Conversions:
@@ -39,16 +65,24 @@ class Conversions:
         Raises
         ------
         GradientError
-            If the tensor requires grad: what NumPy does with it would have no gradient.
+            If the tensor requires grad, outside of `no_grad`: what NumPy does with it would have
+            no gradient.
         TypeError
             If it is on a GPU.
         TracingError
             While a function is being traced.
         """
-        return _read_only(_value_without_gradient(self._node, "numpy", _DETACHED))
+        return _read_only(_value_without_gradient(self._node, "numpy"))
 
     def item(self, *index: int) -> Any:
-        """The only element, or the one at `index`, as a Python number. Computes it now."""
+        """The only element, or the one at `index`, as a Python number. Computes it now.
+
+        Raises
+        ------
+        GradientError
+            If a transform that is running (`grad`, `jacobian`, ...) differentiates by what it
+            depends on: `x.detach().item()` is a constant.
+        """
         node = self._node
         if index:
             one = index[0] if len(index) == 1 and len(node.shape) == 1 else index
@@ -64,11 +98,14 @@ class Conversions:
                     fix="x.tolist() for all of them",
                 )
             )
-        return _for_python(value_of(node, "item")).item()
+        return _for_python(value_of_constant(node, "item")).item()
 
     def tolist(self) -> Any:
-        """The values as nested lists of Python numbers; of a 0-d tensor, the number."""
-        return _for_python(value_of(self._node, "tolist")).tolist()
+        """The values as nested lists of Python numbers; of a 0-d tensor, the number.
+
+        Raises GradientError as `item` does.
+        """
+        return _for_python(value_of_constant(self._node, "tolist")).tolist()
 
     def __bool__(self) -> bool:
         if self._node.type.size != 1:
@@ -98,13 +135,15 @@ class Conversions:
                     "index",
                     "only a 0-d integer tensor can be an index",
                     got={"x": self._node.type},
-                    fix="int(x)",
+                    fix="x.astype(int)"
+                    if not self._node.shape
+                    else "an array indexed by x: np.stack(values)[x] in place of values[x]",
                 )
             )
         return int(value_of(self._node, "index").item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        value = _value_without_gradient(self._node, "numpy.asarray", f"{_DETACHED}{_STACKED}")
+        value = _value_without_gradient(self._node, "numpy.asarray")
         if dtype is not None and np.dtype(dtype) != value.dtype:
             if copy is False:
                 raise ValueError(
@@ -155,6 +194,22 @@ class Conversions:
         """
         return interchange.cuda_array_interface(self._node)
 
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba asks for it when a function of the user's is called with a tensor."""
+        line = calling_line()
+        if line is None or line.package != "numba" or self._node.type.device != CPU:
+            raise AttributeError("_numba_type_")  # others only look; Numba's GPU part asks again
+        raise TypeError(
+            explain(
+                "numba.njit",
+                "functions that Numba compiles take arrays, not tensors",
+                got={"x": self._node.type},
+                fix="ng.custom_op, which makes an operation of the function, with a derivative; "
+                "ng.jit of NumPy code, which needs no loops; or x.detach().numpy() for the values",
+            )
+        )
+
     def __repr__(self) -> str:
         node = self._node
         if is_traced(node):
@@ -163,9 +218,11 @@ class Conversions:
         return _printed(value_of(node, "repr"), _facts(node))
 
     def __format__(self, specification: str) -> str:
+        if is_traced(self._node):
+            return str(self)  # there is no number that the specification could be of
         if not specification or self._node.shape:
             return format(str(self), specification)
-        return format(self.item(), specification)
+        return format(_for_python(value_of(self._node, "format")).item(), specification)
 
 
 def _facts(node: Node) -> list[str]:
@@ -194,15 +251,43 @@ def _printed(value: np.ndarray, more_facts: list[str]) -> str:
     return f"{prefix}{numbers},{space}{listed})"
 
 
-def _value_without_gradient(node: Node, operation: str, fix: str) -> np.ndarray:
-    if node.requires_grad:
+def value_of_constant(node: Node, operation: str) -> np.ndarray:
+    """The value, where no running transform differentiates by what `node` depends on.
+
+    Raises
+    ------
+    GradientError
+        If one does, and gradients are recorded.
+    """
+    transform = transform_behind(node) if node.requires_grad and grad_mode.enabled else None
+    if transform is None or is_traced(node):  # there is no value then, with a gradient or without
+        return value_of(node, operation)
+    raise GradientError(
+        explain(
+            operation,
+            "as a number, x would be a constant: no gradient would flow through it to the "
+            f"arguments of {transform}",
+            got={"x": node.type},
+            expected="tensors, on the way from the arguments to the result",
+            fix=instead_of_conversion(_CONSTANTS[operation]),
+        )
+    )
+
+
+def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
+    if node.requires_grad and grad_mode.enabled:
+        line = calling_line()
+        if line is not None and line.is_store:
+            raise _assigned_to_array(node, line)
+        if is_traced(node):
+            return value_of(node, operation)  # a TracingError: detached, it would be one as well
         raise GradientError(
             explain(
                 operation,
                 "cannot convert a Tensor that requires grad: what follows would have no gradient",
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
-                fix=fix,
+                fix=instead_of_conversion(_CONSTANTS[operation]),
             )
         )
     if node.type.device != CPU:
@@ -216,6 +301,19 @@ def _value_without_gradient(node: Node, operation: str, fix: str) -> np.ndarray:
             )
         )
     return value_of(node, operation)
+
+
+def _assigned_to_array(node: Node, line: Line) -> GradientError:
+    """`array[0] = x` asks `x` for a number or an array, as `float(x)` and `numpy.asarray(x)` do."""
+    return GradientError(
+        explain(
+            "assignment",
+            "an array cannot hold a tensor that requires grad: the gradient would be lost",
+            got={"x": node.type},
+            expected="a tensor to assign into",
+            fix=instead_of_array(line),
+        )
+    )
 
 
 def _for_python(value: np.ndarray) -> np.ndarray:
@@ -239,14 +337,29 @@ def _only_element(node: Node, operation: str) -> Any:
                 fix="x.tolist()",
             )
         )
-    value = _for_python(value_of(node, operation)).item()
-    if node.requires_grad:
-        # As torch does; NumPy converts this way in array[0] = x, and math.sin(x) does.
-        warnings.warn(
-            f"{operation}: converting a tensor with requires_grad=True to a scalar may lead to "
-            "unexpected behavior: what follows has no gradient; x.item() or x.detach() if that "
-            "is meant",
-            UserWarning,
-            stacklevel=3,
-        )
-    return value
+    if node.requires_grad and grad_mode.enabled and not is_flat(node):
+        line = calling_line()
+        if line is not None and line.is_store:
+            raise _assigned_to_array(node, line)
+        if line is None or not line.is_formatting:
+            value = value_of_constant(node, operation)
+            _warn_of_constant(node, operation, line)
+            return _for_python(value).item()
+    return _for_python(value_of(node, operation)).item()
+
+
+def _warn_of_constant(node: Node, operation: str, line: Line | None) -> None:
+    place = ("", 0) if line is None else line.place
+    if place in _warned:
+        return
+    if line is not None and line.is_fill:
+        raise _assigned_to_array(node, line)
+    # As torch does. The stack: _only_element, __float__, the user's line.
+    warnings.warn(
+        f"{operation}: converting a tensor with requires_grad=True to a scalar may lead to "
+        "unexpected behavior: what follows has no gradient; x.item() or x.detach() if that "
+        "is meant",
+        UserWarning,
+        stacklevel=4,
+    )
+    _warned.add(place)

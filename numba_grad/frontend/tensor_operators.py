@@ -118,7 +118,20 @@ def _operands_of(ufunc: np.ufunc) -> Callable[..., tuple[Node, ...]]:
 
 
 def _is_operand(value: object) -> bool:
-    return is_tensor(value) or is_scalar(value) or isinstance(value, _SUPPORTED_OPERANDS)
+    if is_tensor(value) or is_scalar(value) or isinstance(value, _SUPPORTED_OPERANDS):
+        return True
+    kind = type(value)
+    if hasattr(kind, "__dlpack__"):
+        # Theirs would say that 'Tensor' and 'Tensor' are unsupported.
+        raise TypeError(
+            explain(
+                "operator",
+                "an array of another library, where gradients would end",
+                got={"y": f"{kind.__module__}.{kind.__qualname__}"},
+                fix="ng.from_dlpack(y), which shares its memory, or ng.tensor(y), a copy",
+            )
+        )
+    return False
 
 
 def _replace(tensor: "Tensor", new: Node, operation: str) -> None:

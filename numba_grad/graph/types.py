@@ -122,6 +122,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 "not a dtype",
                 got={"dtype": repr(dtype)},
                 expected=SUPPORTED,
+                fix="a shape in parentheses, ng.zeros((2, 3))" if isinstance(dtype, int) else "",
             )
         ) from None
     known = result if is_bfloat16(result) else _KNOWN.get(result)

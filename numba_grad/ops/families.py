@@ -115,6 +115,7 @@ def elementwise(
     vjp: Sequence[Rule] | None = None,
     no_vjp: str = "",
     no_derivative: Mapping[str, str] = MappingProxyType({}),
+    is_step: bool = False,
     result: str = "same",
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = (),
@@ -140,6 +141,7 @@ def elementwise(
     vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
     no_vjp : without `vjp`, why there is no derivative
     no_derivative : input name -> why there is none by this input alone: asking for it is an error
+    is_step : whether it is piecewise constant on real numbers
     result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)
     dtypes : NumPy type characters that the loop accepts, for tests and for errors
     samples : (low, high) of each input, where the tests draw values; (False, True) for one that is
@@ -157,6 +159,8 @@ def elementwise(
         extras["no_derivative"] = dict(no_derivative)
     if write_back is not None:
         extras["write_back"] = write_back
+    if is_step:
+        extras["is_step"] = True
 
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)
@@ -201,6 +205,11 @@ def elementwise(
         kinks,
         extras,
     )
+
+
+def is_flat(node: Node) -> bool:
+    """Whether all derivatives of this operation are 0: a step function of real numbers."""
+    return "is_step" in node.op.extras and node.dtype.kind == "f"
 
 
 def _no_derivative(name: str, argument: str, x: Node, reason: str) -> GradientError:

@@ -187,12 +187,20 @@ def _as_array(entry: Any) -> np.ndarray:
 
 
 def _not_an_index(entry: Any) -> str:
+    got, fix = repr(entry), "int(index) for whole floating numbers"
+    if isinstance(entry, np.ndarray):
+        kind = entry.dtype.kind
+        got = f"{entry.dtype} array" if entry.shape or kind == "f" else repr(entry.item())
+        if entry.shape or kind == "f":
+            fix = "index.astype(int) for whole floating numbers"
+        if kind in "OU":
+            fix = "a dict of tensors, for what has names"
     return explain(
         "index",
         "not an index",
-        got={"index": f"{entry.dtype} array" if isinstance(entry, np.ndarray) else repr(entry)},
+        got={"index": got},
         expected="integers, slices, ..., None, and integer or boolean arrays",
-        fix="index.astype(int) for whole floating numbers",
+        fix=fix,
     )
 
 

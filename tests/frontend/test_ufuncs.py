@@ -214,7 +214,7 @@ def test_where_and_out_are_refused():
     with pytest.raises(TypeError, match=r"(?s)numpy.add: where= .*try: ng.where"):
         np.add(x, x, where=np.array([True, False]))
     np.testing.assert_array_equal(np.add(x, x, where=True, order="K", subok=True), [2, 4])
-    with pytest.raises(TypeError, match=r"(?s)numpy.add: out= is not supported.*array = array \+"):
+    with pytest.raises(TypeError, match=r"(?s)numpy.add: out= is not supported.*y = numpy.add"):
         np.add(x, x, out=np.zeros(2))
     with pytest.raises(TypeError, match=r"numpy.add: order= is not supported"):
         np.add(x, x, order="F")

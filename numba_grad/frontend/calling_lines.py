@@ -1,0 +1,246 @@
+"""Which line of the user's asks a tensor for numbers, and what to type there instead.
+
+NumPy and Python convert behind the scenes: `array[0] = x` and `math.sin(x)` both call
+`x.__float__()`, and so does `"%g" % x`. The instruction that the caller is at tells them apart, and
+the text of the line tells which function was called. What cannot be found out (there is no source
+text) makes a message less precise, never wrong.
+"""
+
+import ast
+import builtins
+import linecache
+import opcode
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from types import BuiltinFunctionType, FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+_NOT_THE_USERS = (__name__.partition(".")[0], "numpy")
+_STORES = frozenset(
+    opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap
+)
+_BINARY_OP = opcode.opmap["BINARY_OP"]
+# Since Python 3.14, `values[x]` is a BINARY_OP.
+_LOOKUPS = frozenset(
+    opcode.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_SLICE") if name in opcode.opmap
+)
+_SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
+
+_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
+_FILLING = ("fill", "itemset", "put")
+_ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
+_COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
+    "fabs": "np.abs(x)",
+    "pow": "x ** y",
+    "fsum": "np.sum(x)",
+    "dist": "np.linalg.norm(x - y)",
+    "ldexp": "x * 2.0**n",
+    "gamma": "scipy.special.gamma(x)",
+    "lgamma": "scipy.special.gammaln(x)",
+    "erf": "scipy.special.erf(x)",
+    "erfc": "scipy.special.erfc(x)",
+    "phase": "np.angle(x)",
+    "isclose": "np.isclose(x, y)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a frame is."""
+
+    frame: FrameType
+
+    @property
+    def operation(self) -> int:
+        """The code of its instruction; -1 if it is at none."""
+        return self._byte(0)
+
+    @property
+    def symbol(self) -> str:
+        """The operator, if it is at one of two operands: "%", "+="."""
+        if self.operation != _BINARY_OP:
+            return ""
+        number = self._byte(1)
+        return _SYMBOLS[number] if number < len(_SYMBOLS) else ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file, and the number of the line in it."""
+        return self.frame.f_code.co_filename, self.frame.f_lineno
+
+    @property
+    def is_formatting(self) -> bool:
+        """Whether it makes text: `"%g" % x`. (`format` has a method of its own.)"""
+        return self.symbol in ("%", "%=")
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it assigns to elements: `array[0] = x`."""
+        return self.operation in _STORES
+
+    @property
+    def is_fill(self) -> bool:
+        """Whether it assigns to all elements: `array.fill(x)`. Looks at the source text."""
+        called = self.expression()
+        called = called.func if isinstance(called, ast.Call) else None
+        return isinstance(called, ast.Attribute) and called.attr in _FILLING
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it takes an item: `values[x]`."""
+        return self.operation in _LOOKUPS or self.symbol == "["
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it is an operator such as `array += x`."""
+        return len(self.symbol) > 1 and self.symbol.endswith("=")
+
+    @property
+    def package(self) -> str:
+        """The package that the code is of."""
+        return str(self.frame.f_globals.get("__name__", "")).partition(".")[0]
+
+    @property
+    def library(self) -> str:
+        """The package, if it is an installed one; "" for code of the user's."""
+        path = self.frame.f_code.co_filename
+        return self.package if "site-packages" in path or "dist-packages" in path else ""
+
+    def _byte(self, offset: int) -> int:
+        code, at = self.frame.f_code.co_code, self.frame.f_lasti + offset
+        return code[at] if 0 <= at < len(code) else -1
+
+    def expression(self) -> ast.expr | None:
+        """What it is computing, or assigning to; None where there is no source text."""
+        code = self.frame.f_code
+        place = next(islice(code.co_positions(), max(self.frame.f_lasti, 0) // 2, None), None)
+        if place is None or None in place:
+            return None
+        first, last, start, end = place
+        lines = [
+            linecache.getline(code.co_filename, number, self.frame.f_globals).encode()
+            for number in range(first, last + 1)  # type: ignore[operator,arg-type]
+        ]
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        text = b"".join(lines)
+        try:
+            if not self.is_in_place:
+                return ast.parse(b"(" + text + b")", mode="eval").body
+            statement = ast.parse(text).body[0]
+            return statement.target if isinstance(statement, ast.AugAssign) else None
+        except (SyntaxError, ValueError, IndexError):
+            return None  # the file has changed since it was imported
+
+    def value_of(self, expression: ast.expr) -> Any:
+        """What a name, or a name in a module, stands for; None for anything else."""
+        if isinstance(expression, ast.Name):
+            frame = self.frame
+            for names in (frame.f_locals, frame.f_globals, vars(builtins)):
+                if expression.id in names:
+                    return names[expression.id]
+        elif isinstance(expression, ast.Attribute):
+            owner = self.value_of(expression.value)
+            if isinstance(owner, ModuleType):
+                return getattr(owner, expression.attr, None)
+        return None
+
+
+def calling_line() -> Line | None:
+    """Where the innermost code is that is neither this library's nor NumPy's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        line = Line(frame)
+        if line.package not in _NOT_THE_USERS:
+            return line
+        frame = frame.f_back
+    return None
+
+
+def instead_of_conversion(constant: str = "") -> str:
+    """What to type in place of what made Python or NumPy ask a tensor for numbers, if it is known.
+
+    `constant` is what to type where no gradient is wanted; what else there is holds also where a
+    function is being traced.
+    """
+    line = calling_line()
+    better = "" if line is None else _instead_of(line)
+    in_order = [constant, better] if line is not None and line.library else [better, constant]
+    return "; ".join([text for text in in_order if text])
+
+
+def _instead_of(line: Line) -> str:
+    if line.is_formatting:
+        return "f'{x}', which needs no number; or return x, and print what comes back"
+    if line.is_store or line.is_fill:
+        return instead_of_array(line)
+    if line.library:
+        return (
+            "ng.custom_op or ng.autograd.Function, which give a function that calls "
+            f"{line.library} a derivative"
+        )
+    expression = line.expression()
+    if line.is_lookup:
+        return _instead_of_lookup(expression)
+    return _instead_of_call(line, expression) if isinstance(expression, ast.Call) else ""
+
+
+def _instead_of_lookup(expression: ast.expr | None) -> str:
+    if not isinstance(expression, ast.Subscript):
+        return "np.take(values, x, axis=0) in place of values[x]"
+    if isinstance(expression.slice, ast.Slice | ast.Tuple):
+        return (
+            "x[i + np.arange(n)] for n elements from i on; static_argnums=... for an argument that "
+            "decides about shapes"
+        )
+    values, index = ast.unparse(expression.value), ast.unparse(expression.slice)
+    return f"np.take({values}, {index}, axis=0) in place of {values}[{index}]"
+
+
+def instead_of_array(line: Line) -> str:
+    """What to type where a tensor is assigned into an ndarray, or added to it in place."""
+    target = line.expression()
+    while isinstance(target, ast.Subscript | ast.Call):
+        target = target.value if isinstance(target, ast.Subscript) else target.func
+        if isinstance(target, ast.Attribute) and target.attr in _FILLING:
+            target = target.value
+    name, size = "b", "n"
+    if isinstance(target, ast.Name | ast.Attribute):
+        name = ast.unparse(target)
+        array = line.value_of(target)
+        if isinstance(array, np.ndarray):
+            size = str(array.shape[0] if array.ndim == 1 else array.shape)
+    return (
+        f"{name} = np.zeros({size}, like=x), or ng.zeros({size}), where {name} is made; or "
+        f"{name} = ng.tensor({name}) before this line"
+    )
+
+
+def _instead_of_call(line: Line, call: ast.Call) -> str:
+    called, name = line.value_of(call.func), ast.unparse(call.func)
+    if isinstance(called, BuiltinFunctionType) and called.__module__ in ("math", "cmath"):
+        other = _counterpart(called.__name__)
+        return f"{other} in place of {name}(x)" if other else ""
+    given = call.args[0] if call.args else None
+    if isinstance(given, _SEQUENCES) or isinstance(given and line.value_of(given), list | tuple):
+        return f"np.stack([x, y]) in place of {name}([x, y])"
+    if any(called is function for function in _ARRAY_MAKERS):
+        return (
+            f"x itself in place of {name}(x): NumPy's functions take tensors; x.astype(float) for "
+            "another dtype, x.copy() for a copy"
+        )
+    if called is range:
+        return "static_argnums=... for the argument of the jitted function that range is of"
+    if called is int:
+        return "x.astype(int), a tensor, which may be an index"
+    if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
+        return f"x itself in place of {name}(x): NumPy's functions and operators take tensors"
+    return ""
+
+
+def _counterpart(name: str) -> str:
+    """What to type for the function of `math` of that name; "" if there is nothing."""
+    return _COUNTERPARTS.get(name) or (f"np.{name}(x)" if hasattr(np, name) else "")

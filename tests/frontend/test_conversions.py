@@ -1,0 +1,297 @@
+"""Tensors as Python's and NumPy's numbers: what loses no gradient, and what is refused."""
+
+import copy
+import math
+import pickle
+import re
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.autograd import running
+from numba_grad.errors import GradientError, TracingError
+from numba_grad.frontend import calling_lines, tensor_conversions
+
+X = np.array([1.5, 2.0, 3.0])
+
+
+def store(x):
+    b = np.zeros(3)
+    b[0] = x[0] ** 2
+
+
+def store_slice(x):
+    b = np.zeros(3)
+    b[:] = x**2
+
+
+def store_integer(x):
+    b = np.zeros(3, int)
+    b[1] = x[0]
+
+
+def store_sum(x):
+    b = np.zeros(3)
+    b[0] += x[0]
+
+
+def fill(x):
+    b = np.zeros(3)
+    b.fill(x[0])
+
+
+def add_in_place(x):
+    b = np.zeros(3)
+    b += x
+
+
+STORES = [store, store_slice, store_integer, store_sum, fill]
+NUMBERS = [
+    (lambda x: float(x[0]), "x itself in place of float"),
+    (lambda x: int(x[0]), r"x\.astype\(int\)"),
+    (lambda x: complex(x[0]), "x itself in place of complex"),
+    (lambda x: math.sin(x[0]), r"np\.sin\(x\) in place of math\.sin\(x\)"),
+    (lambda x: math.lgamma(x[0]), r"scipy\.special\.gammaln\(x\)"),
+    (lambda x: np.float64(x[0]), r"x itself in place of np\.float64"),
+    (lambda x: np.array([x[0], x[1]]), r"np\.stack\(\[x, y\]\) in place of np\.array"),
+    (lambda x: np.asarray(x, dtype=float), r"x\.astype\(float\)"),
+    (lambda x: x[0].item(), r"x\.detach\(\)\.item\(\)"),
+    (lambda x: x.item(0), r"x\.detach\(\)\.item\(\)"),
+    (lambda x: x.tolist(), r"x\.detach\(\)\.tolist\(\)"),
+    (lambda x: x.numpy(), r"x\.detach\(\)\.numpy\(\)"),
+    (pickle.dumps, r"x\.detach\(\)"),
+    (copy.copy, r"x\.copy\(\)"),
+]
+TEXT = [str, repr, "{}".format, lambda x: f"{x[0]:.3f}", lambda x: "%g %s" % (x[0], x)]  # noqa: UP031
+CONTROL = [
+    lambda x: bool(x[0]),
+    lambda x: x[0] > 1 and x[1] < 5,
+    lambda x: 1.5 in x,
+    lambda x: np.allclose(x, 0),
+    lambda x: int(np.argmax(x)),
+    lambda x: int(np.floor(x[0])) + float(np.sign(x[1])) + float(x[2] // 2),
+    lambda x: float(x[0].detach()) + x.detach().item(1) + x.detach().numpy()[2],
+    lambda x: x[x > 1].size,
+    lambda x: [1, 2][x.astype(int)[0]],
+]
+
+
+def root(error):
+    """The exception behind NumPy's "setting an array element with a sequence"."""
+    return error if error.__cause__ is None else root(error.__cause__)
+
+
+def scalar_of(ask):
+    def f(x):
+        ask(x)
+        return (x * x).sum()
+
+    return f
+
+
+def with_torch_signature(transform):
+    return lambda f: transform(f, ng.tensor(X))
+
+
+TRANSFORMS = {
+    "grad": lambda f: ng.grad(f)(X),
+    "value_and_grad": lambda f: ng.value_and_grad(f)(X),
+    "jacobian": lambda f: ng.jacobian(f)(X),
+    "hessian": lambda f: ng.hessian(f)(X),
+    "vjp": lambda f: ng.vjp(f, X),
+    "jvp": lambda f: ng.jvp(f, (X,), (X,)),
+    "hvp": lambda f: ng.hvp(f, (X,), (X,)),
+    "functional.vjp": with_torch_signature(ng.autograd.functional.vjp),
+    "functional.jvp": lambda f: ng.autograd.functional.jvp(f, ng.tensor(X), ng.tensor(X)),
+    "functional.jacobian": with_torch_signature(ng.autograd.functional.jacobian),
+    "functional.hessian": with_torch_signature(ng.autograd.functional.hessian),
+    "functional.vhp": lambda f: ng.autograd.functional.vhp(f, ng.tensor(X), ng.tensor(X)),
+    "functional.hvp": lambda f: ng.autograd.functional.hvp(f, ng.tensor(X), ng.tensor(X)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_no_transform_makes_a_constant_of_its_argument(name):
+    for ask in (store, lambda x: math.sin(x[0]), lambda x: x.sum().item()):
+        with pytest.raises((GradientError, ValueError)) as caught:
+            TRANSFORMS[name](scalar_of(ask))
+        assert isinstance(root(caught.value), GradientError)
+    TRANSFORMS[name](scalar_of(lambda x: float(x[0].detach())))
+    assert not running._transform_of
+
+
+@pytest.mark.parametrize("ask", [*STORES, add_in_place])
+def test_a_store_into_an_array_is_refused_and_names_like(ask):
+    leaf = ng.tensor(X, requires_grad=True)
+    for run in (
+        lambda: ng.grad(scalar_of(ask))(X),
+        lambda: ng.jit(scalar_of(ask))(X),
+        lambda: ng.vmap(scalar_of(ask))(X[None]),
+        lambda: ask(leaf * 2),  # PyTorch's rules hold for numbers, not for arrays
+    ):
+        with pytest.raises((GradientError, TypeError, ValueError)) as caught:
+            run()
+        assert re.search(r"b = np\.zeros\(3, like=x\)", str(root(caught.value)))
+
+
+@pytest.mark.parametrize("ask", STORES)
+def test_what_has_no_gradient_may_be_stored(ask):
+    leaf = ng.tensor(X, requires_grad=True)
+    ask(leaf.detach())
+    with ng.no_grad():
+        ask(leaf)
+
+
+@pytest.mark.parametrize(("ask", "fix"), NUMBERS)
+def test_a_number_in_a_transform_is_refused_and_the_message_says_what_to_type(ask, fix):
+    with pytest.raises(GradientError, match=f"(?s)try: .*{fix}"):
+        ng.grad(scalar_of(ask))(X)
+
+
+@pytest.mark.parametrize(("ask", "fix"), NUMBERS)
+def test_there_are_no_numbers_of_any_kind_while_tracing(ask, fix):
+    with pytest.raises(TracingError) as caught:
+        ng.jit(ng.grad(scalar_of(ask)))(X)
+    assert "detach" not in str(caught.value) and "try: " in str(caught.value)
+
+
+@pytest.mark.parametrize("ask", TEXT + CONTROL)
+def test_text_and_control_flow_and_constants_are_free(ask):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(ng.grad(scalar_of(ask))(X), 2 * X)
+        ask(ng.tensor(X, requires_grad=True))
+
+
+def test_text_is_possible_while_tracing():
+    seen = []
+    ng.jit(lambda x: seen.append(f"{x:.3f}") or x)(1.0)
+    assert seen == ["tensor(<traced>, shape=(), dtype=float64)"]
+
+
+def test_numbers_of_what_an_outer_transform_differentiates_by_are_refused_in_an_inner_one():
+    def outer(x):
+        return ng.grad(lambda y: y * x.item())(2.0)
+
+    with pytest.raises(GradientError, match="arguments of grad"):
+        ng.grad(outer)(3.0)
+    assert ng.grad(lambda x: ng.grad(lambda y: y * x.detach().item() * x)(2.0))(3.0).item() == 3.0
+
+
+def test_numbers_of_a_leaf_are_constants_within_a_transform_too():
+    leaf = ng.tensor(2.0, requires_grad=True)
+    assert ng.grad(lambda x: x * (leaf * 3).item())(1.0).item() == 6.0
+
+
+def test_numbers_of_what_a_finished_transform_returned_are_ordinary_ones():
+    leaf = ng.tensor(2.0, requires_grad=True)
+    value, gradient = ng.value_and_grad(lambda x: x * x * leaf)(leaf)
+    assert value.item() == 8.0 and gradient.item() == 8.0 and gradient.requires_grad
+
+
+def test_a_transform_that_fails_leaves_nothing_behind():
+    with pytest.raises(ZeroDivisionError):
+        ng.grad(lambda x: 1 // 0)(1.0)
+    with pytest.raises(ZeroDivisionError):
+        ng.autograd.functional.jacobian(lambda x: 1 // 0, ng.ones(1))
+    assert not running._transform_of
+
+
+@pytest.mark.parametrize("convert", [float, int, complex, math.sin, np.float64])
+def test_a_number_of_a_leaf_warns_once_for_a_place(convert, monkeypatch):
+    monkeypatch.setattr(tensor_conversions, "_warned", set())
+    x = ng.tensor(1.5, requires_grad=True)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            convert(x)
+    (warning,) = seen
+    assert "tensor with requires_grad=True to a scalar" in str(warning.message)
+    assert warning.filename == __file__
+    convert(x.detach())
+    assert x.item() == x.tolist() == 1.5 and bool(x)  # as in torch, without
+
+
+# The user's line
+
+
+def at_line(text, look):
+    """What `look` sees of the place where the text, which no file has, asks `x` for a number."""
+    found = []
+
+    class Asked:
+        __getitem__ = __len__ = None
+
+        def __float__(self):
+            found.append(look(calling_lines.Line(sys._getframe(1))))
+            return 1.0
+
+        def __array__(self, dtype=None, copy=None):
+            found.append(look(calling_lines.Line(sys._getframe(1))))
+            return np.float64(1)
+
+    exec(text, {"np": np, "math": math, "x": Asked(), "b": np.zeros(3)})
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_store"),
+    [
+        ("b[0] = x", True),
+        ("b[:2] = x", True),
+        ("b[b > 0] = x", True),
+        ("for k in range(3): b[k] = x", True),
+        ("float(x)", False),
+        ("b[int(float(x))] = 1", False),
+        ("np.float64(x)", False),
+    ],
+)
+def test_the_instruction_tells_stores(text, is_store):
+    assert at_line(text, lambda line: line.is_store) == is_store
+
+
+@pytest.mark.parametrize(
+    ("text", "is_formatting"),
+    [("'%g' % x", True), ("s = '%g'; s %= x", True), ("float(x) % 2", False)],
+)
+def test_the_instruction_tells_text_from_other_operators(text, is_formatting):
+    assert at_line(text, lambda line: line.is_formatting) == is_formatting
+
+
+def test_without_source_text_a_message_is_less_precise():
+    assert at_line("math.sin(x)", lambda line: (line.expression(), line.is_fill, line.library)) == (
+        None,
+        False,
+        "",
+    )
+    message = at_line("b[0] = x", calling_lines.instead_of_array)
+    assert "b = np.zeros(n, like=x)" in message
+
+
+def test_specialized_instructions_are_seen_as_they_were_written():
+    found = []
+
+    class Asked:
+        def __float__(self):
+            found.append(calling_lines.Line(sys._getframe(1)).is_store)
+            return 1.0
+
+    def f(x):
+        b = np.zeros(3)
+        values = [0.0]
+        for k in range(3):
+            values[0] = b[k]  # CPython 3.11 and later specialize what is hot
+            b[k] = x
+
+    for _ in range(50):
+        f(Asked())
+    assert found == [True] * 150
+
+
+def test_a_line_of_a_library_is_told_from_the_users():
+    integrate = pytest.importorskip("scipy.integrate")
+    with pytest.raises(GradientError, match=r"(?s)try: float\(x\.detach\(\)\).*calls scipy"):
+        ng.grad(lambda a: integrate.quad(lambda t: a * t, 0, 1)[0])(1.0)
