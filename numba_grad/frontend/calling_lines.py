@@ -127,6 +127,8 @@ class Line:
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
         text = b"".join(lines)
+        if not text.strip():
+            return None
         try:
             if not self.is_in_place:
                 return ast.parse(b"(" + text + b")", mode="eval").body

@@ -231,7 +231,7 @@ def at_line(text, look):
 
         def __array__(self, dtype=None, copy=None):
             found.append(look(calling_lines.Line(sys._getframe(1))))
-            return np.float64(1)
+            return np.array(1.0)
 
     exec(text, {"np": np, "math": math, "x": Asked(), "b": np.zeros(3)})
     return found[-1]
