@@ -32,10 +32,10 @@ def transform_behind(node: Node) -> str | None:
 
     Step functions have none that is not 0: `int(np.floor(x))` loses nothing.
     """
-    transform_of = _transform_of.copy()
-    if not transform_of or not node.requires_grad:
+    if not _transform_of or not node.requires_grad:
         return None
-    first = min(variable.serial for variable in transform_of)
+    transform_of = _transform_of.copy()  # other threads begin and end theirs
+    first = min([variable.serial for variable in transform_of], default=node.serial)
     seen, stack = {node}, [node]
     while stack:
         x = stack.pop()

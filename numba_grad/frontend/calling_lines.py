@@ -11,14 +11,13 @@ import builtins
 import linecache
 import opcode
 import sys
-from dataclasses import dataclass
 from itertools import islice
 from types import BuiltinFunctionType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
-_NOT_THE_USERS = (__name__.partition(".")[0], "numpy")
+_NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
 _STORES = frozenset(
     opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap
 )
@@ -47,24 +46,23 @@ _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, o
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Line:
-    """Where a frame is."""
+    """Where a frame is, when this is made."""
+
+    __slots__ = ("frame", "operation", "symbol")
 
     frame: FrameType
+    operation: int  # the code of its instruction; -1 if it is at none
+    symbol: str  # the operator, if it is at one of two operands: "%", "+="
 
-    @property
-    def operation(self) -> int:
-        """The code of its instruction; -1 if it is at none."""
-        return self._byte(0)
-
-    @property
-    def symbol(self) -> str:
-        """The operator, if it is at one of two operands: "%", "+="."""
-        if self.operation != _BINARY_OP:
-            return ""
-        number = self._byte(1)
-        return _SYMBOLS[number] if number < len(_SYMBOLS) else ""
+    def __init__(self, frame: FrameType) -> None:
+        # A number of a leaf is asked for in each pass of a training loop: no properties here.
+        code, place = frame.f_code.co_code, frame.f_lasti
+        self.frame = frame
+        self.operation = code[place] if place >= 0 else -1
+        self.symbol = ""
+        if self.operation == _BINARY_OP and code[place + 1] < len(_SYMBOLS):
+            self.symbol = _SYMBOLS[code[place + 1]]
 
     @property
     def place(self) -> tuple[str, int]:
@@ -101,17 +99,13 @@ class Line:
     @property
     def package(self) -> str:
         """The package that the code is of."""
-        return str(self.frame.f_globals.get("__name__", "")).partition(".")[0]
+        return _module(self.frame).partition(".")[0]
 
     @property
     def library(self) -> str:
         """The package, if it is an installed one; "" for code of the user's."""
         path = self.frame.f_code.co_filename
         return self.package if "site-packages" in path or "dist-packages" in path else ""
-
-    def _byte(self, offset: int) -> int:
-        code, at = self.frame.f_code.co_code, self.frame.f_lasti + offset
-        return code[at] if 0 <= at < len(code) else -1
 
     def expression(self) -> ast.expr | None:
         """What it is computing, or assigning to; None where there is no source text."""
@@ -154,12 +148,14 @@ class Line:
 def calling_line() -> Line | None:
     """Where the innermost code is that is neither this library's nor NumPy's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        line = Line(frame)
-        if line.package not in _NOT_THE_USERS:
-            return line
+    while frame is not None and _module(frame).startswith(_NOT_THE_USERS):
         frame = frame.f_back
-    return None
+    return None if frame is None else Line(frame)
+
+
+def _module(frame: FrameType) -> str:
+    name = frame.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""  # whoever calls exec may put anything there
 
 
 def instead_of_conversion(constant: str = "") -> str:
