@@ -10,14 +10,19 @@ import ast
 import builtins
 import linecache
 import opcode
+import os
+import re
 import sys
 from itertools import islice
+from pathlib import Path
 from types import BuiltinFunctionType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
 _NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
+_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
+_INSTALLED = re.compile("(site|dist)-packages")
 _STORES = frozenset(
     opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap
 )
@@ -103,9 +108,10 @@ class Line:
 
     @property
     def library(self) -> str:
-        """The package, if it is an installed one; "" for code of the user's."""
+        """The package, if it is an installed one or Python's; "" for code of the user's."""
         path = self.frame.f_code.co_filename
-        return self.package if "site-packages" in path or "dist-packages" in path else ""
+        is_installed = path.startswith(_STANDARD_LIBRARY) or _INSTALLED.search(path)
+        return self.package if is_installed else ""
 
     def expression(self) -> ast.expr | None:
         """What it is computing, or assigning to; None where there is no source text."""
@@ -201,6 +207,9 @@ def _instead_of_lookup(expression: ast.expr | None) -> str:
 def instead_of_array(line: Line) -> str:
     """What to type where a tensor is assigned into an ndarray, or added to it in place."""
     target = line.expression()
+    new = ""
+    if line.is_in_place and isinstance(target, ast.Name):
+        new = f"{target.id} = {target.id} {line.symbol[:-1]} x, a new tensor; or "
     while isinstance(target, ast.Subscript | ast.Call):
         target = target.value if isinstance(target, ast.Subscript) else target.func
         if isinstance(target, ast.Attribute) and target.attr in _FILLING:
@@ -212,7 +221,7 @@ def instead_of_array(line: Line) -> str:
         if isinstance(array, np.ndarray):
             size = str(array.shape[0] if array.ndim == 1 else array.shape)
     return (
-        f"{name} = np.zeros({size}, like=x), or ng.zeros({size}), where {name} is made; or "
+        f"{new}{name} = np.zeros({size}, like=x), or ng.zeros({size}), where {name} is made; or "
         f"{name} = ng.tensor({name}) before this line"
     )
 

@@ -15,6 +15,7 @@ from numba_grad.frontend.arrays import (
     canonical_dtype,
     constant_beside,
     is_traced,
+    node_of,
     scalar_leaf,
     value_of,
     wrap,
@@ -262,6 +263,9 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
         value = value_of(x, "histogram") if needs_value else np.empty(0, x.dtype)
         if value.dtype.kind == "b":
             value = value.astype(np.uint8)
+        if ends is not None:
+            low, high = [end if node_of(end) is None else float(end) for end in ends]
+            ends = (low, high)
         own = None if weights is None or not is_name else value_of(weights, "histogram").ravel()
         return constant_beside(x, np.histogram_bin_edges(value, number, ends, own))
     got: dict[str, object] = {"bins": edges.type}

@@ -24,6 +24,7 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.constants import check_constant
 from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
@@ -67,10 +68,12 @@ def tensor(
         For objects, strings, dates, long doubles, masked arrays.
     ShapeError
         For nested sequences of different lengths.
+    GradientError
+        For what a running transform (`grad`, `jacobian`, ...) differentiates by.
 
     Notes
     -----
-    A Tensor `obj` gives a new leaf without history, as `obj.detach()`.
+    A Tensor `obj` gives a new leaf without history, as `obj.detach()`. `array` keeps the history.
 
     Examples
     --------
@@ -81,6 +84,7 @@ def tensor(
     node = node_of(obj)
     value = obj
     if node is not None:
+        check_constant(node, "tensor")
         node = OPS["detach"](node)
     elif is_scalar(obj):
         value = np.array(obj, wanted)

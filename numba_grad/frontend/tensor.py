@@ -29,8 +29,9 @@ from numba_grad.frontend.arrays import (
     flush,
     is_scalar,
 )
+from numba_grad.frontend.constants import value_of_constant
 from numba_grad.frontend.devices import device_name, on_device
-from numba_grad.frontend.tensor_conversions import Conversions, value_of_constant
+from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.graph.node import NO_PARAMS, OPS, Node, leaf

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.running import transform_behind
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
@@ -24,6 +23,7 @@ from numba_grad.frontend.calling_lines import (
     instead_of_array,
     instead_of_conversion,
 )
+from numba_grad.frontend.constants import AS_CONSTANT, value_of_constant
 from numba_grad.frontend.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
@@ -31,18 +31,6 @@ from numba_grad.ops.families import is_flat
 from numba_grad.ops.index_expressions import take_index
 
 _DEFAULT_PRINTED = frozenset(map(np.dtype, (bool, np.int64, np.float64, np.complex128)))
-
-_CONSTANTS = {
-    "item": "x.detach().item() for a constant",
-    "tolist": "x.detach().tolist() for constants",
-    "float": "float(x.detach()) for a constant",
-    "int": "int(x.detach()) for a constant",
-    "complex": "complex(x.detach()) for a constant",
-    "numpy": "x.detach().numpy() for its values",
-    "numpy.asarray": "x.detach().numpy() for its values",
-    "pickle": "x.detach(), whose values travel without history",
-    "copy": "x.copy(), which has the gradient",
-}
 
 # Where a warning was given: once for a place, also where somebody resets Python's own record of
 # that in between, as `warnings.catch_warnings` does.
@@ -251,29 +239,6 @@ def _printed(value: np.ndarray, more_facts: list[str]) -> str:
     return f"{prefix}{numbers},{space}{listed})"
 
 
-def value_of_constant(node: Node, operation: str) -> np.ndarray:
-    """The value, where no running transform differentiates by what `node` depends on.
-
-    Raises
-    ------
-    GradientError
-        If one does, and gradients are recorded.
-    """
-    transform = transform_behind(node) if node.requires_grad and grad_mode.enabled else None
-    if transform is None or is_traced(node):  # there is no value then, with a gradient or without
-        return value_of(node, operation)
-    raise GradientError(
-        explain(
-            operation,
-            "as a number, x would be a constant: no gradient would flow through it to the "
-            f"arguments of {transform}",
-            got={"x": node.type},
-            expected="tensors, on the way from the arguments to the result",
-            fix=instead_of_conversion(_CONSTANTS[operation]),
-        )
-    )
-
-
 def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
     if node.requires_grad and grad_mode.enabled:
         line = calling_line()
@@ -287,7 +252,7 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
                 "cannot convert a Tensor that requires grad: what follows would have no gradient",
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
-                fix=instead_of_conversion(_CONSTANTS[operation]),
+                fix=instead_of_conversion(AS_CONSTANT[operation]),
             )
         )
     if node.type.device != CPU:

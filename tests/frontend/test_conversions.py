@@ -192,6 +192,14 @@ def test_numbers_of_what_a_finished_transform_returned_are_ordinary_ones():
     assert value.item() == 8.0 and gradient.item() == 8.0 and gradient.requires_grad
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, ng.jit])
+def test_a_new_leaf_in_a_transform_is_refused_and_names_array(wrap):
+    with pytest.raises(GradientError, match=r"try: ng\.array\(x\)"):
+        wrap(ng.grad(lambda x: ng.tensor(x) * 2))(1.5)
+    assert wrap(ng.grad(lambda x: ng.array(x) * 2))(1.5) == 2
+    assert wrap(ng.grad(lambda x: ng.tensor(x.detach()) * x))(1.5) == 1.5
+
+
 def test_a_transform_that_fails_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError):
         ng.grad(lambda x: 1 // 0)(1.0)

@@ -793,7 +793,7 @@ def test_what_is_not_supported_is_refused_by_name(call, message):
 
 def test_in_place_operators_of_arrays_are_refused():
     a = np.ones(3)
-    with pytest.raises(TypeError, match="in-place operators of arrays"):
+    with pytest.raises(TypeError, match=r"(?s)in place.*try: a = a \+ x"):
         a += ng.ones(3)
 
 
