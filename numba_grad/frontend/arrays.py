@@ -315,7 +315,9 @@ def _checked_dtype(array: np.ndarray) -> np.dtype:
                 "not an array of numbers",
                 got={"dtype": array.dtype, "value": _shortened(array)},
                 expected=SUPPORTED,
-                fix="numpy.asarray(value, dtype=float), if these are numbers",
+                fix="the arrays that it holds, in a tuple, list, dict or dataclass"
+                if array.dtype == object and not array.ndim
+                else "numpy.asarray(value, dtype=float), if these are numbers",
             )
         )
     return canonical_dtype(array.dtype)
@@ -377,8 +379,8 @@ def _fix_under_tracing(operation: str) -> str:
         return instead_of_conversion() or _FIXED_ARGUMENT
     return _fixes_under_tracing.get(
         own,
-        "ng.where(condition, x, y) to choose element by element; ng.cond, for whole computations, "
-        "is to come",
+        "ng.where(condition, x, y) to choose element by element; static_argnums=... for an "
+        "argument of the jitted function that only chooses; ng.cond is to come",
     )
 
 

@@ -41,6 +41,9 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
         If the result of `f` is not 0-d.
     DTypeError
         If a differentiated argument holds integers.
+    GradientError
+        If `f` makes a Python or NumPy number of what depends on a differentiated argument, as
+        `float(x)` and `array[0] = x` do. `x.detach().item()` is a constant.
 
     Notes
     -----

@@ -1,0 +1,209 @@
+"""Mistakes that people make, and what the message must say: the table that docs/debugging.md is of.
+
+Each row is code, the error, and texts that its message has: what went wrong, and what to type.
+"""
+
+import itertools
+import linecache
+import math
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import (
+    AxisError,
+    DeviceError,
+    DTypeError,
+    GradientError,
+    ShapeError,
+    TracingError,
+)
+
+IN_A_TRANSFORM = [
+    ("ng.grad(lambda x: math.exp(x))(1.0)", GradientError, "np.exp(x) in place of math.exp(x)"),
+    ("ng.grad(lambda x: float(x) ** 2)(1.0)", GradientError, "x itself", "float(x.detach())"),
+    (
+        "ng.grad(lambda x: np.float64(x) ** 2)(1.0)",
+        GradientError,
+        "x itself in place of np.float64",
+    ),
+    ("ng.grad(lambda x: x.item() ** 2)(1.0)", GradientError, "arguments of grad", "x.detach()"),
+    ("ng.grad(lambda x: ng.tensor(x) ** 2)(1.0)", GradientError, "ng.array(x)"),
+    ("ng.grad(lambda v: np.array([v, v]).sum())(1.0)", GradientError, "np.stack([x, y])"),
+    ("ng.grad(lambda v: np.asarray(v, float))(1.0)", GradientError, "x.astype(float)"),
+    ("ng.grad(lambda x: pickle.dumps(x))(1.0)", GradientError, "x.detach()"),
+    (
+        "def f(x):\n    b = np.zeros(3)\n    b[0] = x[0]\n    return b.sum()\nng.grad(f)(x)",
+        GradientError,
+        "an array cannot hold a tensor that requires grad",
+        "b = np.zeros(3, like=x), or ng.zeros(3)",
+    ),
+    (
+        "def f(x):\n    b = np.empty((3, 2))\n    b[:, 0] = x**2\nng.grad(f)(x)",
+        GradientError,
+        "b = np.zeros((3, 2), like=x)",
+    ),
+    (
+        "def f(x):\n    L = np.zeros((2, 2))\n    L[np.tril_indices(2)] = x\nng.grad(f)(x)",
+        GradientError,
+        "L = np.zeros((2, 2), like=x)",
+        "L = ng.tensor(L)",
+    ),
+    ("b = np.zeros(3)\nb += x", TypeError, "in place", "b = b + x, a new tensor", "like=x"),
+    (
+        "t = np.zeros(3)\nt[t == 0] += x",
+        TypeError,
+        "in place",
+        "t = np.zeros(3, like=x)",
+        "t = ng.tensor(t)",
+    ),
+    ("np.add(x, 1, out=np.zeros(3))", TypeError, "out= is not supported", "y = numpy.add(...)"),
+    ("np.sum(x, out=np.zeros(()))", TypeError, "out= is not supported", "y = numpy.sum(...)"),
+]
+GRADIENTS = [
+    ("x.numpy()", GradientError, "requires grad", "x.detach().numpy()"),
+    ("x += 1", GradientError, "a leaf that requires grad", "with ng.no_grad()"),
+    ("x[0] = 1", GradientError, "a leaf that requires grad", "with ng.no_grad()"),
+    ("(x * 2).backward()", GradientError, "only for scalar outputs", "x.sum().backward()"),
+    ("y = (x**2).sum()\ny.backward()\ny.backward()", GradientError, "retain_graph=True"),
+    ("ng.ones(3).sum().backward()", GradientError, "does not require grad", "requires_grad=True"),
+    ("ng.tensor([1, 2], requires_grad=True)", GradientError, "astype(numpy.float64)"),
+    ("ng.grad(lambda n: n**2)(3)", DTypeError, "2.0 instead of 2", "at argument 0"),
+    ("ng.grad(lambda x: np.argmax(x))(x)", DTypeError, "real, floating number", "have no slope"),
+    ("ng.grad(lambda x: x * 2)(x)", ShapeError, "a 0-d result", "f(x).sum()", "ng.jacobian(f)"),
+    ("ng.grad(lambda x: (x.sum(), x))(x)", TypeError, "tuple of length 2", "has_aux=True"),
+    ("ng.grad(lambda x: (1j * x).sum())(x)", DTypeError, "return result.real"),
+    ("ng.grad(lambda x: None)(x)", TypeError, "returned None", "return a number"),
+    (
+        "ng.grad(lambda x: 'a')(x)",
+        DTypeError,
+        "not an array of numbers",
+        "function of grad returned",
+    ),
+    ("ng.grad(lambda x: x.sum)(x)", DTypeError, "a function, where", "x.sum(), not x.sum"),
+    ("ng.grad(np.sum, argnums=1)(x)", TypeError, "argnums names an argument", "by position"),
+    ("ng.grad(lambda x: x.sum())(x=x)", TypeError, "by position, not by keyword"),
+    ("ng.grad(np.sum, argnums='x')", TypeError, "argnums are the positions", "an integer"),
+    ("ng.grad(np.sum, x)", TypeError, "argnums are the positions", "ng.grad(f)(x)"),
+    ("ng.grad(x.sum())", TypeError, "needs a function", "ng.grad(f)(x)"),
+    ("ng.grad(lambda p: p)(object())", DTypeError, "tuple, list, dict or dataclass", "argument 0"),
+]
+UNDER_JIT = [
+    ("ng.jit(lambda x: math.sin(x))(1.0)", TracingError, "np.sin(x) in place of math.sin(x)"),
+    ("ng.jit(lambda x: x if x > 0 else -x)(1.0)", TracingError, "ng.where(condition, x, y)"),
+    ("ng.vmap(lambda x: x if x > 0 else -x)(x)", TracingError, "ng.where(condition, x, y)"),
+    ("ng.jit(lambda i: [1.0, 2.0][i])(1)", TracingError, "np.take([1.0, 2.0], i, axis=0)"),
+    (
+        "table = np.ones(3)\nng.jit(lambda i: table[i])(1)",
+        TracingError,
+        "np.take(table, i, axis=0)",
+    ),
+    ("ng.jit(lambda n: list(range(n)))(3)", TracingError, "static_argnums", "range"),
+    ("ng.jit(lambda n: ng.zeros(n))(3)", TracingError, "static_argnums"),
+    ("ng.jit(lambda x, n: x[:n])(np.ones(4), 3)", TracingError, "x[i + np.arange(n)]"),
+    ("ng.jit(lambda x: np.array([x, x]))(1.0)", TracingError, "np.stack([x, y])"),
+    ("ng.jit(lambda x: np.asarray(x, float))(1.0)", TracingError, "x.astype(float)"),
+    ("ng.jit(lambda x: x.item())(1.0)", TracingError, "convert the result"),
+    ("ng.jit(lambda x: print('%g' % x))(1.0)", TracingError, "f'{x}'", "return x, and print"),
+    ("ng.jit(lambda x: x[x > 0])(np.ones(3))", TracingError, "ng.where(mask, x, 0)"),
+    (
+        "def f(t, d):\n    t[t > 0] += d\n    return t\nng.jit(f)(np.ones(3), np.ones(3))",
+        TracingError,
+        "x = ng.where(mask, x + v, x) in place of x[mask] += v",
+    ),
+    ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "static_argnums"),
+    ("ng.jit(lambda x, s: x, static_argnums=1)(1.0, [1])", TypeError, "not hashable", "a tuple"),
+    ("ng.jit(lambda x: 'abc')(1.0)", TypeError, "a result is neither", "return tensors"),
+]
+ARRAYS = [
+    ("np.ones(4) + x", ShapeError, "do not broadcast", "float64[4]", "float64[3]", "x[:, None]"),
+    ("ng.ones((3, 4)) @ ng.ones((3, 4))", ShapeError, "x1 @ x2.mT"),
+    ("np.stack([x, x[:2]])", ShapeError, "different shapes", "concatenate"),
+    ("x.reshape(2, 2)", ShapeError, "3 elements do not fill", "-1"),
+    ("np.sum(x, axis=1)", AxisError, "-1 <= axis < 1"),
+    ("x[1.0]", IndexError, "not an index", "index.astype(int)"),
+    ("x['a']", IndexError, "not an index", "a dict of tensors"),
+    ("x[5]", IndexError, "out of bounds", "size 3"),
+    ("[1, 2][x[0]]", TypeError, "0-d integer tensor", "x.astype(int)"),
+    ("if x > 0: pass", ValueError, "ambiguous", "x.any() or x.all()"),
+    ("y = ng.zeros(3)\ny[0] = 1j", DTypeError, "imaginary parts", "v.real"),
+    ("y = ng.zeros(3)\ny += 1j", DTypeError, "astype('complex128')"),
+    ("ng.zeros(2, 3)", DTypeError, "not a dtype", "ng.zeros((2, 3))"),
+    ("ng.zeros(3, dtype='float46')", DTypeError, "'float46'", "float64"),
+    ("ng.zeros(3, device='gpu')", DeviceError, "'gpu'", "'cuda'"),
+    ("ng.tensor([[1], [2, 3]])", ShapeError, "different lengths", "pad the rows"),
+    ("ng.tensor(np.array([1, None]))", DTypeError, "not an array of numbers", "dtype=float"),
+    ("x + foreign", TypeError, "another library", "ng.from_dlpack(y)"),
+    ("foreign + x", TypeError, "another library", "ng.from_dlpack(y)"),
+    ("np.busday_count(x, x)", TypeError, "not supported on tensors", "detach().numpy()"),
+    ("np.frompyfunc(abs, 1, 1)(x)", TypeError, "no derivative here", "ng.custom_op"),
+]
+TABLE = IN_A_TRANSFORM + GRADIENTS + UNDER_JIT + ARRAYS
+numbers = itertools.count()
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __dlpack__(self, **arguments):
+        raise NotImplementedError
+
+
+def run(code):
+    """As a user's file would, whose text can be looked up."""
+    name = f"<mistake {next(numbers)}>"
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    names = {"np": np, "ng": ng, "math": math, "pickle": pickle, "x": x, "foreign": Foreign()}
+    try:
+        exec(compile(code, name, "exec"), names)
+    finally:
+        del linecache.cache[name]
+
+
+def message(error):
+    """With its notes; without NumPy's "setting an array element with a sequence" in front."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error, "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row[0].splitlines()[-1] for row in TABLE])
+def test_the_message_says_what_to_type(row):
+    code, kind, *texts = row
+    with pytest.raises(Exception) as caught:
+        run(code)
+    error, text = message(caught.value)
+    assert isinstance(error, kind), text
+    assert not [expected for expected in texts if expected not in text], text
+    assert all(len(line) < 240 for line in text.splitlines()), text
+
+
+def test_a_function_that_numba_compiled_names_custom_op():
+    numba = pytest.importorskip("numba")
+    double = numba.njit(lambda x: 2 * x)
+    for call in (double, numba.typeof, lambda x: double((x, 1.0))):
+        with pytest.raises(TypeError, match=r"(?s)numba\.njit: .*try: ng\.custom_op"):
+            call(ng.ones(3))
+    assert not hasattr(ng.ones(3), "_numba_type_")  # it is there for Numba alone
+
+
+def test_a_ufunc_that_numba_compiled_names_custom_op():
+    numba = pytest.importorskip("numba")
+    with pytest.raises(TypeError, match=r"try: ng\.custom_op"):
+        numba.vectorize(lambda x: 2 * x)(ng.ones(3))
+
+
+def test_a_training_loop_warns_of_a_number_once():
+    x = ng.tensor(1.5, requires_grad=True)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            loss = x * x
+            loss.backward()
+            float(loss)
+    assert [bool(re.search("to a scalar", str(w.message))) for w in seen] == [True]
