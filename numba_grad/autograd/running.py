@@ -18,9 +18,9 @@ _transform_of: dict[Node, str] = {}
 @contextlib.contextmanager
 def running(transform: str, variables: Sequence[Node]) -> Iterator[None]:
     """While the function of `transform` runs on `variables`, which no other call has."""
-    for variable in variables:
-        _transform_of[variable] = transform
     try:
+        for variable in variables:
+            _transform_of[variable] = transform
         yield
     finally:
         for variable in variables:

@@ -34,7 +34,7 @@ _LOOKUPS = frozenset(
 _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
 
 _SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
-_FILLING = ("fill", "itemset", "put")
+_FILLING = ("fill", "fill_diagonal", "put")
 _ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
     "fabs": "np.abs(x)",
@@ -194,14 +194,14 @@ def _instead_of(line: Line) -> str:
 
 def _instead_of_lookup(expression: ast.expr | None) -> str:
     if not isinstance(expression, ast.Subscript):
-        return "np.take(values, x, axis=0) in place of values[x]"
+        return "ng.asarray(values)[x] in place of values[x]"
     if isinstance(expression.slice, ast.Slice | ast.Tuple):
         return (
             "x[i + np.arange(n)] for n elements from i on; static_argnums=... for an argument that "
             "decides about shapes"
         )
     values, index = ast.unparse(expression.value), ast.unparse(expression.slice)
-    return f"np.take({values}, {index}, axis=0) in place of {values}[{index}]"
+    return f"ng.asarray({values})[{index}] in place of {values}[{index}]"
 
 
 def instead_of_array(line: Line) -> str:
@@ -210,10 +210,12 @@ def instead_of_array(line: Line) -> str:
     new = ""
     if line.is_in_place and isinstance(target, ast.Name):
         new = f"{target.id} = {target.id} {line.symbol[:-1]} x, a new tensor; or "
-    while isinstance(target, ast.Subscript | ast.Call):
-        target = target.value if isinstance(target, ast.Subscript) else target.func
-        if isinstance(target, ast.Attribute) and target.attr in _FILLING:
-            target = target.value
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+        owner = target.func.value  # of array.fill(x), and np.fill_diagonal(array, x)
+        is_function = isinstance(line.value_of(owner), ModuleType)
+        target = target.args[0] if is_function and target.args else owner
+    while isinstance(target, ast.Subscript):
+        target = target.value
     name, size = "b", "n"
     if isinstance(target, ast.Name | ast.Attribute):
         name = ast.unparse(target)

@@ -6,6 +6,7 @@ import pickle
 import re
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -179,6 +180,11 @@ def test_numbers_of_what_an_outer_transform_differentiates_by_are_refused_in_an_
     with pytest.raises(GradientError, match="arguments of grad"):
         ng.grad(outer)(3.0)
     assert ng.grad(lambda x: ng.grad(lambda y: y * x.detach().item() * x)(2.0))(3.0).item() == 3.0
+
+
+def test_numbers_are_refused_in_the_threads_of_a_transformed_function():
+    with ThreadPoolExecutor(1) as pool, pytest.raises(GradientError, match="arguments of grad"):
+        ng.grad(lambda x: pool.submit(float, x * 2).result() * x)(1.0)
 
 
 def test_numbers_of_a_leaf_are_constants_within_a_transform_too():
