@@ -128,7 +128,7 @@ def _is_operand(value: object) -> bool:
                 "operator",
                 "an array of another library, where gradients would end",
                 got={"y": f"{kind.__module__}.{kind.__qualname__}"},
-                fix="ng.from_dlpack(y), which shares its memory, or ng.tensor(y), a copy",
+                fix="ng.tensor(y) or ng.from_dlpack(y), a copy; copy=False shares its memory",
             )
         )
     return False
