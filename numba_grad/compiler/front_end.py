@@ -87,6 +87,7 @@ class _TargetContext(cpu.CPUContext):
     def load_additional_registries(self) -> None:
         self.install_registry(mathimpl.registry)
         self.install_registry(cmathimpl.registry)
+        self.install_registry(kernel_math.OPERATORS)
 
     def post_lowering(self, module: ir.Module, library: Any) -> None:
         """Allow contraction; no run time to link, as kernels allocate nothing."""

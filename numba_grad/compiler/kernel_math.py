@@ -9,12 +9,14 @@ what it uses.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
+from numba.core.imputils import Registry
 from numba.extending import intrinsic
 
 from numba_grad.compiler.elementary.formulas import (
@@ -144,6 +146,20 @@ def _kinds(numba_type: types.Type) -> tuple[str, ...]:
     return (_LLVM_KIND[numba_type],)
 
 
+def _call(function: Function, numba_type: types.Type, builder: ir.IRBuilder, values: Any) -> Any:
+    """A call of the function's formula for arguments of one type."""
+    family = _family(numba_type)
+    if family == COMPLEX:
+        values = [builder.extract_value(v, part) for v in values for part in (0, 1)]
+    return builder.call(_add_to_module(builder.module, _formula(function, numba_type)), values)
+
+
+def _formula(function: Function, numba_type: types.Type) -> Traced:
+    family = _family(numba_type)
+    kinds = _kinds(numba_type) * function.arity
+    return _traced(function.name, family, function.formulas[family], kinds)
+
+
 def _intrinsic(function: Function):
     """A function of kernel source, of arguments that meet in one type."""
 
@@ -151,15 +167,10 @@ def _intrinsic(function: Function):
         common = _common_type(typing_context, arguments, function)
         if common is None:
             return None
-        family = _family(common)
-        formula = function.formulas[family]
-        traced = _traced(function.name, family, formula, _kinds(common) * function.arity)
-        result = _RESULT_TYPES.get(traced.signature[0], common)
+        result = _RESULT_TYPES.get(_formula(function, common).signature[0], common)
 
         def generate(context, builder, signature, values):
-            if family == COMPLEX:
-                values = [builder.extract_value(v, part) for v in values for part in (0, 1)]
-            return builder.call(_add_to_module(builder.module, traced), values)
+            return _call(function, common, builder, values)
 
         return result(*(common,) * function.arity), generate
 
@@ -195,3 +206,15 @@ def _common_type(typing_context: Any, arguments: tuple, function: Function) -> A
 
 
 NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FUNCTIONS.items()}
+
+
+# What operators mean in kernels alone, not in the user's functions.
+OPERATORS = Registry("numba_grad")
+
+
+# Of the very types that Numba's own is for: of the class Complex, that would go first.
+@OPERATORS.lower(operator.truediv, types.complex64, types.complex64)
+@OPERATORS.lower(operator.truediv, types.complex128, types.complex128)
+def _divide_complex(context, builder, signature, values):
+    """Numba's own raises where the divisor is 0: the kernel would end without its results."""
+    return _call(FUNCTIONS["divide"], signature.return_type, builder, values)

@@ -80,6 +80,8 @@ def test_singular_matrices_are_named(n, dtype):
         ng.linalg.solve_triangular(triangle, np.ones((n, 1), dtype), lower=True).numpy()
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         ng.linalg.cholesky(np.eye(n)[None] * np.array([1.0, -1.0])[:, None, None]).numpy()
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        ng.linalg.cholesky(np.zeros((n, n), dtype)).numpy()
 
 
 def test_zeros_and_nan():

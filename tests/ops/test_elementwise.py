@@ -158,6 +158,18 @@ def test_the_size_of_zero_has_no_slope(engine):
     assert gradients(OPS["sign"], [zero], np.complex128(1.0))[1] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_division_by_zero_is_numpys_and_stops_nothing(dtype, engine):
+    x = np.array([1 + 2j, 0, 1j, 3 - 1j, -2], dtype)
+    y = np.array([1j, 0, 0, 2, 0], dtype)
+    with np.errstate(all="ignore"):
+        expected = x / y
+    quotient, by_x, _ = gradients(OPS["divide"], [x, y], np.ones(5, dtype))
+    np.testing.assert_allclose(quotient, expected, rtol=1e-6)
+    np.testing.assert_allclose(by_x[[0, 3]], [1j, 0.5], rtol=1e-6)
+    assert not np.isfinite(by_x[[1, 2, 4]]).any()
+
+
 def test_log_of_a_negative_number_has_a_slope(engine):
     assert slope_at("log", -2.0) == [-0.5]
 
