@@ -114,6 +114,18 @@ def can_cast(source: np.dtype, target: np.dtype, casting: Any) -> bool:
     return np.can_cast(source, target, casting)
 
 
+def ends(dtype: np.dtype) -> tuple[complex, complex]:
+    """The first and the last number in NumPy's order, infinities included: what changes no maximum,
+    and what changes no minimum."""
+    if dtype.kind == "b":
+        return False, True
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if dtype.kind == "c":
+        return complex(-np.inf, -np.inf), complex(np.inf, np.inf)
+    return -np.inf, np.inf
+
+
 def finfo(dtype: np.dtype) -> Any:
     """NumPy's `finfo`: limits of a floating dtype, or of the parts of a complex one."""
     if is_bfloat16(dtype):

@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.autograd.views import view_of
 from numba_grad.compiler.backends import only_device
-from numba_grad.dtypes import finfo, is_floating, is_inexact
+from numba_grad.dtypes import ends, finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
     WEAK,
@@ -130,6 +130,13 @@ minimum = _binary(
     "ordered by real parts, then imaginary parts.",
 )
 copysign = _binary(np.copysign, "x1 with the sign of x2.")
+logaddexp = _binary(
+    np.logaddexp,
+    "log(exp(x1) + exp(x2)), without overflow. Equal infinities get half the gradient.",
+)
+logaddexp2 = _binary(
+    np.logaddexp2, "log2(2**x1 + 2**x2), without overflow. Equal infinities get half the gradient."
+)
 logical_and = _binary(np.logical_and, "Whether both are true, that is, not 0.")
 logical_or = _binary(np.logical_or, "Whether one is true, that is, not 0.")
 logical_xor = _binary(np.logical_xor, "Whether exactly one is true, that is, not 0.")
@@ -318,24 +325,16 @@ def where(condition: ArrayLike, *choices: ArrayLike) -> "Tensor | tuple[Tensor, 
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
     """`x`, but at least `min` and at most `max`; `max` if `min` exceeds it. nan stays nan.
 
-    Gradients flow to `x` within and at the bounds.
+    Gradients flow to `x` within and at the bounds, beyond them to the bound. nan gets the gradient
+    0, and so does what is beyond bounds that are equal.
     """
     low, high = min, max
     given = [bound for bound in (low, high) if bound is not None]
-    result, *bounds = common_dtype((x, *given))
-    if low is not None:
-        result = _replaced_if("less", result, bounds.pop(0), low)
-    if high is not None:
-        result = _replaced_if("greater", result, bounds.pop(0), high)
-    return wrap(result)
-
-
-def _replaced_if(comparison: str, x: Node, bound: Node, given: ArrayLike) -> Node:
-    """`bound` where `x` is less, or greater, than it, and where it is nan."""
-    is_beyond = OPS[comparison](x, bound)
-    if is_inexact(bound.dtype) and (given.__class__ not in WEAK or given != given):
-        is_beyond = OPS["logical_or"](is_beyond, OPS["isnan"](bound))
-    return OPS["where"](is_beyond, bound, x)
+    node, *bounds = common_dtype((x, *given))
+    least, greatest = ends(node.dtype)
+    bottom = full(least, (), node.dtype) if low is None else bounds.pop(0)
+    top = full(greatest, (), node.dtype) if high is None else bounds.pop(0)
+    return wrap(OPS["clip"](node, bottom, top))
 
 
 def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object = None) -> "Tensor":
@@ -368,13 +367,22 @@ def imag(x: ArrayLike, /) -> "Tensor":
 
 
 def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":
-    """The angle of a complex number in radians, from -pi to pi; with `deg` in degrees."""
+    """The angle of a complex number in radians, from -pi to pi; with `deg` in degrees.
+
+    Of a real one 0, or pi for a negative one, with gradient 0.
+    """
     node = as_node(x)
     if node.dtype.kind != "c":
-        result = arctan2(0, node)
+        result = wrap(_angle_of_real(operands(np.arctan2, (0, node))[1]))
     else:
         result = arctan2(OPS["imag"](node), OPS["real"](node))
     return rad2deg(result) if deg else result
+
+
+def _angle_of_real(x: Node) -> Node:
+    right = scalar_leaf(np.pi / 2, x.dtype)
+    angle = right - OPS["copysign"](right, x)
+    return OPS["where"](OPS["isnan"](x), full(np.nan, (), x.dtype), angle)
 
 
 def zeros_of_same_dtype(node: Node) -> Node:
@@ -421,31 +429,6 @@ def _floating(x: ArrayLike) -> Node:
 # Written in terms of the others
 
 
-def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-    """log(exp(x1) + exp(x2)), without overflow."""
-    x, y = operands(np.logaddexp, (x1, x2))
-    larger = OPS["detach"](OPS["maximum"](x, y))
-    # Infinities: inf - inf would be nan.
-    shift = OPS["where"](OPS["isfinite"](larger), larger, zeros_of_same_dtype(larger))
-    total = OPS["exp"](x - shift) + OPS["exp"](y - shift)
-    return wrap(OPS["log"](total) + shift)
-
-
-of_ufunc[np.logaddexp] = logaddexp
-
-
-def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-    """log2(2**x1 + 2**x2), without overflow."""
-    x, y = operands(np.logaddexp2, (x1, x2))
-    larger = OPS["detach"](OPS["maximum"](x, y))
-    shift = OPS["where"](OPS["isfinite"](larger), larger, zeros_of_same_dtype(larger))
-    total = OPS["exp2"](x - shift) + OPS["exp2"](y - shift)
-    return wrap(OPS["log2"](total) + shift)
-
-
-of_ufunc[np.logaddexp2] = logaddexp2
-
-
 def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
     node = as_node(x)
@@ -464,25 +447,23 @@ def sinc(x: ArrayLike, /) -> "Tensor":
 
 
 def fmax(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-    """The larger one; the other one if one is nan."""
-    return _ignoring_nan(np.fmax, "maximum", x1, x2)
+    """The larger one; the other one if one is nan. Gradient to x1 in a tie and if both are nan."""
+    return _ignoring_nan(np.fmax, "greater_equal", x1, x2)
 
 
 def fmin(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-    """The smaller one; the other one if one is nan."""
-    return _ignoring_nan(np.fmin, "minimum", x1, x2)
+    """The smaller one; the other one if one is nan. Gradient to x1 in a tie and if both are nan."""
+    return _ignoring_nan(np.fmin, "less_equal", x1, x2)
 
 
 of_ufunc[np.fmax] = fmax
 of_ufunc[np.fmin] = fmin
 
 
-def _ignoring_nan(ufunc: np.ufunc, op_name: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
+def _ignoring_nan(ufunc: np.ufunc, comparison: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
     x, y = operands(ufunc, (x1, x2))
-    if is_inexact(x.dtype):
-        y = OPS["where"](OPS["isnan"](y), x, y)
-        x = OPS["where"](OPS["isnan"](x), y, x)
-    return wrap(OPS[op_name](x, y))
+    is_first = OPS["logical_or"](OPS[comparison](x, y), OPS["isnan"](y))
+    return wrap(OPS["where"](is_first, x, y))
 
 
 def fabs(x: ArrayLike, /) -> "Tensor":
@@ -510,12 +491,11 @@ def signbit(x: ArrayLike, /) -> "Tensor":
 
 
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-    """0 for negative x1, 1 for positive, x2 at 0."""
+    """0 for negative x1, 1 for positive, x2 at 0. Gradient 0 by x1."""
     x, at_zero = operands(np.heaviside, (x1, x2))
-    zero = zeros_of_same_dtype(x)
-    step = OPS["where"](OPS["less"](x, zero), zero, full(1, (), x.dtype))
-    step = OPS["where"](OPS["isnan"](x), OPS["detach"](x), step)
-    return wrap(OPS["where"](OPS["equal"](x, zero), at_zero, step))
+    half = full(0.5, (), x.dtype)
+    step = OPS["sign"](x) * half + half
+    return wrap(OPS["where"](OPS["equal"](x, zeros_of_same_dtype(x)), at_zero, step))
 
 
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> "tuple[Tensor, Tensor]":

@@ -110,7 +110,7 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
         return reduced("sum", is_nonzero, axis, keepdims, "norm")
     if ord == 1:
         return reduced("sum", size, axis, keepdims, "norm")
-    powers = OPS["power"](size, _constant(ord, size))
+    powers = _powers(size, ord) if ord < 1 else OPS["power"](size, _constant(ord, size))
     total = reduced("sum", powers, axis, keepdims, "norm")
     exponent = _constant(1 / ord, total)
     if ord < 0:
@@ -120,6 +120,14 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
     is_zero = OPS["equal"](total, zero)
     root = OPS["power"](OPS["where"](is_zero, full(1, (), total.dtype), total), exponent)
     return OPS["where"](is_zero, zero, root)
+
+
+def _powers(sizes: Node, ord: float) -> Node:
+    """`sizes` to a power below 1, whose slope at 0 is infinite, with the slope 0 there."""
+    is_zero = OPS["equal"](sizes, full(0, (), sizes.dtype))
+    others = OPS["where"](is_zero, full(1, (), sizes.dtype), sizes)
+    powers = OPS["power"](others, _constant(ord, sizes))
+    return OPS["where"](is_zero, full(0 if ord > 0 else np.inf, (), sizes.dtype), powers)
 
 
 def _largest(sizes: Node, axis: Axis, keepdims: bool = False) -> Node:

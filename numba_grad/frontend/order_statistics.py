@@ -326,5 +326,7 @@ def _interpolated(rows: Node, number: Node, weight: Node, last: Node) -> Node:
     between = OPS["where"](OPS["less"](weight, half), from_low, from_high)
     mean = low * way_back + high * way
     between = OPS["where"](is_infinite, mean, between)
-    # Equal infinities: their difference is nan.
-    return OPS["where"](OPS["equal"](low, high), low, between)
+    # Equal infinities: their difference is nan. Equal numbers are not for this: each neighbour has
+    # its part of the gradient.
+    is_one = OPS["logical_and"](OPS["equal"](low, high), OPS["isinf"](low))
+    return OPS["where"](is_one, OPS["maximum"](low, high), between)

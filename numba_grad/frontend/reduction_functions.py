@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import computed_in, is_inexact
+from numba_grad.dtypes import computed_in, ends, is_inexact
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
@@ -212,14 +212,8 @@ def _extreme(
 
 def _neutral(op_name: str, dtype: np.dtype) -> complex:
     """What changes no maximum or minimum."""
-    is_least = op_name == "max"
-    if dtype.kind == "b":
-        return not is_least
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min if is_least else limits.max
-    end = -np.inf if is_least else np.inf
-    return complex(end, end) if dtype.kind == "c" else end
+    least, greatest = ends(dtype)
+    return least if op_name == "max" else greatest
 
 
 def any(
@@ -473,7 +467,8 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
     node = _inexact(x)
-    powers = OPS["exp"](node - finite_maximum(node, axis, "softmax"))
+    size = OPS["real"](node) if node.dtype.kind == "c" else node
+    powers = OPS["exp"](node - cast(_largest(size, axis, "softmax"), node.dtype))
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
 
 

@@ -22,7 +22,16 @@ from numba_grad.ops.families import (
     zeros_like,
 )
 from numba_grad.ops.families import cast as convert
-from numba_grad.ops.logic import equal, less
+from numba_grad.ops.logic import (
+    equal,
+    greater,
+    greater_equal,
+    isnan,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+)
 
 
 def conjugated(x: Node) -> Node:
@@ -143,12 +152,18 @@ positive = elementwise(
     saves=(),
 )
 
-# The slope at 0 is sign(0) = 0.
+
+def _absolute_vjp(g: Node, out: Node, x: Node) -> Node:
+    """sign(x), which is 0 at 0; 0 for a real NaN, too."""
+    slope = sign(x) if x.dtype.kind == "c" else zero_where(isnan(x), sign(x))
+    return convert(g, x.dtype) * slope
+
+
 absolute = elementwise(
     "absolute",
     expression="absolute({x})",
     reference=np.absolute,
-    vjp=(lambda g, out, x: convert(g, x.dtype) * sign(x),),
+    vjp=(_absolute_vjp,),
     result="real",
     dtypes=ALL,
     samples=((-3, 3),),
@@ -318,6 +333,33 @@ minimum = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     cost=2,
+)
+
+
+def _clip_vjp_of_x(g: Node, out: Node, x: Node, low: Node, high: Node) -> Node:
+    is_within = logical_and(greater_equal(x, low), less_equal(x, high))
+    return where(is_within, g, literal(0, g.dtype))
+
+
+def _clip_vjp_of_low(g: Node, out: Node, x: Node, low: Node, high: Node) -> Node:
+    is_beyond = logical_and(less(x, low), less(low, high))
+    return where(is_beyond, g, literal(0, g.dtype))
+
+
+def _clip_vjp_of_high(g: Node, out: Node, x: Node, low: Node, high: Node) -> Node:
+    is_beyond = logical_or(greater(x, high), less(high, low))
+    return where(is_beyond, g, literal(0, g.dtype))
+
+
+# At a bound the gradient is that of x; below equal bounds it is nobody's, and a NaN gets none.
+clip = elementwise(
+    "clip",
+    expression="minimum(maximum({x}, {low}), {high})",
+    reference=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    vjp=(_clip_vjp_of_x, _clip_vjp_of_low, _clip_vjp_of_high),
+    dtypes=ALL,
+    samples=((-3, 3), (-3, 0), (0, 3)),
+    cost=4,
 )
 
 # The slope in x is -1 where the sign changed, and 0 at 0.

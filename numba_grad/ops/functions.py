@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.dtypes import finfo
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, Op
 from numba_grad.ops.elementwise import (
     absolute,
     conjugated,
@@ -27,7 +27,14 @@ from numba_grad.ops.elementwise import (
     zero_where,
 )
 from numba_grad.ops.families import INEXACT, NUMERIC, elementwise, literal
-from numba_grad.ops.logic import greater, greater_equal, logical_and, logical_not
+from numba_grad.ops.logic import (
+    equal,
+    greater,
+    greater_equal,
+    isinf,
+    logical_and,
+    logical_not,
+)
 
 LOG_2 = math.log(2)
 LOG_10 = math.log(10)
@@ -150,6 +157,39 @@ expm1 = elementwise(
     dtypes=INEXACT,
     samples=((-2, 2),),
     cost=15,
+)
+
+
+def _distance(x: Node, y: Node) -> Node:
+    """x - y, and 0 for equal infinities."""
+    return zero_where(logical_and(equal(x, y), isinf(x)), x - y)
+
+
+def _log_of_sum(name: str, total: str, reference: np.ufunc, scale: float) -> Op:
+    """The logarithm of a sum of two powers, relative to the larger one, so that none overflows.
+
+    `total` has the logarithm of 1 + the smaller power, which is that of {distance}. A slope is the
+    part that a power has in the sum: half for equal infinities, as of their maximum.
+    """
+    # As `_distance`: both share the power of it.
+    distance = "select(({x} == {y}) & isinf({x}), cast(0, {dtype}), {x} - {y})"
+    return elementwise(
+        name,
+        expression="maximum({x}, {y}) + " + total.replace("{distance}", f"-absolute({distance})"),
+        reference=reference,
+        vjp=(
+            lambda g, out, x, y: g * sigmoid(scaled(_distance(x, y), scale)),
+            lambda g, out, x, y: g * sigmoid(-scaled(_distance(x, y), scale)),
+        ),
+        dtypes="efd",
+        samples=((-2, 2), (-2, 2)),
+        cost=30,
+    )
+
+
+logaddexp = _log_of_sum("logaddexp", "log1p(exp({distance}))", np.logaddexp, 1.0)
+logaddexp2 = _log_of_sum(
+    "logaddexp2", f"log1p(exp2({{distance}})) * cast({1 / LOG_2}, {{dtype}})", np.logaddexp2, LOG_2
 )
 
 # 1/x also for negative x, where the value is NaN: torch's convention.

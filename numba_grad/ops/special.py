@@ -422,7 +422,9 @@ def _power_density(x: Node, exponent: Node, factor: Callable[[Node], Node]) -> N
 
 
 def _gamma_density(a: Node, x: Node) -> Node:
-    return _power_density(x, plus(a, -1), lambda x: -(x + gammaln(a)))
+    is_infinite = equal(x, number(math.inf, x))  # there, its logarithm would be inf - inf
+    density = _power_density(one_where(is_infinite, x), plus(a, -1), lambda x: -(x + gammaln(a)))
+    return zero_where(is_infinite, density)
 
 
 def _slope_by_shape(a: Node, x: Node) -> Node:
@@ -544,11 +546,19 @@ log_expit = elementwise(
     cost=35,
 )
 
+
+def _logit_vjp(g: Node, out: Node, x: Node) -> Node:
+    """1 / (x (1 - x)); NaN where that is negative and logit is NaN, as in torch."""
+    variance = x * one_minus(x)
+    is_outside = less(variance, number(0, x))
+    return g / where(is_outside, number(math.nan, x), variance)
+
+
 logit = elementwise(
     "logit",
     expression="logit({x})",
     reference=scipy_reference("logit"),
-    vjp=(lambda g, out, x: g / (x * one_minus(x)),),
+    vjp=(_logit_vjp,),
     dtypes=DTYPES,
     samples=((0.1, 0.9),),
     cost=30,

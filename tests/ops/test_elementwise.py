@@ -43,14 +43,15 @@ COMPARED = [
     if op.family == "elementwise" and op.vjp is not None and OF_TORCH.get(op.name, True)
 ]
 # Of complex numbers torch has none of these; tests/ops/test_registry.py compares with differences.
-REAL_IN_TORCH = {"erf", "erfc", "maximum", "minimum"}
+REAL_IN_TORCH = {"clip", "erf", "erfc", "maximum", "minimum"}
 EDGES = [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 0.5, np.inf, -np.inf, np.nan]
 
 # Where torch has another slope, and why ours is better.
 DIFFERENT = {
-    "absolute": np.isnan,  # 0, for a value of NaN
     "sign": np.isnan,  # 0, as is its value; ours is NumPy's
     "hypot": lambda x, y: (x == 0) & (y == 0),  # NaN, unlike its own norm at 0
+    "logaddexp": lambda x, y: (x == y) & np.isinf(x),  # NaN, which is no subgradient
+    "logaddexp2": lambda x, y: (x == y) & np.isinf(x),  # the same
     "copysign": lambda x, y: ~np.isfinite(x),  # NaN at infinity
     "arccosh": lambda x: x < 1,  # another infinity at -1, for a value of NaN
     "fmod": lambda x, y: np.isnan(np.fmod(x, y)),  # infinite, for a value of NaN
