@@ -22,18 +22,15 @@ def kernel(args, lo, hi):
     s3 = integer(args, 3)
     x1 = buffer(args, 4, float64)
     x2 = buffer(args, 5, float64)
-    v3 = float64(0.0)
     for task in range(lo, hi):
         i0 = task
         v1 = x1[i0]
-        v2 = bool_(isfinite(v1))
-        v4 = select(v2, v1, v3)
         a0 = float64(0.0)
         for i1 in range(0, n1):
             v0 = x0[i0 * s3 + i1]
-            v5 = v0 - v4
-            v6 = exp(v5)
-            a0 = reduce_add(a0, v6)
+            v2 = v0 - v1
+            v3 = exp(v2)
+            a0 = reduce_add(a0, v3)
         x2[i0] = a0
 
 
@@ -46,18 +43,15 @@ def kernel(args, lo, hi):
     x1 = buffer(args, 4, float64)
     x2 = buffer(args, 5, float64)
     x3 = buffer(args, 6, float64)
-    v3 = float64(0.0)
     for row in range(lo // n1, (hi - 1) // n1 + 1):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
         v1 = x1[i0]
-        v2 = bool_(isfinite(v1))
-        v4 = select(v2, v1, v3)
-        v7 = x2[i0]
+        v4 = x2[i0]
         for i1 in range(first, last):
             v0 = x0[i0 * s3 + i1]
-            v5 = v0 - v4
-            v6 = exp(v5)
-            v8 = v6 / v7
-            x3[i0 * s3 + i1] = v8
+            v2 = v0 - v1
+            v3 = exp(v2)
+            v5 = v3 / v4
+            x3[i0 * s3 + i1] = v5

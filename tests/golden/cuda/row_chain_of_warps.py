@@ -4,11 +4,6 @@ def maximum_float32(x, y):
 
 
 @cuda.jit(device=True)
-def isfinite_float32(x):
-    return libdevice.fabsf(x) < float32(inf)
-
-
-@cuda.jit(device=True)
 def member0(row, rows, n0, n1, x0, s3, x1, x2):
     # max: float32, 1-d
     n0 = int32(n0)
@@ -42,22 +37,19 @@ def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
     n1 = int32(n1)
     s3 = int32(s3)
     v1 = x1[0]
-    v5 = float32(0.0)
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     a0 = float32(0.0)
     v3 = x2[i0]
-    v4 = isfinite_float32(v3)
-    v6 = cuda.selp(v4, v3, v5)
     start = int32(0)
     stop = int32(n1)
     for i1 in range(int32(start + lane), stop, int32(32)):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
         v2 = v0 * v1
-        v7 = v2 - v6
-        v8 = libdevice.expf(v7)
-        a0 = a0 + v8
+        v4 = v2 - v3
+        v5 = libdevice.expf(v4)
+        a0 = a0 + v5
     distance = 16
     while distance > 0:
         other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
@@ -75,13 +67,10 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
     n1 = int32(n1)
     s3 = int32(s3)
     v1 = x1[0]
-    v5 = float32(0.0)
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     v3 = x2[i0]
-    v4 = isfinite_float32(v3)
-    v6 = cuda.selp(v4, v3, v5)
-    v9 = x3[i0]
+    v6 = x3[i0]
     tasks = uint32(n1)
     step = uint32(32)
     task = uint32(lane)
@@ -90,10 +79,10 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
         v2 = v0 * v1
-        v7 = v2 - v6
-        v8 = libdevice.expf(v7)
-        v10 = v8 / v9
-        x4[p0] = v10
+        v4 = v2 - v3
+        v5 = libdevice.expf(v4)
+        v7 = v5 / v6
+        x4[p0] = v7
         task = uint32(task + step)
     cuda.syncwarp()
 

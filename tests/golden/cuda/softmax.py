@@ -33,18 +33,12 @@ def kernel(n0, n1, x0, s3, x1):
         task = uint32(task + step)
 
 
-@cuda.jit(device=True)
-def isfinite_float64(x):
-    return libdevice.fabs(x) < float64(inf)
-
-
 @cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64))")
 def kernel(n0, n1, x0, s3, x1, x2):
     # sum: float64, 1-d
     n0 = int32(n0)
     n1 = int32(n1)
     s3 = int32(s3)
-    v3 = float64(0.0)
     tasks = uint32(n0)
     lane = int32(cuda.threadIdx.x % 32)
     thread = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
@@ -54,16 +48,14 @@ def kernel(n0, n1, x0, s3, x1, x2):
         i0 = int32(task)
         a0 = float64(0.0)
         v1 = x1[i0]
-        v2 = isfinite_float64(v1)
-        v4 = cuda.selp(v2, v1, v3)
         start = int32(0)
         stop = int32(n1)
         for i1 in range(int32(start + lane), stop, int32(32)):
             p0 = int32(i0 * s3 + i1)
             v0 = x0[p0]
-            v5 = v0 - v4
-            v6 = libdevice.exp(v5)
-            a0 = a0 + v6
+            v2 = v0 - v1
+            v3 = libdevice.exp(v2)
+            a0 = a0 + v3
         distance = 16
         while distance > 0:
             other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
@@ -74,18 +66,12 @@ def kernel(n0, n1, x0, s3, x1, x2):
         task = uint32(task + step)
 
 
-@cuda.jit(device=True)
-def isfinite_float64(x):
-    return libdevice.fabs(x) < float64(inf)
-
-
 @cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), CPointer(float64), CPointer(float64))")
 def kernel(n0, n1, x0, s3, x1, x2, x3):
     # divide: float64, 2-d
     n0 = int32(n0)
     n1 = int32(n1)
     s3 = int32(s3)
-    v3 = float64(0.0)
     tasks = uint32(n0 * n1)
     step = uint32(cuda.gridDim.x * cuda.blockDim.x)
     task = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
@@ -94,13 +80,11 @@ def kernel(n0, n1, x0, s3, x1, x2, x3):
         rest1 = uint32(task // max(uint32(n1), uint32(1)))
         i0 = int32(rest1)
         v1 = x1[i0]
-        v2 = isfinite_float64(v1)
-        v4 = cuda.selp(v2, v1, v3)
-        v7 = x2[i0]
+        v4 = x2[i0]
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v5 = v0 - v4
-        v6 = libdevice.exp(v5)
-        v8 = v6 / v7
-        x3[p0] = v8
+        v2 = v0 - v1
+        v3 = libdevice.exp(v2)
+        v5 = v3 / v4
+        x3[p0] = v5
         task = uint32(task + step)
