@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """The middle element over `axis`, or the mean of the two in the middle; nan if there is a nan.
 
-    Complex numbers are ordered by real parts, then imaginary parts. Gradients flow to the elements
-    in the middle. Of no elements nan, with NumPy's RuntimeWarning.
+    Complex numbers are ordered by real parts, then imaginary parts. The gradient is that of the
+    element in the middle, or half for each of the two, of equal elements in the order of a stable
+    sort. Of no elements nan, with NumPy's RuntimeWarning.
     """
     return _quantile(as_node(x), 0.5, axis, "linear", keepdims, None, "median")
 
@@ -51,8 +52,8 @@ def quantile(
     """The value below which a part `q` of the elements over `axis` lies; nan if there is a nan.
 
     `method` is any of NumPy's; those whose result is an element keep its dtype. Gradients flow to
-    the elements next to it, and to `q` where the method interpolates. Axes of `q` come first in the
-    result.
+    the elements next to it, by their part in it, also where they are equal, and to `q` where the
+    method interpolates. Axes of `q` come first in the result.
 
     With `weights`, of the shape of `x` or of its one `axis`, elements count for that much; the
     method must be "inverted_cdf". They have no gradient, since the result is one of the elements.
