@@ -11,8 +11,17 @@ from numba_grad.errors import InternalError
 @functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
-    features = llvm.get_host_cpu_features().flatten()
-    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {features}"
+    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
+
+
+def _features() -> str:
+    """What the CPU has, without its arithmetic of half precision, from Sapphire Rapids on: with it
+    LLVM contracts a product rounded to float16 and a sum of float32, and drops the rounding.
+    """
+    features = llvm.get_host_cpu_features()
+    if "avx512fp16" in features:
+        features["avx512fp16"] = False
+    return features.flatten()
 
 
 def _initialize() -> None:
@@ -30,7 +39,7 @@ def _target_machine() -> llvm.TargetMachine:
     _initialize()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        features=_features(),
         opt=3,
         reloc="pic",
         codemodel="small",
