@@ -119,3 +119,9 @@ def test_gradients_keep_the_dtype_of_mixed_operands():
     ((x * y) ** 2 * np.int8([1, 2])).sum().backward()
     assert x.grad.dtype == np.float32 and y.grad.dtype == np.float64
     assert x.grad.tolist() == [2.0, 32.0]
+
+
+def test_sums_of_exponentials_keep_the_smaller_term():
+    x = np.array([-40.0, -700.0])
+    np.testing.assert_allclose(ng.softplus(x), np.exp(x), rtol=1e-14)
+    np.testing.assert_allclose(ng.logaddexp2(x, 0.0), np.logaddexp2(x, 0), rtol=1e-14)
