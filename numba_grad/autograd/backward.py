@@ -6,7 +6,6 @@ that the user still holds, in one program; set `.grad`; release the history. A r
 nothing.
 """
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -197,7 +196,7 @@ def _within_depth(
     """`run(*args, **kwargs)`, on a stack of its own if too many passes are on this one."""
     depth = _nesting.depth
     if depth == _DEEPEST:
-        return on_fresh_stack(functools.partial(_within_depth, run, *args, **kwargs))
+        return on_fresh_stack(lambda: _within_depth(run, *args, **kwargs))
     _nesting.depth = depth + 1
     try:
         return run(*args, **kwargs)

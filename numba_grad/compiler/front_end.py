@@ -85,8 +85,8 @@ class _TypingContext(typing.Context):
 class _TargetContext(cpu.CPUContext):
     """Numba's CPU target for scalars. Arrays, and SciPy for their sake, take 0.4 s to load."""
 
-    def init(self) -> None:
-        super().init()
+    def __init__(self, typing_context: _TypingContext, target: str) -> None:
+        super().__init__(typing_context, target)
         self.data_model_manager = kernel_registry.MODELS
 
     def load_additional_registries(self) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
+from numba.core.extending import _Intrinsic
 from numba.core.typing.templates import AbstractTemplate, signature
 
 from numba_grad.compiler.kernel_registry import (
-    Intrinsic,
     intrinsic,
     literal_intrinsic,
     lowered,
@@ -628,4 +628,4 @@ reduce_multiply = _reduction(_reduce_multiply)
 reduce_maximum = _reduction(_reduce_maximum)
 reduce_minimum = _reduction(_reduce_minimum)
 
-NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, Intrinsic)}
+NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, _Intrinsic)}

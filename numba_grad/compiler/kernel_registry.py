@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from numba.core import types
-from numba.core.datamodel import default_manager, registry
+from numba.core.datamodel import registry
 from numba.core.datamodel.manager import DataModelManager
+from numba.core.extending import _Intrinsic
 from numba.core.imputils import Registry as LoweringRegistry
 from numba.core.typing.templates import Registry as TypingRegistry
 from numba.core.typing.templates import _IntrinsicTemplate
-from numba.extending import _Intrinsic
 
 TYPING = TypingRegistry()
 LOWERING = LoweringRegistry("numba_grad")
-MODELS = DataModelManager().chain(default_manager)
+MODELS = DataModelManager().chain(registry.default_manager)
 
 typed = TYPING.register_global
 lowered = LOWERING.lower
@@ -36,34 +36,28 @@ class _Template(_IntrinsicTemplate):
         return LOWERING
 
 
-class Intrinsic(_Intrinsic):
-    """One of the names of kernel source."""
-
-    def _register(self) -> None:
-        members = {
-            "key": self,
-            "_definition_func": staticmethod(self._defn),
-            "_impl_cache": {},
-            "_overload_cache": {},
-            "prefer_literal": self._prefer_literal,
-            "metadata": {},
-        }
-        template = type(self._name, (_Template,), members)
-        TYPING.register(template)
-        TYPING.register_global(self, types.Function(template))
-
-
-def intrinsic(definition: Callable[..., Any]) -> Intrinsic:
+def intrinsic(definition: Callable[..., Any]) -> _Intrinsic:
     """Decorates `typing(typing_context, *types)`, which gives a signature and what writes code."""
-    return _intrinsic(definition, prefer_literal=False)
+    return _registered(definition, prefer_literal=False)
 
 
-def literal_intrinsic(definition: Callable[..., Any]) -> Intrinsic:
+def literal_intrinsic(definition: Callable[..., Any]) -> _Intrinsic:
     """As `intrinsic`, of a function that looks at the values of constants."""
-    return _intrinsic(definition, prefer_literal=True)
+    return _registered(definition, prefer_literal=True)
 
 
-def _intrinsic(definition: Callable[..., Any], *, prefer_literal: bool) -> Intrinsic:
-    result = Intrinsic(definition.__name__, definition, prefer_literal=prefer_literal)
-    result._register()
+def _registered(definition: Callable[..., Any], *, prefer_literal: bool) -> _Intrinsic:
+    name = definition.__name__
+    result = _Intrinsic(name, definition, prefer_literal=prefer_literal)
+    members = {
+        "key": result,
+        "_definition_func": staticmethod(definition),
+        "_impl_cache": {},
+        "_overload_cache": {},
+        "prefer_literal": prefer_literal,
+        "metadata": {},
+    }
+    template = type(name, (_Template,), members)
+    TYPING.register(template)
+    TYPING.register_global(result, types.Function(template))
     return result

@@ -2,8 +2,10 @@
 
 import threading
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from numba.core.compiler_lock import global_compiler_lock
 
 import numba_grad as ng
 from numba_grad.compiler import build, evaluate
@@ -102,6 +104,39 @@ def test_what_is_known_does_not_wait_for_what_is_compiled(compiling, is_on_disk,
     for x, y in zip(found[0], expected, strict=True):
         np.testing.assert_array_equal(x, y)
     np.testing.assert_allclose(made[0], new(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "lock", [global_compiler_lock, llvm.ffi.lib._lock], ids=["Numba's", "llvmlite's"]
+)
+def test_what_is_known_does_not_wait_for_compilers_of_the_user(lock):
+    expected = known_work()
+    is_there, may_go_on = threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            is_there.set()
+            may_go_on.wait(2 * LONG)
+
+    found = []
+    first = threading.Thread(target=hold, daemon=True)
+    second = threading.Thread(target=lambda: found.append(known_work()), daemon=True)
+    first.start()
+    assert is_there.wait(LONG)
+    second.start()
+    second.join(LONG)
+    was_done = bool(found)
+    may_go_on.set()
+    assert was_done
+    for x, y in zip(found[0], expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_thread_inside_of_numba_may_compute_with_us(monkeypatch):
+    """As the code of a user's `@overload` does, which may make constants."""
+    forget(monkeypatch)
+    with global_compiler_lock:
+        np.testing.assert_allclose(define_by_run(), new(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("compiling", [define_by_run, jitted])
