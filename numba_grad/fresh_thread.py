@@ -85,7 +85,8 @@ class _Work:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        while not self._is_done:
+        # What is raised in the other thread may end it at any place.
+        while not self._is_done and self._thread.is_alive():
             self._done.acquire(timeout=_PATIENCE)
 
     def result(self) -> Any:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -97,6 +98,19 @@ def test_a_fresh_stack_has_the_modes_of_the_one_before(monkeypatch):
     with np.errstate(over="raise"):
         found = on_fresh_stack(lambda: (mode.value, np.geterr()["over"], threading.get_ident()))
     assert found[:2] == (3, "raise") and found[2] != threading.get_ident()
+
+
+def test_what_threads_have_of_their_own_is_handed_on():
+    own = {  # of a stack, or written anew before each use
+        "_Here",
+        "_Nesting",
+        "_Unrolling",
+        "_LaunchWords",
+    }
+    for path in Path(PACKAGE).rglob("*.py"):
+        text = path.read_text()
+        for name in re.findall(r"class (\w+)\(threading\.local\)", text):
+            assert name in own or f"carried({name}())" in text, f"{path}: {name}"
 
 
 def test_an_interrupt_goes_through_to_a_fresh_stack():

@@ -8,7 +8,7 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate
+from numba_grad.compiler import build, evaluate, flat_graph, pipeline
 from numba_grad.frontend.specialization import Specialization
 from tests.interleaving import stopped_at
 
@@ -58,6 +58,13 @@ def forget(monkeypatch, *, all_kernels=False):
     }
     monkeypatch.setattr(build, "_kernels", kernels)
     monkeypatch.setattr(evaluate, "_programs", type(evaluate._programs)())
+    table = flat_graph.signature_table()
+    segments = {
+        key: program
+        for key, program in table.programs.items()
+        if not any("expm1" in source for step in program.steps for source in step.sources)
+    }
+    monkeypatch.setattr(table, "programs", segments)
     by_name._specializations.clear()
 
 
@@ -73,23 +80,24 @@ def jitted():
     return by_name(X, is_new=True)
 
 
-@pytest.mark.parametrize("is_on_disk", [False, True])
+@pytest.mark.parametrize("place", ["segment", "kernel", "kernel, all others on disk"])
 @pytest.mark.parametrize("compiling", [define_by_run, long_graph, jitted])
-def test_what_is_known_does_not_wait_for_what_is_compiled(compiling, is_on_disk, monkeypatch):
+def test_what_is_known_does_not_wait_for_what_is_compiled(compiling, place, monkeypatch):
     expected = known_work()
     if compiling is long_graph:
         monkeypatch.setattr(evaluate, "_LONGEST_KEPT", 0)
-    forget(monkeypatch, all_kernels=is_on_disk)
+    forget(monkeypatch, all_kernels="disk" in place)
     is_there, may_go_on = threading.Event(), threading.Event()
-    own = build._object_codes
+    module, name = (pipeline, "compile_segment") if place == "segment" else (build, "_object_codes")
+    own = getattr(module, name)
 
-    def object_codes(requests):
-        if any("expm1" in request.source for request in requests):
+    def held_up(*arguments):
+        if threading.current_thread() is first:
             is_there.set()
             assert may_go_on.wait(2 * LONG)
-        return own(requests)
+        return own(*arguments)
 
-    monkeypatch.setattr(build, "_object_codes", object_codes)
+    monkeypatch.setattr(module, name, held_up)
     made, found = [], []
     first = threading.Thread(target=lambda: made.append(compiling()), daemon=True)
     second = threading.Thread(target=lambda: found.append(known_work()), daemon=True)
