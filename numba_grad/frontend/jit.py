@@ -20,7 +20,7 @@ from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
-from numba_grad.fresh_thread import carried
+from numba_grad.fresh_thread import carried, on_fresh_stack
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array
 from numba_grad.frontend.lowered import Lowered
@@ -40,6 +40,7 @@ class _Tracing(threading.local):
 
 
 _tracing = carried(_Tracing())
+_DEEPEST = 20  # traces of functions that call each other, on one stack
 
 
 def jit(
@@ -265,9 +266,15 @@ class Jitted:
             with self._making.lock_of(full_key):
                 found = self._known(full_key, needs_graph)
                 if found is None:
-                    found = without_collection(
-                        self._traced_and_compiled, dynamic, wants_grad, needs_graph
+                    make = functools.partial(
+                        without_collection,
+                        self._traced_and_compiled,
+                        dynamic,
+                        wants_grad,
+                        needs_graph,
                     )
+                    is_deep = _tracing.depth % _DEEPEST == _DEEPEST - 1
+                    found = on_fresh_stack(make) if is_deep else make()
                     if not any(_depends_on_argument(t._node) for t in found.captured):
                         self._specializations[full_key] = found
         return found

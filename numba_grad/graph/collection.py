@@ -25,7 +25,8 @@ def without_collection(
     was_enabled = gc.isenabled()
     try:
         gc.disable()
-        return work(*args, **kwargs)
+        result = work(*args, **kwargs)
     finally:
         if was_enabled:
             gc.enable()
+    return result
