@@ -267,11 +267,7 @@ class Jitted:
                 found = self._known(full_key, needs_graph)
                 if found is None:
                     make = functools.partial(
-                        without_collection,
-                        self._traced_and_compiled,
-                        dynamic,
-                        wants_grad,
-                        needs_graph,
+                        self._traced_and_compiled, dynamic, wants_grad, needs_graph
                     )
                     is_deep = _tracing.depth % _DEEPEST == _DEEPEST - 1
                     found = on_fresh_stack(make) if is_deep else make()
@@ -288,12 +284,16 @@ class Jitted:
     def _traced_and_compiled(
         self, dynamic: "_Arguments", wants_grad: list[bool], needs_graph: bool
     ) -> Specialization:
-        """In one go, as a collection in between would look at every node."""
-        found = self._trace(dynamic, wants_grad)
-        if dynamic.is_plain and not needs_graph and not found.captured:
-            found.compiled()
-            found.let_go_of_long_graph()
-        return found
+
+        def work() -> Specialization:
+            found = self._trace(dynamic, wants_grad)
+            if dynamic.is_plain and not needs_graph and not found.captured:
+                found.compiled()
+                found.let_go_of_long_graph()
+            return found
+
+        # Compiled in the same pause: a collection in between would look at every node.
+        return without_collection(work)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
         arguments = [
