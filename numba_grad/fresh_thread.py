@@ -10,6 +10,7 @@ off, and who waits for it is, at once.
 The limit of recursion, too, counts the frames of one thread.
 """
 
+import contextlib
 import contextvars
 import ctypes
 import importlib
@@ -19,6 +20,7 @@ from collections.abc import Callable, Hashable
 from types import ModuleType
 from typing import Any, TypeVar
 
+from numba_grad import forks
 from numba_grad.locks import new_lock
 
 Result = TypeVar("Result")
@@ -47,9 +49,16 @@ _here = _Here()
 class _Work:
     """Work that another thread does, in the modes and the context of this one."""
 
-    def __init__(self, work: Callable[[], Any], *, is_unbroken: bool) -> None:
+    def __init__(
+        self,
+        work: Callable[[], Any],
+        *,
+        is_unbroken: bool,
+        within: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self._work = work
         self._is_unbroken = is_unbroken
+        self._within = within
         self._is_wanted = True
         self._modes = [(state, dict(vars(state))) for state in _carried]
         self._context = contextvars.copy_context()
@@ -72,13 +81,14 @@ class _Work:
         _here.is_unbroken = self._is_unbroken
         for state, values in self._modes:
             vars(state).update(values)
-        try:
-            if self._is_wanted:
-                self._result = self._context.run(self._work)
-        except BaseException as error:
-            self._error = error
-        self._is_done = True
-        self._done.release()
+        with self._within():
+            try:
+                if self._is_wanted:
+                    self._result = self._context.run(self._work)
+            except BaseException as error:
+                self._error = error
+            self._is_done = True
+            self._done.release()
 
     def is_alive(self) -> bool:
         """Not in a child of a fork, which has none of its parent's threads."""
@@ -112,7 +122,7 @@ def unbroken(what: Hashable, work: Callable[[], Result]) -> Result:
     """The result of `work`, which runs to its end whatever is raised here meanwhile.
 
     What is raised ends the waiting, not the work; who asks for the same again while it is under way
-    waits for that. `what` says what it is.
+    waits for that. `what` says what it is. Forks wait for it, too.
     """
     if _here.is_unbroken:
         return work()
@@ -125,7 +135,7 @@ def unbroken(what: Hashable, work: Callable[[], Result]) -> Result:
                 if _running.get(what) is own:
                     del _running[what]
 
-    own = _Work(until_done, is_unbroken=True)
+    own = _Work(until_done, is_unbroken=True, within=forks.held_off)
     with _running_lock:
         running = _running.get(what)
         if running is None or not running.is_alive():
@@ -133,7 +143,8 @@ def unbroken(what: Hashable, work: Callable[[], Result]) -> Result:
             if running is not None:
                 _running[what] = running
     if running is None:
-        return work()
+        with forks.held_off():
+            return work()
     running.wait()
     return running.result()
 

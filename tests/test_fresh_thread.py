@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numba_grad import fresh_thread
+from numba_grad import forks, fresh_thread
 from numba_grad.fresh_thread import carried, on_fresh_stack, unbroken
 from tests.interleaving import PACKAGE
 
@@ -147,7 +147,8 @@ def test_recursion_begins_anew():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_does_not_wait_for_what_its_parent_has_under_way():
+def test_a_child_does_not_wait_for_what_its_parent_has_under_way(monkeypatch):
+    monkeypatch.setattr(forks, "_PATIENCE", 0.05)  # the fork itself waits in vain
     may_go_on, is_there = threading.Event(), threading.Event()
 
     def hold():
@@ -157,9 +158,10 @@ def test_a_child_does_not_wait_for_what_its_parent_has_under_way():
     thread = threading.Thread(target=lambda: unbroken("held", hold))
     thread.start()
     is_there.wait(LONG)
-    child = os.fork()
-    if child == 0:
-        os._exit(unbroken("held", lambda: 7))
+    with pytest.warns(RuntimeWarning, match="in the middle of it"):
+        child = os.fork()
+        if child == 0:
+            os._exit(unbroken("held", lambda: 7))
     may_go_on.set()
     thread.join(LONG)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

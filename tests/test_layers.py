@@ -9,11 +9,12 @@ from pathlib import Path
 import numba_grad
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "dtypes", "fresh_thread", "locks"}
+BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "locks"}
 MAY_IMPORT = {
     "errors": set(),
     "locks": set(),
-    "fresh_thread": {"locks"},
+    "forks": {"locks"},
+    "fresh_thread": {"forks", "locks"},
     "config": {"errors"},
     "dtypes": {"errors", "fresh_thread"},
     "graph": BASE,

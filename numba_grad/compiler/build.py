@@ -6,10 +6,11 @@ Nothing here imports Numba until a kernel is missing from both.
 import sys
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 
+from numba_grad import forks
 from numba_grad.compiler import cache, code_generation, parallel_build
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import Claims
@@ -127,6 +128,15 @@ def compile_and_store(request: Request) -> bytes:
         return code
 
     return compiling(request, work)
+
+
+def _numbas_lock() -> Any:
+    """What Numba's compiler holds, ours and the user's, where Numba is imported."""
+    lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return getattr(lock, "_lock", None)
+
+
+forks.wait_for(_numbas_lock)
 
 
 def _symbol(key: str) -> str:

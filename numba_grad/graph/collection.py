@@ -6,6 +6,8 @@ while, so only what is in cycles waits.
 """
 
 import gc
+import os
+import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -22,11 +24,30 @@ def without_collection(
     them, which found the collector enabled, enables it again. This is no context manager, because
     Ctrl-C on entering its `__exit__` would leave the collector disabled for good.
     """
+    global _pausing_thread
     was_enabled = gc.isenabled()
     try:
+        if was_enabled:
+            _pausing_thread = threading.get_ident()
         gc.disable()
         result = work(*args, **kwargs)
     finally:
         if was_enabled:
             gc.enable()
+            _pausing_thread = None
     return result
+
+
+_pausing_thread: int | None = None
+
+
+def _go_on_in_child() -> None:
+    """In a forked child: what another thread paused, it does not go on with here."""
+    global _pausing_thread
+    if _pausing_thread not in (None, threading.get_ident()):
+        _pausing_thread = None
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_child)

@@ -7,10 +7,14 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from numba_grad import forks
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import new_lock
 from numba_grad.runtime import special_functions
+
+# LLVM runs without the GIL. Whoever is inside of it has this lock of llvmlite's.
+forks.wait_for(lambda: llvm.ffi.lib._lock._lock)
 
 _lock = new_lock()
 _library_numbers = itertools.count()
