@@ -9,12 +9,14 @@ from pathlib import Path
 import numba_grad
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "dtypes", "locks"}
+BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "locks"}
 MAY_IMPORT = {
     "errors": set(),
     "locks": set(),
+    "forks": {"locks"},
+    "fresh_thread": {"forks", "locks"},
     "config": {"errors"},
-    "dtypes": {"errors"},
+    "dtypes": {"errors", "fresh_thread"},
     "graph": BASE,
     "ops": BASE | {"graph"},
     "transforms": BASE | {"graph", "ops"},

@@ -6,12 +6,17 @@ from collections.abc import Iterable
 import llvmlite.binding as llvm
 
 from numba_grad.errors import InternalError
+from numba_grad.fresh_thread import unbroken
 
 
 @functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
-    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
+
+    def work() -> str:
+        return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
+
+    return unbroken("target", work)  # llvmlite's lock is not one that an interrupt leaves free
 
 
 def _features() -> str:

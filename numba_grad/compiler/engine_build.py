@@ -11,6 +11,7 @@ from numba_grad.compiler.build import build_function
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
     OBJECT_HEAD,
+    RUNS_BETWEEN_LOOKS,
     EntryPoints,
     NativeEngine,
     RecordWord,
@@ -26,6 +27,7 @@ def _constants(prefix: str, words: type[enum.IntEnum]) -> str:
 _HEADER = (
     f"OBJECT_HEAD = {OBJECT_HEAD}\n"
     f"CLOCK_MONOTONIC = {CLOCK_MONOTONIC}\n"
+    f"RUNS_BETWEEN_LOOKS = {RUNS_BETWEEN_LOOKS}\n"
     "FUTEX_WAIT = 128\n"  # private to the process
     "FUTEX_WAKE = 129\n"
     "REMAINING = 0xFFFFFFFF\n"
@@ -137,6 +139,9 @@ def replay(record_array, objects, count):
         record[RECORD_NEXT] = 0
 
     keeps_lock = record[RECORD_KEEPS_LOCK]
+    # Who forks needs the GIL, which may have been taken from it, to come to an end.
+    if record[RECORD_USES_BLAS] != 0 and atomic_load(shared + 8 * SHARED_IS_FORKING) != 0:
+        keeps_lock = 0
     thread_state = 0
     if keeps_lock == 0:
         thread_state = call(record[RECORD_SAVE_THREAD])
@@ -144,7 +149,7 @@ def replay(record_array, objects, count):
     now_address = stack_words(2)
     now = pointer(now_address, int64)
     started = 0
-    if clock != 0 and keeps_lock == 0:
+    if clock != 0 and keeps_lock % RUNS_BETWEEN_LOOKS == 0:
         call(clock, CLOCK_MONOTONIC, now_address)
         started = now[0] * 1000000000 + now[1]
 
@@ -166,7 +171,12 @@ def replay(record_array, objects, count):
 
     is_alone_in_blas = record[RECORD_USES_BLAS] != 0
     if is_alone_in_blas:
-        while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+        while True:
+            while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+                pause()
+            if atomic_load(shared + 8 * SHARED_IS_FORKING) == 0:
+                break
+            atomic_store(shared + 8 * SHARED_BLAS_LOCK, 0)
             pause()
         blas = pointer(shared, int64)
         if blas[SHARED_BLAS_USERS] == 0:
@@ -302,7 +312,12 @@ def replay(record_array, objects, count):
             countdown = patience
 
     if is_alone_in_blas:
-        while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+        while True:
+            while atomic_compare_exchange(shared + 8 * SHARED_BLAS_LOCK, 0, 1) != 0:
+                pause()
+            if atomic_load(shared + 8 * SHARED_IS_FORKING) == 0:
+                break
+            atomic_store(shared + 8 * SHARED_BLAS_LOCK, 0)
             pause()
         blas = pointer(shared, int64)
         blas[SHARED_BLAS_USERS] -= 1
@@ -311,16 +326,20 @@ def replay(record_array, objects, count):
         atomic_store(shared + 8 * SHARED_BLAS_LOCK, 0)
 
     result = record[RECORD_NONE]
+    keeps_lock_next = 0
     if status != STATUS_FINISHED:
         record[RECORD_NEXT] = step
         record[RECORD_RESUMES] = 1
     else:
         if pointer(record[RECORD_ERRORS], int64)[0] != 0:
             status = STATUS_ERROR
-        if started != 0 and record[RECORD_MAY_KEEP_LOCK] != 0:
-            call(clock, CLOCK_MONOTONIC, now_address)
-            if now[0] * 1000000000 + now[1] - started < record[RECORD_SHORT]:
-                record[RECORD_KEEPS_LOCK] = 1
+        if clock != 0 and record[RECORD_MAY_KEEP_LOCK] != 0 and not resumes:
+            keeps_lock_next = keeps_lock + 1
+            if started != 0:
+                call(clock, CLOCK_MONOTONIC, now_address)
+                if now[0] * 1000000000 + now[1] - started >= record[RECORD_SHORT]:
+                    keeps_lock_next = 0
+    record[RECORD_KEEPS_LOCK] = keeps_lock_next
     if status != STATUS_FINISHED:
         result = record[RECORD_TRUE]
     record[RECORD_STATUS] = status

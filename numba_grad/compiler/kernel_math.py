@@ -16,8 +16,6 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
-from numba.core.imputils import Registry
-from numba.extending import intrinsic
 
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
@@ -32,6 +30,7 @@ from numba_grad.compiler.elementary.formulas import (
 )
 from numba_grad.compiler.elementary.llvm_writer import Traced, trace
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
+from numba_grad.compiler.kernel_registry import intrinsic, lowered
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
 _IR_TYPE = {
@@ -208,13 +207,10 @@ def _common_type(typing_context: Any, arguments: tuple, function: Function) -> A
 NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FUNCTIONS.items()}
 
 
-# What operators mean in kernels alone, not in the user's functions.
-OPERATORS = Registry("numba_grad")
-
-
-# Of the very types that Numba's own is for: of the class Complex, that would go first.
-@OPERATORS.lower(operator.truediv, types.complex64, types.complex64)
-@OPERATORS.lower(operator.truediv, types.complex128, types.complex128)
+# What operators mean in kernels alone, not in the user's functions: of the very types that Numba's
+# own is for, since of the class Complex, that would go first.
+@lowered(operator.truediv, types.complex64, types.complex64)
+@lowered(operator.truediv, types.complex128, types.complex128)
 def _divide_complex(context, builder, signature, values):
     """Numba's own raises where the divisor is 0: the kernel would end without its results."""
     return _call(FUNCTIONS["divide"], signature.return_type, builder, values)

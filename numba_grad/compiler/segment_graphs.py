@@ -11,7 +11,7 @@ import numpy as np
 
 from numba_grad.compiler.flat_graph import FlatGraph, Role
 from numba_grad.compiler.segments import LONGEST_WHOLE, cut
-from numba_grad.compiler.sources import Sources
+from numba_grad.compiler.sources import Sources, distinct
 
 
 @dataclass(slots=True, eq=False)
@@ -79,12 +79,12 @@ class _Segmentation:
 
     def calls(self) -> list[tuple[int, int]]:
         """Ranges in `computed` of the results of one call each: a segment of its own."""
-        computed, nodes = self.sources.computed, self.graph.nodes
+        computed = self.sources.computed
         items = np.flatnonzero(self.sources.roles[computed] == Role.CALL_ITEM).tolist()
         result: list[tuple[int, int]] = []
         called = None
         for position in items:
-            call = nodes[computed[position]].inputs[0]
+            call = self.graph.calls[int(computed[position])]
             if call is called and result[-1][1] == position:
                 result[-1] = (result[-1][0], position + 1)
             else:
@@ -179,7 +179,8 @@ class _Segmentation:
             reads, reader = self.sources.reads_of(positions)
             segments = segments[reader]
             is_new = self.sources.is_free[reads] & ~self.is_outside(segments, reads)
-            new = np.setdiff1d(segments[is_new] * self.count + reads[is_new], free)
+            new = distinct(segments[is_new] * self.count + reads[is_new])
+            new = new[np.isin(new, free, assume_unique=True, invert=True)]
             free = np.concatenate([free, new])
         return np.sort(np.concatenate([computed, free]))
 
@@ -202,4 +203,4 @@ class _Segmentation:
         home = self.segment_of[sources]
         is_needed = (home >= 0) & (home != self.segment_of[users])
         outputs = np.array(self.graph.outputs, np.int64)
-        return np.unique(np.concatenate([sources[is_needed], outputs]))
+        return distinct(np.concatenate([sources[is_needed], outputs]))

@@ -6,21 +6,48 @@ while, so only what is in cycles waits.
 """
 
 import gc
+import os
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
-class CollectionPaused:
-    """A context in which no cycles are collected; nests, and threads may overlap.
+def without_collection(
+    work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """The result of `work(*args, **kwargs)`, during which no cycles are collected.
 
-    Each restores what it found: the outermost of them, which found the collector enabled, enables
-    it again.
+    Calls nest, and those of threads may overlap. Each restores what it found: the outermost of
+    them, which found the collector enabled, enables it again. This is no context manager, because
+    Ctrl-C on entering its `__exit__` would leave the collector disabled for good.
     """
-
-    __slots__ = ("_was_enabled",)
-
-    def __enter__(self) -> None:
-        self._was_enabled = gc.isenabled()
+    global _pausing_thread
+    was_enabled = gc.isenabled()
+    try:
+        if was_enabled:
+            _pausing_thread = threading.get_ident()
         gc.disable()
-
-    def __exit__(self, *exception: object) -> None:
-        if self._was_enabled:
+        result = work(*args, **kwargs)
+    finally:
+        if was_enabled:
             gc.enable()
+            _pausing_thread = None
+    return result
+
+
+_pausing_thread: int | None = None
+
+
+def _go_on_in_child() -> None:
+    """In a forked child: what another thread paused, it does not go on with here."""
+    global _pausing_thread
+    if _pausing_thread not in (None, threading.get_ident()):
+        _pausing_thread = None
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_go_on_in_child)

@@ -34,8 +34,12 @@ CLOCK_MONOTONIC = 1 if not hasattr(time, "CLOCK_MONOTONIC") else time.CLOCK_MONO
 
 # How long native code may run before Python looks for signals, in nanoseconds.
 _SLICE = 100_000_000
-# A plan that takes less keeps the GIL: getting it back from a busy thread takes up to 5 ms.
+# A plan that took less keeps the GIL: getting it back from a busy thread takes up to 5 ms. One that
+# runs a user's code never does: how long that takes may depend on the data, and nothing bounds it.
+# What data can do to our own kernels is bounded. So one run in 16 looks whether they are still
+# short, which costs 4 ns a run; looking at each would cost 90.
 _SHORT = 10_000
+RUNS_BETWEEN_LOOKS = 16
 
 # Larger arenas are borrowed from the pool for each run, so that many plans share the memory.
 _KEPT_ARENA_BYTES = 1 << 16
@@ -67,7 +71,7 @@ class RecordWord(enum.IntEnum):
     SLICE = 18
     SHORT = 19
     MAY_KEEP_LOCK = 20
-    KEEPS_LOCK = 21
+    KEEPS_LOCK = 21  # for how many runs now, or 0
     SAVE_THREAD = 22
     RESTORE_THREAD = 23
     INCREASE_REFERENCE = 24
@@ -122,15 +126,16 @@ def _clock_address() -> int:
 
 def _check_array_layout() -> None:
     """Refuse to run where array objects are laid out in a way that this file does not know."""
-    probe = np.empty(3)
+    probe = np.empty((4, 4))
+    part = probe[:, :2]
     fields = (ctypes.c_int64 * 7).from_address(id(probe) + OBJECT_HEAD)
+    fields_of_part = (ctypes.c_int64 * 7).from_address(id(part) + OBJECT_HEAD)
     head = ctypes.c_int64.from_address(id(probe) + OBJECT_HEAD - 8)
     is_known = (
-        fields[0] == probe.ctypes.data
+        fields[0] == fields_of_part[0] == probe.ctypes.data
         and head.value == id(np.ndarray)
         and fields[6] & 1 == 1
-        and ctypes.c_int64.from_address(id(np.empty((4, 4))[:, :2]) + OBJECT_HEAD + 48).value & 1
-        == 0
+        and fields_of_part[6] & 1 == 0
     )
     if not is_known:
         raise InternalError(f"native engine: unknown array layout in NumPy {np.__version__}")
@@ -222,7 +227,7 @@ class Activation:
             (RecordWord.OBJECT_COUNT, plan.input_count + len(plan.outputs)),
             (RecordWord.ERRORS, self.error_record.ctypes.data),
             (RecordWord.USES_BLAS, program.uses_blas),
-            (RecordWord.MAY_KEEP_LOCK, not program.has_parallel_steps),
+            (RecordWord.MAY_KEEP_LOCK, program.may_keep_lock),
         ):
             self.record[word] = value
         first = plan.input_count + len(plan.outputs)
@@ -251,6 +256,8 @@ class Program:
         self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
+        runs_users_code = any(name.startswith("user.") for name in plan.symbols)
+        self.may_keep_lock = not (self.has_parallel_steps or runs_users_code)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
         self._free: list[Activation] = []  # append and pop are atomic

@@ -15,10 +15,11 @@ import os
 import platform
 import signal
 import sys
-import threading
 import time
 
+from numba_grad import forks
 from numba_grad.config import config
+from numba_grad.locks import new_lock
 
 MAXIMUM_THREADS = 1024
 
@@ -75,6 +76,7 @@ class SharedWord(enum.IntEnum):
     BLAS_SAVED_THREADS = 18
     BLAS_GET_THREADS = 19
     BLAS_SET_THREADS = 20
+    IS_FORKING = 21  # 1 while nobody may call BLAS_SET_THREADS
     END = 32
 
 
@@ -124,15 +126,17 @@ class Threads:
         self._worker_address = worker_address
         self.shared = _as_words(shared, SharedWord.END)
         self._use_futex = use_futex
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._pool: ctypes.Array | None = None
+        self._handles: list[ctypes.c_void_p] = []  # of the threads of this pool
         self._exiting = False
         self.requested = 0
         self.count = 1
         self.resize(config.threads)
         atexit.register(self._stop_at_exit)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget_threads)
+            forks.call_last(self._prepare_fork)
+            os.register_at_fork(after_in_parent=self._end_fork, after_in_child=self._forget_threads)
 
     def resize(self, count: int) -> None:
         """Use `count` threads, with the calling one, from the next parallel step on."""
@@ -140,7 +144,10 @@ class Threads:
             self.requested = count
             self.count = max(1, min(count, MAXIMUM_THREADS)) if can_start_threads() else 1
             self._stop()
-            self.shared[SharedWord.WANTED_THREADS] = 1 if self._exiting else self.count
+            self._announce()
+
+    def _announce(self) -> None:
+        self.shared[SharedWord.WANTED_THREADS] = 1 if self._exiting else self.count
 
     def start(self) -> None:
         """Start the threads, unless they run."""
@@ -154,14 +161,14 @@ class Threads:
         pool = _as_words(address, PoolWord.END)
         pool[PoolWord.SPINS] = _SPINS
         self._set_up_waiting(pool)
-        started = 0
         for _ in range(self.count - 1):
             pool[PoolWord.ALIVE] += 1
-            if not _start_native_thread(self._worker_address, address):
+            handle = _start_native_thread(self._worker_address, address)
+            if handle is None:
                 pool[PoolWord.ALIVE] -= 1
                 break
-            started += 1
-        pool[PoolWord.THREADS] = started + 1
+            self._handles.append(handle)
+        pool[PoolWord.THREADS] = len(self._handles) + 1
         return pool
 
     def _set_up_waiting(self, pool: ctypes.Array) -> None:
@@ -192,28 +199,65 @@ class Threads:
             mask = sum(1 << cpu for cpu in cpus).to_bytes(128, "little")
             ctypes.memmove(ctypes.addressof(pool) + 8 * PoolWord.ALLOWED_CPUS, mask, 128)
 
-    def _stop(self) -> None:
-        """Send the threads away; steps that they are working on are finished first."""
+    def _stop(self, patience: float = 0.0) -> None:
+        """Send the threads away; steps that they are working on are finished first.
+
+        Waits `patience` seconds for them to be gone.
+        """
         pool, self._pool = self._pool, None
+        handles, self._handles = self._handles, []
         self.shared[SharedWord.POOL] = 0
-        if pool is not None:
-            pool[PoolWord.STOP] = 1
-            _wake_all(pool)
+        if pool is None:
+            return
+        pool[PoolWord.STOP] = 1
+        _wake_all(pool)
+        deadline = time.monotonic() + patience
+        while pool[PoolWord.ALIVE] > 0 and time.monotonic() < deadline:
+            time.sleep(0.0001)
+        libc = ctypes.CDLL(None)
+        are_leaving = pool[PoolWord.ALIVE] == 0  # all that they have left to do is to return
+        for handle in handles:
+            if are_leaving:
+                libc.pthread_join(handle, None)
+            else:
+                libc.pthread_detach(handle)
 
     def _stop_at_exit(self) -> None:
-        """Let no thread run native code while the interpreter takes it down. Waits 1 s at most."""
-        pool = self._pool
-        self._exiting = True
-        self.resize(1)
+        """Let no thread run native code while the interpreter takes it down."""
+        with self._lock:
+            self._exiting = True
+            self._announce()
+            self._stop(patience=1.0)
+
+    def _prepare_fork(self) -> None:
+        """Stop the threads, which the next parallel step starts again, and keep others from BLAS's.
+
+        The child could do without the first. But Python, from 3.12 on, counts the threads of the
+        system when it forks, and warns where there are more than one.
+
+        OpenBLAS stops its own threads when the process forks. Replays of other threads that set
+        their number just then would start them again: the child's OpenBLAS would take them for its
+        own, and wait for them.
+        """
+        with self._lock:
+            self._stop(patience=0.02)
+        self.shared[SharedWord.IS_FORKING] = 1
         deadline = time.monotonic() + 1.0
-        while pool is not None and pool[PoolWord.ALIVE] > 0 and time.monotonic() < deadline:
-            time.sleep(0.0005)
+        while True:
+            time.sleep(0.00001)  # also a barrier: the word is written before the other is read
+            if not self.shared[SharedWord.BLAS_LOCK] or time.monotonic() > deadline:
+                return
+
+    def _end_fork(self) -> None:
+        self.shared[SharedWord.IS_FORKING] = 0
 
     def _forget_threads(self) -> None:
-        """In a child after fork: its parent's threads do not exist here, locks may be held."""
-        self._lock = threading.Lock()
+        """In a child after fork: its parent's threads do not exist here."""
         self._pool = None
+        self._handles = []
         self.shared[SharedWord.POOL] = 0
+        self._announce()
+        self.shared[SharedWord.IS_FORKING] = 0
         self.shared[SharedWord.BLAS_LOCK] = 0
         if self.shared[SharedWord.BLAS_USERS]:
             # Replays of the parent's other threads, which will never end here.
@@ -244,8 +288,8 @@ def _wake_all(pool: ctypes.Array) -> None:
     libc.pthread_mutex_unlock(mutex)
 
 
-def _start_native_thread(function: int, argument: int) -> bool:
-    """Start a detached thread in which no signal is ever handled; False if there can be no more."""
+def _start_native_thread(function: int, argument: int) -> ctypes.c_void_p | None:
+    """A new thread in which no signal is ever handled, to be joined; None if there can be none."""
     libc = ctypes.CDLL(None)
     thread = ctypes.c_void_p()
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -255,9 +299,7 @@ def _start_native_thread(function: int, argument: int) -> bool:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
-    if not failed:
-        libc.pthread_detach(thread)
-    return not failed
+    return None if failed else thread
 
 
 def set_num_threads(count: int) -> None:

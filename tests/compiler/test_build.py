@@ -300,6 +300,20 @@ def test_an_interrupt_while_a_module_is_freed_is_not_lost(monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+def test_a_handler_that_is_not_pythons_stays_in_place():
+    libc = ctypes.CDLL(None)
+    libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    handler = ctypes.cast(libc.abs, ctypes.c_void_p).value  # any C function of an integer
+    before = libc.signal(signal.SIGINT, handler)
+    try:
+        kernel = build.build(source_of_kernel(231))
+    finally:
+        left = libc.signal(signal.SIGINT, before)
+    assert left == handler
+    assert kernel.address
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_workers_of_a_killed_process_end(directory):
     process = start_process(directory, PROGRAM.format(source=source_of_kernel(7), count=400))
     worker = int(process.stdout.readline())

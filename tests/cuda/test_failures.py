@@ -10,6 +10,7 @@ import pytest
 from numba_grad.errors import ContextLostError, DeviceError, KernelError
 from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import arrays
+from numba_grad.runtime.cuda import driver as driver_module
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.interface import DriverError
 from tests.cuda.host_driver import HostDriver, installed
@@ -140,6 +141,15 @@ def test_a_forked_child_is_told(driver):
     calls = len(driver.calls)
     assert in_a_child(forget) == "[]"
     np.testing.assert_array_equal(x.to_host(), np.arange(3.0))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_of_a_process_in_which_another_thread_starts_cuda_is_told(monkeypatch):
+    monkeypatch.setattr(driver_module, "_driver", None)
+    monkeypatch.setattr(driver_module, "_is_starting", True)
+    text = in_a_child(cuda.synchronize)
+    assert text.startswith("DeviceError: cuda: this process was forked"), text
 
 
 def test_a_fork_before_cuda_is_used_does_no_harm():

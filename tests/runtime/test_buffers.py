@@ -1,6 +1,7 @@
 """Arrays from the pool: layout, reuse, bounds, threads."""
 
 import gc
+import os
 import threading
 
 import numpy as np
@@ -99,6 +100,49 @@ def test_a_finalizer_may_run_while_the_pool_is_locked() -> None:
     assert pool.statistics().lent_bytes == 0
 
 
+def test_who_interrupts_the_pool_finds_it_usable() -> None:
+    pool = Pool(limit_bytes=1 << 30)
+    done = threading.Event()
+
+    def interrupted() -> None:
+        with pool._lock:  # as a signal handler would run: in the thread that is inside
+            del kept[:]
+            block = pool.lend(100_000)
+            assert pool.release() == 0
+            del block
+        done.set()
+
+    kept = [pool.lend(100_000)]
+    threading.Thread(target=interrupted, daemon=True).start()
+    assert done.wait(20)
+    assert pool.statistics().lent_bytes == 0
+    assert pool.statistics().mapped == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("nbytes", [100_000, 10_000_000])
+def test_a_forked_child_shares_no_memory(nbytes: int) -> None:
+    release_pool()
+    kept = allocate((nbytes,), np.dtype(np.uint8))
+    kept[:] = 1
+    idle = allocate((nbytes,), np.dtype(np.uint8))
+    del idle
+    child = os.fork()
+    if child == 0:
+        # Copying idle memory of the parent page by page would cost more than new memory.
+        is_right = pool_statistics().idle_bytes == 0 and bool((kept == 1).all())
+        kept[:] = 2
+        other = allocate((nbytes,), np.dtype(np.uint8))
+        other[:] = 3
+        os._exit(is_right)
+    other = allocate((nbytes,), np.dtype(np.uint8))
+    other[:] = 4
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert (kept == 1).all()
+    assert (other == 4).all()
+
+
 def test_threads_never_share_memory() -> None:
     failures = []
 
@@ -117,3 +161,16 @@ def test_threads_never_share_memory() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_memory_that_there_is_not_leaves_the_pool_as_it_was():
+    pool = Pool(1 << 30)
+    kept = pool.lend(100_000)
+    del kept
+    before = pool.statistics()
+    with pytest.raises(MemoryError):
+        pool.lend(1 << 60)
+    after = pool.statistics()
+    assert after.lent_bytes == before.lent_bytes == 0
+    assert after.idle_bytes == 0 < before.idle_bytes  # given back, as the system had no more
+    assert pool.lend(100_000).nbytes >= 100_000

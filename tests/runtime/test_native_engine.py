@@ -18,7 +18,14 @@ from numba_grad.compiler.build import build, build_function
 from numba_grad.compiler.engine_build import native_engine
 from numba_grad.config import configure
 from numba_grad.errors import InternalError
-from numba_grad.runtime.native_engine import EntryPoints, NativeEngine
+from numba_grad.runtime import library
+from numba_grad.runtime.native_engine import (
+    RUNS_BETWEEN_LOOKS,
+    Activation,
+    EntryPoints,
+    NativeEngine,
+    RecordWord,
+)
 from numba_grad.runtime.plan import SERIAL, ErrorSite, Plan, PlanBuilder
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 
@@ -64,6 +71,27 @@ def slow_plan(n: int, *, grain: int = SERIAL, steps: int = 1) -> Plan:
     kernel = builder.kernel(build(SLOW))
     for _ in range(steps):
         builder.step(kernel, [(builder.input(0), 0), (builder.output(0), 0)], n, grain)
+    return builder.build()
+
+
+# Does as many rounds as x[0] says.
+ROUNDS = """\
+def kernel(args, lo, hi):
+    x = buffer(args, 0, float64)
+    out = buffer(args, 1, float64)
+    v = 1.0
+    for k in range(int64(x[0])):
+        v = v * 0.5 + 1.0
+    out[0] = v
+"""
+
+
+def rounds_plan(*symbols: str) -> Plan:
+    builder = PlanBuilder(1, [((1,), FLOAT)])
+    words = [(builder.input(0), 0), (builder.output(0), 0)]
+    builder.step(
+        builder.kernel(build(ROUNDS)), [*words, *((builder.symbol(name), 0) for name in symbols)]
+    )
     return builder.build()
 
 
@@ -167,6 +195,42 @@ def test_other_python_threads_go_on_during_a_run() -> None:
         ticks.append(time.monotonic())
         time.sleep(0.001)
     assert len(ticks) > 5
+
+
+def keeps_lock(plan: Plan, x: np.ndarray) -> bool:
+    """Whether the next run of a plan will keep the GIL, after one on `x`."""
+    native_engine().run(plan, [x])
+    [activation] = native_engine().program(plan)._free
+    return activation.record[RecordWord.KEEPS_LOCK] != 0
+
+
+def test_a_plan_that_was_short_does_not_keep_the_gil_for_good() -> None:
+    plan = rounds_plan()
+    short, long = np.ones(1), np.full(1, 100_000.0)  # some 0.2 ms
+    assert any(keeps_lock(plan, short) for _ in range(1000))
+    assert not all(keeps_lock(plan, long) for _ in range(RUNS_BETWEEN_LOOKS))
+    assert not keeps_lock(plan, long)
+    assert any(keeps_lock(plan, short) for _ in range(1000))
+
+
+def test_a_plan_that_runs_a_users_code_never_keeps_the_gil() -> None:
+    library.give_address("user.test_engine", 8)
+    plan = rounds_plan("user.test_engine")
+    assert not any(keeps_lock(plan, np.ones(1)) for _ in range(100))
+
+
+def test_the_last_part_of_a_run_does_not_say_how_long_it_took() -> None:
+    plan = slow_plan(1, steps=100)
+    activation = Activation(native_engine().program(plan))
+    activation.record[RecordWord.SLICE] = 1  # comes back after the first steps
+    activation.record[RecordWord.SHORT] = 1 << 40
+    x, out = np.ones(1), np.empty(1)
+    assert activation.entry(x, out) is not None
+    activation.record[RecordWord.SLICE] = 1 << 40
+    assert activation.entry(x, out) is None
+    assert activation.record[RecordWord.KEEPS_LOCK] == 0
+    assert activation.entry(x, out) is None
+    assert activation.record[RecordWord.KEEPS_LOCK] == 1
 
 
 def test_number_of_threads_while_running() -> None:
@@ -319,11 +383,28 @@ def test_exit_does_not_hang() -> None:
     assert run_python(code) == "done\n"
 
 
-def run_python(code: str) -> str:
+def test_pythons_development_mode_finds_nothing() -> None:
+    code = """
+        import numpy as np
+        import numba_grad as ng
+
+        x = ng.tensor([0.5, 1.5, 2.5], requires_grad=True)
+        y = (np.exp(x) * np.sin(x)).sum() + np.fft.fft(x).real.sum() + np.linalg.norm(x)
+        y.backward()
+        f = ng.jit(ng.value_and_grad(lambda x: np.sum(np.sort(x) ** 2)))
+        print(x.grad.shape, f(np.ones(3))[1])
+        ng.configure(threads=2)
+        print(np.asarray(ng.jit(lambda x: np.sin(x))(np.zeros(1_000_000))).sum())
+    """
+    assert run_python(code, "-X", "dev", "-W", "error") == "(3,) [2. 2. 2.]\n0.0\n"
+
+
+def run_python(code: str, *options: str) -> str:
     """The output of a fresh process, which must end well within a minute."""
     here = str(Path(__file__).resolve().parent)
+    options = options or ("-W", "ignore::DeprecationWarning")
     process = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code), here],
+        [sys.executable, *options, "-c", textwrap.dedent(code), here],
         capture_output=True,
         text=True,
         timeout=60,

@@ -374,6 +374,7 @@ class CudaDriver(Driver):
 
 _lock = new_lock()
 _driver: Driver | None = None
+_is_starting = False
 _started_before_fork = False
 
 
@@ -408,7 +409,7 @@ def install(driver: Driver | None) -> Driver | None:
 
 
 def _started_driver() -> Driver:
-    global _driver
+    global _driver, _is_starting
     if _started_before_fork:
         raise DeviceError(
             explain(
@@ -421,7 +422,11 @@ def _started_driver() -> Driver:
         )
     with _lock:
         if _driver is None:
-            _driver = CudaDriver(diagnosis.usable_library())
+            _is_starting = True
+            try:
+                _driver = CudaDriver(diagnosis.usable_library())
+            finally:
+                _is_starting = False
         return _driver
 
 
@@ -437,8 +442,9 @@ atexit.register(_leave_to_system)
 def _leave_to_parent() -> None:
     global _driver, _started_before_fork
     if _driver is not None:
-        _started_before_fork = True
         _driver.is_usable = False
+    # It may be another thread that was starting it.
+    _started_before_fork = _started_before_fork or _is_starting or _driver is not None
     _driver = None
 
 
