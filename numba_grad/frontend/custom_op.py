@@ -10,7 +10,7 @@ from numba_grad.autograd.function import Context, Function
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
-from numba_grad.frontend.arrays import as_node, is_scalar, wrap
+from numba_grad.frontend.arrays import as_node, is_scalar, weak_class, wrap
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU, Type, broadcast_shapes
@@ -282,7 +282,7 @@ class CustomOp:
 
     def _nodes(self, args: tuple[Any, ...]) -> list[Node]:
         """Python numbers take the dtype that they have next to the arrays."""
-        nodes = [None if is_scalar(x) else as_node(x) for x in args]
+        nodes = [None if is_scalar(x) or weak_class(x) else as_node(x) for x in args]
         strong = [node for node in nodes if node is not None]
         self._check_device(strong)
         if len(strong) == len(nodes):

@@ -23,6 +23,7 @@ from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
@@ -223,7 +224,8 @@ class Differentiation:
         self.originals += nodes
         self.variables += variables
         self.structures.append(structure)
-        return trees.unflatten(structure, [wrap(x) for x in variables])
+        handles = [handle_like(value, x) for value, x in zip(leaves, variables, strict=True)]
+        return trees.unflatten(structure, handles)
 
     def gradients(
         self, outputs: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node] | None = None

@@ -8,7 +8,6 @@ caller's graph.
 """
 
 import functools
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +20,13 @@ from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, own_array
+from numba_grad.frontend.arrays import as_node, own_array, shared_copy
+from numba_grad.frontend.guards import guard_of
 from numba_grad.frontend.lowered import Lowered
+from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import Trace, current, is_tracing
 from numba_grad.graph.collection import CollectionPaused
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
@@ -32,13 +34,6 @@ from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
-
-
-class _Tracing(threading.local):
-    depth = 0
-
-
-_tracing = _Tracing()
 
 
 def jit(
@@ -123,7 +118,7 @@ class Jitted:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and not _tracing.depth and not self._static_argnums:
+        if not kwargs and current.trace is None and not self._static_argnums:
             # The common call, with contiguous arrays, computed tensors and numbers, costs 1 us;
             # signatures in general cost 10.
             key: list[object] = []
@@ -148,7 +143,13 @@ class Jitted:
             else:
                 found = self._direct.get(tuple(key))
                 has_graph = found is not None and found.outputs is not None
-                if found is not None and not found.captured and (has_graph or not _needs_graph()):
+                if (
+                    found is not None
+                    and not found.captured
+                    and (has_graph or not _needs_graph())
+                    and found.holds()
+                ):
+                    found.is_used = True
                     return _rebuilt(found, found.replay(values), as_tensors=as_tensors)
         return self._call(args, kwargs)
 
@@ -192,8 +193,10 @@ class Jitted:
             node is not None and node.requires_grad and grad_mode.enabled for node in nodes
         ]
         specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
+        if current.trace is not None:
+            current.trace.inner_checks.append(specialization.holds)
         recorded = (
-            _tracing.depth > 0
+            is_tracing()
             or any(wants_grad)
             or (grad_mode.enabled and any(t._node.requires_grad for t in specialization.captured))
             or any(
@@ -241,7 +244,7 @@ class Jitted:
                 )
         dynamic = _Arguments(args, static_numbers, static_named, leaves, structure)
         try:
-            key = (dynamic.types, structure, static, static_named)
+            key = (dynamic.types, dynamic.numbers, structure, static, static_named)
             hash(key)
         except TypeError:
             raise TypeError(
@@ -280,16 +283,36 @@ class Jitted:
         first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
         # An identity, since a leaf that requires grad would refuse `x[i] = v`.
         tensors = [
-            Tensor(OPS["identity"](node)) if node.requires_grad else Tensor(node)
-            for node in arguments
+            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
+            for x, node in zip(dynamic.leaves, arguments, strict=True)
         ]
         args, kwargs = dynamic.rebuilt(tensors)
-        _tracing.depth += 1
+        guard = guard_of(self._f)
+        outer, trace = current.trace, Trace(shared_copy)
+        current.trace = trace
         try:
-            result = self._f(*args, **kwargs)
+            leaves, structure = trees.flatten(self._f(*args, **kwargs))
+            outputs = self._outputs(leaves)
         finally:
-            _tracing.depth -= 1
-        leaves, structure = trees.flatten(result)
+            current.trace = outer
+        del leaves  # arrays among them are not closed over
+        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
+        met = {x.node: x for x in trace.closed_over()}
+        return Specialization(
+            self.__name__,
+            arguments,
+            outputs,
+            structure,
+            [node.handle() for node in captured],  # type: ignore[misc]
+            captured,
+            [met[node] for node in constants if node in met],
+            [node for node in constants if node not in met],
+            trace.check(guard.without_own_changes().holds),
+            reached,
+            count,
+        )
+
+    def _outputs(self, leaves: list[Any]) -> list[Node]:
         for x in leaves:
             if not isinstance(x, ARRAYS):
                 raise TypeError(
@@ -300,19 +323,7 @@ class Jitted:
                         fix="return tensors, arrays and numbers, in tuples, lists and dicts",
                     )
                 )
-        outputs = [as_node(x) for x in leaves]
-        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
-        return Specialization(
-            self.__name__,
-            arguments,
-            outputs,
-            structure,
-            [node.handle() for node in captured],  # type: ignore[misc]
-            captured,
-            constants,
-            reached,
-            count,
-        )
+        return [as_node(x) for x in leaves]
 
 
 @dataclass(slots=True)
@@ -328,7 +339,7 @@ class _Arguments:
     @property
     def is_plain(self) -> bool:
         """Whether a call with these only computes, and records nothing."""
-        return not _tracing.depth and not any(isinstance(x, Tensor) for x in self.leaves)
+        return not is_tracing() and not any(isinstance(x, Tensor) for x in self.leaves)
 
     @property
     def node_types(self) -> list[Type]:
@@ -337,6 +348,11 @@ class _Arguments:
     @property
     def types(self) -> tuple[Type, ...]:
         return tuple(self.node_types)
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which of the leaves are Python numbers, or stand for some: these are weakly typed."""
+        return tuple([is_number(x) for x in self.leaves])
 
     @property
     def direct_key(self) -> tuple[object, ...]:
@@ -359,7 +375,7 @@ class _Arguments:
         """The key that a call with the same arrays as positional arguments only has."""
         count = len(self.leaves)
         plain = trees.flatten((tuple([0.0] * count), {}))[1]
-        return (self.types, plain, (), ())
+        return (self.types, self.numbers, plain, (), ())
 
     def rebuilt(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with the tensors in place of the leaves."""

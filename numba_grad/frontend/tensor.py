@@ -8,7 +8,7 @@ as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tenso
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +41,12 @@ from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
-@final
 class Tensor(Operators, Methods, Conversions):
     """An array that records what is done with it. Made by `tensor`, `zeros` and the like.
 
     Nothing is computed until a value is needed: by `numpy()`, `item()`, `tolist()`, `bool()`,
-    printing, or a backward pass. Dtypes, promotion, broadcasting and indexing are NumPy's.
+    printing, or a backward pass. Dtypes, promotion, broadcasting and indexing are NumPy's. Not for
+    users to derive from; `PythonNumber` does.
     """
 
     __slots__ = ("__weakref__", "_node", "_view")
