@@ -90,7 +90,8 @@ def tensor(
     elif is_scalar(obj):
         value = np.array(obj, wanted)
     elif isinstance(obj, np.ndarray) and copy and is_tracing():
-        node = as_node(obj)  # closed over: read at each call
+        # Closed over: read at each call.
+        node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
     elif not isinstance(obj, (np.ndarray, list, tuple)) and hasattr(obj, _ON_GPU):
         node = namespace("cuda_exchange").node_from_interface(obj, copy)
     if node is None:

@@ -10,10 +10,10 @@ identity and content. The comparison is one generated expression, for a call of 
 costs a microsecond.
 """
 
-import builtins
 import dis
 import functools
 import os
+import sys
 import sysconfig
 import types
 from collections import deque
@@ -221,7 +221,7 @@ class _Survey:
         elif not isinstance(value, type):
             method = _static_attribute(type(value), "__call__")
             if isinstance(method, types.FunctionType):
-                self.follow(method, value)
+                self._method(type(value), "__call__", method, value)
 
     def _look_into(self, function: types.FunctionType, receiver: Any) -> None:
         code = function.__code__
@@ -275,12 +275,11 @@ class _Survey:
             found = _found_attribute(value, name)
             if found is _MISSING or name in stored:
                 return
-            if isinstance(found, property):
-                self.follow(found.fget, value)
+            if isinstance(value, type) and isinstance(found, types.FunctionType):
+                self._method(value, name, found, _MISSING)
                 return
             if _is_bound(value, name, found):
-                is_plain = isinstance(value, type) and isinstance(found, types.FunctionType)
-                self.follow(found, _MISSING if is_plain else value)
+                self._method(type(value), name, found, value)
                 return
             if isinstance(found, list | dict | set) and names[-1] in _WRITES:
                 return
@@ -288,6 +287,13 @@ class _Survey:
                 self._kept.append(value)
                 self._value(f"{self._name(value)}.{name}", found)
             value = found
+
+    def _method(self, cls: type, name: str, found: Any, receiver: Any) -> None:
+        # Others, as class methods, are new objects at each look.
+        is_stable = isinstance(found, types.FunctionType | property)
+        if is_stable and self._is_new("attribute", id(cls), name):
+            self._require(f"{self._name(cls)}.{name} is {self._name(found)}")
+        self.follow(found.fget if isinstance(found, property) else found, receiver)
 
     # Values
 
@@ -315,8 +321,7 @@ class _Survey:
             self.follow(value)
 
     def _array(self, name: str, array: np.ndarray) -> None:
-        kind = f"{name}.shape == {array.shape!r} and {name}.dtype == {self._name(array.dtype)}"
-        self._require(kind, is_content=True)
+        self._require(f"{name}.shape == {array.shape!r}", is_content=True)
         if array.nbytes <= MOST_BYTES:
             self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", is_content=True)
 
@@ -344,10 +349,10 @@ def _contents_of(cell: types.CellType) -> Any:
 def _is_module_of_library(value: Any) -> bool:
     if not isinstance(value, types.ModuleType):
         return False
-    if value is builtins:
-        return True
-    file = getattr(value, "__file__", None)
-    return file is None or file.startswith(_PLACES_OF_LIBRARIES)
+    file = vars(value).get("__file__")
+    if file is None:
+        return value.__name__ in sys.builtin_module_names
+    return file.startswith(_PLACES_OF_LIBRARIES)
 
 
 def _found_attribute(value: Any, name: str) -> Any:

@@ -20,7 +20,8 @@ from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, own_array, shared_copy
+from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
+from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
 from numba_grad.frontend.lowered import Lowered
 from numba_grad.frontend.python_numbers import handle_like, is_number
@@ -101,7 +102,7 @@ class Jitted:
         static_argnums: int | Sequence[int],
         static_argnames: str | Sequence[str],
     ) -> None:
-        functools.update_wrapper(self, f)
+        wrap_like(self, f)
         self.__name__: str = getattr(f, "__name__", type(f).__name__)
         self._f = f
         self._static_argnums = frozenset(
@@ -110,12 +111,22 @@ class Jitted:
         self._static_argnames = frozenset(
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
+        self._made_by = Jitted, (f, static_argnums, static_argnames)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
         self._lock = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, *self._made_by)
+
+    def __copy__(self) -> "Jitted":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Jitted":
+        return deep_copied(self, *self._made_by, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and current.trace is None and not self._static_argnums:
@@ -232,8 +243,10 @@ class Jitted:
         dynamic_args = tuple(x for k, x in enumerate(args) if k not in static_numbers)
         dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
         leaves, structure = trees.flatten((dynamic_args, dynamic_kwargs))
-        for x in leaves:
-            if not isinstance(x, ARRAYS):
+        for number, x in enumerate(leaves):
+            if isinstance(x, np.ndarray) and x.__class__ is not np.ndarray:
+                leaves[number] = plain(x)
+            elif not isinstance(x, ARRAYS):
                 raise TypeError(
                     explain(
                         f"jit of {self.__name__}",
@@ -243,8 +256,8 @@ class Jitted:
                     )
                 )
         dynamic = _Arguments(args, static_numbers, static_named, leaves, structure)
+        key = (dynamic.types, dynamic.numbers, structure, static, static_named)
         try:
-            key = (dynamic.types, dynamic.numbers, structure, static, static_named)
             hash(key)
         except TypeError:
             raise TypeError(
@@ -263,6 +276,8 @@ class Jitted:
         full_key = (key, tuple(wants_grad), grad_mode.enabled)
         with self._lock:
             found = self._specializations.get(full_key)
+            if found is not None:
+                found.is_used = True
             is_incomplete = found is None or (needs_graph and found.outputs is None)
             if found is None or is_incomplete or not found.is_current():
                 # Compiled in the same pause: a collection in between would look at every node.
@@ -272,8 +287,25 @@ class Jitted:
                         found.compiled()
                         found.let_go_of_long_graph()
                 if not any(_depends_on_argument(t._node) for t in found.captured):
-                    self._specializations[full_key] = found
+                    self._keep(full_key, found)
             return found
+
+    def _keep(self, key: Hashable, specialization: Specialization) -> None:
+        """In place of those that were not called for longest, if there are too many."""
+        kept = self._specializations
+        kept.pop(key, None)
+        kept[key] = specialization
+        while len(kept) > config.specializations:
+            oldest = next(iter(kept))
+            found = kept.pop(oldest)
+            if found.is_used or found is specialization:
+                # It goes to the end of the line: calls themselves do not keep that in order.
+                found.is_used = False
+                kept[oldest] = found
+                continue
+            for direct, same in list(self._direct.items()):
+                if same is found:
+                    self._direct.pop(direct, None)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
         arguments = [
@@ -288,7 +320,7 @@ class Jitted:
         ]
         args, kwargs = dynamic.rebuilt(tensors)
         guard = guard_of(self._f)
-        outer, trace = current.trace, Trace(shared_copy)
+        outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
         try:
             leaves, structure = trees.flatten(self._f(*args, **kwargs))

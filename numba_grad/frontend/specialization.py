@@ -74,7 +74,7 @@ class Specialization:
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
-    is_used: bool = field(init=False, default=True)  # since it was last asked
+    is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)

@@ -68,7 +68,8 @@ class ClosedOver:
 class Trace:
     """What one trace has met; `current.trace` while it lasts."""
 
-    def __init__(self, copied: Callable[[np.ndarray], Node]) -> None:
+    def __init__(self, copied: Callable[[np.ndarray], Node], first_serial: int) -> None:
+        self._first_serial = first_serial  # of the nodes that are its own
         self._copied = copied  # a leaf with a copy of an array
         self._met: dict[tuple[Any, ...], _Met] = {}
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
@@ -103,7 +104,7 @@ class Trace:
         for met in self._met.values():
             met.decides = met.decides or met.node in behind
         for node in behind:
-            tensor = held_tensor(node)
+            tensor = held_tensor(node) if node.serial < self._first_serial else None
             if tensor is not None and node.value is not None:
                 self._tensors[node] = tensor
 
