@@ -34,6 +34,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     function of the same arguments. Its result has the structure of the differentiated argument
     (nested tuples, lists, dicts, dataclasses) with a Tensor for each array, of the same shape and
     dtype. Arrays, tensors and Python floats may be passed; other arguments reach `f` as they are.
+    A Python float is weakly typed in `f`, as it is without `grad`; its gradient is float64.
 
     Raises
     ------

@@ -116,52 +116,59 @@ def _is_plain(value: Any) -> bool:
 
 # What code names
 
+_Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
+
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What the code of a function names: (where, name, attributes), and what it assigns to."""
+    """What the code of a function names, and what it assigns to: the books that it keeps."""
 
-    chains: tuple[tuple[str, str, tuple[str, ...]], ...]
-    stored: frozenset[str]  # variables
-    stored_attributes: frozenset[str]
+    places: tuple[_Place, ...]
+    stored: frozenset[_Place]
+    stored_attributes: frozenset[str]  # of what is not known: `x.count += 1`
 
 
 @functools.lru_cache(maxsize=1024)
 def _named_in(code: types.CodeType) -> _Named:
     """That of nested functions and comprehensions included."""
-    chains: dict[tuple[str, str, tuple[str, ...]], None] = {}
-    stored: set[str] = set()
+    places: dict[_Place, None] = {}
+    stored: set[_Place] = set()
     stored_attributes: set[str] = set()
-    place: tuple[str, str, tuple[str, ...]] | None = None
+    place: _Place | None = None
     for instruction in dis.get_instructions(code):
         name = instruction.opname
         if name in ("LOAD_ATTR", "LOAD_METHOD"):
             if place is not None:
                 place = (place[0], place[1], (*place[2], instruction.argval))
             continue
+        if name == "STORE_ATTR":
+            if place is None:
+                stored_attributes.add(instruction.argval)
+            else:
+                stored.add((place[0], place[1], (*place[2], instruction.argval)))
         if place is not None:
-            chains[place] = None
+            places[place] = None
             place = None
         if name in ("LOAD_GLOBAL", "LOAD_NAME"):
             place = ("global", instruction.argval, ())
         elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
             place = ("cell", instruction.argval, ())
-        elif name.startswith("LOAD_FAST"):
-            # From Python 3.13 on one instruction may load two; attributes are of the last one.
+        elif "LOAD_FAST" in name:
+            # From Python 3.13 on one instruction may be about two; attributes are of the last one.
             given = instruction.argval
             place = ("local", given if isinstance(given, str) else given[-1], ())
-        elif name in ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL"):
-            stored.add(instruction.argval)
-        elif name == "STORE_ATTR":
-            stored_attributes.add(instruction.argval)
+        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            stored.add(("global", instruction.argval, ()))
+        elif name == "STORE_DEREF":
+            stored.add(("cell", instruction.argval, ()))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner = _named_in(constant)
             # Locals of its own are not ours, and ours are cells there.
-            chains.update((chain, None) for chain in inner.chains if chain[0] != "local")
+            places.update((place, None) for place in inner.places if place[0] != "local")
             stored |= inner.stored
             stored_attributes |= inner.stored_attributes
-    return _Named(tuple(chains), frozenset(stored), frozenset(stored_attributes))
+    return _Named(tuple(places), frozenset(stored), frozenset(stored_attributes))
 
 
 # What is found under these names
@@ -243,9 +250,10 @@ class _Survey:
                 self._value(f"{own}.{name}", defaults)
         named = _named_in(code)
         first = code.co_varnames[0] if receiver is not _MISSING and code.co_argcount else None
-        for kind, name, attributes in named.chains:
+        for place in named.places:
             if self._is_full():
                 return
+            kind, name, attributes = place
             container: Any = None
             if name == first and kind in ("local", "cell"):
                 value = receiver
@@ -257,8 +265,8 @@ class _Survey:
                 container = cells[name]
             else:
                 continue
-            if value is _MISSING or name in named.stored:
-                continue  # what a function assigns to itself, it counts
+            if value is _MISSING or (kind, name, ()) in named.stored:
+                continue
             if attributes and attributes[-1] in _WRITES and isinstance(value, list | dict | set):
                 self._known.add(("contents", id(value)))
                 self._kept.append(value)
@@ -266,14 +274,17 @@ class _Survey:
             if container is not None and self._is_new(kind, id(container), name):
                 key = f"[{name!r}]" if kind == "global" else ".cell_contents"
                 self._value(self._name(container) + key, value)
-            self._attributes(value, attributes, named.stored_attributes)
+            self._attributes(value, place, named)
 
-    def _attributes(self, value: Any, names: tuple[str, ...], stored: frozenset[str]) -> None:
-        for name in names:
+    def _attributes(self, value: Any, place: _Place, named: _Named) -> None:
+        kind, variable, names = place
+        for number, name in enumerate(names, start=1):
+            if (kind, variable, names[:number]) in named.stored or name in named.stored_attributes:
+                return
             if isinstance(value, np.ndarray) or is_tensor(value) or _is_module_of_library(value):
                 return
             found = _found_attribute(value, name)
-            if found is _MISSING or name in stored:
+            if found is _MISSING:
                 return
             if isinstance(value, type) and isinstance(found, types.FunctionType):
                 self._method(value, name, found, _MISSING)

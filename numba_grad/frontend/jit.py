@@ -66,15 +66,40 @@ def jit(
     TracingError
         If `f` asks for a value (`bool(x)`, `float(x)`, `x.numpy()`), which is not there yet while
         tracing.
+    TypeError
+        If an argument is neither an array nor a number; for masked arrays, and for classes derived
+        from ndarray whose operators are not those of arrays (matrices). Others, as `numpy.memmap`,
+        are taken as arrays.
 
     Notes
     -----
     A signature is the structure of the arguments, the shape and dtype of each array in them, which
     of them require grad, and the static arguments. A new signature runs `f` again in Python; its
     kernels, which do not depend on sizes, are usually there already. Python side effects (printing,
-    appending to a list) happen while tracing only. Tensors that `f` closes over are read at each
-    call. Arrays and numbers that it closes over are constants of the trace. Python numbers passed
-    as arguments are traced as 0-d arrays of float64, int64, bool or complex128.
+    appending to a list) happen while tracing only. `ng.config.specializations` signatures are kept,
+    256 by default; beyond, those that were not called for longest are traced again.
+
+    Python numbers passed as arguments are weakly typed, as outside: `x * rate` is float32 if `x`
+    is, and so is `x * (a * b)`. Between two of them, operators follow Python (`2 / 3`, `True + 1`),
+    with the arithmetic of float64, int64 and complex128: integers wrap around, and so they do where
+    NumPy would raise OverflowError, since their values are not known: beside int8, say. A negative
+    power of an integer must be written as a literal, or of a float. Results that are numbers are
+    returned in these dtypes.
+
+    What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
+    where they were changed in place. Other things have `f` traced again if they have changed:
+    numbers, text and functions in its cells, globals and default arguments, or under attributes
+    that its code names (`model.rate`, `settings.options.rate`); items of lists, tuples and dicts of
+    up to 32 items; tensors and arrays that were replaced; elements of an array of up to 1 KiB, and
+    of any index array. The same goes for functions and methods that `f` calls, but for those of
+    installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
+    by a local name (`m = model; m.rate`), by `getattr` or an index (`models[0].rate`), attributes
+    of static arguments, and what NumPy itself computes of a larger array (`(2 * array).sum()`):
+    pass these as arguments, or make a tensor of the array. What `f` assigns to or appends to is
+    its own record. An array that changes in place and is small is better an argument, too: tracing
+    takes milliseconds.
+
+    A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
     Examples
     --------

@@ -317,3 +317,27 @@ def test_threads_that_change_what_is_closed_over_see_their_own_changes():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_what_a_function_assigns_to_is_its_own_and_what_others_assign_to_is_not(monkeypatch):
+    model, made = Model(), []
+
+    class Record:
+        pass
+
+    def f(x):
+        model.seen = x.shape
+        model.count = getattr(model, "count", 0) + 1
+        model.total += 1
+        record = Record()
+        record.scale = 1.0  # not that of the model
+        made.append(record)
+        return x * model.scale * model.total**0
+
+    model.total = 0
+    jitted = ng.jit(f)
+    for _ in range(2):
+        np.testing.assert_array_equal(jitted(X), 3 * X)
+    assert model.total == model.count == len(made) == 1
+    model.scale = 5.0
+    np.testing.assert_array_equal(jitted(X), 5 * X)
