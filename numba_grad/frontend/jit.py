@@ -24,7 +24,7 @@ from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
 from numba_grad.frontend.lowered import Lowered
-from numba_grad.frontend.python_numbers import handle_like, is_number
+from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
@@ -81,10 +81,10 @@ def jit(
 
     Python numbers passed as arguments are weakly typed, as outside: `x * rate` is float32 if `x`
     is, and so is `x * (a * b)`. Between two of them, operators follow Python (`2 / 3`, `True + 1`),
-    with the arithmetic of float64, int64 and complex128: integers wrap around, and so they do where
-    NumPy would raise OverflowError, since their values are not known: beside int8, say. A negative
-    power of an integer must be written as a literal, or of a float. Results that are numbers are
-    returned in these dtypes.
+    with the arithmetic of float64, int64 and complex128; results that are numbers are returned in
+    these dtypes. An integer that does not fit the dtype of an array that it meets is an
+    OverflowError, as in NumPy, and a negative exponent of an integer a ValueError; what is computed
+    of integers first is not known, and wraps around.
 
     What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
     where they were changed in place. Other things have `f` traced again if they have changed:
@@ -231,6 +231,8 @@ class Jitted:
         specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
         if current.trace is not None:
             current.trace.inner_checks.append(specialization.holds)
+        for limit in specialization.limits:
+            limit.check(f"jit of {self.__name__}", dynamic.leaves[limit.number])
         recorded = (
             is_tracing()
             or any(wants_grad)
@@ -367,6 +369,7 @@ class Jitted:
             trace.check(guard.without_own_changes().holds),
             reached,
             count,
+            limits_on(arguments, reached),
         )
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:

@@ -6,12 +6,14 @@ stands for a Python number again. What NumPy's functions make of it has a dtype 
 they make of Python numbers: `np.sqrt(2.0)` is float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from numba_grad.autograd.handles import is_tensor
+from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     DEFAULT_DTYPES,
     as_node,
@@ -117,6 +119,48 @@ def _no_assignment(self: "PythonNumber", other: Any) -> Any:
     """`x += 1` gives `x` another value, and who else has the old one keeps it: Python does that if
     there is no way to do it in place."""
     return NotImplemented
+
+
+# What is known of an integer at the call only
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Which integers an argument may be: one that is cast to int8 must fit that, and one that is
+    the exponent of an integer must not be negative."""
+
+    number: int  # of the argument
+    dtype: np.dtype | None  # None for an exponent
+
+    def check(self, operation: str, value: Any) -> None:
+        """Raise what NumPy raises for such a number: OverflowError, ValueError."""
+        if value.__class__ is not int:  # nor is it known here
+            return
+        if self.dtype is not None:
+            np.array(value, self.dtype)
+        elif value < 0:
+            raise ValueError(
+                explain(
+                    operation,
+                    "integers to negative integer powers are not allowed",
+                    got={"exponent": value},
+                    fix=f"{float(value)} as exponent, or as base a float",
+                )
+            )
+
+
+def limits_on(arguments: Sequence[Node], nodes: Iterable[Node]) -> list[Limit]:
+    """Those that the operations `nodes` put on Python integers among the arguments."""
+    numbers = {node: k for k, node in enumerate(arguments) if node.dtype.kind in "iu"}
+    limits: set[Limit] = set()
+    for node in nodes if numbers else ():
+        if node.op.name not in ("cast", "power") or node.dtype.kind not in "iu":
+            continue
+        is_cast = node.op.name == "cast"
+        number = numbers.get(node.inputs[0 if is_cast else 1])
+        if number is not None:
+            limits.add(Limit(number, node.dtype if is_cast else None))
+    return list(limits)
 
 
 @final

@@ -25,6 +25,7 @@ from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain
+from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import ClosedOver, is_tracing
 from numba_grad.graph.node import Node, argument, grad_mode
@@ -73,6 +74,7 @@ class Specialization:
     holds: Callable[[], bool]  # whether what decided about the trace is as it was
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
+    limits: list[Limit]  # on Python integers among the arguments
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _compiled: Compiled | None = field(init=False, default=None)
