@@ -179,9 +179,8 @@ def plain(array: np.ndarray) -> np.ndarray:
     TypeError
         If operators of that class compute something else: `*` of matrices, quantities with units.
     """
+    _check_unmasked(array)
     cls = array.__class__
-    if isinstance(array, np.ma.MaskedArray):
-        own_array(array)
     if any(getattr(cls, name) is not getattr(np.ndarray, name) for name in _MEANINGS):
         raise TypeError(
             explain(
@@ -353,14 +352,7 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
 
     With `copy=False` it shares memory with `value`, or a ValueError says why it cannot.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise DTypeError(
-            explain(
-                "tensor",
-                "masked arrays are not supported: the mask would be lost",
-                fix="value.filled(0), or where(mask, 0, value)",
-            )
-        )
+    _check_unmasked(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -380,6 +372,17 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         return np.asarray(array, own, order="C")  # just made for us by np.asarray
     with np.errstate(all="ignore"):
         return np.array(array, own, order="C", copy=True, subok=False)
+
+
+def _check_unmasked(value: ArrayLike) -> None:
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            explain(
+                "tensor",
+                "masked arrays are not supported: the mask would be lost",
+                fix="value.filled(0), or where(mask, 0, value)",
+            )
+        )
 
 
 def _ragged(value: ArrayLike) -> ShapeError:

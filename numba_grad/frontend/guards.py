@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.function import Function
 from numba_grad.autograd.handles import is_tensor
 
 MOST_CONDITIONS = 64  # a microsecond
@@ -225,7 +226,11 @@ class _Survey:
             self.follow(value.__func__, _MISSING if isinstance(value, staticmethod) else receiver)
         elif "__wrapped__" in getattr(value, "__dict__", ()):
             self.follow(value.__wrapped__, receiver)
-        elif not isinstance(value, type):
+        elif isinstance(value, type):
+            if issubclass(value, Function):
+                for name in ("forward", "backward"):  # what `apply` calls
+                    self.follow(_static_attribute(value, name))
+        else:
             method = _static_attribute(type(value), "__call__")
             if isinstance(method, types.FunctionType):
                 self._method(type(value), "__call__", method, value)
@@ -279,6 +284,8 @@ class _Survey:
     def _attributes(self, value: Any, place: _Place, named: _Named) -> None:
         kind, variable, names = place
         for number, name in enumerate(names, start=1):
+            if _runs_code(value):
+                return
             if (kind, variable, names[:number]) in named.stored or name in named.stored_attributes:
                 return
             if isinstance(value, np.ndarray) or is_tensor(value) or _is_module_of_library(value):
@@ -311,6 +318,9 @@ class _Survey:
     def _value(self, place: str, value: Any) -> None:
         """Require that `value` stays at `place`, and as it is."""
         expected = self._name(value)
+        if _runs_code(value):
+            self._require(f"{place} is {expected}")
+            return
         if _is_plain(value):
             self._require(f"({place} is {expected} or is_same({place}, {expected}))")
             return
@@ -366,14 +376,18 @@ def _is_module_of_library(value: Any) -> bool:
     return file.startswith(_PLACES_OF_LIBRARIES)
 
 
+def _runs_code(value: Any) -> bool:
+    """Whether each look at an attribute runs code of the user's, even `isinstance`."""
+    cls = type(value)
+    return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)
+
+
 def _found_attribute(value: Any, name: str) -> Any:
     """What `value.name` is, or the descriptor that gives it. No code of the user's runs."""
     if isinstance(value, types.ModuleType):
         return vars(value).get(name, _MISSING)
     if isinstance(value, type):
         return _static_attribute(value, name)
-    if type(value).__getattribute__ is not object.__getattribute__:
-        return _MISSING
     of_class = _static_attribute(type(value), name)
     if isinstance(of_class, types.MemberDescriptorType):
         return getattr(value, name, _MISSING)

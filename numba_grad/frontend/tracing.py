@@ -18,6 +18,8 @@ from numba_grad.autograd.handles import held_tensor
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
 
+_FEW_BYTES = 4096
+
 Check = Callable[[], bool]  # whether something is as it was
 
 
@@ -170,5 +172,7 @@ def _address(array: np.ndarray) -> int:
 
 def _same_bytes(array: np.ndarray, copy: np.ndarray) -> bool:
     """Whether `copy`, contiguous and in native byte order, holds what is in `array`."""
+    if array.nbytes <= _FEW_BYTES and array.dtype == copy.dtype:
+        return array.tobytes() == copy.tobytes()  # a tenth of the time
     own = np.asarray(array, copy.dtype, order="C").reshape(-1)
     return np.array_equal(own.view(np.uint8), copy.reshape(-1).view(np.uint8))

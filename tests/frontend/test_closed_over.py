@@ -168,6 +168,45 @@ def test_what_other_transforms_and_jitted_functions_close_over_counts(monkeypatc
         _agree_after(f, lambda: monkeypatch.setitem(globals(), "rate", 5.0), _set(w, 0, 8.0))
 
 
+def test_rules_of_a_function_with_a_derivative_of_its_own_count(monkeypatch):
+    class Scaled(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * rate
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * rate * table[0]
+
+    gradient = ng.grad(lambda x: Scaled.apply(x).sum())
+    for f in (Scaled.apply, gradient):
+        monkeypatch.setitem(globals(), "rate", 2.0)
+        _agree_after(
+            lambda x, f=f: f(x),
+            lambda: monkeypatch.setitem(globals(), "rate", 5.0),
+            lambda: monkeypatch.setitem(globals(), "table", np.full(3, 7.0)),
+        )
+
+
+def test_looking_around_runs_no_code_of_the_user():
+    class Missing:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    class Guarded:
+        def __getattribute__(self, name):
+            raise RuntimeError(name)
+
+    missing, guarded = Missing(), Guarded()
+
+    def f(x):
+        if x is None:
+            return missing.rate * guarded.rate
+        return x + 1
+
+    np.testing.assert_array_equal(ng.jit(f)(X), X + 1)
+
+
 def test_defaults_and_arguments_of_partial_functions_count():
     w = np.ones(3)
 
