@@ -214,6 +214,8 @@ class _Survey:
         """Look into what can be called, later."""
         if isinstance(value, types.MethodType):
             self.follow(value.__func__, value.__self__)
+            if isinstance(value.__self__, type):
+                self.follow(value.__self__)
         elif isinstance(value, types.FunctionType):
             if self._is_new(id(value), id(receiver)):
                 self._kept += (value, receiver)
