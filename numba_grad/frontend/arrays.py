@@ -110,6 +110,11 @@ def weak_class(value: Any) -> type | None:
     return None
 
 
+def is_stand_in(value: object) -> bool:
+    """Whether this is a tensor that stands for a Python number."""
+    return value.__class__ is _StandIns.of_numbers
+
+
 def number_node(value: Any, dtype: np.dtype) -> Node:
     """A Python number, or what stands for one, as a node of this dtype.
 
@@ -291,18 +296,18 @@ def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:
 
 def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
-    classes = [weak_class(value) for value in values]
-    strong = [
-        as_node(value) if weak is None else None
-        for value, weak in zip(values, classes, strict=True)
-    ]
-    # Of a stand-in any number of its class, and of a number itself: uint64 for a large integer.
-    weak = [
-        kind() if kind is not value.__class__ else value
-        for value, kind in zip(values, classes, strict=True)
-        if kind is not None
-    ]
-    dtype = canonical_dtype(promoted(*[node.dtype for node in strong if node is not None], *weak))
+    strong: list[Node | None] = []
+    dtypes, weak = [], []
+    for value in values:
+        kind = weak_class(value)
+        node = as_node(value) if kind is None else None
+        strong.append(node)
+        if node is not None:
+            dtypes.append(node.type.dtype)
+        elif kind is not None:
+            # Of a stand-in any number of its class; a number itself, as it may be a large integer.
+            weak.append(value if kind is value.__class__ else kind())
+    dtype = canonical_dtype(promoted(*dtypes, *weak))
     return tuple(
         number_node(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, strong, strict=True)

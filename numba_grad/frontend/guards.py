@@ -211,7 +211,10 @@ class _Survey:
     # Functions
 
     def follow(self, value: Any, receiver: Any = _MISSING) -> None:
-        """Look into what can be called, later."""
+        """Look into what can be called, later. A jitted function that is called while another is
+        traced has a guard of its own."""
+        if getattr(type(value), "has_guard", False):
+            return
         if isinstance(value, types.MethodType):
             self.follow(value.__func__, value.__self__)
             if isinstance(value.__self__, type):

@@ -34,11 +34,12 @@ def index_of_nodes(index: Any) -> Any:
 
 
 def _entry_of_node(entry: Any) -> Any:
-    if entry.__class__ is slice:
+    kind = entry.__class__
+    if kind is slice or kind is int:
         return entry
     node = node_of(entry)
-    if node is None and is_tracing() and isinstance(entry, np.ndarray):
-        values_asked_for(as_node(entry))
+    if node is None and isinstance(entry, np.ndarray) and is_tracing():
+        values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
     return entry if node is None else node
 
 

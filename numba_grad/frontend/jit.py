@@ -121,6 +121,8 @@ def jit(
 class Jitted:
     """A function compiled by `jit`."""
 
+    has_guard = True  # of its own: who calls it need not look into it
+
     def __init__(
         self,
         f: Callable[..., Any],
@@ -140,6 +142,7 @@ class Jitted:
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
         self._lock = new_lock()
+        self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -319,20 +322,21 @@ class Jitted:
 
     def _keep(self, key: Hashable, specialization: Specialization) -> None:
         """In place of those that were not called for longest, if there are too many."""
-        kept = self._specializations
-        kept.pop(key, None)
-        kept[key] = specialization
-        while len(kept) > config.specializations:
-            oldest = next(iter(kept))
-            found = kept.pop(oldest)
-            if found.is_used or found is specialization:
-                # It goes to the end of the line: calls themselves do not keep that in order.
-                found.is_used = False
-                kept[oldest] = found
-                continue
-            for direct, same in list(self._direct.items()):
-                if same is found:
-                    self._direct.pop(direct, None)
+        with self._keeping:
+            kept = self._specializations
+            kept.pop(key, None)
+            kept[key] = specialization
+            while len(kept) > config.specializations:
+                oldest = next(iter(kept))
+                found = kept.pop(oldest)
+                if found.is_used or found is specialization:
+                    # It goes to the end of the line: calls themselves do not keep that in order.
+                    found.is_used = False
+                    kept[oldest] = found
+                    continue
+                for direct, same in list(self._direct.items()):
+                    if same is found:
+                        self._direct.pop(direct, None)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
         arguments = [
