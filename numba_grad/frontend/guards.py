@@ -13,6 +13,7 @@ costs a microsecond.
 import dis
 import functools
 import os
+import re
 import sys
 import sysconfig
 import types
@@ -33,11 +34,8 @@ _MOST_ITEMS = 32  # of a list or dict
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
 _OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
-_PLACES_OF_LIBRARIES = (
-    *{sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib")},
-    "<frozen ",
-    _OWN_PLACE,
-)
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 # Of lists, dicts and sets: who calls these keeps books of his own.
 _WRITES = frozenset(
     {"append", "extend", "insert", "add", "update", "setdefault", "clear", "pop", "remove"}
@@ -113,6 +111,14 @@ def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return len(value) <= _MOST_ITEMS and all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(file: str) -> bool:
+    """Whether code of this file is installed, and none of the user's own."""
+    return file.startswith(("<frozen ", _STANDARD_LIBRARY, _OWN_PLACE)) or bool(
+        _PACKAGES.search(file)
+    )
 
 
 # What code names
@@ -243,9 +249,9 @@ class _Survey:
     def _look_into(self, function: types.FunctionType, receiver: Any) -> None:
         code = function.__code__
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        places = _OWN_PLACE if self._is_first else _PLACES_OF_LIBRARIES
-        self._is_first = False
-        if code.co_filename.startswith(places):
+        is_own = code.co_filename.startswith(_OWN_PLACE)
+        is_first, self._is_first = self._is_first, False
+        if is_own or (not is_first and _is_of_library(code.co_filename)):
             # Only what it was made with: the function that a decorator was given.
             for cell in cells.values():
                 value = _contents_of(cell)
@@ -378,7 +384,7 @@ def _is_module_of_library(value: Any) -> bool:
     file = vars(value).get("__file__")
     if file is None:
         return value.__name__ in sys.builtin_module_names
-    return file.startswith(_PLACES_OF_LIBRARIES)
+    return _is_of_library(file)
 
 
 def _runs_code(value: Any) -> bool:

@@ -93,11 +93,11 @@ def jit(
     up to 32 items; tensors and arrays that were replaced; elements of an array of up to 1 KiB, and
     of any index array. The same goes for functions and methods that `f` calls, but for those of
     installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
-    by a local name (`m = model; m.rate`), by `getattr` or an index (`models[0].rate`), attributes
-    of static arguments, and what NumPy itself computes of a larger array (`(2 * array).sum()`):
-    pass these as arguments, or make a tensor of the array. What `f` assigns to or appends to is
-    its own record. An array that changes in place and is small is better an argument, too: tracing
-    takes milliseconds.
+    by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
+    attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
+    array).sum()`): pass these as arguments, or make a tensor of the array. What `f` assigns to or
+    appends to is its own record. An array that changes in place and is small is better an argument,
+    too: tracing takes milliseconds.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
