@@ -77,6 +77,7 @@ class Specialization:
     limits: list[Limit]  # on Python integers among the arguments
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
+    _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
@@ -84,6 +85,8 @@ class Specialization:
 
     def __post_init__(self) -> None:
         self.rebuild = trees.rebuilder(self.structure)
+        if all(x.is_ready for x in self.arrays):
+            self._ready = [x.array for x in self.arrays]
 
     @property
     def inputs(self) -> list[Node]:
@@ -212,7 +215,9 @@ class Specialization:
 
     def array_values(self) -> list[Any]:
         """What is in the arrays that the function closes over, on the device of the program."""
-        values: list[Any] = [x.array if x.is_ready else own_array(x.array) for x in self.arrays]
+        values: list[Any] = self._ready or [
+            x.array if x.is_ready else own_array(x.array) for x in self.arrays
+        ]
         device = CPU if self._compiled is None else self._compiled.device
         return values if device == CPU else [copied_to(x, device) for x in values]
 

@@ -73,7 +73,8 @@ class Trace:
     def __init__(self, copied: Callable[[np.ndarray], Node], first_serial: int) -> None:
         self._first_serial = first_serial  # of the nodes that are its own
         self._copied = copied  # a leaf with a copy of an array
-        self._met: dict[tuple[Any, ...], _Met] = {}
+        self._met: dict[tuple[Any, ...], _Met] = {}  # by place; the last one
+        self._of_node: dict[Node, _Met] = {}  # all
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
@@ -95,41 +96,58 @@ class Trace:
         if array is not owner and not (owner.flags.c_contiguous or owner.flags.f_contiguous):
             kept = array.view(np.ndarray)  # memory in pieces, of others: there is no other way
             reference, offset = lambda: kept, 0
-        if found is not None:
-            self._met[(*key, node)] = found  # keeps it apart from the one that is there now
-        self._met[key] = _Met(reference, offset, *layout, node, is_written)
+        met = _Met(reference, offset, *layout, node, is_written)
+        self._met[key] = self._of_node[node] = met
         return node
 
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""
-        behind = set(toposort(list(nodes), stop=lambda node: node.value is not None))
-        for met in self._met.values():
-            met.decides = met.decides or met.node in behind
-        for node in behind:
+        for node in toposort(nodes, stop=lambda node: node.value is not None):
+            met = self._of_node.get(node)
+            if met is not None:
+                met.decides = True
             tensor = held_tensor(node) if node.serial < self._first_serial else None
             if tensor is not None and node.value is not None:
                 self._tensors[node] = tensor
 
     def closed_over(self) -> list[ClosedOver]:
         """The arrays that are still there, as they were, to be read at each call."""
-        return self._unchanged(decides=False)
+        return [x for x, _ in self._unchanged(decides=False)]
 
     def check(self, guard: Check | None) -> Check:
         """What says whether the values that decided about the trace are the same, and `guard`."""
         checks = [] if guard is None else [guard]
-        checks += [x.is_unchanged for x in self._unchanged(decides=True)]
+        checks += self._checks_of_arrays()
         checks += [_stays(tensor, node) for node, tensor in self._tensors.items()]
         return _all([*checks, *dict.fromkeys(self.inner_checks)])
 
-    def _unchanged(self, *, decides: bool) -> list[ClosedOver]:
+    def _checks_of_arrays(self) -> list[Check]:
+        """One for each array; for rows of an array, where that is not much larger, one for it."""
+        rows: dict[int, list[ClosedOver]] = {}
+        owners: dict[int, np.ndarray] = {}
+        for x, owner in self._unchanged(decides=True):
+            owners[id(owner)] = owner
+            rows.setdefault(id(owner), []).append(x)
+        checks: list[Check] = []
+        for key, parts in rows.items():
+            owner = owners[key]
+            is_compact = owner.nbytes <= 4 * sum([x.array.nbytes for x in parts])
+            if len(parts) > 1 and is_compact:
+                checks.append(_stays_equal(owner.view(np.ndarray)))
+            else:
+                checks += [x.is_unchanged for x in parts]
+        return checks
+
+    def _unchanged(self, *, decides: bool) -> list[tuple[ClosedOver, np.ndarray]]:
+        """Those that decide about the trace, or the others, with the owners of their memory."""
         result = []
-        for met in self._met.values():
+        for met in self._of_node.values():
             if met.decides is not decides or met.is_written:
                 continue
             array = met.array()
             if array is not None and _same_bytes(array, met.node.value):
                 is_ready = array.flags.c_contiguous and array.dtype == met.node.dtype
-                result.append(ClosedOver(met.node, array, is_ready))
+                result.append((ClosedOver(met.node, array, is_ready), _owner_of(array)))
         return result
 
 
@@ -145,6 +163,11 @@ def values_asked_for(*nodes: Node) -> None:
 
 def _stays(tensor: Any, node: Node) -> Check:
     return lambda: tensor._node is node
+
+
+def _stays_equal(array: np.ndarray) -> Check:
+    copy = np.array(array, order="C")
+    return lambda: _same_bytes(array, copy)
 
 
 def _all(checks: list[Check]) -> Check:

@@ -237,6 +237,8 @@ def test_values_that_decide_about_the_trace_count():
     _agree_after(lambda x: x * first[0].item(), lambda: first.__setitem__(0, 10.0))
     large = np.ones(3000, int)
     _agree_after(lambda x: x[large], _set(large, 2999, 2))
+    rows = np.arange(600).reshape(300, 2) % 3
+    _agree_after(lambda x: sum(x[row] for row in rows), _set(rows, (299, 1), 0))
     with pytest.raises(IndexError, match="out of bounds"):
         jitted = ng.jit(lambda x: x[large])
         jitted(X)
