@@ -25,6 +25,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording
@@ -401,6 +402,7 @@ class Differentiation:
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
         if _running.depth == 0 and not _is_traced(nodes):
+            values_asked_for(*nodes)
             evaluate(nodes)
         return [_result(node, node in callers) for node in nodes]
 

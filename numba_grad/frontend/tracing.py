@@ -102,13 +102,16 @@ class Trace:
 
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""
-        for node in toposort(nodes, stop=lambda node: node.value is not None):
+        for node in toposort(nodes, stop=self._is_older):
             met = self._of_node.get(node)
             if met is not None:
                 met.decides = True
-            tensor = held_tensor(node) if node.serial < self._first_serial else None
-            if tensor is not None and node.value is not None:
+            tensor = held_tensor(node) if self._is_older(node) else None
+            if tensor is not None:
                 self._tensors[node] = tensor
+
+    def _is_older(self, node: Node) -> bool:
+        return node.serial < self._first_serial
 
     def closed_over(self) -> list[ClosedOver]:
         """The arrays that are still there, as they were, to be read at each call."""

@@ -301,6 +301,16 @@ def test_tensors_may_be_rebound():
     _agree_after(lambda x: x * w, rebind, lambda: w.__setitem__(0, 9.0))
 
 
+def test_what_is_computed_of_tensors_alone_is_computed_of_their_values_now():
+    w = ng.tensor([1.0, 1.0, 1.0])
+    for f in (
+        lambda x: x * w.detach(),
+        lambda x: x * w[1:].sum() + w[0],
+        lambda x: x * ng.grad(lambda v: (v * v).sum())(w),
+    ):
+        _agree_after(f, lambda: w.__setitem__(0, w[0] + 3.0), lambda: w.fill(2.0))
+
+
 def test_what_is_read_in_modules_counts():
     settings = types.ModuleType("settings")
     settings.rate = 2.0
