@@ -209,13 +209,14 @@ class PythonNumber(Tensor):
     def __rdivmod__(self, other: Any) -> Any:
         return (other // self, other % self)
 
+    # As those of Python's numbers, nobody assigns to these.
     @property
-    def real(self) -> "PythonNumber":
+    def real(self) -> "PythonNumber":  # pyright: ignore[reportIncompatibleMethodOverride]
         """The real part."""
         return self if self._node.dtype.kind != "c" else PythonNumber(OPS["real"](self._node))
 
     @property
-    def imag(self) -> "PythonNumber":
+    def imag(self) -> "PythonNumber":  # pyright: ignore[reportIncompatibleMethodOverride]
         """The imaginary part: zero for a real number."""
         node = self._node
         return PythonNumber(OPS["imag"](node) if node.dtype.kind == "c" else zeros_like(node))
