@@ -9,13 +9,13 @@ float16 and bfloat16 are for storage only: what they hold is computed in float32
 """
 
 import functools
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import explain
+from numba_grad.fresh_thread import imported
 
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 
@@ -29,7 +29,7 @@ def bfloat16_class() -> type:
         If ml_dtypes is not installed.
     """
     try:
-        return importlib.import_module("ml_dtypes").bfloat16
+        return imported("ml_dtypes").bfloat16
     except ImportError as error:
         problem = "needs the package ml_dtypes, which has the dtype for NumPy"
         fix = 'pip install "numba_grad[bfloat16]"'
@@ -117,5 +117,5 @@ def can_cast(source: np.dtype, target: np.dtype, casting: Any) -> bool:
 def finfo(dtype: np.dtype) -> Any:
     """NumPy's `finfo`: limits of a floating dtype, or of the parts of a complex one."""
     if is_bfloat16(dtype):
-        return importlib.import_module("ml_dtypes").finfo(dtype)
+        return imported("ml_dtypes").finfo(dtype)
     return np.finfo(dtype)

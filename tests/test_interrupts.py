@@ -82,6 +82,7 @@ def test_an_interrupt_leaves_everything_usable(function, modules, device, monkey
             thread.join(60)
             found.append(work())
         assert len(found) == 2, place
+        assert gc.isenabled(), place
         for values in found:
             for value, wanted in zip(values, expected, strict=True):
                 np.testing.assert_allclose(value, wanted, rtol=1e-12, err_msg=str(place))

@@ -9,12 +9,13 @@ from pathlib import Path
 import numba_grad
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "dtypes", "locks"}
+BASE = {"errors", "config", "dtypes", "fresh_thread", "locks"}
 MAY_IMPORT = {
     "errors": set(),
     "locks": set(),
+    "fresh_thread": {"locks"},
     "config": {"errors"},
-    "dtypes": {"errors"},
+    "dtypes": {"errors", "fresh_thread"},
     "graph": BASE,
     "ops": BASE | {"graph"},
     "transforms": BASE | {"graph", "ops"},

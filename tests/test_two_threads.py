@@ -23,6 +23,7 @@ SHARED = (
     "frontend/jit.py",
     "frontend/specialization.py",
     "graph/",
+    "locks.py",
     "runtime/",
     "transforms/",
 )

@@ -19,6 +19,7 @@ from numba_grad.autograd import observers
 from numba_grad.autograd.state import state_of
 from numba_grad.compiler.backends import on_host
 from numba_grad.errors import GradientError
+from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import Node
 from numba_grad.transforms.vjp import Cotangent
 
@@ -36,7 +37,7 @@ class _OfThread(threading.local):
     current: "Trace | None" = None  # of the operation whose derivative is being recorded
 
 
-_of_thread = _OfThread()
+_of_thread = carried(_OfThread())
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ that the user still holds, in one program; set `.grad`; release the history. A r
 nothing.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
@@ -24,6 +25,7 @@ from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
+from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
@@ -37,6 +39,8 @@ from numba_grad.transforms.vjp import (
     released_error,
 )
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 Tensors = Any  # a Tensor, a GradientEdge, or a sequence of them
 
 
@@ -64,6 +68,19 @@ def backward(
         As torch: an output that does not require grad, a gradient of another shape, a history
         already freed, ...
     """
+    _within_depth(
+        _backward, tensors, grad_tensors, retain_graph, create_graph=create_graph, inputs=inputs
+    )
+
+
+def _backward(
+    tensors: Tensors,
+    grad_tensors: Any,
+    retain_graph: bool | None,
+    *,
+    create_graph: bool,
+    inputs: Tensors | None,
+) -> None:
     operation = "backward"
     targets = None
     if inputs is not None:
@@ -123,6 +140,20 @@ def grad(
     targets = _targets(operation, sources)
     roots = _roots(operation, _as_sequence(outputs), grad_outputs, is_grads_batched)
     run = _Pass(roots, create_graph, _retains(retain_graph, create_graph), targets)
+    results = _within_depth(_gradients, run, sources, targets, allow_unused, materialize_grads)
+    if type(inputs) is dict:
+        return dict(zip(inputs, results, strict=True))
+    return tuple(results)
+
+
+def _gradients(
+    run: "_Pass",
+    sources: Sequence[Any],
+    targets: Sequence[Node],
+    allow_unused: bool,
+    materialize_grads: bool,
+) -> list[Any]:
+    operation = "grad"
     run.differentiate()
     found = run.captured()
     for number, g in enumerate(found):
@@ -143,12 +174,34 @@ def grad(
     results = run.finish(found)
     if materialize_grads:
         results = [
-            _zeros(target, create_graph) if result is None else result
+            _zeros(target, run.create_graph) if result is None else result
             for result, target in zip(results, targets, strict=True)
         ]
-    if type(inputs) is dict:
-        return dict(zip(inputs, results, strict=True))
-    return tuple(results)
+    return results
+
+
+class _Nesting(threading.local):
+    depth = 0  # of passes in the hooks and derivatives of passes, on the stack of this thread
+
+
+_nesting = _Nesting()
+# A pass and a user's hook that starts the next one take 15 frames and more, of which Python allows
+# a thread 1000. torch, whose own frames are not Python's, goes on in another thread from 60 on.
+_DEEPEST = 10
+
+
+def _within_depth(
+    run: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """`run(*args, **kwargs)`, on a stack of its own if too many passes are on this one."""
+    depth = _nesting.depth
+    if depth == _DEEPEST:
+        return on_fresh_stack(lambda: _within_depth(run, *args, **kwargs))
+    _nesting.depth = depth + 1
+    try:
+        return run(*args, **kwargs)
+    finally:
+        _nesting.depth = depth
 
 
 def _retains(retain_graph: bool | None, create_graph: bool) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
+from numba_grad.fresh_thread import carried
 from numba_grad.graph import node as node_module
 from numba_grad.graph.node import Node
 from numba_grad.locks import new_lock
@@ -25,7 +26,7 @@ class _OfThread(threading.local):
     collected: list[Node] | None = None
 
 
-_of_thread = _OfThread()
+_of_thread = carried(_OfThread())
 
 
 def set_anomaly_observer(observer: Callable[[Node], None] | None) -> None:

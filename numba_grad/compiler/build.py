@@ -3,17 +3,16 @@
 Nothing here imports Numba until a kernel is missing from both.
 """
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 import llvmlite.binding as llvm
 
 from numba_grad.compiler import cache, code_generation, parallel_build
-from numba_grad.locks import new_lock
+from numba_grad.fresh_thread import unbroken
+from numba_grad.locks import Claims
 from numba_grad.runtime import loader
 
 Form = TypeVar("Form")
@@ -66,7 +65,7 @@ class Request:
         return cache.key_of(self.source, self.entry_name, self.signature)
 
 
-_lock = new_lock()
+_claims = Claims()
 _kernels: dict[Request, Kernel] = {}
 _statistics = Statistics()
 
@@ -91,10 +90,7 @@ def build_function(source: str, entry_name: str, signature: str) -> Kernel:
 
 
 def _build(requests: list[Request]) -> list[Kernel]:
-    if not all(request in _kernels for request in requests):
-        with _lock:
-            missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
-            _load(missing, _object_codes(missing))
+    _claims.make(requests, _kernels, lambda missing: _load(missing, _object_codes(missing)))
     return [_kernels[request] for request in requests]
 
 
@@ -123,43 +119,38 @@ def _object_codes(requests: list[Request]) -> list[bytes]:
 
 def compile_and_store(request: Request) -> bytes:
     """Object code of a kernel that the disk cache does not have."""
-    code = _compiled(request, code_generation.object_code)
-    _statistics.compilations += 1
-    cache.write(request.key, code)
-    return code
+
+    def work() -> bytes:
+        code = _compiled(request, code_generation.object_code)
+        _statistics.compilations += 1
+        cache.write(request.key, code)
+        return code
+
+    return compiling(request, work)
 
 
 def _symbol(key: str) -> str:
     return f"numba_grad_{key[:40]}"
 
 
-@contextlib.contextmanager
-def interrupts_after() -> Iterator[None]:
-    """Within, Ctrl-C waits: Numba, its import above all, does not survive being broken off.
+def compiling(what: Hashable, work: Callable[[], Form]) -> Form:
+    """The result of `work`, which may import Numba and compile with it: neither is broken off.
 
-    Nor would it always be seen: Python drops exceptions of finalizers, and LLVM's modules have one
-    that takes a while.
+    A thread that is inside of Numba already, as in a user's `@overload` that computes with us, goes
+    on itself: it holds the lock that another one would wait for.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    previous = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if received:
-        raise KeyboardInterrupt
+    numbas = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return work() if numbas is not None and numbas.is_locked() else unbroken(what, work)
 
 
 def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
     """One form of the optimized module, which does not live on."""
-    with interrupts_after():
+
+    def work() -> Form:
         from numba_grad.compiler import front_end
 
         symbol = _symbol(request.key)
         module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
-        result = form(code_generation.optimized(module, symbol))
-        del module  # here, not after the block
-    return result
+        return form(code_generation.optimized(module, symbol))
+
+    return compiling((request, form), work)

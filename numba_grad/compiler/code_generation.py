@@ -6,13 +6,18 @@ from collections.abc import Iterable
 import llvmlite.binding as llvm
 
 from numba_grad.errors import InternalError
+from numba_grad.fresh_thread import unbroken
 
 
 @functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
-    features = llvm.get_host_cpu_features().flatten()
-    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {features}"
+
+    def work() -> str:
+        features = llvm.get_host_cpu_features().flatten()
+        return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {features}"
+
+    return unbroken("target", work)  # llvmlite's lock is not one that an interrupt leaves free
 
 
 def _initialize() -> None:

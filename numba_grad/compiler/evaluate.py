@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from numba_grad.compiler.backends import backend_of, copied_to
-from numba_grad.compiler.flat_graph import flatten, value_inputs
+from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.graph import placement
-from numba_grad.graph.collection import CollectionPaused
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.placement import LITERALS, is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
-from numba_grad.locks import new_lock
+from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
 from numba_grad.ops.transfer import is_move
 
@@ -127,8 +127,8 @@ def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]
     return stages
 
 
-# Held while a graph is read or changed here, not while kernels run: two threads may want values
-# of graphs that have nodes in common.
+# Held while a graph is read or changed here, not while one is compiled or kernels run: two threads
+# may want values of graphs that have nodes in common.
 _graph_lock = new_lock()
 
 
@@ -137,9 +137,10 @@ def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
         bases = [_without_reshapes(node) for node in targets]
         values = {base: base.value for base in bases}
         known = [base for base, value in values.items() if value is None]
-        inputs, program = _program_for(device, known) if known else ([], None)
-        input_values = [node.value for node in inputs]
-    if program is not None:
+        graph = without_collection(flatten, known) if known else None
+        input_values = [graph.nodes[k].value for k in graph.inputs] if graph else []
+    if graph is not None:
+        program = _program_for(device, graph)
         values.update(zip(known, runner(program, device)(*input_values), strict=True))
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
@@ -148,31 +149,37 @@ def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
 # graphs are not kept: their segments are, and a key takes memory for every node.
 _programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
 _programs_lock = new_lock()
+_making = LocksByKey()
 _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
 
 
-def _program_for(device: str, targets: list[Node]) -> tuple[list[Node], CompiledProgram]:
-    """The nodes with values that `targets` are computed from, and the program for graphs like
-    this."""
-    with CollectionPaused():
-        graph = flatten(targets)
-    inputs = [graph.nodes[k] for k in graph.inputs]
+def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
+    """The program for graphs like this; compiled once, whoever else wants it."""
     target = backend_of(device).target(device)
     if len(graph.nodes) > _LONGEST_KEPT:
-        return inputs, compile_flat(graph, target)
+        return compile_flat(graph, target)
     key = (target.name, graph.key, config.unroll_extent)
+    found = _known_program(key)
+    if found is None:
+        with _making.lock_of(key):
+            found = _known_program(key)
+            if found is None:
+                found = compile_flat(graph, target)
+                with _programs_lock:
+                    _programs[key] = (found, graph.types)
+                    while len(_programs) > _MOST_PROGRAMS:
+                        _programs.popitem(last=False)
+    return found
+
+
+def _known_program(key: tuple) -> CompiledProgram | None:
     with _programs_lock:
         found = _programs.get(key)
-        if found is not None:
-            _programs.move_to_end(key)
-            return inputs, found[0]
-    program = compile_flat(graph, target)
-    with _programs_lock:
-        _programs[key] = (program, graph.types)
-        while len(_programs) > _MOST_PROGRAMS:
-            _programs.popitem(last=False)
-    return inputs, program
+        if found is None:
+            return None
+        _programs.move_to_end(key)
+        return found[0]
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

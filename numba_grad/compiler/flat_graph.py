@@ -54,7 +54,9 @@ _ALL = slice(None)
 class FlatGraph:
     """A graph in the order of recording, inputs before users.
 
-    What the node at position k reads is at the positions `edges[starts[k]:starts[k + 1]]`.
+    What the node at position k reads is at the positions `edges[starts[k]:starts[k + 1]]`. It is to
+    be read here, not in `nodes[k].inputs`: another thread may compute the node, which then lets go
+    of its inputs.
     """
 
     nodes: list[Node]
@@ -63,6 +65,7 @@ class FlatGraph:
     edges: np.ndarray  # int32
     inputs: list[int]  # the positions of the graph's inputs, in their order
     outputs: list[int]
+    calls: dict[int, Node]  # of the results of calls of traced functions: by position, the call
     table: "Signatures"  # the meaning of `signatures`
 
     @property
@@ -116,6 +119,7 @@ def flatten(
     read: list[int] = []  # the serials of what each node reads
     # Once per recorded operation, so what is common is written out: 1 us matters here.
     known_numbers = table.numbers
+    calls: dict[int, Node] = {}
     for node in nodes:
         if node in known:
             signatures.append(0)
@@ -129,7 +133,11 @@ def flatten(
             else:
                 key = (node.op, *params.items())
             found = known_numbers.get(key)
-            signatures.append(table.number(node) if found is None else found)
+            if found is None:
+                found = table.number(node)
+                if is_item_of_call(node):  # which have no number of their own
+                    calls[len(signatures)] = node.inputs[0]
+            signatures.append(found)
             read += map(by_serial, node.inputs if node.op is not item else value_inputs(node))
         starts.append(len(read))
     count = len(read)
@@ -144,6 +152,7 @@ def flatten(
         positions[:count],
         positions[count:first_output].tolist(),
         positions[first_output:].tolist(),
+        calls,
         table,
     )
 

@@ -47,7 +47,7 @@ from numba.cpython import (  # importing some of them is what registers
     tupleobj,  # noqa: F401
 )
 
-from numba_grad.compiler import code_generation, kernel_language, kernel_math
+from numba_grad.compiler import code_generation, kernel_language, kernel_math, kernel_registry
 from numba_grad.errors import KernelError
 
 _TARGET = "numba_grad"
@@ -77,6 +77,7 @@ class _TypingContext(typing.Context):
         return found
 
     def load_additional_registries(self) -> None:
+        self.install_registry(kernel_registry.TYPING)
         self.install_registry(mathdecl.registry)
         self.install_registry(cmathdecl.registry)
 
@@ -84,7 +85,12 @@ class _TypingContext(typing.Context):
 class _TargetContext(cpu.CPUContext):
     """Numba's CPU target for scalars. Arrays, and SciPy for their sake, take 0.4 s to load."""
 
+    def __init__(self, typing_context: _TypingContext, target: str) -> None:
+        super().__init__(typing_context, target)
+        self.data_model_manager = kernel_registry.MODELS
+
     def load_additional_registries(self) -> None:
+        self.install_registry(kernel_registry.LOWERING)
         self.install_registry(mathimpl.registry)
         self.install_registry(cmathimpl.registry)
 

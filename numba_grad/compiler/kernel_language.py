@@ -14,11 +14,17 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.datamodel import models, register_default
-from numba.core.imputils import lower_builtin
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import _Intrinsic, intrinsic
+from numba.core.datamodel import models
+from numba.core.extending import _Intrinsic
+from numba.core.typing.templates import AbstractTemplate, signature
 
+from numba_grad.compiler.kernel_registry import (
+    intrinsic,
+    literal_intrinsic,
+    lowered,
+    represented,
+    typed,
+)
 from numba_grad.compiler.kernel_scalars import (
     BFLOAT16,
     FLOAT16,
@@ -53,7 +59,7 @@ class Buffer(types.Type):
         super().__init__(name=f"Buffer({element}, {scope})")
 
 
-@register_default(Buffer)
+@represented(Buffer)
 class _BufferModel(models.PrimitiveModel):
     def __init__(self, manager: Any, buffer_type: Buffer) -> None:
         super().__init__(manager, buffer_type, storage_type(buffer_type.element).as_pointer())
@@ -67,7 +73,7 @@ def _element_type(name_type: types.Type) -> types.Type | None:
 # Pointers and memory.
 
 
-@intrinsic(prefer_literal=True)
+@literal_intrinsic
 def buffer(typing_context, args, position, dtype):
     """The pointer held in word `position` of `args`; overlaps no buffer of another position."""
     element = _element_type(dtype)
@@ -97,7 +103,7 @@ def pointer(typing_context, address, dtype):
     return buffer_type(types.int64, dtype), lower
 
 
-@intrinsic(prefer_literal=True)
+@literal_intrinsic
 def integer(typing_context, args, position):
     """The int64 in word `position` of `args`."""
     if not isinstance(position, types.IntegerLiteral):
@@ -158,7 +164,7 @@ def _part_pointers(builder, buffer_type: Buffer, base: ir.Value, index: ir.Value
     return [real, builder.gep(real, [ir.Constant(INT64, 1)], inbounds=True)]
 
 
-@infer_global(operator.getitem)
+@typed(operator.getitem)
 class _BufferGetItem(AbstractTemplate):
     def generic(self, args, kws):
         if len(args) == 2 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
@@ -166,7 +172,7 @@ class _BufferGetItem(AbstractTemplate):
         return None
 
 
-@infer_global(operator.setitem)
+@typed(operator.setitem)
 class _BufferSetItem(AbstractTemplate):
     def generic(self, args, kws):
         if len(args) == 3 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
@@ -176,7 +182,7 @@ class _BufferSetItem(AbstractTemplate):
         return None
 
 
-@lower_builtin(operator.getitem, Buffer, types.int64)
+@lowered(operator.getitem, Buffer, types.int64)
 def _load_element(context, builder, signature, arguments):
     buffer_type = signature.args[0]
     element = buffer_type.element
@@ -190,7 +196,7 @@ def _load_element(context, builder, signature, arguments):
     return from_storage(builder, parts[0], element)
 
 
-@lower_builtin(operator.setitem, Buffer, types.int64, types.Any)
+@lowered(operator.setitem, Buffer, types.int64, types.Any)
 def _store_element(context, builder, signature, arguments):
     buffer_type, _, given = signature.args
     base, index, value = arguments
@@ -319,9 +325,9 @@ def _define_complex_order(function: Callable[..., Any], operation: str) -> None:
                 return signature(types.boolean, *args)
             return None
 
-    infer_global(function)(Typing)
+    typed(function)(Typing)
 
-    @lower_builtin(function, types.Complex, types.Complex)
+    @lowered(function, types.Complex, types.Complex)
     def lower(context, builder, signature, arguments):
         return _complex_comparison(builder, operation, *arguments)
 
@@ -469,7 +475,7 @@ def pause(typing_context):
     return types.none(), lower
 
 
-@intrinsic(prefer_literal=True)
+@literal_intrinsic
 def stack_words(typing_context, count):
     """The address of `count` uninitialized words that live until the function returns."""
     if not isinstance(count, types.IntegerLiteral):
@@ -482,7 +488,7 @@ def stack_words(typing_context, count):
     return types.int64(count), lower
 
 
-@intrinsic(prefer_literal=True)
+@literal_intrinsic
 def local(typing_context, count, dtype):
     """An uninitialized array of `count` elements that lives until the function returns."""
     element = _element_type(dtype)

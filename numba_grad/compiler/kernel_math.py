@@ -15,7 +15,6 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
@@ -30,6 +29,7 @@ from numba_grad.compiler.elementary.formulas import (
 )
 from numba_grad.compiler.elementary.llvm_writer import Traced, trace
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
+from numba_grad.compiler.kernel_registry import intrinsic
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
 _IR_TYPE = {

@@ -20,7 +20,6 @@ from numba_grad.compiler.flat_graph import (
     RENAMINGS,
     FlatGraph,
     flatten,
-    is_item_of_call,
     value_inputs,
 )
 from numba_grad.compiler.groups import Place
@@ -32,11 +31,11 @@ from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.errors import InternalError
-from numba_grad.graph.collection import CollectionPaused
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
-from numba_grad.locks import new_lock
+from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
 
@@ -72,12 +71,11 @@ def compile_program(
 
 def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> CompiledProgram:
     """The plan that computes the outputs of `graph`, which are distinct and no inputs."""
-    with CollectionPaused():
-        return _Compiler(graph, target).compile()
+    return without_collection(_Compiler(graph, target).compile)
 
 
 _WHOLE = 1 << 62  # more bytes than any array has
-_segment_lock = new_lock()
+_making_segments = LocksByKey()
 _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 
@@ -135,13 +133,15 @@ class _Compiler:
             config.unroll_extent,
         )
         programs = self.graph.table.programs
-        with _segment_lock:
-            program = programs.get(key)
-            if program is None:
-                if len(programs) >= _MOST_SEGMENT_PROGRAMS:
-                    programs.clear()
-                program = self.compile_segment(segment, places, has_own_memory, writable)
-                programs[key] = program
+        program = programs.get(key)
+        if program is None:
+            with _making_segments.lock_of((self.graph.table, key)):
+                program = programs.get(key)
+                if program is None:
+                    program = self.compile_segment(segment, places, has_own_memory, writable)
+                    if len(programs) >= _MOST_SEGMENT_PROGRAMS:
+                        programs.clear()
+                    programs[key] = program
         instance = Instance(program, list(externals), segment.needed)
         for k, place, until in zip(
             segment.needed, program.outputs, segment.needed_until, strict=True
@@ -188,8 +188,8 @@ class _Compiler:
         for k, degree in zip(segment.own.tolist(), segment.degrees.tolist(), strict=True):
             node = self.nodes[k]
             inputs = tuple([local[next(reads)] for _ in range(degree)])
-            if is_item_of_call(node):
-                call = node.inputs[0]
+            call = self.graph.calls.get(k)
+            if call is not None:
                 if call not in called:
                     called[call] = _outputs_of_call(call.params["target"], inputs)
                 local.append(called[call][node.params["number"]])

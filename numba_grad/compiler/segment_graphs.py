@@ -79,12 +79,12 @@ class _Segmentation:
 
     def calls(self) -> list[tuple[int, int]]:
         """Ranges in `computed` of the results of one call each: a segment of its own."""
-        computed, nodes = self.sources.computed, self.graph.nodes
+        computed = self.sources.computed
         items = np.flatnonzero(self.sources.roles[computed] == Role.CALL_ITEM).tolist()
         result: list[tuple[int, int]] = []
         called = None
         for position in items:
-            call = nodes[computed[position]].inputs[0]
+            call = self.graph.calls[int(computed[position])]
             if call is called and result[-1][1] == position:
                 result[-1] = (result[-1][0], position + 1)
             else:

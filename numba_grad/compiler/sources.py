@@ -55,8 +55,13 @@ class Sources:
         views = np.flatnonzero(self.roles == Role.VIEW)
         views = views[is_changed[self.edges[self.graph.starts[views]]]]
         nodes = self.graph.nodes
+        wholes = self.edges[self.graph.starts[views]]
         return np.array(
-            [k for k in views.tolist() if 2 * nodes[k].type.size <= nodes[k].inputs[0].type.size],
+            [
+                k
+                for k, whole in zip(views.tolist(), wholes.tolist(), strict=True)
+                if is_part(nodes[k], nodes[whole])
+            ],
             np.int64,
         )
 
@@ -129,6 +134,7 @@ class Sources:
             self.graph.signatures[views].tolist(),
             strict=True,
         ):
+            whole = nodes[x].shape
             # A parameter that is differentiated, most often. An input has no edge to follow.
             while self.degrees[x] and nodes[x].op.name in RENAMINGS:
                 x = int(self.edges[self.graph.starts[x]])
@@ -137,14 +143,14 @@ class Sources:
                 continue
             node = nodes[k]
             if node.op.name == "slice":
-                key = (signature, node.inputs[0].shape)
+                key = (signature, whole)
                 if key not in firsts:
-                    firsts[key] = first_of_run(node)
+                    firsts[key] = first_of_run(node, whole)
                 further = firsts[key]
                 if further is None:
                     continue
                 first += further
-                is_sliced = is_sliced or node.shape != node.inputs[0].shape
+                is_sliced = is_sliced or node.shape != whole
             pieces[k] = (array, first, is_sliced)
             if is_sliced and self.is_array(array) and is_part(node, nodes[array]):
                 base[k], start[k] = array, first
@@ -183,10 +189,10 @@ def is_part(view: Node, array: Node) -> bool:
     return 2 * view.type.size <= array.type.size
 
 
-def first_of_run(node: Node) -> int | None:
-    """Where a slice starts, in elements, if it lies in one piece: single elements, then one range,
-    then whole axes."""
-    part, whole = node.shape, node.inputs[0].shape
+def first_of_run(node: Node, whole: tuple[int, ...]) -> int | None:
+    """Where a slice of an array of shape `whole` starts, in elements, if it lies in one piece:
+    single elements, then one range, then whole axes."""
+    part = node.shape
     if any(step != 1 and n > 1 for step, n in zip(node.params["steps"], part, strict=True)):
         return None
     ranges = [axis for axis, n in enumerate(part) if n != 1]

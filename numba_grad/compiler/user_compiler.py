@@ -15,6 +15,7 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba.core import errors, types
+from numba.core.caching import NullCache
 from numba.core.callconv import Status
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
@@ -120,7 +121,23 @@ def _dispatcher(kernel: CustomKernel) -> Any:
                 fix='numba_grad.configure(engine="reference"), which runs kernels in Python',
             )
         )
-    return _loop(function, len(kernel.input_names)) if kernel.by_element else function
+    if kernel.by_element:
+        return _loop(function, len(kernel.input_names))
+    return _copy_of(function) if function._can_compile else function
+
+
+def _copy_of(function: Any) -> Any:
+    """The same function, compiled for us alone: read-only arrays would be among the signatures of
+    the user's own, and take the arguments of calls."""
+    own = type(function)(
+        function.py_func,
+        locals=function.locals,
+        targetoptions=function.targetoptions,
+        pipeline_class=function._compiler.pipeline_class,
+    )
+    if not isinstance(function._cache, NullCache):
+        own.enable_caching()
+    return own
 
 
 def _loop(function: Any, count: int) -> Any:

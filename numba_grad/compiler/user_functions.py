@@ -10,15 +10,15 @@ import itertools
 from collections.abc import Sequence
 
 from numba_grad.compiler import cache
-from numba_grad.compiler.build import interrupts_after
+from numba_grad.compiler.build import compiling
 from numba_grad.compiler.function_identity import identity_of
 from numba_grad.errors import KernelError
 from numba_grad.graph.types import Type
-from numba_grad.locks import new_lock
+from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import Argument, CustomKernel, Number
 from numba_grad.runtime import library, loader
 
-_lock = new_lock()
+_making = LocksByKey()
 _symbols: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
 _next_number = itertools.count().__next__
 
@@ -32,20 +32,25 @@ def symbol_of(kernel: CustomKernel, inputs: Sequence[Type], numbers: Sequence[Nu
         If Numba cannot compile it for them.
     """
     arguments = kernel.arguments(inputs, numbers)
-    with _lock:
-        symbol = _symbols.get((kernel, arguments))
+    key = (kernel, arguments)
+    with _making.lock_of(key):
+        symbol = _symbols.get(key)
         if symbol is None:
             symbol = f"user.{kernel.name}.{_next_number()}"
             library.give_address(symbol, _address(kernel, arguments))
-            _symbols[kernel, arguments] = symbol
+            _symbols[key] = symbol
     return symbol
 
 
 def exception_of(code: int, record: int) -> BaseException:
     """The exception that a kernel raised, from Numba's code and record of it."""
-    from numba_grad.compiler import user_compiler
 
-    return user_compiler.exception_of(code, record)
+    def work() -> BaseException:
+        from numba_grad.compiler import user_compiler
+
+        return user_compiler.exception_of(code, record)
+
+    return compiling(("exception", code, record), work)
 
 
 def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
@@ -55,11 +60,16 @@ def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
         # What it needs may be missing here: a function of the C library that another has.
         with contextlib.suppress(KernelError):
             return loader.load([(_entry(key), stored)])[0]
-    with interrupts_after():
-        from numba_grad.compiler import user_compiler
+    return compiling((kernel, arguments), lambda: _compiled_address(kernel, arguments, key))
 
-        compiled = user_compiler.compiled(kernel, arguments)
-        code = None if key is None else user_compiler.object_code(compiled, _entry(key))
+
+def _compiled_address(
+    kernel: CustomKernel, arguments: tuple[Argument, ...], key: str | None
+) -> int:
+    from numba_grad.compiler import user_compiler
+
+    compiled = user_compiler.compiled(kernel, arguments)
+    code = None if key is None else user_compiler.object_code(compiled, _entry(key))
     if key is not None and code is not None:
         # The same code as in the processes that find it on disk: results are the same, too.
         with contextlib.suppress(KernelError):

@@ -20,6 +20,7 @@ from numba_grad.autograd.running import running
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
@@ -48,7 +49,7 @@ class _Running(threading.local):
     depth = 0
 
 
-_running = _Running()
+_running = carried(_Running())
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numba_grad.errors import ShapeError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.arrays import ArrayLike, as_optional_dtype, common_dtype, wrap
 from numba_grad.frontend.contraction_functions import diagonal_last, in_order, sum_of_products
 from numba_grad.frontend.reduction_functions import BOOL
@@ -235,8 +236,7 @@ def _path_and_cost(
     subscripts: str, shapes: tuple[tuple[int, ...], ...], method: Any, limit: int | None
 ) -> tuple[Path, str]:
     # Finding it takes 100 us and more, and loops ask for the same one again.
-    import opt_einsum
-
+    opt_einsum = imported("opt_einsum")
     try:
         path, cost = opt_einsum.contract_path(
             subscripts, *shapes, shapes=True, optimize=method, memory_limit=limit

@@ -19,6 +19,7 @@ from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
+from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
@@ -28,13 +29,16 @@ from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
-from numba_grad.graph.collection import CollectionPaused
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
-from numba_grad.locks import new_lock
+from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
+
+
+_DEEPEST = 20  # traces of functions that call each other, on one stack
 
 
 def jit(
@@ -141,7 +145,7 @@ class Jitted:
         self._made_by = Jitted, (f, static_argnums, static_argnames)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
-        self._lock = new_lock()
+        self._making = LocksByKey()
         self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -304,21 +308,42 @@ class Jitted:
         self, dynamic: "_Arguments", key: Hashable, wants_grad: list[bool], needs_graph: bool
     ) -> Specialization:
         full_key = (key, tuple(wants_grad), grad_mode.enabled)
-        with self._lock:
-            found = self._specializations.get(full_key)
-            if found is not None:
-                found.is_used = True
-            is_incomplete = found is None or (needs_graph and found.outputs is None)
-            if found is None or is_incomplete or not found.is_current():
-                # Compiled in the same pause: a collection in between would look at every node.
-                with CollectionPaused():
-                    found = self._trace(dynamic, wants_grad)
-                    if dynamic.is_plain and not needs_graph and not found.captured:
-                        found.compiled()
-                        found.let_go_of_long_graph()
-                if not any(_depends_on_argument(t._node) for t in found.captured):
-                    self._keep(full_key, found)
+        found = self._known(full_key, needs_graph)
+        if found is None:
+            # Threads with other signatures do not wait for this one.
+            with self._making.lock_of(full_key):
+                found = self._known(full_key, needs_graph)
+                if found is None:
+                    make = functools.partial(
+                        self._traced_and_compiled, dynamic, wants_grad, needs_graph
+                    )
+                    depth = 0 if current.trace is None else current.trace.depth
+                    is_deep = depth % _DEEPEST == _DEEPEST - 1
+                    found = on_fresh_stack(make) if is_deep else make()
+                    if not any(_depends_on_argument(t._node) for t in found.captured):
+                        self._keep(full_key, found)
+        return found
+
+    def _known(self, full_key: Hashable, needs_graph: bool) -> Specialization | None:
+        found = self._specializations.get(full_key)
+        if found is None or (needs_graph and found.outputs is None) or not found.is_current():
+            return None
+        found.is_used = True
+        return found
+
+    def _traced_and_compiled(
+        self, dynamic: "_Arguments", wants_grad: list[bool], needs_graph: bool
+    ) -> Specialization:
+
+        def work() -> Specialization:
+            found = self._trace(dynamic, wants_grad)
+            if dynamic.is_plain and not needs_graph and not found.captured:
+                found.compiled()
+                found.let_go_of_long_graph()
             return found
+
+        # Compiled in the same pause: a collection in between would look at every node.
+        return without_collection(work)
 
     def _keep(self, key: Hashable, specialization: Specialization) -> None:
         """In place of those that were not called for longest, if there are too many."""

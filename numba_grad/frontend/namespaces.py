@@ -4,12 +4,13 @@ With the operations that only they have they are a sixth of the package, and mos
 of them or none.
 """
 
-import importlib
 from types import ModuleType
+
+from numba_grad.fresh_thread import imported
 
 NAMESPACES = ("cuda", "fft", "linalg", "random", "special")
 
 
 def namespace(name: str) -> ModuleType:
     """One of `NAMESPACES`, or a part of one, as a module."""
-    return importlib.import_module(f"numba_grad.frontend.{name}")
+    return imported(f"numba_grad.frontend.{name}")

@@ -82,6 +82,7 @@ class Specialization:
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
     _lock: RLock = field(init=False, default_factory=new_lock)
+    _recording_lock: RLock = field(init=False, default_factory=new_lock)
 
     def __post_init__(self) -> None:
         self.rebuild = trees.rebuilder(self.structure)
@@ -238,7 +239,7 @@ class Specialization:
             # Too long for one kernel: the caller's graph gets the operations themselves.
             replacement = dict(zip(self.inputs, given, strict=True))
             return substitute(self.graph_outputs, replacement)
-        with self._lock:
+        with self._recording_lock:
             if self._target is None:
                 self._target = self._call_target()
         return call(self._target, given)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.handles import held_tensor
+from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
 
@@ -27,7 +28,7 @@ class _Current(threading.local):
     trace: "Trace | None" = None
 
 
-current = _Current()  # the innermost trace that this thread is in
+current = carried(_Current())  # the innermost trace that this thread is in
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +73,8 @@ class Trace:
 
     def __init__(self, copied: Callable[[np.ndarray], Node], first_serial: int) -> None:
         self._first_serial = first_serial  # of the nodes that are its own
+        # How many traces of functions that call each other this is in, with itself.
+        self.depth = 1 if current.trace is None else current.trace.depth + 1
         self._copied = copied  # a leaf with a copy of an array
         self._met: dict[tuple[Any, ...], _Met] = {}  # by place; the last one
         self._of_node: dict[Node, _Met] = {}  # all

@@ -6,21 +6,27 @@ while, so only what is in cycles waits.
 """
 
 import gc
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
-class CollectionPaused:
-    """A context in which no cycles are collected; nests, and threads may overlap.
+def without_collection(
+    work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result:
+    """The result of `work(*args, **kwargs)`, during which no cycles are collected.
 
-    Each restores what it found: the outermost of them, which found the collector enabled, enables
-    it again.
+    Calls nest, and those of threads may overlap. Each restores what it found: the outermost of
+    them, which found the collector enabled, enables it again. This is no context manager, because
+    Ctrl-C on entering its `__exit__` would leave the collector disabled for good.
     """
-
-    __slots__ = ("_was_enabled",)
-
-    def __enter__(self) -> None:
-        self._was_enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
+    try:
         gc.disable()
-
-    def __exit__(self, *exception: object) -> None:
-        if self._was_enabled:
+        result = work(*args, **kwargs)
+    finally:
+        if was_enabled:
             gc.enable()
+    return result

@@ -18,6 +18,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import InternalError
+from numba_grad.fresh_thread import carried
 from numba_grad.graph import streams
 from numba_grad.graph.placement import NUMBERS_NAME, infer, settled
 from numba_grad.graph.types import CPU, TupleType, Type, array_type
@@ -45,7 +46,7 @@ class GradMode(threading.local):
     enabled = True
 
 
-grad_mode = GradMode()
+grad_mode = carried(GradMode())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

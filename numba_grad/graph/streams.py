@@ -9,6 +9,8 @@ import threading
 import weakref
 from typing import Any, Protocol
 
+from numba_grad.fresh_thread import carried
+
 
 class Streams(Protocol):
     """The streams of the devices."""
@@ -29,7 +31,7 @@ class _Followed(threading.local):
     stream: Any = None
 
 
-_followed = _Followed()
+_followed = carried(_Followed())
 
 
 def register(streams: Streams) -> None:

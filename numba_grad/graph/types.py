@@ -25,6 +25,7 @@ _KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
 CPU = "cpu"
+MOST_BYTES = (1 << 62) - 1  # half of NumPy's bound, so that sums of two sizes are int64 as well
 
 
 class Type:
@@ -41,6 +42,16 @@ class Type:
         self.dtype = dtype
         self.device = device  # "cpu", "cuda:0", ...
         self.size = math.prod(shape)  # number of elements
+        # As in NumPy, also where an axis is empty: strides are products of the others.
+        if math.prod(filter(None, shape)) * dtype.itemsize > MOST_BYTES:
+            raise ShapeError(
+                explain(
+                    "shape",
+                    "array is too big: its elements would have more bytes than there are addresses",
+                    got={"shape": shape, "dtype": dtype},
+                    expected=f"at most {MOST_BYTES} bytes",
+                )
+            )
 
     def __reduce__(self) -> tuple[object, ...]:
         return (array_type, (self.shape, self.dtype, self.device))
@@ -199,6 +210,9 @@ def broadcast_shapes(
     try:
         return np.broadcast_shapes(*(t.shape for t in types))
     except ValueError:
+        sizes = _broadcast_sizes([t.shape for t in types])
+        if sizes is not None:
+            return sizes  # which are too many elements for NumPy
         raise ShapeError(
             explain(
                 operation,
@@ -208,3 +222,15 @@ def broadcast_shapes(
                 fix="x[:, None] or x.reshape(...) to line the axes up",
             )
         ) from None
+
+
+def _broadcast_sizes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that all of `shapes` broadcast to, of any size; None if there is none."""
+    rank = max(map(len, shapes))
+    result = []
+    for axis in range(-rank, 0):
+        sizes = {shape[axis] for shape in shapes if len(shape) >= -axis} - {1}
+        if len(sizes) > 1:
+            return None
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)

@@ -5,12 +5,12 @@ SciPy also in complex64 and complex128. Kernels call SciPy's C functions, except
 Derivatives: DLMF 10.6, 10.29, 6.2, 13.3.
 """
 
-import importlib
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import (
     absolute,
@@ -195,7 +195,7 @@ def _sine_over_x(x: Node) -> Node:
 
 
 def _sici_reference(part: int, x: np.ndarray) -> np.ndarray:
-    return np.asarray(importlib.import_module("scipy.special").sici(x)[part]).astype(x.dtype)
+    return np.asarray(imported("scipy.special").sici(x)[part]).astype(x.dtype)
 
 
 sine_integral = elementwise(
@@ -223,7 +223,7 @@ cosine_integral = elementwise(
 
 
 def _lambertw_reference(branch: int, x: np.ndarray) -> np.ndarray:
-    w = importlib.import_module("scipy.special").lambertw(x, branch)
+    w = imported("scipy.special").lambertw(x, branch)
     return np.where((w.imag == 0) | np.isnan(x), w.real, np.nan).astype(x.dtype)
 
 
@@ -256,7 +256,7 @@ lambertw_below = elementwise(
 
 
 def _lambertw_branch_reference(x: np.ndarray, *, branch: int) -> np.ndarray:
-    return importlib.import_module("scipy.special").lambertw(x, branch).astype(x.dtype)
+    return imported("scipy.special").lambertw(x, branch).astype(x.dtype)
 
 
 lambertw_branch = elementwise(

@@ -4,13 +4,13 @@ Derivatives reuse the result where that loses no accuracy. The rules for complex
 kinks are those of `elementwise.py`.
 """
 
-import importlib
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from numba_grad.dtypes import finfo
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
 from numba_grad.ops.elementwise import (
     absolute,
@@ -383,7 +383,7 @@ def _error_function_reference(name: str) -> Callable[[np.ndarray], np.ndarray]:
 
     def reference(x: np.ndarray) -> np.ndarray:
         if x.dtype.kind == "c":
-            return np.asarray(getattr(importlib.import_module("scipy.special"), name)(x))
+            return np.asarray(getattr(imported("scipy.special"), name)(x))
         return of_number(x).astype(x.dtype)
 
     return reference

@@ -6,12 +6,12 @@ SciPy also in complex64 and complex128. The other special functions are in
 keep accurate, or finite, where the textbook's form would not.
 """
 
-import importlib
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.elementwise import (
@@ -55,7 +55,7 @@ def scipy_reference(name: str) -> Callable[..., np.ndarray]:
     """SciPy's function of this name, imported when first called."""
 
     def reference(*arrays: np.ndarray) -> np.ndarray:
-        function = getattr(importlib.import_module("scipy.special"), name)
+        function = getattr(imported("scipy.special"), name)
         return np.asarray(function(*arrays)).astype(arrays[-1].dtype)
 
     return reference
@@ -269,7 +269,7 @@ digamma = elementwise(
 
 
 def _trigamma_reference(x: np.ndarray) -> np.ndarray:
-    special = importlib.import_module("scipy.special")
+    special = imported("scipy.special")
     return np.asarray(special.polygamma(1, x)).astype(x.dtype)
 
 
@@ -350,7 +350,7 @@ polygamma_order = elementwise(
 def _integer_zeta_reference(q: np.ndarray, *, exponent: int) -> np.ndarray:
     """By NumPy, as SciPy has none for complex numbers: terms to the right of 30, then 12 more of
     the expansion for large numbers (DLMF 25.11.43)."""
-    special = importlib.import_module("scipy.special")
+    special = imported("scipy.special")
     q = np.array(q, np.complex128)
     total = np.zeros_like(q)
     for _ in range(int(np.ceil(np.clip(30 - np.real(q), 0, 1e4)).max(initial=0))):

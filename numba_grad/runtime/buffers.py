@@ -110,10 +110,11 @@ class Pool:
         with self._lock:
             self._file_returned()
             memory = self._take(size)
+        if memory is None:
+            memory = self._mapped_memory(size)
+        with self._lock:
             self._lent_bytes += size
             self._peak_lent_bytes = max(self._peak_lent_bytes, self._lent_bytes)
-        if memory is None:
-            memory = _Memory(size)
         block = np.ndarray.__new__(_Block, (size,), _BYTE, memory.mapping, memory.offset)
         block._memory = memory
         block._pool = self
@@ -127,6 +128,23 @@ class Pool:
         self._reused += 1
         self._idle_bytes -= size
         return free.pop()  # the last one in: it may still be in the processor's caches
+
+    def _mapped_memory(self, size: int) -> _Memory:
+        """New memory; what the pool has of other sizes is given back for it, if need be.
+
+        Raises
+        ------
+        MemoryError
+            If the system has none.
+        """
+        try:
+            return _Memory(size)
+        except (OSError, OverflowError):
+            self.release()
+        try:
+            return _Memory(size)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"unable to allocate {size} bytes") from error
 
     def take_back(self, memory: _Memory) -> None:
         self._returned.append(memory)
@@ -185,7 +203,21 @@ def allocate(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         nbytes *= extent
     if nbytes < POOLED_BYTES:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, _pool.lend(nbytes))
+    try:
+        block = _pool.lend(nbytes)
+    except MemoryError as error:
+        # What NumPy says, whose own class for it is not for others to make.
+        raise MemoryError(
+            f"Unable to allocate {_readable(nbytes)} for an array with shape {tuple(shape)} and "
+            f"data type {dtype}"
+        ) from error
+    return np.ndarray(shape, dtype, block)
+
+
+def _readable(nbytes: int) -> str:
+    """ "8.00 TiB", as NumPy's messages have it."""
+    unit = min(max(nbytes.bit_length() - 1, 0) // 10, 6)
+    return f"{nbytes / 1024**unit:#.3g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[unit]}"
 
 
 def allocator(shape: Sequence[int], dtype: np.dtype) -> Callable[..., np.ndarray]:
@@ -195,7 +227,12 @@ def allocator(shape: Sequence[int], dtype: np.dtype) -> Callable[..., np.ndarray
 
 def borrow(nbytes: int) -> tuple[object, int]:
     """Memory for as long as the first result lives, and its address."""
-    block = _pool.lend(nbytes)
+    try:
+        block = _pool.lend(nbytes)
+    except MemoryError as error:
+        raise MemoryError(
+            f"Unable to allocate {_readable(nbytes)} for intermediate values of a computation"
+        ) from error
     assert block._memory is not None
     return block, block._memory.address
 

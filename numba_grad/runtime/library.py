@@ -8,10 +8,10 @@ library's threads off: only so do results not depend on the number of threads.
 
 import ctypes
 import functools
-import importlib
 from collections.abc import Sequence
 
 from numba_grad.errors import KernelError
+from numba_grad.fresh_thread import imported
 from numba_grad.locks import new_lock
 from numba_grad.runtime import pocketfft
 from numba_grad.runtime.threads import SharedWord, Threads
@@ -52,8 +52,7 @@ def _numpy_library() -> ctypes.CDLL | None:
 @functools.cache
 def _scipy_modules() -> dict[str, tuple[ctypes.CDLL, dict[str, object]]]:
     modules = {
-        package: importlib.import_module(f"scipy.linalg.cython_{package}")
-        for package in ("blas", "lapack")
+        package: imported(f"scipy.linalg.cython_{package}") for package in ("blas", "lapack")
     }
     return {
         package: (ctypes.CDLL(module.__file__), module.__pyx_capi__)

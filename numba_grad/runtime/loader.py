@@ -8,6 +8,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from numba_grad.errors import KernelError
+from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import new_lock
 from numba_grad.runtime import special_functions
 
@@ -44,8 +45,12 @@ def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
     KernelError
         If an object is damaged, or needs a symbol that this process does not have.
     """
-    if not objects:
-        return []
+    # llvmlite's lock is not one that an interrupt leaves free.
+    symbols = tuple([symbol for symbol, _ in objects])
+    return unbroken(("load", symbols), lambda: _loaded(objects)) if objects else []
+
+
+def _loaded(objects: Sequence[tuple[str, bytes]]) -> list[int]:
     builder = llvm.JITLibraryBuilder().add_current_process()
     for symbol, code in objects:
         builder.add_object_img(code).export_symbol(symbol)

@@ -9,12 +9,12 @@ Symbols that end in ".data" are the `data` that belongs to a loop.
 
 import ctypes
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import InternalError
+from numba_grad.fresh_thread import imported
 
 
 class _UfuncFields(ctypes.Structure):
@@ -54,7 +54,7 @@ def loop_address(name: str) -> int:
 @functools.cache
 def _fields_of(function: str) -> tuple[Any, list[str]]:
     """A ufunc's fields, and the dtype of the lines that each of its loops takes."""
-    ufunc = getattr(importlib.import_module("numpy.fft._pocketfft_umath"), function)
+    ufunc = getattr(imported("numpy.fft._pocketfft_umath"), function)
     fields = _UfuncFields.from_address(id(ufunc) + object.__basicsize__)
     numbers = [np.dtype(c).num for types in ufunc.types for c in types.replace("->", "")]
     is_known = (

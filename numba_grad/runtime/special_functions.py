@@ -6,11 +6,11 @@ SciPy is imported when a kernel that calls one of them is loaded, and not before
 """
 
 import functools
-import importlib
 import re
 from typing import Any
 
 from numba_grad.errors import KernelError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.runtime.library import capsule_address, capsule_name
 
 # In the symbol table of an object file, with an underscore before it on some platforms.
@@ -75,4 +75,4 @@ def _address(name: str) -> int:
 
 @functools.cache
 def _capsules() -> dict[str, Any]:
-    return importlib.import_module("scipy.special.cython_special").__pyx_capi__
+    return imported("scipy.special.cython_special").__pyx_capi__

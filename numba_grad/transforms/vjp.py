@@ -11,7 +11,7 @@ from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph import streams
-from numba_grad.graph.collection import CollectionPaused
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import item, pullback_of, several_results
@@ -41,10 +41,8 @@ def cotangents(
     differentiate : takes the place of `contributions` for the nodes with a record in `.autograd`,
         called once for each that is reached, after its cotangent is complete: hooks
     """
-    with CollectionPaused():
-        return _cotangents(
-            roots, seeds, order, set(order) if inside is None else inside, differentiate
-        )
+    inside = set(order) if inside is None else inside
+    return without_collection(_cotangents, roots, seeds, order, inside, differentiate)
 
 
 def _cotangents(

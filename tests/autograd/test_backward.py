@@ -197,3 +197,76 @@ def test_batched_gradients_that_require_grad_have_gradients():
     assert rows.requires_grad
     rows.sum().backward()
     np.testing.assert_array_equal(seeds.grad, np.full((2, 2), 3.0))
+
+
+def nested(depth, innermost, path):
+    """What `innermost` returns in the hook of a pass, that many passes deep; `path`: how each pass
+    calls the next one."""
+    found = []
+
+    class Deeper(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, left):
+            ctx.left = left
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            go_on(ctx.left)
+            return g * 2, None
+
+    def go_on(left):
+        if not left:
+            found.append(innermost())
+            return
+        with ng.enable_grad():
+            x = ng.tensor(3.0, requires_grad=True)
+            if path == "function":
+                y = Deeper.apply(x, left - 1)
+            elif path == "leaf hook":
+                y = x * 2
+                x.register_post_accumulate_grad_hook(lambda _: go_on(left - 1))
+            else:
+                y = x * 2
+                y.register_hook(lambda _: go_on(left - 1))
+            if path == "grad":
+                (g,) = ng.autograd.grad(y, x)
+            else:
+                y.backward()
+                g = x.grad
+            assert g.item() == 2
+
+    go_on(depth)
+    return found[0]
+
+
+@pytest.mark.parametrize("path", ["hook", "leaf hook", "function", "grad"])
+def test_passes_nest_as_deep_as_one_likes(path):
+    assert nested(250, lambda: "there", path) == "there"
+
+
+def test_a_deep_pass_has_the_modes_of_a_shallow_one():
+    def modes():
+        x = ng.tensor(1.0, requires_grad=True)
+        return ng.is_grad_enabled(), (x * 2).requires_grad, np.geterr()["over"], sys.gettrace()
+
+    with np.errstate(over="raise"):
+        assert nested(25, modes, "hook") == nested(1, modes, "hook")
+
+
+def test_what_is_raised_in_a_deep_pass_is_raised_by_the_first():
+    def fail():
+        raise LookupError("deep down")
+
+    with pytest.raises(LookupError, match="deep down"):
+        nested(25, fail, "hook")
+    assert nested(25, lambda: "there", "hook") == "there"
+
+
+def test_what_a_deep_hook_records_is_computed_with_the_first_pass(programs):
+    kept = []
+    x = ng.tensor(3.0, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: nested(25, lambda: kept.append(g * 5), "hook"))
+    y.backward()
+    assert kept[0]._node.value is not None and kept[0].item() == 5

@@ -97,3 +97,13 @@ def test_ranges_and_sums_of_slices_in_float16_are_rounded_before_they_are_used()
     np.testing.assert_array_equal(ng.jit(ranges)(), expected)
     x, y = np.random.default_rng(0).normal(size=8).astype(np.float16), np.float16(0.3)
     np.testing.assert_array_equal(ng.jit(added)(x, y), added(x.copy(), y))
+
+
+def test_what_does_not_fit_into_memory_is_a_memory_error():
+    x = ng.ones(2**57) * 2
+    with pytest.raises(MemoryError, match=r"1\.00 EiB .* shape \(144115188075855872,\) .* float64"):
+        x.numpy()
+    with pytest.raises(MemoryError, match="EiB"):  # again, not a value that is half made
+        x.numpy()
+    assert x[5:7].sum().item() == 4
+    assert (ng.ones(100_000) * 2).sum().item() == 200_000

@@ -4,8 +4,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
-import numpy as np
 import pytest
 
 from numba_grad.compiler import cache
@@ -251,10 +251,13 @@ def test_numba_cuda_compiles_where_numpy_has_no_row_stack():
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     program = (
         "import sys, numpy as np\n"
-        "if hasattr(np, 'row_stack'): del np.row_stack\n"
+        "if hasattr(np, 'row_stack'): del np.row_stack; np.__all__.remove('row_stack')\n"
+        "asked = []\n"
+        "own = np.__getattr__\n"
+        "np.__getattr__ = lambda name: asked.append(name) or own(name)\n"
         "from numba_grad.compiler.cuda import front_end\n"
         "print('.entry kernel' in front_end.compile_to_ptx(sys.stdin.read(), 'sm_90'))\n"
-        "print(hasattr(np, 'row_stack'))\n"
+        "print('row_stack' in vars(np), 'row_stack' in asked)\n"
     )
     environment = os.environ | {"PYTHONPATH": path(), front_end.VARIABLE: "numba-cuda"}
     run = subprocess.run(
@@ -264,7 +267,7 @@ def test_numba_cuda_compiles_where_numpy_has_no_row_stack():
         capture_output=True,
         text=True,
     )
-    assert run.stdout.split() == ["True", "False"], run.stderr
+    assert run.stdout.split() == ["True", "False", "False"], run.stderr
 
 
 @needs_compiler
@@ -279,8 +282,14 @@ def test_each_compiler_that_is_installed(name, monkeypatch):
     assert usage.spilled_bytes == 0
 
 
-def test_row_stack_is_lent_and_taken_back(monkeypatch):
-    monkeypatch.delattr(np, "row_stack", raising=False)
-    with front_end._numpy_of_old():
-        assert np.row_stack is np.vstack  # noqa: NPY201
-    assert not hasattr(np, "row_stack")
+@needs_compiler
+def test_other_threads_find_their_own_device_meanwhile(monkeypatch):
+    dispatcher = pytest.importorskip("numba.cuda.dispatcher")
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: "their own")
+    found = []
+    thread = threading.Thread(target=lambda: found.append(dispatcher.get_current_device()))
+    with front_end._device_of((9, 0)):
+        assert dispatcher.get_current_device().compute_capability == (9, 0)
+        thread.start()
+        thread.join()
+    assert found == ["their own"] and dispatcher.get_current_device() == "their own"

@@ -81,3 +81,13 @@ def test_the_reference_engine_traces_again():
     with ng.configure(engine="reference"):
         np.testing.assert_allclose(float(loop(X)[0]), expected(), rtol=1e-12)
     np.testing.assert_allclose(float(loop(X)[0]), expected(), rtol=1e-12)
+
+
+def test_jitted_functions_call_each_other_deeper_than_one_stack():
+    def one_more(f):
+        return ng.jit(lambda x: f(x) + 1.0)
+
+    f = ng.jit(lambda x: x * 2.0)
+    for _ in range(200):
+        f = one_more(f)
+    assert f(np.ones(2)).tolist() == [202, 202]

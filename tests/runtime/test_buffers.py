@@ -117,3 +117,16 @@ def test_threads_never_share_memory() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_memory_that_there_is_not_leaves_the_pool_as_it_was():
+    pool = Pool(1 << 30)
+    kept = pool.lend(100_000)
+    del kept
+    before = pool.statistics()
+    with pytest.raises(MemoryError):
+        pool.lend(1 << 60)
+    after = pool.statistics()
+    assert after.lent_bytes == before.lent_bytes == 0
+    assert after.idle_bytes == 0 < before.idle_bytes  # given back, as the system had no more
+    assert pool.lend(100_000).nbytes >= 100_000

@@ -40,12 +40,14 @@ class _Cuda:
     def program(self, program: CompiledProgram, device: str) -> Program:
         """The plan, made ready for a device; the same one each time."""
         plan, index, driver = program.plan, cuda_index(device), current_driver()
-        with self._lock:
-            if plan.program is None:
-                plan.program = {}
-            found = plan.program.get((driver, index))
-            if found is None:
-                found = plan.program[driver, index] = Program(plan, index)
+        found = None if plan.program is None else plan.program.get((driver, index))
+        if found is None:
+            with self._lock:
+                if plan.program is None:
+                    plan.program = {}
+                found = plan.program.get((driver, index))
+                if found is None:
+                    found = plan.program[driver, index] = Program(plan, index)
         return found
 
     def runner(self, program: CompiledProgram, device: str) -> backends.Run:

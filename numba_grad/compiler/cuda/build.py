@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib
 import importlib.util
 import json
 import shutil
@@ -19,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from numba_grad.compiler import cache, parallel_build
-from numba_grad.compiler.build import interrupts_after
+from numba_grad.compiler.build import compiling
 from numba_grad.compiler.cuda import front_end
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
-from numba_grad.locks import new_lock
+from numba_grad.fresh_thread import imported
+from numba_grad.locks import Claims
 
 # Of a driver that runs the source itself, in host memory: what tests use.
 SOURCE_ARCHITECTURE = "source"
@@ -93,7 +93,7 @@ class Statistics:
     compilations: int = 0
 
 
-_lock = new_lock()
+_claims = Claims()
 _kernels: dict[Request, DeviceKernel] = {}
 # What is no kernel source, but stands for something else in plans: by its text, what makes a kernel
 # of it for an architecture.
@@ -124,11 +124,12 @@ def build_all(sources: Iterable[str], architecture: str) -> list[Any]:
 
 def _build_all(sources: list[str], architecture: str) -> list[DeviceKernel]:
     requests = [Request(source, architecture) for source in sources]
-    if not all(request in _kernels for request in requests):
-        with _lock:
-            missing = [r for r in dict.fromkeys(requests) if r not in _kernels]
-            for request, stored in zip(missing, _stored(missing, architecture), strict=True):
-                _kernels[request] = DeviceKernel(request.source, architecture, *_unpacked(stored))
+
+    def make(missing: list[Request]) -> None:
+        for request, stored in zip(missing, _stored(missing, architecture), strict=True):
+            _kernels[request] = DeviceKernel(request.source, architecture, *_unpacked(stored))
+
+    _claims.make(requests, _kernels, make)
     return [_kernels[request] for request in requests]
 
 
@@ -150,12 +151,14 @@ def _stored(requests: list[Request], architecture: str) -> list[bytes]:
 
 def compile_and_store(request: Request) -> bytes:
     """Code and figures of a kernel that the disk cache does not have."""
-    with interrupts_after():
-        cubin, usage = link(_ptx(request), request.architecture)
-    stored = _packed(cubin, usage)
-    _statistics.compilations += 1
-    cache.write(request.key, stored)
-    return stored
+
+    def work() -> bytes:
+        stored = _packed(*link(_ptx(request), request.architecture))
+        _statistics.compilations += 1
+        cache.write(request.key, stored)
+        return stored
+
+    return compiling(request, work)
 
 
 def kept(
@@ -172,8 +175,11 @@ def kept(
 
 
 def _ptx(request: Request) -> str:
-    with interrupts_after():
+
+    def work() -> str:
         return front_end.compile_to_ptx(request.source, request.architecture)
+
+    return compiling(("ptx", request), work)
 
 
 def _packed(code: bytes, usage: Usage) -> bytes:
@@ -219,7 +225,7 @@ def _utility(program: str) -> str | None:
     found = shutil.which(program)
     if found is None and importlib.util.find_spec("cuda") is not None:
         with contextlib.suppress(ImportError, ValueError):
-            pathfinder = importlib.import_module("cuda.pathfinder")
+            pathfinder = imported("cuda.pathfinder")
             found = pathfinder.find_nvidia_binary_utility(program)
     return found or shutil.which(program, path="/usr/local/cuda/bin")
 

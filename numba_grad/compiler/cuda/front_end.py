@@ -6,22 +6,28 @@ decorator runs wants a driver, which PTX alone does not need.
 """
 
 import ast
+import builtins
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from numba_grad.compiler.cuda.bfloat16_type import bfloat16_type
 from numba_grad.errors import KernelError, explain
+from numba_grad.fresh_thread import unbroken
+from numba_grad.locks import LocksByKey, new_lock
 
 SCALARS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -62,35 +68,49 @@ class Provider:
 def _load_numba_cuda() -> Toolchain:
     # What its .pth file does, which Python does not run in every place packages can be in.
     importlib.import_module("_numba_cuda_redirector")
-    with _numpy_of_old():
-        from numba import cuda
+    from numba import cuda
 
-        if "numba_cuda" not in (cuda.__file__ or ""):
-            raise KernelError(
-                explain(
-                    "cuda",
-                    "Numba's own CUDA target was imported before numba-cuda could take its place",
-                    fix=f"{VARIABLE}=numba, or no `import numba.cuda` before numba_grad's kernels",
-                )
+    if "numba_cuda" not in (cuda.__file__ or ""):
+        raise KernelError(
+            explain(
+                "cuda",
+                "Numba's own CUDA target was imported before numba-cuda could take its place",
+                fix=f"{VARIABLE}=numba, or no `import numba.cuda` before numba_grad's kernels",
             )
-        from numba.cuda import extending, libdevice, models, types
+        )
+    _import_with_numpy_of_old("numba.cuda.np.arrayobj")
+    from numba.cuda import extending, libdevice, models, types
 
     # A call would pass its result through memory, which is slow at any length of the function.
     return _numba_toolchain(cuda, libdevice, types, extending, models, forceinline=True)
 
 
-@contextlib.contextmanager
-def _numpy_of_old() -> Iterator[None]:
-    """numba-cuda 0.30, its last feature release, asks NumPy for `row_stack`, gone with 2.5."""
-    gone = "row_stack"
-    if hasattr(np, gone):
-        yield
+def _import_with_numpy_of_old(name: str) -> None:
+    """numba-cuda 0.30, its last feature release, asks NumPy for `row_stack`, gone with 2.5.
+
+    NumPy is everybody's: only the module that asks is given one that has it, while it is imported.
+    """
+    if "row_stack" in vars(np) or name in sys.modules:
         return
-    setattr(np, gone, np.vstack)
+    numpy_of_old = ModuleType("numpy")
+    vars(numpy_of_old).update(row_stack=np.vstack, __getattr__=functools.partial(getattr, np))
+
+    def import_(module: str, *arguments: Any) -> ModuleType:
+        return numpy_of_old if module == "numpy" else builtins.__import__(module, *arguments)
+
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["__builtins__"] = vars(builtins) | {"__import__": import_}
+    sys.modules[name] = module
     try:
-        yield
-    finally:
-        delattr(np, gone)
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    vars(module)["np"] = np
+    parent, _, own_name = name.rpartition(".")
+    setattr(sys.modules[parent], own_name, module)
 
 
 # Numba's own target, which numba-cuda replaced: for machines that have nothing else.
@@ -133,7 +153,7 @@ def _numba_toolchain(
     ) -> str:
         if isinstance(signature, str):
             signature = eval(signature, names_in_signatures)
-        with _numpy_of_old(), _device_of(capability):
+        with _device_of(capability):
             return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
 
     return Toolchain(namespace, device_function, ptx, _array_type_of(types))
@@ -152,15 +172,23 @@ def _device_of(capability: tuple[int, int]) -> Iterator[None]:
     """A device function is compiled for the device that Numba finds: let it find this one.
 
     It would start the driver otherwise, which is absent where kernels are compiled for elsewhere.
+    Other threads find the device that they have.
     """
     dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
+    own_thread = threading.get_ident()
 
-    found = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = found
+    def device() -> Any:
+        if threading.get_ident() == own_thread:
+            return SimpleNamespace(compute_capability=capability)
+        return found()
+
+    with _compiling:
+        found = dispatcher.get_current_device
+        dispatcher.get_current_device = device
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = found
 
 
 def _numba_compare_and_swap(types: Any, intrinsic: Any) -> Any:
@@ -233,12 +261,13 @@ def _load_mlir() -> Toolchain:
         function: Callable, signature: Any, capability: tuple[int, int], fastmath: bool = False
     ) -> str:
         # It asks the driver for a device whatever the target is, unless it did already.
-        known = tools._cached_cc
-        tools._cached_cc = capability
-        try:
-            return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
-        finally:
-            tools._cached_cc = known
+        with _compiling:
+            known = tools._cached_cc
+            tools._cached_cc = capability
+            try:
+                return cuda.compile_ptx(function, signature, cc=capability, fastmath=fastmath)[0]
+            finally:
+                tools._cached_cc = known
 
     return Toolchain(namespace, device_function, ptx, _array_type_of(types))
 
@@ -249,6 +278,8 @@ PROVIDERS = (
     Provider("numba", "numba", "numba", _load_numba),
 )
 _toolchains: dict[str, Toolchain] = {}
+_loading = LocksByKey()
+_compiling = new_lock()  # one after the other: what compilers ask of the device is answered
 
 
 def provider() -> Provider:
@@ -337,7 +368,12 @@ def toolchain() -> Toolchain:
     chosen = provider()
     found = _toolchains.get(chosen.name)
     if found is None:
-        found = _toolchains[chosen.name] = _loaded(chosen)
+        # One after the other: loading one registers types of ours with it.
+        with _loading.lock_of(chosen.name):
+            found = _toolchains.get(chosen.name)
+            if found is None:
+                load = functools.partial(_loaded, chosen)
+                found = _toolchains[chosen.name] = unbroken(("toolchain", chosen.name), load)
     return found
 
 

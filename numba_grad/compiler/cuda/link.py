@@ -4,13 +4,13 @@ A cubin runs on every driver of the same major version of CUDA; PTX only on thos
 version. So the driver is always given a cubin.
 """
 
-import importlib
 import re
 from dataclasses import dataclass
 from types import ModuleType
 
 from numba_grad.compiler.cuda import front_end
 from numba_grad.errors import KernelError, explain
+from numba_grad.fresh_thread import imported
 
 # Of each block, from compute capability 8.0 on.
 SYSTEM_SHARED_BYTES = 1 << 10
@@ -105,7 +105,7 @@ def _check_versions(ptx: str, linker: tuple[int, int]) -> None:
 
 def _nvjitlink() -> ModuleType:
     try:
-        nvjitlink = importlib.import_module("cuda.bindings.nvjitlink")
+        nvjitlink = imported("cuda.bindings.nvjitlink")
         nvjitlink.version()  # loads the library
     except Exception as error:
         raise KernelError(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.build import interrupts_after
+from numba_grad.compiler.build import compiling
 from numba_grad.compiler.cuda import build, front_end
 from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
@@ -134,8 +134,8 @@ def _made(
     compile_it = functools.partial(compile_to_ptx, kernel, arguments, architecture)
 
     def make() -> tuple[bytes, Usage]:
-        with interrupts_after():
-            return link(compile_it(), architecture)
+        what = (kernel, arguments, architecture)
+        return compiling(what, lambda: link(compile_it(), architecture))
 
     name = _name_on_disk(kernel, arguments)
     code, usage = make() if name is None else build.kept(name, architecture, make)

@@ -6,7 +6,6 @@ captured graph.
 """
 
 import functools
-import importlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import KernelError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.streams import Stream
 
@@ -33,9 +33,9 @@ class Cupy:
 def cupy() -> Cupy | None:
     """CuPy, if it is installed and works."""
     try:
-        package = importlib.import_module("cupy")
-        more = importlib.import_module("cupyx")
-        scipy_linalg = importlib.import_module("cupyx.scipy.linalg")
+        package = imported("cupy")
+        more = imported("cupyx")
+        scipy_linalg = imported("cupyx.scipy.linalg")
     except ImportError:
         return None
     return Cupy(package, scipy_linalg, lambda: more.errstate(linalg="raise"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
+from numba_grad.fresh_thread import carried
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.interface import Activation
 
@@ -37,7 +38,7 @@ class _Current(threading.local):
     index = 0
 
 
-_current = _Current()
+_current = carried(_Current())
 
 
 @functools.cache

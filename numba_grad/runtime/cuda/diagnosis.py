@@ -1,11 +1,11 @@
 """Why there is no GPU to be used: which of driver, package or version is missing, and its cure."""
 
-import importlib
 import importlib.metadata
 from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.errors import CudaUnavailableError, explain
+from numba_grad.fresh_thread import imported
 
 INSTALL = 'pip install "numba_grad[cuda]"'
 _OLDEST_DRIVER = 13000  # of CUDA 13.0, which kernels are linked for: driver 580
@@ -51,7 +51,7 @@ def usable_library() -> Any:
 def examine() -> Any:
     """The usable module, or the first `Finding`."""
     try:
-        library = importlib.import_module("cuda.bindings.driver")
+        library = imported("cuda.bindings.driver")
     except ImportError as error:
         return Finding(
             "the package cuda-bindings is not installed, or cannot be imported",

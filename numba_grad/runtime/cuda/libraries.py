@@ -6,13 +6,13 @@ words that its call takes. Libraries are optional, and looked for when a plan fi
 
 import ctypes
 import functools
-import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.errors import DeviceError, KernelError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import cupy_calls
 from numba_grad.runtime.cuda.driver import current_driver
@@ -100,7 +100,7 @@ class Cublas:
 def cublas() -> Cublas | None:
     """The library, if it is installed: with the CUDA toolkit, or by pip install nvidia-cublas."""
     try:
-        pathfinder = importlib.import_module("cuda.pathfinder")
+        pathfinder = imported("cuda.pathfinder")
         path = pathfinder.load_nvidia_dynamic_lib("cublas").abs_path
         library = ctypes.CDLL(path)
     except (ImportError, OSError, RuntimeError):  # pathfinder's own errors are RuntimeErrors

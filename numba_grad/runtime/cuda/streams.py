@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
+from numba_grad.fresh_thread import carried
 from numba_grad.runtime.cuda import devices
 from numba_grad.runtime.cuda.devices import Device, active, cuda_device, cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
@@ -213,7 +214,7 @@ class _Current(threading.local):
         self.streams: dict[int, Stream] = {}
 
 
-_current = _Current()
+_current = carried(_Current())
 
 
 def default_stream(device: object = None) -> Stream:
