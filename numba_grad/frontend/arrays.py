@@ -2,7 +2,7 @@
 
 Arrays are copied on the way in, so a later write to them changes no result. Python scalars are
 weakly typed: they take the dtype that NumPy's promotion (NEP 50) gives them next to the other
-operands.
+operands. So does what stands for one while a function is traced (`python_numbers.py`).
 """
 
 import sys
@@ -17,6 +17,7 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion
+from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
 from numba_grad.graph.walk import toposort
@@ -53,6 +54,9 @@ DEFAULT_DTYPES = {
     complex: np.dtype(np.complex128),
 }
 WEAK = frozenset((int, float, complex))  # bool is strongly typed, as in NumPy
+# What a class derived from ndarray must have as that has it, to be computed with as an array.
+_MEANINGS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__", "__pow__")
+_WEAK_OF_KIND = {"i": int, "u": int, "f": float, "c": complex}
 
 _dtype_of_kind = {(dtype.kind, dtype.itemsize): dtype for dtype in DTYPES}
 _scalars: dict[tuple, Node] = {}
@@ -87,6 +91,43 @@ def is_scalar(value: object) -> bool:
     return value.__class__ in DEFAULT_DTYPES
 
 
+class _StandIns:
+    of_numbers: type | None = None
+
+
+def register_stand_in(number_class: type) -> None:
+    """Called once, with the class of tensors that stand for Python numbers."""
+    _StandIns.of_numbers = number_class
+
+
+def weak_class(value: Any) -> type | None:
+    """int, float or complex, if `value` is a Python number or stands for one; None for what has a
+    dtype of its own."""
+    kind = value.__class__
+    if kind in WEAK:
+        return kind
+    if kind is _StandIns.of_numbers:
+        return _WEAK_OF_KIND.get(value._node.type.dtype.kind)
+    return None
+
+
+def is_stand_in(value: object) -> bool:
+    """Whether this is a tensor that stands for a Python number."""
+    return value.__class__ is _StandIns.of_numbers
+
+
+def number_node(value: Any, dtype: np.dtype) -> Node:
+    """A Python number, or what stands for one, as a node of this dtype.
+
+    Raises
+    ------
+    OverflowError
+        If a Python integer does not fit. That of a stand-in is not known yet: it is cast.
+    """
+    node = node_of(value)
+    return scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+
+
 def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     """`value` as a node; a Node is itself.
 
@@ -104,7 +145,10 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
         return value
     node = node_of(value)
     if node is not None:
-        return node
+        weak = None if like is None else weak_class(value)
+        if like is None or weak is None:
+            return node
+        return cast(node, loop_dtypes(np.add, (like.dtype, weak))[-1])
     if kind in DEFAULT_DTYPES:
         if like is None or kind is bool:
             return scalar_leaf(value, _default_dtype(value))
@@ -119,7 +163,48 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
             if stacked is None:
                 raise
             return stacked
+    if isinstance(value, np.ndarray):
+        return _node_of_array(value)
     return leaf(own_array(value))
+
+
+def _node_of_array(array: np.ndarray) -> Node:
+    if array.__class__ is not np.ndarray:
+        array = plain(array)
+    trace = current.trace
+    return leaf(own_array(array)) if trace is None else trace.node_of(array)
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """`array`, of a class derived from ndarray, as one of ndarray itself.
+
+    Raises
+    ------
+    DTypeError
+        For masked arrays.
+    TypeError
+        If operators of that class compute something else: `*` of matrices, quantities with units.
+    """
+    _check_unmasked(array)
+    cls = array.__class__
+    if any(getattr(cls, name) is not getattr(np.ndarray, name) for name in _MEANINGS):
+        raise TypeError(
+            explain(
+                "tensor",
+                f"operators of {cls.__name__} are not those of arrays",
+                got={"value": f"{cls.__module__}.{cls.__qualname__} of shape {array.shape}"},
+                expected="a numpy.ndarray",
+                fix="numpy.asarray(value)",
+            )
+        )
+    return array.view(np.ndarray)
+
+
+def shared_copy(array: np.ndarray) -> Node:
+    """A leaf with a copy of `array` that is never a user's own tensor: see `wrap`."""
+    node = leaf(own_array(array))
+    node.handle = _no_tensor
+    return node
 
 
 def stacked_on_gpu(value: Any) -> Node | None:
@@ -165,6 +250,7 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
     """`values` as nodes, cast to the dtypes of the loop that NumPy's `ufunc` chooses for them."""
     dtypes: list[Any] = []
     nodes: list[Node | None] = []
+    is_weak = True
     for value in values:
         kind = value.__class__
         if kind in WEAK:
@@ -172,10 +258,15 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
             nodes.append(None)
         else:
             node = as_node(value)
-            dtypes.append(node.type.dtype)
+            weak = weak_class(value) if kind is _StandIns.of_numbers else None
+            is_weak = is_weak and weak is not None
+            dtypes.append(weak or node.type.dtype)
             nodes.append(node)
-    if all(node is None for node in nodes):
-        dtypes = [_default_dtype(value) for value in values]
+    if is_weak:
+        dtypes = [
+            _default_dtype(value) if node is None else node.type.dtype
+            for value, node in zip(values, nodes, strict=True)
+        ]
     loop = loop_dtypes(ufunc, tuple(dtypes))
     return tuple(
         [
@@ -206,11 +297,20 @@ def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:
 
 def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
-    strong = [None if value.__class__ in WEAK else as_node(value) for value in values]
-    weak = [value for value, node in zip(values, strong, strict=True) if node is None]
-    dtype = canonical_dtype(promoted(*[node.dtype for node in strong if node is not None], *weak))
+    strong: list[Node | None] = []
+    dtypes, weak = [], []
+    for value in values:
+        kind = weak_class(value)
+        node = as_node(value) if kind is None else None
+        strong.append(node)
+        if node is not None:
+            dtypes.append(node.type.dtype)
+        elif kind is not None:
+            # Of a stand-in any number of its class; a number itself, as it may be a large integer.
+            weak.append(value if kind is value.__class__ else kind())
+    dtype = canonical_dtype(promoted(*dtypes, *weak))
     return tuple(
-        scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+        number_node(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, strong, strict=True)
     )
 
@@ -258,15 +358,7 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
 
     With `copy=False` it shares memory with `value`, or a ValueError says why it cannot.
     """
-    # Where nobody has imported `numpy.ma`, which takes 10 ms, there are none.
-    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise DTypeError(
-            explain(
-                "tensor",
-                "masked arrays are not supported: the mask would be lost",
-                fix="value.filled(0), or where(mask, 0, value)",
-            )
-        )
+    _check_unmasked(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -286,6 +378,18 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         return np.asarray(array, own, order="C")  # just made for us by np.asarray
     with np.errstate(all="ignore"):
         return np.array(array, own, order="C", copy=True, subok=False)
+
+
+def _check_unmasked(value: ArrayLike) -> None:
+    # Where nobody has imported `numpy.ma`, which takes 10 ms, there are none.
+    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+        raise DTypeError(
+            explain(
+                "tensor",
+                "masked arrays are not supported: the mask would be lost",
+                fix="value.filled(0), or where(mask, 0, value)",
+            )
+        )
 
 
 def _ragged(value: ArrayLike) -> ShapeError:
@@ -411,15 +515,21 @@ def computed_value(node: Node, operation: str) -> Any:
                     fix=_fix_under_tracing(operation),
                 )
             )
+        values_asked_for(node)
         evaluate([node])
         value = node.value
+    else:
+        values_asked_for(node)
     assert value is not None, "evaluate sets the value"
     return value
 
 
 def known_value(node: Node) -> np.ndarray | None:
     """The value, if it is known on the host. Nothing is computed, and no GPU is waited for."""
-    return node.value if node.type.device == CPU else None
+    if node.type.device != CPU or node.value is None:
+        return None
+    values_asked_for(node)
+    return node.value
 
 
 def is_traced(node: Node) -> bool:

@@ -27,6 +27,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.constants import check_constant
 from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.namespaces import namespace
+from numba_grad.frontend.tracing import is_tracing
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
@@ -88,6 +89,9 @@ def tensor(
         node = OPS["detach"](node)
     elif is_scalar(obj):
         value = np.array(obj, wanted)
+    elif isinstance(obj, np.ndarray) and copy and is_tracing():
+        # Closed over: read at each call.
+        node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
     elif not isinstance(obj, (np.ndarray, list, tuple)) and hasattr(obj, _ON_GPU):
         node = namespace("cuda_exchange").node_from_interface(obj, copy)
     if node is None:

@@ -1,5 +1,6 @@
 """`custom_op`: a user's own kernels, with a derivative, as an operation of the graph."""
 
+import functools
 import inspect
 import math
 import sys
@@ -10,7 +11,8 @@ from numba_grad.autograd.function import Context, Function
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
-from numba_grad.frontend.arrays import as_node, is_scalar, wrap
+from numba_grad.frontend.arrays import as_node, is_scalar, weak_class, wrap
+from numba_grad.frontend.derived_functions import reduced
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU, Type, broadcast_shapes
@@ -139,7 +141,20 @@ def custom_op(
         None if cuda is None else CudaKernel(cuda, launch),
         elementwise,
     )
-    return CustomOp(kernel, vjp, defaults)
+    made_by = functools.partial(
+        custom_op,
+        name,
+        cpu,
+        shape=None if elementwise else shape,
+        dtype=dtype,
+        vjp=vjp,
+        tasks=tasks,
+        grain=grain,
+        cuda=cuda,
+        launch=launch,
+        elementwise=elementwise,
+    )
+    return CustomOp(kernel, vjp, defaults, made_by)
 
 
 def _check_rules(name: str, **rules: Any) -> None:
@@ -210,14 +225,32 @@ def _interface(name: str, rule: Rule) -> tuple[tuple[str, ...], tuple[str, ...],
 class CustomOp:
     """An operation made by `custom_op`. Call it on arrays."""
 
-    def __init__(self, kernel: CustomKernel, vjp: Rule | None, defaults: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kernel: CustomKernel,
+        vjp: Rule | None,
+        defaults: dict[str, Any],
+        made_by: Callable[[], "CustomOp"],
+    ) -> None:
         self.kernel = kernel
         self._vjp = vjp
         self._defaults = defaults
         self._function = _differentiable(self)
         self.__name__ = kernel.name
         given = kernel.cpu or kernel.cuda
-        self.__doc__ = python_function(given.function).__doc__ if given else None
+        function = python_function(given.function) if given else custom_op
+        self.__doc__ = function.__doc__ if given else None
+        self.__module__ = function.__module__
+        self._made_by = made_by
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, self._made_by, ())
+
+    def __copy__(self) -> "CustomOp":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CustomOp":
+        return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, recorded: nothing is computed yet."""
@@ -282,7 +315,7 @@ class CustomOp:
 
     def _nodes(self, args: tuple[Any, ...]) -> list[Node]:
         """Python numbers take the dtype that they have next to the arrays."""
-        nodes = [None if is_scalar(x) else as_node(x) for x in args]
+        nodes = [None if is_scalar(x) or weak_class(x) else as_node(x) for x in args]
         strong = [node for node in nodes if node is not None]
         self._check_device(strong)
         if len(strong) == len(nodes):

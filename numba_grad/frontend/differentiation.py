@@ -6,7 +6,6 @@ what the caller has recorded stays as it is: results have history exactly where 
 """
 
 import contextlib
-import functools
 import itertools
 import operator
 import threading
@@ -24,7 +23,10 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
+from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording
@@ -60,22 +62,23 @@ def recording(enabled: bool) -> Iterator[None]:
         grad_mode.enabled = previous
 
 
-def derived(
-    operation: str, f: Callable[..., Any], argnums: Argnums
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Name and signature of `f`, for whoever inspects the new function: a decorator.
+def derivative_of(
+    f: Callable[..., Any], make: Callable[..., Any], argnums: Argnums, has_aux: bool
+) -> Callable[[Callable[..., Any]], DerivedFunction]:
+    """A decorator for what calls of `make(f, argnums, has_aux)` run.
 
     Raises
     ------
     TypeError
         If `f` is not a function or `argnums` are not integers.
     """
+    operation = make.__name__
     if not callable(f):
         raise TypeError(
             explain(operation, "needs a function", got={"f": repr(f)}, fix=f"ng.{operation}(f)(x)")
         )
     checked_argnums(operation, argnums)
-    return functools.wraps(f)
+    return derived_from(f, make, argnums, has_aux)
 
 
 def run_on_variables(
@@ -224,7 +227,8 @@ class Differentiation:
         self.originals += nodes
         self.variables += variables
         self.structures.append(structure)
-        return trees.unflatten(structure, [wrap(x) for x in variables])
+        handles = [handle_like(value, x) for value, x in zip(leaves, variables, strict=True)]
+        return trees.unflatten(structure, handles)
 
     def gradients(
         self, outputs: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node] | None = None
@@ -399,6 +403,7 @@ class Differentiation:
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
         if _running.depth == 0 and not _is_traced(nodes):
+            values_asked_for(*nodes)
             evaluate(nodes)
         return [_result(node, node in callers) for node in nodes]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad import dtypes
-from numba_grad.frontend.arrays import WEAK, ArrayLike, canonical_dtype, node_of
+from numba_grad.frontend.arrays import ArrayLike, canonical_dtype, node_of, weak_class
 from numba_grad.graph.types import as_dtype
 
 if TYPE_CHECKING:
@@ -63,11 +63,16 @@ def promote_types(type1: DTypeLike, type2: DTypeLike) -> np.dtype:
 
 def result_type(*arrays_and_dtypes: "ArrayLike | DTypeLike") -> np.dtype:
     """The dtype that an operation on these has, by NumPy's promotion. Python scalars are weak."""
-    operands = [
-        value if value.__class__ in WEAK or value.__class__ is bool else _dtype_of(value)
-        for value in arrays_and_dtypes
-    ]
+    operands = [_operand(value) for value in arrays_and_dtypes]
     return canonical_dtype(dtypes.promoted(*operands))
+
+
+def _operand(value: Any) -> Any:
+    """What NumPy's promotion is asked about: a dtype, or a Python number."""
+    weak = weak_class(value)
+    if weak is value.__class__ or value.__class__ is bool:
+        return value
+    return _dtype_of(value) if weak is None else weak()
 
 
 def _dtype_of(value: Any) -> np.dtype:

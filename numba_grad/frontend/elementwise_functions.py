@@ -19,6 +19,7 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
+    is_stand_in,
     node_of,
     operands,
     scalar_leaf,
@@ -198,10 +199,17 @@ def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
 def comparison_operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """As `operands`, but a Python integer may exceed the other's dtype, as in NumPy."""
     try:
-        return operands(ufunc, values)
+        return operands(ufunc, values if not any(map(is_stand_in, values)) else _exact(values))
     except OverflowError:
         # Every integer of a dtype is less than one that is too large for it: infinity serves.
         return operands(ufunc, tuple([_as_float_or_infinity(value) for value in values]))
+
+
+def _exact(values: tuple[ArrayLike, ...]) -> tuple[ArrayLike, ...]:
+    """What stands for a Python integer beside integers, as int64: it may not fit their dtype."""
+    if any(as_node(x).dtype.kind not in "biu" for x in values):
+        return values
+    return tuple([as_node(x) if is_stand_in(x) else x for x in values])
 
 
 def _as_float_or_infinity(value: ArrayLike) -> ArrayLike:

@@ -7,7 +7,7 @@ from numba_grad.errors import explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.differentiation import (
     Argnums,
-    derived,
+    derivative_of,
     gradient_of_call,
     matching,
     output_nodes,
@@ -34,6 +34,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     function of the same arguments. Its result has the structure of the differentiated argument
     (nested tuples, lists, dicts, dataclasses) with a Tensor for each array, of the same shape and
     dtype. Arrays, tensors and Python floats may be passed; other arguments reach `f` as they are.
+    A Python float is weakly typed in `f`, as it is without `grad`; its gradient is float64.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
     {'a': tensor(9.), 'b': tensor(12.)}
     """
 
-    @derived("grad", f, argnums)
+    @derivative_of(f, grad, argnums, has_aux)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         gradients, _, aux = gradient_of_call("grad", f, argnums, has_aux, args, kwargs, False)
         return (gradients, aux) if has_aux else gradients
@@ -82,7 +83,7 @@ def value_and_grad(
     (tensor(9.), tensor(6.))
     """
 
-    @derived("value_and_grad", f, argnums)
+    @derivative_of(f, value_and_grad, argnums, has_aux)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         gradients, (value,), aux = gradient_of_call(
             "value_and_grad", f, argnums, has_aux, args, kwargs, True
@@ -197,7 +198,7 @@ def jacobian(
             [0., 4.]])
     """
 
-    @derived("jacobian", f, argnums)
+    @derivative_of(f, jacobian, argnums, has_aux)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call, out, aux = run_on_variables("jacobian", f, args, kwargs, argnums, has_aux)
         outputs, structure = output_nodes("jacobian", out, is_inexact=True)

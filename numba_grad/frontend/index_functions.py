@@ -15,6 +15,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.reduction_functions import INT64
+from numba_grad.frontend.tracing import is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
@@ -33,9 +34,12 @@ def index_of_nodes(index: Any) -> Any:
 
 
 def _entry_of_node(entry: Any) -> Any:
-    if entry.__class__ is slice:
+    kind = entry.__class__
+    if kind is slice or kind is int:
         return entry
     node = node_of(entry)
+    if node is None and isinstance(entry, np.ndarray) and is_tracing():
+        values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
     return entry if node is None else node
 
 

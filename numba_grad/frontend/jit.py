@@ -8,7 +8,6 @@ caller's graph.
 """
 
 import functools
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,26 +19,25 @@ from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
-from numba_grad.fresh_thread import carried, on_fresh_stack
+from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, own_array
+from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
+from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
+from numba_grad.frontend.guards import guard_of
 from numba_grad.frontend.lowered import Lowered
+from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import Trace, current, is_tracing
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
-from numba_grad.locks import LocksByKey
+from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
 
-class _Tracing(threading.local):
-    depth = 0
-
-
-_tracing = carried(_Tracing())
 _DEEPEST = 20  # traces of functions that call each other, on one stack
 
 
@@ -72,15 +70,40 @@ def jit(
     TracingError
         If `f` asks for a value (`bool(x)`, `float(x)`, `x.numpy()`), which is not there yet while
         tracing.
+    TypeError
+        If an argument is neither an array nor a number; for masked arrays, and for classes derived
+        from ndarray whose operators are not those of arrays (matrices). Others, as `numpy.memmap`,
+        are taken as arrays.
 
     Notes
     -----
     A signature is the structure of the arguments, the shape and dtype of each array in them, which
     of them require grad, and the static arguments. A new signature runs `f` again in Python; its
     kernels, which do not depend on sizes, are usually there already. Python side effects (printing,
-    appending to a list) happen while tracing only. Tensors that `f` closes over are read at each
-    call. Arrays and numbers that it closes over are constants of the trace. Python numbers passed
-    as arguments are traced as 0-d arrays of float64, int64, bool or complex128.
+    appending to a list) happen while tracing only. `ng.config.specializations` signatures are kept,
+    256 by default; beyond, those that were not called for longest are traced again.
+
+    Python numbers passed as arguments are weakly typed, as outside: `x * rate` is float32 if `x`
+    is, and so is `x * (a * b)`. Between two of them, operators follow Python (`2 / 3`, `True + 1`),
+    with the arithmetic of float64, int64 and complex128; results that are numbers are returned in
+    these dtypes. An integer that does not fit the dtype of an array that it meets is an
+    OverflowError, as in NumPy, and a negative exponent of an integer a ValueError; what is computed
+    of integers first is not known, and wraps around.
+
+    What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
+    where they were changed in place. Other things have `f` traced again if they have changed:
+    numbers, text and functions in its cells, globals and default arguments, or under attributes
+    that its code names (`model.rate`, `settings.options.rate`); items of lists, tuples and dicts of
+    up to 32 items; tensors and arrays that were replaced; elements of an array of up to 1 KiB, and
+    of any index array. The same goes for functions and methods that `f` calls, but for those of
+    installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
+    by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
+    attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
+    array).sum()`): pass these as arguments, or make a tensor of the array. What `f` assigns to or
+    appends to is its own record. An array that changes in place and is small is better an argument,
+    too: tracing takes milliseconds.
+
+    A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
     Examples
     --------
@@ -102,13 +125,15 @@ def jit(
 class Jitted:
     """A function compiled by `jit`."""
 
+    has_guard = True  # of its own: who calls it need not look into it
+
     def __init__(
         self,
         f: Callable[..., Any],
         static_argnums: int | Sequence[int],
         static_argnames: str | Sequence[str],
     ) -> None:
-        functools.update_wrapper(self, f)
+        wrap_like(self, f)
         self.__name__: str = getattr(f, "__name__", type(f).__name__)
         self._f = f
         self._static_argnums = frozenset(
@@ -117,15 +142,26 @@ class Jitted:
         self._static_argnames = frozenset(
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
+        self._made_by = Jitted, (f, static_argnums, static_argnames)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
         self._making = LocksByKey()
+        self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return reduced(self, *self._made_by)
+
+    def __copy__(self) -> "Jitted":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Jitted":
+        return deep_copied(self, *self._made_by, memo)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and not _tracing.depth and not self._static_argnums:
+        if not kwargs and current.trace is None and not self._static_argnums:
             # The common call, with contiguous arrays, computed tensors and numbers, costs 1 us;
             # signatures in general cost 10.
             key: list[object] = []
@@ -150,7 +186,13 @@ class Jitted:
             else:
                 found = self._direct.get(tuple(key))
                 has_graph = found is not None and found.outputs is not None
-                if found is not None and not found.captured and (has_graph or not _needs_graph()):
+                if (
+                    found is not None
+                    and not found.captured
+                    and (has_graph or not _needs_graph())
+                    and found.holds()
+                ):
+                    found.is_used = True
                     return _rebuilt(found, found.replay(values), as_tensors=as_tensors)
         return self._call(args, kwargs)
 
@@ -194,8 +236,12 @@ class Jitted:
             node is not None and node.requires_grad and grad_mode.enabled for node in nodes
         ]
         specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
+        if current.trace is not None:
+            current.trace.inner_checks.append(specialization.holds)
+        for limit in specialization.limits:
+            limit.check(f"jit of {self.__name__}", dynamic.leaves[limit.number])
         recorded = (
-            _tracing.depth > 0
+            is_tracing()
             or any(wants_grad)
             or (grad_mode.enabled and any(t._node.requires_grad for t in specialization.captured))
             or any(
@@ -231,8 +277,10 @@ class Jitted:
         dynamic_args = tuple(x for k, x in enumerate(args) if k not in static_numbers)
         dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
         leaves, structure = trees.flatten((dynamic_args, dynamic_kwargs))
-        for x in leaves:
-            if not isinstance(x, ARRAYS):
+        for number, x in enumerate(leaves):
+            if isinstance(x, np.ndarray) and x.__class__ is not np.ndarray:
+                leaves[number] = plain(x)
+            elif not isinstance(x, ARRAYS):
                 raise TypeError(
                     explain(
                         f"jit of {self.__name__}",
@@ -242,8 +290,8 @@ class Jitted:
                     )
                 )
         dynamic = _Arguments(args, static_numbers, static_named, leaves, structure)
+        key = (dynamic.types, dynamic.numbers, structure, static, static_named)
         try:
-            key = (dynamic.types, structure, static, static_named)
             hash(key)
         except TypeError:
             raise TypeError(
@@ -269,16 +317,18 @@ class Jitted:
                     make = functools.partial(
                         self._traced_and_compiled, dynamic, wants_grad, needs_graph
                     )
-                    is_deep = _tracing.depth % _DEEPEST == _DEEPEST - 1
+                    depth = 0 if current.trace is None else current.trace.depth
+                    is_deep = depth % _DEEPEST == _DEEPEST - 1
                     found = on_fresh_stack(make) if is_deep else make()
                     if not any(_depends_on_argument(t._node) for t in found.captured):
-                        self._specializations[full_key] = found
+                        self._keep(full_key, found)
         return found
 
     def _known(self, full_key: Hashable, needs_graph: bool) -> Specialization | None:
         found = self._specializations.get(full_key)
         if found is None or (needs_graph and found.outputs is None) or not found.is_current():
             return None
+        found.is_used = True
         return found
 
     def _traced_and_compiled(
@@ -295,6 +345,24 @@ class Jitted:
         # Compiled in the same pause: a collection in between would look at every node.
         return without_collection(work)
 
+    def _keep(self, key: Hashable, specialization: Specialization) -> None:
+        """In place of those that were not called for longest, if there are too many."""
+        with self._keeping:
+            kept = self._specializations
+            kept.pop(key, None)
+            kept[key] = specialization
+            while len(kept) > config.specializations:
+                oldest = next(iter(kept))
+                found = kept.pop(oldest)
+                if found.is_used or found is specialization:
+                    # It goes to the end of the line: calls themselves do not keep that in order.
+                    found.is_used = False
+                    kept[oldest] = found
+                    continue
+                for direct, same in list(self._direct.items()):
+                    if same is found:
+                        self._direct.pop(direct, None)
+
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
         arguments = [
             argument(type, requires_grad=wanted and is_inexact(type.dtype))
@@ -303,16 +371,37 @@ class Jitted:
         first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
         # An identity, since a leaf that requires grad would refuse `x[i] = v`.
         tensors = [
-            Tensor(OPS["identity"](node)) if node.requires_grad else Tensor(node)
-            for node in arguments
+            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
+            for x, node in zip(dynamic.leaves, arguments, strict=True)
         ]
         args, kwargs = dynamic.rebuilt(tensors)
-        _tracing.depth += 1
+        guard = guard_of(self._f)
+        outer, trace = current.trace, Trace(shared_copy, first)
+        current.trace = trace
         try:
-            result = self._f(*args, **kwargs)
+            leaves, structure = trees.flatten(self._f(*args, **kwargs))
+            outputs = self._outputs(leaves)
         finally:
-            _tracing.depth -= 1
-        leaves, structure = trees.flatten(result)
+            current.trace = outer
+        del leaves  # arrays among them are not closed over
+        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
+        met = {x.node: x for x in trace.closed_over()}
+        return Specialization(
+            self.__name__,
+            arguments,
+            outputs,
+            structure,
+            [node.handle() for node in captured],  # type: ignore[misc]
+            captured,
+            [met[node] for node in constants if node in met],
+            [node for node in constants if node not in met],
+            trace.check(guard.without_own_changes().holds),
+            reached,
+            count,
+            limits_on(arguments, reached),
+        )
+
+    def _outputs(self, leaves: list[Any]) -> list[Node]:
         for x in leaves:
             if not isinstance(x, ARRAYS):
                 raise TypeError(
@@ -323,19 +412,7 @@ class Jitted:
                         fix="return tensors, arrays and numbers, in tuples, lists and dicts",
                     )
                 )
-        outputs = [as_node(x) for x in leaves]
-        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
-        return Specialization(
-            self.__name__,
-            arguments,
-            outputs,
-            structure,
-            [node.handle() for node in captured],  # type: ignore[misc]
-            captured,
-            constants,
-            reached,
-            count,
-        )
+        return [as_node(x) for x in leaves]
 
 
 @dataclass(slots=True)
@@ -351,7 +428,7 @@ class _Arguments:
     @property
     def is_plain(self) -> bool:
         """Whether a call with these only computes, and records nothing."""
-        return not _tracing.depth and not any(isinstance(x, Tensor) for x in self.leaves)
+        return not is_tracing() and not any(isinstance(x, Tensor) for x in self.leaves)
 
     @property
     def node_types(self) -> list[Type]:
@@ -360,6 +437,11 @@ class _Arguments:
     @property
     def types(self) -> tuple[Type, ...]:
         return tuple(self.node_types)
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which of the leaves are Python numbers, or stand for some: these are weakly typed."""
+        return tuple([is_number(x) for x in self.leaves])
 
     @property
     def direct_key(self) -> tuple[object, ...]:
@@ -382,7 +464,7 @@ class _Arguments:
         """The key that a call with the same arrays as positional arguments only has."""
         count = len(self.leaves)
         plain = trees.flatten((tuple([0.0] * count), {}))[1]
-        return (self.types, plain, (), ())
+        return (self.types, self.numbers, plain, (), ())
 
     def rebuilt(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with the tensors in place of the leaves."""

@@ -16,11 +16,11 @@ from numba_grad.frontend.arrays import (
     as_node,
     as_optional_dtype,
     canonical_dtype,
-    is_scalar,
     node_of,
     own_array,
     scalar_leaf,
     value_of,
+    weak_class,
     wrap,
 )
 from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of
@@ -158,7 +158,7 @@ def logspace(
         return _of_numbers(
             np.logspace(start, stop, number, endpoint, base=base, dtype=wanted, axis=axis)
         )
-    if is_scalar(base):  # of weak dtype
+    if weak_class(base) is not None:
         return _finished(power(base, linspace(start, stop, num, endpoint)), wanted, axis)
     nodes = [as_node(value) for value in (start, stop, base)]
     shape = broadcast_shapes("logspace", ("start", "stop", "base"), [node.type for node in nodes])

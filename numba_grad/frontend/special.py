@@ -21,11 +21,11 @@ from numba_grad.dtypes import finfo, is_inexact, promoted
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend import reduction_functions
 from numba_grad.frontend.arrays import (
-    WEAK,
     ArrayLike,
     as_node,
     node_of,
-    scalar_leaf,
+    number_node,
+    weak_class,
     wrap,
 )
 from numba_grad.frontend.elementwise_functions import (
@@ -132,7 +132,7 @@ def _real_operands(name: str, values: tuple[ArrayLike, ...], instead: str = "") 
 
 def _operands(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype, of single precision where NumPy's promotion has it."""
-    nodes = [None if value.__class__ in WEAK else as_node(value) for value in values]
+    nodes = [as_node(value) if weak_class(value) is None else None for value in values]
     strong = [node.dtype for node in nodes if node is not None]
     common = promoted(*strong) if strong else FLOAT64
     is_single = is_inexact(common) and finfo(common).bits <= 32
@@ -141,15 +141,14 @@ def _operands(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     else:
         dtype = FLOAT32 if is_single else FLOAT64
     return tuple(
-        scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+        number_node(value, dtype) if node is None else cast(node, dtype)
         for value, node in zip(values, nodes, strict=True)
     )
 
 
 def _is_complex(value: ArrayLike) -> bool:
-    if value.__class__ in WEAK:
-        return value.__class__ is complex
-    return as_node(value).dtype.kind == "c"
+    weak = weak_class(value)
+    return as_node(value).dtype.kind == "c" if weak is None else weak is complex
 
 
 def _only_real(name: str, got: dict[str, object], instead: str = "") -> DTypeError:

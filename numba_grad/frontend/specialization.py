@@ -24,8 +24,10 @@ from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import own_array
+from numba_grad.frontend.arrays import as_node, own_array, plain
+from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import ClosedOver, is_tracing
 from numba_grad.graph.node import Node, argument, grad_mode
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
@@ -67,10 +69,15 @@ class Specialization:
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing
+    arrays: list[ClosedOver]  # that it closes over, read at each call as well
     constants: list[Node]
+    holds: Callable[[], bool]  # whether what decided about the trace is as it was
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
+    limits: list[Limit]  # on Python integers among the arguments
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
+    is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
+    _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
@@ -79,10 +86,13 @@ class Specialization:
 
     def __post_init__(self) -> None:
         self.rebuild = trees.rebuilder(self.structure)
+        if all(x.is_ready for x in self.arrays):
+            self._ready = [x.array for x in self.arrays]
 
     @property
     def inputs(self) -> list[Node]:
-        return [*self.arguments, *self.captured_nodes, *self.constants]
+        arrays = [x.node for x in self.arrays]
+        return [*self.arguments, *self.captured_nodes, *arrays, *self.constants]
 
     @property
     def graph_outputs(self) -> list[Node]:
@@ -91,9 +101,9 @@ class Specialization:
         return self.outputs
 
     def is_current(self) -> bool:
-        """Whether captured tensors still have the types, and need for gradients, of when this was
-        traced."""
-        return all(
+        """Whether the function would be traced to the same now: captured tensors still have the
+        types, and need for gradients, of when it was, and what decided about it is the same."""
+        return self.holds() and all(
             tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
             for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
         )
@@ -181,6 +191,8 @@ class Specialization:
     def replay(self, values: list[Any]) -> list[Any]:
         """The outputs for values of the arguments."""
         values += [value_of(tensor) for tensor in self.captured]
+        if self.arrays:
+            values += self.array_values()
         if config.engine == "reference" and self._only_device() == CPU:
             values += [node.value for node in self.constants]
             given = dict(zip(self.inputs, values, strict=True))
@@ -202,15 +214,27 @@ class Specialization:
             for given, computed in compiled.output_numbers
         ]
 
+    def array_values(self) -> list[Any]:
+        """What is in the arrays that the function closes over, on the device of the program."""
+        values: list[Any] = self._ready or [
+            x.array if x.is_ready else own_array(x.array) for x in self.arrays
+        ]
+        device = CPU if self._compiled is None else self._compiled.device
+        return values if device == CPU else [copied_to(x, device) for x in values]
+
     def input_values(self, arguments: Sequence[Any]) -> list[Any]:
         """The values of all inputs, for these of the arguments."""
         evaluate([tensor._node for tensor in self.captured])
-        rest = [*(tensor._node for tensor in self.captured), *self.constants]
-        return [*arguments, *(node.value for node in rest)]
+        captured = [tensor._node.value for tensor in self.captured]
+        constants = [node.value for node in self.constants]
+        return [*arguments, *captured, *self.array_values(), *constants]
 
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
-        given = [*nodes, *(tensor._node for tensor in self.captured), *self.constants]
+        captured = [tensor._node for tensor in self.captured]
+        # What the caller records keeps the values of now, as of every array.
+        arrays = [x.node if _is_still(x) else as_node(x.array) for x in self.arrays]
+        given = [*nodes, *captured, *arrays, *self.constants]
         if self.node_count > LONGEST_WHOLE:
             # Too long for one kernel: the caller's graph gets the operations themselves.
             replacement = dict(zip(self.inputs, given, strict=True))
@@ -231,6 +255,11 @@ class Specialization:
         return CallTarget(self.name, stand_ins, outputs)
 
 
+def _is_still(x: ClosedOver) -> bool:
+    """Whether the copy from tracing serves for the array as it is now."""
+    return not is_tracing() and x.is_unchanged()
+
+
 def value_of(x: Any) -> Any:
     """The value of a tensor, computed if need be; of anything else, the array that plans read."""
     if isinstance(x, Tensor):
@@ -238,6 +267,9 @@ def value_of(x: Any) -> Any:
         if node.value is None:
             evaluate([node])
         return node.value
-    if isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.isnative:
-        return x
+    if isinstance(x, np.ndarray):
+        if x.__class__ is not np.ndarray:
+            x = plain(x)
+        if x.flags.c_contiguous and x.dtype.isnative:
+            return x
     return own_array(x)

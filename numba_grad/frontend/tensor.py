@@ -8,7 +8,7 @@ as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tenso
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from numba_grad.frontend.devices import device_name, on_device
 from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
+from numba_grad.frontend.tracing import current
 from numba_grad.graph.node import NO_PARAMS, OPS, Node, leaf
 from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import assign_index, normalize_index, take
@@ -41,12 +42,12 @@ from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
-@final
 class Tensor(Operators, Methods, Conversions):
     """An array that records what is done with it. Made by `tensor`, `zeros` and the like.
 
     Nothing is computed until a value is needed: by `numpy()`, `item()`, `tolist()`, `bool()`,
-    printing, or a backward pass. Dtypes, promotion, broadcasting and indexing are NumPy's.
+    printing, or a backward pass. Dtypes, promotion, broadcasting and indexing are NumPy's. Not for
+    users to derive from; `PythonNumber` does.
     """
 
     __slots__ = ("__weakref__", "_node", "_view")
@@ -292,7 +293,9 @@ class Tensor(Operators, Methods, Conversions):
         """
         node = self._node
         value = node.value
-        result = Tensor(OPS["detach"](node) if value is None else leaf(value))
+        # A jitted function reads what it closes over at each call: there it is an operation.
+        is_shared = value is not None and current.trace is None
+        result = Tensor(leaf(value) if is_shared else OPS["detach"](node))
         views.note_view(self, result, _DETACHING)
         return result
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
-    WEAK,
     ArrayLike,
     as_node,
     as_optional_dtype,
+    weak_class,
     wrap,
 )
 from numba_grad.frontend.numpy_functions import of_scipy, of_ufunc
@@ -82,7 +82,7 @@ def _cast_for_loop(
     ufunc: np.ufunc, inputs: tuple[ArrayLike, ...], wanted: np.dtype | None, casting: Any
 ) -> list[Any]:
     """The inputs in the dtypes of the loop whose results are of the `wanted` dtype."""
-    kinds = [x.__class__ if x.__class__ in WEAK else as_node(x).dtype for x in inputs]
+    kinds = [weak_class(x) or as_node(x).dtype for x in inputs]
     signature = (None,) * ufunc.nin + (wanted,) * ufunc.nout
     try:
         loop = ufunc.resolve_dtypes(

@@ -1,6 +1,5 @@
 """`vmap`: a function of one example becomes a function of many."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
 from numba_grad.transforms.batch import batch
@@ -51,7 +51,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     if not callable(f):
         raise TypeError(explain("vmap", "needs a function", got={"f": repr(f)}))
 
-    @functools.wraps(f)
+    @derived_from(f, vmap, in_axes, out_axes)
     def batched(*args: Any, **kwargs: Any) -> Any:
         axes = _axes_of_leaves(in_axes, args)
         leaves, structure = trees.flatten(args)

@@ -18,10 +18,8 @@ import sys
 import time
 
 from numba_grad import forks
-from numba_grad.config import config
+from numba_grad.config import MAXIMUM_THREADS, checked, config
 from numba_grad.locks import new_lock
-
-MAXIMUM_THREADS = 1024
 
 
 class PoolWord(enum.IntEnum):
@@ -312,10 +310,7 @@ def set_num_threads(count: int) -> None:
     ValueError
         If `count` is not between 1 and 1024.
     """
-    number = int(count)
-    if not 1 <= number <= MAXIMUM_THREADS:
-        raise ValueError(f"set_num_threads: {count!r}: expected 1 to {MAXIMUM_THREADS}")
-    config.threads = number
+    config.threads = checked("set_num_threads", "threads", count)
 
 
 def get_num_threads() -> int:

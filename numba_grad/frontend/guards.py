@@ -1,0 +1,422 @@
+"""What a jitted function finds around itself, and whether it is still as it was when traced.
+
+    guard_of(f)   a `Guard` of what the code of `f` names: its cells and globals, attributes of
+                  these (`model.rate`), what is in lists and dicts, and the same of the functions of
+                  the user's that it calls, as far as they can be seen
+    Guard         holds() -> whether all of it is as it was; some 15 ns for each thing
+
+Objects are compared by identity, numbers and text by value and type, arrays of up to 1 KiB by
+identity and content. The comparison is one generated expression, for a call of a jitted function
+costs a microsecond.
+"""
+
+import dis
+import functools
+import os
+import re
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd.function import Function
+from numba_grad.autograd.handles import is_tensor
+
+MOST_CONDITIONS = 64  # a microsecond
+MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
+_MOST_ITEMS = 32  # of a list or dict
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
+_OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
+# Of lists, dicts and sets: who calls these keeps books of his own.
+_WRITES = frozenset(
+    {"append", "extend", "insert", "add", "update", "setdefault", "clear", "pop", "remove"}
+)
+_MISSING = object()
+
+
+class Guard:
+    """What was found around a function. `holds` is None if that was nothing."""
+
+    __slots__ = ("_conditions", "_names", "holds")
+
+    def __init__(self, conditions: "list[_Condition]", names: dict[str, Any]) -> None:
+        self._conditions = conditions
+        self._names = names
+        self.holds = _compiled([c.text for c in conditions], names)
+
+    def without_own_changes(self) -> "Guard":
+        """After tracing: without those contents that tracing itself has changed, as a list of calls
+        that the function keeps."""
+        if self.holds is None or self.holds():
+            return self
+        kept = [
+            c
+            for c in self._conditions
+            if not c.is_content or _compiled([c.text], self._names)()  # type: ignore[misc]
+        ]
+        return Guard(kept, self._names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    text: str
+    is_content: bool  # of something that is still the same object
+
+
+def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool] | None:
+    if not conditions:
+        return None
+    joined = "\n        and ".join(conditions)
+    source = (
+        "def holds():\n    try:\n        return (\n        "
+        f"{joined}\n        )\n    except (LookupError, AttributeError, ValueError):\n"
+        "        return False  # deleted, or an empty cell\n"
+    )
+    namespace = dict(names)
+    exec(compile(source, "<guard of a jitted function>", "exec"), namespace)
+    return namespace["holds"]
+
+
+def guard_of(f: Callable[..., Any]) -> Guard:
+    """A guard of what `f` names, as it is now."""
+    survey = _Survey()
+    survey.follow(f)
+    survey.go_on()
+    return Guard(survey.conditions, survey.names)
+
+
+def is_same(value: Any, expected: Any) -> bool:
+    """Whether two numbers, texts, or tuples of them are equal in type, value and sign."""
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, np.generic):
+        return value.dtype == expected.dtype and value.tobytes() == expected.tobytes()
+    if isinstance(expected, float | complex):
+        return repr(value) == repr(expected)  # 0.0 == -0.0, and nan is not nan
+    if isinstance(expected, tuple):
+        return len(value) == len(expected) and all(map(is_same, value, expected))
+    return value == expected
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return len(value) <= _MOST_ITEMS and all(map(_is_plain, value))
+    return isinstance(value, _PLAIN)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_library(file: str) -> bool:
+    """Whether code of this file is installed, and none of the user's own."""
+    return file.startswith(("<frozen ", _STANDARD_LIBRARY, _OWN_PLACE)) or bool(
+        _PACKAGES.search(file)
+    )
+
+
+# What code names
+
+_Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the code of a function names, and what it assigns to: the books that it keeps."""
+
+    places: tuple[_Place, ...]
+    stored: frozenset[_Place]
+    stored_attributes: frozenset[str]  # of what is not known: `x.count += 1`
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_in(code: types.CodeType) -> _Named:
+    """That of nested functions and comprehensions included."""
+    places: dict[_Place, None] = {}
+    stored: set[_Place] = set()
+    stored_attributes: set[str] = set()
+    place: _Place | None = None
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name in ("LOAD_ATTR", "LOAD_METHOD"):
+            if place is not None:
+                place = (place[0], place[1], (*place[2], instruction.argval))
+            continue
+        if name == "STORE_ATTR":
+            if place is None:
+                stored_attributes.add(instruction.argval)
+            else:
+                stored.add((place[0], place[1], (*place[2], instruction.argval)))
+        if place is not None:
+            places[place] = None
+            place = None
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            place = ("global", instruction.argval, ())
+        elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
+            place = ("cell", instruction.argval, ())
+        elif "LOAD_FAST" in name:
+            # From Python 3.13 on one instruction may be about two; attributes are of the last one.
+            given = instruction.argval
+            place = ("local", given if isinstance(given, str) else given[-1], ())
+        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            stored.add(("global", instruction.argval, ()))
+        elif name == "STORE_DEREF":
+            stored.add(("cell", instruction.argval, ()))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = _named_in(constant)
+            # Locals of its own are not ours, and ours are cells there.
+            places.update((place, None) for place in inner.places if place[0] != "local")
+            stored |= inner.stored
+            stored_attributes |= inner.stored_attributes
+    return _Named(tuple(places), frozenset(stored), frozenset(stored_attributes))
+
+
+# What is found under these names
+
+
+class _Survey:
+    """Goes from a function to what it names, nearest first."""
+
+    def __init__(self) -> None:
+        self.conditions: list[_Condition] = []
+        self.names: dict[str, Any] = {"is_same": is_same}
+        self._pending: deque[tuple[types.FunctionType, Any]] = deque()
+        self._known: set[Any] = set()
+        self._kept: list[Any] = []  # whose ids are known
+        self._is_first = True
+
+    def go_on(self) -> None:
+        while self._pending and not self._is_full():
+            self._look_into(*self._pending.popleft())
+
+    def _is_full(self) -> bool:
+        return len(self.conditions) >= MOST_CONDITIONS
+
+    def _is_new(self, *key: Any) -> bool:
+        if key in self._known:
+            return False
+        self._known.add(key)
+        return True
+
+    def _name(self, value: Any) -> str:
+        name = f"v{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _require(self, text: str, is_content: bool = False) -> None:
+        if not self._is_full():
+            self.conditions.append(_Condition(text, is_content))
+
+    # Functions
+
+    def follow(self, value: Any, receiver: Any = _MISSING) -> None:
+        """Look into what can be called, later. A jitted function that is called while another is
+        traced has a guard of its own."""
+        if getattr(type(value), "has_guard", False):
+            return
+        if isinstance(value, types.MethodType):
+            self.follow(value.__func__, value.__self__)
+            if isinstance(value.__self__, type):
+                self.follow(value.__self__)
+        elif isinstance(value, types.FunctionType):
+            if self._is_new(id(value), id(receiver)):
+                self._kept += (value, receiver)
+                self._pending.append((value, receiver))
+        elif isinstance(value, functools.partial):
+            self.follow(value.func)
+            for item in (*value.args, *value.keywords.values()):
+                self._contents(self._name(item), item)
+        elif isinstance(value, staticmethod | classmethod):
+            self.follow(value.__func__, _MISSING if isinstance(value, staticmethod) else receiver)
+        elif "__wrapped__" in getattr(value, "__dict__", ()):
+            self.follow(value.__wrapped__, receiver)
+        elif isinstance(value, type):
+            if issubclass(value, Function):
+                for name in ("forward", "backward"):  # what `apply` calls
+                    self.follow(_static_attribute(value, name))
+        else:
+            method = _static_attribute(type(value), "__call__")
+            if isinstance(method, types.FunctionType):
+                self._method(type(value), "__call__", method, value)
+
+    def _look_into(self, function: types.FunctionType, receiver: Any) -> None:
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        is_own = code.co_filename.startswith(_OWN_PLACE)
+        is_first, self._is_first = self._is_first, False
+        if is_own or (not is_first and _is_of_library(code.co_filename)):
+            # Only what it was made with: the function that a decorator was given.
+            for cell in cells.values():
+                value = _contents_of(cell)
+                if callable(value):
+                    self.follow(value)
+            return
+        own = self._name(function)
+        self._require(f"{own}.__code__ is {self._name(code)}")
+        for name in ("__defaults__", "__kwdefaults__"):
+            defaults = getattr(function, name)
+            if defaults:
+                self._value(f"{own}.{name}", defaults)
+        named = _named_in(code)
+        first = code.co_varnames[0] if receiver is not _MISSING and code.co_argcount else None
+        for place in named.places:
+            if self._is_full():
+                return
+            kind, name, attributes = place
+            container: Any = None
+            if name == first and kind in ("local", "cell"):
+                value = receiver
+            elif kind == "global":
+                value = function.__globals__.get(name, _MISSING)
+                container = function.__globals__
+            elif kind == "cell" and name in cells:
+                value = _contents_of(cells[name])
+                container = cells[name]
+            else:
+                continue
+            if value is _MISSING or (kind, name, ()) in named.stored:
+                continue
+            if attributes and attributes[-1] in _WRITES and isinstance(value, list | dict | set):
+                self._known.add(("contents", id(value)))
+                self._kept.append(value)
+                continue
+            if container is not None and self._is_new(kind, id(container), name):
+                key = f"[{name!r}]" if kind == "global" else ".cell_contents"
+                self._value(self._name(container) + key, value)
+            self._attributes(value, place, named)
+
+    def _attributes(self, value: Any, place: _Place, named: _Named) -> None:
+        kind, variable, names = place
+        for number, name in enumerate(names, start=1):
+            if _runs_code(value):
+                return
+            if (kind, variable, names[:number]) in named.stored or name in named.stored_attributes:
+                return
+            if isinstance(value, np.ndarray) or is_tensor(value) or _is_module_of_library(value):
+                return
+            found = _found_attribute(value, name)
+            if found is _MISSING:
+                return
+            if isinstance(value, type) and isinstance(found, types.FunctionType):
+                self._method(value, name, found, _MISSING)
+                return
+            if _is_bound(value, name, found):
+                self._method(type(value), name, found, value)
+                return
+            if isinstance(found, list | dict | set) and names[-1] in _WRITES:
+                return
+            if self._is_new("attribute", id(value), name):
+                self._kept.append(value)
+                self._value(f"{self._name(value)}.{name}", found)
+            value = found
+
+    def _method(self, cls: type, name: str, found: Any, receiver: Any) -> None:
+        # Others, as class methods, are new objects at each look.
+        is_stable = isinstance(found, types.FunctionType | property)
+        if is_stable and self._is_new("attribute", id(cls), name):
+            self._require(f"{self._name(cls)}.{name} is {self._name(found)}")
+        self.follow(found.fget if isinstance(found, property) else found, receiver)
+
+    # Values
+
+    def _value(self, place: str, value: Any) -> None:
+        """Require that `value` stays at `place`, and as it is."""
+        expected = self._name(value)
+        if _runs_code(value):
+            self._require(f"{place} is {expected}")
+            return
+        if _is_plain(value):
+            self._require(f"({place} is {expected} or is_same({place}, {expected}))")
+            return
+        if not _is_module_of_library(value):
+            self._require(f"{place} is {expected}")
+        self._contents(expected, value)
+
+    def _contents(self, name: str, value: Any) -> None:
+        """Require that what is in `value` stays as it is."""
+        if _is_plain(value) or is_tensor(value) or not self._is_new("contents", id(value)):
+            return
+        self._kept.append(value)
+        if isinstance(value, np.ndarray):
+            if not value.dtype.hasobject:
+                self._array(name, value)
+        elif isinstance(value, tuple | list | dict):
+            self._items(name, value)
+        elif callable(value):
+            self.follow(value)
+
+    def _array(self, name: str, array: np.ndarray) -> None:
+        self._require(f"{name}.shape == {array.shape!r}", is_content=True)
+        if array.nbytes <= MOST_BYTES:
+            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", is_content=True)
+
+    def _items(self, name: str, container: Any) -> None:
+        if len(container) > _MOST_ITEMS:
+            return
+        self._require(f"len({name}) == {len(container)}", is_content=True)
+        for key, item in list(_items_of(container)):
+            before = len(self.conditions)
+            self._value(f"{name}[{self._name(key)}]", item)
+            self.conditions[before:] = [_Condition(c.text, True) for c in self.conditions[before:]]
+
+
+def _items_of(container: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
+
+
+def _contents_of(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING
+
+
+def _is_module_of_library(value: Any) -> bool:
+    if not isinstance(value, types.ModuleType):
+        return False
+    file = vars(value).get("__file__")
+    if file is None:
+        return value.__name__ in sys.builtin_module_names
+    return _is_of_library(file)
+
+
+def _runs_code(value: Any) -> bool:
+    """Whether each look at an attribute runs code of the user's, even `isinstance`."""
+    cls = type(value)
+    return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)
+
+
+def _found_attribute(value: Any, name: str) -> Any:
+    """What `value.name` is, or the descriptor that gives it. No code of the user's runs."""
+    if isinstance(value, types.ModuleType):
+        return vars(value).get(name, _MISSING)
+    if isinstance(value, type):
+        return _static_attribute(value, name)
+    of_class = _static_attribute(type(value), name)
+    if isinstance(of_class, types.MemberDescriptorType):
+        return getattr(value, name, _MISSING)
+    if isinstance(of_class, property):
+        return of_class
+    own = getattr(value, "__dict__", {}).get(name, _MISSING)
+    return of_class if own is _MISSING else own
+
+
+def _static_attribute(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return _MISSING
+
+
+def _is_bound(value: Any, name: str, found: Any) -> bool:
+    """Whether `value.name` is made of `found` at each look: a method."""
+    if isinstance(value, types.ModuleType) or not hasattr(type(found), "__get__"):
+        return False
+    return isinstance(value, type) or name not in getattr(value, "__dict__", {})

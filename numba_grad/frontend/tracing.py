@@ -1,0 +1,207 @@
+"""What a trace meets that is not its own: arrays of the user's, and values that are asked for.
+
+An array that is there before and after the trace, unchanged, is one that the function closes over:
+its memory is read at each call. One that the function makes, or writes to, while it is traced is
+a constant of the trace. Where values themselves decide about the trace (an index array, whose
+elements are checked; the counts of `repeat`), they are compared at each call.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd.handles import held_tensor
+from numba_grad.fresh_thread import carried
+from numba_grad.graph.node import Node
+from numba_grad.graph.walk import toposort
+
+_FEW_BYTES = 4096
+
+Check = Callable[[], bool]  # whether something is as it was
+
+
+class _Current(threading.local):
+    trace: "Trace | None" = None
+
+
+current = carried(_Current())  # the innermost trace that this thread is in
+
+
+@dataclass(slots=True, eq=False)
+class _Met:
+    """One array, of which only the place is remembered: what nobody else holds goes at once."""
+
+    owner: Callable[[], np.ndarray | None]  # of the memory
+    offset: int  # of the first element
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    node: Node  # with a copy of what was in it
+    is_written: bool = False  # while tracing
+    decides: bool = False  # its elements are part of the trace
+
+    def array(self) -> np.ndarray | None:
+        """A view of the memory; None if that is gone."""
+        owner = self.owner()
+        if owner is None:
+            return None
+        layout = (self.shape, self.strides, self.dtype, self.offset)
+        if layout == (owner.shape, owner.strides, owner.dtype, 0):
+            return owner.view(np.ndarray)
+        memory = owner.T if owner.flags.f_contiguous else owner
+        return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClosedOver:
+    """An array that a traced function closes over: what it was while tracing, and where it is."""
+
+    node: Node
+    array: np.ndarray
+    is_ready: bool  # to be read by a plan, without a copy
+
+    def is_unchanged(self) -> bool:
+        return _same_bytes(self.array, self.node.value)
+
+
+class Trace:
+    """What one trace has met; `current.trace` while it lasts."""
+
+    def __init__(self, copied: Callable[[np.ndarray], Node], first_serial: int) -> None:
+        self._first_serial = first_serial  # of the nodes that are its own
+        # How many traces of functions that call each other this is in, with itself.
+        self.depth = 1 if current.trace is None else current.trace.depth + 1
+        self._copied = copied  # a leaf with a copy of an array
+        self._met: dict[tuple[Any, ...], _Met] = {}  # by place; the last one
+        self._of_node: dict[Node, _Met] = {}  # all
+        self._tensors: dict[Node, Any] = {}  # whose values were asked for
+        # Whether what the jitted functions that were called inside stand for is as it was.
+        self.inner_checks: list[Check] = []
+
+    def node_of(self, array: np.ndarray) -> Node:
+        """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
+        owner = _owner_of(array)
+        key = (id(owner), _address(array), array.shape, array.strides, array.dtype)
+        found = self._met.get(key)
+        is_written = False
+        if found is not None and found.owner() is owner:
+            if _same_bytes(array, found.node.value):
+                return found.node
+            is_written = found.is_written = True
+        node = self._copied(array)
+        reference: Callable[[], np.ndarray | None] = weakref.ref(owner)
+        offset = _address(array) - _address(owner)
+        layout = (array.shape, array.strides, array.dtype)
+        if array is not owner and not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+            kept = array.view(np.ndarray)  # memory in pieces, of others: there is no other way
+            reference, offset = lambda: kept, 0
+        met = _Met(reference, offset, *layout, node, is_written)
+        self._met[key] = self._of_node[node] = met
+        return node
+
+    def asked_for(self, nodes: Iterable[Node]) -> None:
+        """Say that the trace depends on the values of these nodes."""
+        for node in toposort(nodes, stop=self._is_older):
+            met = self._of_node.get(node)
+            if met is not None:
+                met.decides = True
+            tensor = held_tensor(node) if self._is_older(node) else None
+            if tensor is not None:
+                self._tensors[node] = tensor
+
+    def _is_older(self, node: Node) -> bool:
+        return node.serial < self._first_serial
+
+    def closed_over(self) -> list[ClosedOver]:
+        """The arrays that are still there, as they were, to be read at each call."""
+        return [x for x, _ in self._unchanged(decides=False)]
+
+    def check(self, guard: Check | None) -> Check:
+        """What says whether the values that decided about the trace are the same, and `guard`."""
+        checks = [] if guard is None else [guard]
+        checks += self._checks_of_arrays()
+        checks += [_stays(tensor, node) for node, tensor in self._tensors.items()]
+        return _all([*checks, *dict.fromkeys(self.inner_checks)])
+
+    def _checks_of_arrays(self) -> list[Check]:
+        """One for each array; for rows of an array, where that is not much larger, one for it."""
+        rows: dict[int, list[ClosedOver]] = {}
+        owners: dict[int, np.ndarray] = {}
+        for x, owner in self._unchanged(decides=True):
+            owners[id(owner)] = owner
+            rows.setdefault(id(owner), []).append(x)
+        checks: list[Check] = []
+        for key, parts in rows.items():
+            owner = owners[key]
+            is_compact = owner.nbytes <= 4 * sum([x.array.nbytes for x in parts])
+            if len(parts) > 1 and is_compact:
+                checks.append(_stays_equal(owner.view(np.ndarray)))
+            else:
+                checks += [x.is_unchanged for x in parts]
+        return checks
+
+    def _unchanged(self, *, decides: bool) -> list[tuple[ClosedOver, np.ndarray]]:
+        """Those that decide about the trace, or the others, with the owners of their memory."""
+        result = []
+        for met in self._of_node.values():
+            if met.decides is not decides or met.is_written:
+                continue
+            array = met.array()
+            if array is not None and _same_bytes(array, met.node.value):
+                is_ready = array.flags.c_contiguous and array.dtype == met.node.dtype
+                result.append((ClosedOver(met.node, array, is_ready), _owner_of(array)))
+        return result
+
+
+def is_tracing() -> bool:
+    return current.trace is not None
+
+
+def values_asked_for(*nodes: Node) -> None:
+    """Say that what is being traced, if anything is, depends on the values of these nodes."""
+    if current.trace is not None:
+        current.trace.asked_for(nodes)
+
+
+def _stays(tensor: Any, node: Node) -> Check:
+    return lambda: tensor._node is node
+
+
+def _stays_equal(array: np.ndarray) -> Check:
+    copy = np.array(array, order="C")
+    return lambda: _same_bytes(array, copy)
+
+
+def _all(checks: list[Check]) -> Check:
+    if len(checks) == 1:
+        return checks[0]  # by far the most common
+
+    def holds() -> bool:
+        for check in checks:  # noqa: SIM110 - `all` of a generator takes 0.3 us
+            if not check():
+                return False
+        return True
+
+    return holds
+
+
+def _owner_of(array: np.ndarray) -> np.ndarray:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _same_bytes(array: np.ndarray, copy: np.ndarray) -> bool:
+    """Whether `copy`, contiguous and in native byte order, holds what is in `array`."""
+    if array.nbytes <= _FEW_BYTES and array.dtype == copy.dtype:
+        return array.tobytes() == copy.tobytes()  # a tenth of the time
+    own = np.asarray(array, copy.dtype, order="C").reshape(-1)
+    return np.array_equal(own.view(np.uint8), copy.reshape(-1).view(np.uint8))

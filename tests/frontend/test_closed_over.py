@@ -1,0 +1,394 @@
+"""What a jitted function finds around itself is as it is at the call, not as it was when traced."""
+
+import functools
+import threading
+import types
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.frontend import guards
+
+pytestmark = pytest.mark.usefixtures("numpy_engine")
+
+X = np.array([1.0, 2.0, 3.0])
+rate = 2.0
+table = np.ones(3)
+options = {"scale": 2.0, "shifts": [1.0, 2.0]}
+
+
+def _helper(x):
+    return x * rate
+
+
+class Model:
+    offset = 1.0
+
+    def __init__(self):
+        self.weights = np.full(3, 2.0)
+        self.scale = 3.0
+        self.parts = [Part(1.0), Part(2.0)]
+        self.log = []
+
+    def __call__(self, x):
+        return self.step(x)
+
+    def step(self, x):
+        self.log.append(x.shape)
+        for part in self.parts:
+            x = part(x)
+        return x * self.weights * self.doubled + self.offset
+
+    @property
+    def doubled(self):
+        return 2 * self.scale
+
+
+class Part:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        return x * self.factor
+
+
+class Counted:
+    """A function, and how often it was called, which `jit` does to trace it."""
+
+    def __init__(self, f):
+        self.calls = 0
+        self.f = f
+
+    def __call__(self, x):
+        self.calls += 1
+        return self.f(x)
+
+
+def _agree_after(f, *changes, x=X):
+    """`jit(f)` is `f` before and after each change, and is not traced again without one."""
+    counted = Counted(f)
+    jitted = ng.jit(counted)
+    for change in (lambda: None, *changes):
+        change()
+        np.testing.assert_array_equal(np.asarray(jitted(x)), np.asarray(f(x)))
+        traces = counted.calls
+        np.testing.assert_array_equal(np.asarray(jitted(x)), np.asarray(f(x)))
+        assert counted.calls == traces
+    return counted.calls
+
+
+def _set(container, key, value):
+    return lambda: container.__setitem__(key, value)
+
+
+def test_arrays_are_read_at_each_call():
+    w, large, columns = np.ones(3), np.ones(3000), np.arange(6.0).reshape(3, 2)
+
+    def f(x):
+        return x * w + large[1:4] + x @ columns[::-1] @ columns.T
+
+    _agree_after(f, _set(w, 1, 5.0), _set(large, 2, 7.0), _set(columns, (0, 1), -1.0))
+
+
+def test_large_arrays_that_change_in_place_are_not_traced_again():
+    large = np.ones(3000)
+    traces = _agree_after(
+        lambda x: x * large, _set(large, 2, 7.0), _set(large, slice(None), 3.0), x=np.ones(3000)
+    )
+    assert traces == 1
+
+
+def test_globals_and_cells_may_be_rebound(monkeypatch):
+    w, number = np.ones(3), 4.0
+
+    def rebind():
+        nonlocal w, number
+        w, number = np.full(3, 9.0), -0.0
+
+    _agree_after(
+        lambda x: x * w * rate + table / number,
+        rebind,
+        lambda: monkeypatch.setitem(globals(), "rate", 3),
+        lambda: monkeypatch.setitem(globals(), "rate", 3.0),
+        lambda: monkeypatch.setitem(globals(), "table", np.arange(3.0)),
+    )
+
+
+def test_functions_that_are_called_are_looked_into(monkeypatch):
+    _agree_after(
+        lambda x: _helper(x) + functools.partial(_helper)(x),
+        lambda: monkeypatch.setitem(globals(), "rate", 5.0),
+        lambda: monkeypatch.setitem(globals(), "_helper", lambda x: x - rate),
+        lambda: monkeypatch.setitem(globals(), "rate", 6.0),
+    )
+
+
+def test_attributes_and_methods_are_looked_into(monkeypatch):
+    model = Model()
+    changes = (
+        lambda: setattr(model, "scale", 7.0),
+        _set(model.weights, 0, 11.0),
+        lambda: setattr(model, "weights", np.arange(3.0)),
+        lambda: setattr(model.parts[1], "factor", 5.0),
+        lambda: model.parts.append(Part(13.0)),
+        lambda: monkeypatch.setattr(Model, "offset", 17.0),
+        lambda: monkeypatch.setattr(Model, "step", lambda self, x: x + self.scale),
+    )
+    _agree_after(model, *changes)
+    assert _agree_after(Model().step, lambda: None) == 1
+
+
+def test_lists_and_dicts_are_looked_into(monkeypatch):
+    def f(x):
+        return x * options["scale"] + sum(options["shifts"])
+
+    monkeypatch.setitem(globals(), "options", {"scale": 2.0, "shifts": [1.0, 2.0]})
+    _agree_after(
+        f,
+        lambda: options.__setitem__("scale", 5.0),
+        lambda: options["shifts"].__setitem__(1, 9.0),
+        lambda: options["shifts"].append(4.0),
+    )
+
+
+def test_what_other_transforms_and_jitted_functions_close_over_counts(monkeypatch):
+    w = np.ones(3)
+    inner = ng.jit(lambda x: x * w * rate)
+    functions = (
+        ng.grad(lambda x: (x * x * w * rate).sum()),
+        ng.vmap(lambda x: x * rate),
+        lambda x: inner(x) + 1,
+        lambda x: ng.grad(lambda y: inner(y).sum())(x),
+    )
+    for f in functions:
+        monkeypatch.setitem(globals(), "rate", 2.0)
+        _agree_after(f, lambda: monkeypatch.setitem(globals(), "rate", 5.0), _set(w, 0, 8.0))
+
+
+def test_rules_of_a_function_with_a_derivative_of_its_own_count(monkeypatch):
+    class Scaled(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * rate
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * rate * table[0]
+
+    gradient = ng.grad(lambda x: Scaled.apply(x).sum())
+    for f in (Scaled.apply, gradient):
+        monkeypatch.setitem(globals(), "rate", 2.0)
+        _agree_after(
+            lambda x, f=f: f(x),
+            lambda: monkeypatch.setitem(globals(), "rate", 5.0),
+            lambda: monkeypatch.setitem(globals(), "table", np.full(3, 7.0)),
+        )
+
+
+def test_looking_around_runs_no_code_of_the_user():
+    class Missing:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    class Guarded:
+        def __getattribute__(self, name):
+            raise RuntimeError(name)
+
+    missing, guarded = Missing(), Guarded()
+
+    def f(x):
+        if x is None:
+            return missing.rate * guarded.rate
+        return x + 1
+
+    np.testing.assert_array_equal(ng.jit(f)(X), X + 1)
+
+
+def test_defaults_and_arguments_of_partial_functions_count():
+    w = np.ones(3)
+
+    def f(x, y=w):
+        return x * y
+
+    _agree_after(f, _set(w, 0, 3.0), lambda: setattr(f, "__defaults__", (np.arange(3.0),)))
+    v = np.ones(3)
+    _agree_after(functools.partial(f, y=v), _set(v, 2, 3.0))
+
+
+def test_code_that_is_replaced_counts():
+    def f(x):
+        return x + 1
+
+    def g(x):
+        return x - 1
+
+    _agree_after(f, lambda: setattr(f, "__code__", g.__code__))
+
+
+def test_values_that_decide_about_the_trace_count():
+    index, mask, counts = np.array([0, 1]), np.array([True, False, True]), np.array([1, 2, 1])
+    first = ng.tensor([1.0, 2.0])
+    _agree_after(lambda x: x[index], _set(index, 1, 2))
+    _agree_after(lambda x: x[mask], _set(mask, 1, True))
+    _agree_after(lambda x: np.repeat(x, counts), _set(counts, 0, 3))
+    _agree_after(lambda x: x * first[0].item(), lambda: first.__setitem__(0, 10.0))
+    large = np.ones(3000, int)
+    _agree_after(lambda x: x[large], _set(large, 2999, 2))
+    rows = np.arange(600).reshape(300, 2) % 3
+    _agree_after(lambda x: sum(x[row] for row in rows), _set(rows, (299, 1), 0))
+    with pytest.raises(IndexError, match="out of bounds"):
+        jitted = ng.jit(lambda x: x[large])
+        jitted(X)
+        large[0] = 3
+        jitted(X)
+
+
+def test_arrays_that_a_function_makes_or_writes_to_are_its_own():
+    kept = np.zeros(3000)
+
+    def f(x):
+        b = np.zeros(3)
+        y = x + b
+        b[0] = 1.0
+        kept[:] = 0
+        kept[1] += 2.0
+        return y * b + (x + kept[:3])
+
+    assert _agree_after(f) == 1
+
+
+def test_records_that_a_function_keeps_do_not_have_it_traced_again():
+    calls, sizes, count = [], {}, 0
+
+    def f(x):
+        nonlocal count
+        count += 1
+        calls.append(count)
+        sizes[len(calls)] = x.shape
+        return x * len(calls) ** 0
+
+    jitted = ng.jit(f)
+    for _ in range(3):
+        jitted(X)
+    assert calls == [1]
+
+
+def test_gradients_that_flow_through_calls_are_those_of_the_arrays_now():
+    w = np.ones(3)
+    f = ng.jit(lambda x: (x * x * w).sum())
+    t = ng.tensor(X, requires_grad=True)
+    for factor in (1.0, 4.0):
+        w[:] = factor
+        y = f(t)
+        w[:] = -1.0  # what is recorded stays as it was
+        t.grad = None
+        y.backward()
+        np.testing.assert_array_equal(t.grad, 2 * factor * X)
+    w[:] = 3.0
+    np.testing.assert_array_equal(f(X), 3 * (X**2).sum())
+
+
+def test_tensors_may_be_rebound():
+    w = ng.tensor([1.0, 1.0, 1.0])
+
+    def rebind():
+        nonlocal w
+        w = w * 4.0
+
+    _agree_after(lambda x: x * w, rebind, lambda: w.__setitem__(0, 9.0))
+
+
+def test_what_is_computed_of_tensors_alone_is_computed_of_their_values_now():
+    w = ng.tensor([1.0, 1.0, 1.0])
+    for f in (
+        lambda x: x * w.detach(),
+        lambda x: x * w[1:].sum() + w[0],
+        lambda x: x * ng.grad(lambda v: (v * v).sum())(w),
+    ):
+        _agree_after(f, lambda: w.__setitem__(0, w[0] + 3.0), lambda: w.fill(2.0))
+
+
+def test_what_is_read_in_modules_counts():
+    settings = types.ModuleType("settings")
+    settings.rate = 2.0
+    _agree_after(lambda x: x * settings.rate * np.pi, lambda: setattr(settings, "rate", 3.0))
+
+
+def test_things_that_disappear_are_noticed(monkeypatch):
+    monkeypatch.setitem(globals(), "passing", 2.0)
+    f = ng.jit(lambda x: x * passing)  # noqa: F821
+    f(X)
+    monkeypatch.delitem(globals(), "passing")
+    with pytest.raises(NameError):
+        f(X)
+
+
+def test_a_guard_has_a_bounded_number_of_conditions():
+    arrays = [np.ones(3) for _ in range(30)]
+    names = {f"w{k}": np.ones(3) for k in range(200)}
+    source = "def f(x):\n    return x + " + " + ".join(names)
+    exec(source, names)
+    guard = guards.guard_of(names["f"])
+    assert guard.holds()
+    assert len(guard._conditions) == guards.MOST_CONDITIONS
+    assert guards.guard_of(lambda x: arrays).holds()
+
+
+def test_functions_of_nothing_but_their_arguments_compare_their_code_only():
+    assert len(guards.guard_of(lambda x: np.sin(x) * np.pi)._conditions) == 1
+    assert guards.guard_of(np.sin).holds is None
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), 1, True, "a", (1, 2.0), np.float32(1), None])
+def test_numbers_and_texts_are_compared_by_type_and_value(value):
+    others = (0.0, -0.0, float("nan"), 1, 1.0, True, "a", (1, 2.0), (1, 2), np.float32(1), None)
+    same = [x for x in others if guards.is_same(x, value)]
+    assert len(same) == 1
+    assert repr(same[0]) == repr(value)
+
+
+def test_threads_that_change_what_is_closed_over_see_their_own_changes():
+    """Each thread rebinds a number of its own, and calls a function that reads it."""
+    failures = []
+
+    def work(seed):
+        number = float(seed)
+        f = ng.jit(lambda x: x * number)
+        for k in range(20):
+            number = float(seed + k)
+            if not np.array_equal(f(X), X * number):
+                failures.append((seed, k))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_what_a_function_assigns_to_is_its_own_and_what_others_assign_to_is_not(monkeypatch):
+    model, made = Model(), []
+
+    class Record:
+        pass
+
+    def f(x):
+        model.seen = x.shape
+        model.count = getattr(model, "count", 0) + 1
+        model.total += 1
+        record = Record()
+        record.scale = 1.0  # not that of the model
+        made.append(record)
+        return x * model.scale * model.total**0
+
+    model.total = 0
+    jitted = ng.jit(f)
+    for _ in range(2):
+        np.testing.assert_array_equal(jitted(X), 3 * X)
+    assert model.total == model.count == len(made) == 1
+    model.scale = 5.0
+    np.testing.assert_array_equal(jitted(X), 5 * X)

@@ -1,0 +1,207 @@
+"""`jit` itself: which arrays it takes, what it keeps, and how its functions travel."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import DTypeError
+
+
+def cube(x):
+    return (x**3).sum()
+
+
+@ng.jit
+def squares(x):
+    return (x * x).sum()
+
+
+gradient = ng.grad(cube)
+jitted_gradient = ng.jit(ng.value_and_grad(cube))
+second = ng.hessian(cube)
+mapped = ng.vmap(cube)
+of_lambda = ng.grad(lambda x: (3 * x).sum())
+
+
+def _doubled(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+
+doubled = ng.custom_op("doubled", _doubled, shape=lambda x: x.shape)
+NAMED = (squares, gradient, jitted_gradient, second, mapped, of_lambda, doubled)
+
+
+class Stepper:
+    def __init__(self, rate):
+        self.rate = rate
+        self.step = ng.jit(self._step)
+
+    def _step(self, x):
+        return x * self.rate
+
+
+# Classes of arrays
+
+
+def test_classes_derived_from_ndarray_are_arrays(tmp_path, numpy_engine):
+    mapped_file = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=(4,))
+    mapped_file[:] = [1.0, 2.0, 3.0, 4.0]
+    records = np.arange(4.0).view(np.recarray)
+    x = np.ones(4)
+    f = ng.jit(lambda x: x * mapped_file + records)
+    np.testing.assert_array_equal(squares(mapped_file), 30.0)
+    np.testing.assert_array_equal(squares(mapped_file[1:]), 29.0)
+    np.testing.assert_array_equal(f(x), np.asarray(mapped_file) + np.arange(4.0))
+    mapped_file[0] = 10.0
+    np.testing.assert_array_equal(f(x), [10.0, 3.0, 5.0, 7.0])
+    np.testing.assert_array_equal(ng.grad(squares)(mapped_file), [20.0, 4.0, 6.0, 8.0])
+
+
+def test_a_memory_map_runs_on_the_native_engine(tmp_path):
+    mapped_file = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=(3,))
+    mapped_file[:] = 2.0
+    f = ng.jit(lambda x: x * mapped_file)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(mapped_file), [4.0, 4.0, 4.0])
+    mapped_file[1] = 5.0
+    np.testing.assert_array_equal(f(np.ones(3)), [2.0, 5.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "message"),
+    [
+        (np.ones((1, 2)).view(np.matrix), TypeError, "operators of matrix are not those of arrays"),
+        (np.ma.masked_array([1.0, 2.0], [0, 1]), DTypeError, "masked arrays are not supported"),
+        (np.rec.array([(1, 2.0)], dtype="i8,f8"), DTypeError, "not an array of numbers"),
+    ],
+)
+def test_arrays_that_compute_differently_are_refused(array, error, message, numpy_engine):
+    x = ng.tensor([[1.0], [2.0]])
+    for use in (squares, lambda a: ng.jit(lambda x: x * a)(x), lambda a: x * a):
+        with pytest.raises(error, match=message):
+            use(array)
+
+
+# What is kept
+
+
+def test_the_number_of_specializations_is_bounded(numpy_engine):
+    traced = []
+
+    def f(x):
+        traced.append(x.shape)
+        return x.sum()
+
+    jitted = ng.jit(f)
+    with ng.configure(specializations=4):
+        for size in range(2, 20):
+            jitted(np.ones(size))
+            jitted(np.ones(1))  # which stays, since it is called
+    assert traced == [(2,), (1,), *[(size,) for size in range(3, 20)]]
+    assert len(jitted._specializations) == 4
+    assert set(jitted._direct.values()) <= set(jitted._specializations.values())
+    with ng.configure(specializations=1):
+        assert [jitted(np.ones(size)) for size in (3, 3, 4)] == [3.0, 3.0, 4.0]
+    assert len(jitted._specializations) == 1
+
+
+def test_a_function_that_is_traced_again_keeps_one_specialization(numpy_engine):
+    rate = 0.0
+    f = ng.jit(lambda x: x + rate)
+    for k in range(5):
+        rate = float(k)
+        assert f(1.0) == 1.0 + k
+    assert len(f._specializations) == len(f._direct) == 1
+
+
+# Copies and other processes
+
+
+@pytest.mark.parametrize("function", NAMED, ids=lambda function: function.__name__)
+def test_functions_of_a_module_are_copied_and_pickled_by_name(function):
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.copy(function) is function
+    assert copy.deepcopy(function) is function
+
+
+def test_other_functions_are_pickled_with_what_they_are_made_of(numpy_engine):
+    x = np.arange(3.0)
+    scaled = ng.custom_op("scaled", _doubled, shape=cube, dtype=np.float32)
+    rebuilt = pickle.loads(pickle.dumps(scaled))
+    assert (rebuilt.__name__, rebuilt.kernel.shape, rebuilt.kernel.dtype) == (
+        *("scaled", cube, np.float32),
+    )
+    for f in (ng.jit(ng.grad(cube)), ng.jacobian(ng.grad(cube)), ng.vmap(ng.jit(np.sin))):
+        copied = pickle.loads(pickle.dumps(f))
+        assert copied is not f
+        np.testing.assert_array_equal(np.asarray(copied(x)), np.asarray(f(x)))
+        assert copy.deepcopy(f) is f
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(ng.jit(lambda x: x))
+
+
+def test_a_jitted_method_goes_with_its_object(numpy_engine):
+    stepper = Stepper(2.0)
+    for other in (copy.deepcopy(stepper), pickle.loads(pickle.dumps(stepper))):
+        other.rate = 5.0
+        assert (stepper.step(1.0), other.step(1.0)) == (2.0, 5.0)
+
+
+def test_functions_made_of_functions_bind_as_methods(numpy_engine):
+    class Well:
+        depth = 3.0
+
+        @ng.grad
+        def slope(self, x):
+            raise AssertionError
+
+        force = ng.grad(lambda self, x: self.depth * x * x, argnums=1)
+
+    assert float(Well().force(2.0)) == 12.0
+    assert Well.slope.__name__ == "slope"
+
+
+SCRIPT = """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import numpy as np
+
+    import numba_grad as ng
+
+    ng.configure(engine="reference")
+
+
+    @ng.jit
+    def squares(x):
+        return (x * x).sum()
+
+
+    gradient = ng.grad(squares)
+
+    if __name__ == "__main__":
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            for f in (squares, gradient):
+                print(pool.submit(f, np.arange(3.0)).result())
+        import pickle
+        from types import ModuleType
+
+        # As cloudpickle, which the workers of joblib get scripts' functions by.
+        cloudpickle = ModuleType("cloudpickle")
+        exec("def reduced(f): return f.__reduce__()", vars(cloudpickle))
+        print(squares.__reduce__(), cloudpickle.reduced(squares)[1][0].__name__)
+"""
+
+
+def test_functions_of_a_script_reach_other_processes(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "5.0\ntensor([0., 2., 4.])\nsquares squares\n"
