@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numba_grad
+from numba_grad.frontend.namespaces import NAMESPACES
 
 PACKAGE = Path(numba_grad.__file__).parent
 BASE = {"errors", "config", "dtypes", "locks"}
@@ -23,7 +24,7 @@ MAY_IMPORT = {
     "autograd": BASE | {"graph", "ops", "transforms", "runtime", "compiler"},
     "frontend": BASE | {"graph", "ops", "transforms", "runtime", "compiler", "autograd"},
 }
-PUBLIC = {"__init__", "__main__", "testing"}  # above all layers
+PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
 Import = tuple[str, str, int, bool]  # importing, imported, line, whether inside a function
 
 

@@ -17,6 +17,7 @@ from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.callers import own_function_in_place_of_caller
 from numba_grad.frontend.calling_lines import (
     Line,
     calling_line,
@@ -252,7 +253,7 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
                 "cannot convert a Tensor that requires grad: what follows would have no gradient",
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
-                fix=instead_of_conversion(AS_CONSTANT[operation]),
+                fix=_differentiable(instead_of_conversion(AS_CONSTANT[operation])),
             )
         )
     if node.type.device != CPU:
@@ -279,6 +280,12 @@ def _assigned_to_array(node: Node, line: Line) -> GradientError:
             fix=instead_of_array(line),
         )
     )
+
+
+def _differentiable(fix: str) -> str:
+    """The advice, with our function in front if one of NumPy or SciPy makes the conversion."""
+    ours = own_function_in_place_of_caller()
+    return f"{ours}, which has a gradient; {fix}" if ours else fix
 
 
 def _for_python(value: np.ndarray) -> np.ndarray:

@@ -1,0 +1,165 @@
+"""What a name of NumPy's namespace stands for in `numba_grad.numpy`.
+
+Functions and ufuncs that have a counterpart are ours, by NumPy's arguments, so that they give
+tensors also of arrays, numbers and lists. Everything else is NumPy's own object.
+"""
+
+import functools
+from collections.abc import Callable, Hashable
+from types import GenericAlias, ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from numba_grad.autograd.handles import is_tensor, is_tensor_class
+from numba_grad.errors import explain
+from numba_grad.frontend import array_api, elementwise_functions
+from numba_grad.frontend.arrays import ArrayLike
+from numba_grad.frontend.creation import Shape, asarray, empty
+from numba_grad.frontend.flat_elements import ndenumerate
+from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
+from numba_grad.frontend.protocols import call_function, call_ufunc, takes_numpys_arguments
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def object_of_name(name: str) -> Any:
+    """What `numba_grad.numpy` has under one of NumPy's names.
+
+    Raises
+    ------
+    AttributeError
+        If NumPy has no such name.
+    """
+    theirs = getattr(np, name)
+    if isinstance(theirs, ModuleType):
+        return theirs
+    if isinstance(theirs, np.ufunc):
+        return Ufunc(theirs) if theirs in of_ufunc else theirs
+    if isinstance(theirs, Hashable) and theirs in _others:
+        return _others[theirs]
+    ours = counterpart(theirs) if callable(theirs) else None  # type: ignore[arg-type]
+    if ours is not None:
+        return _by_numpys_arguments(cast(Function, theirs), ours)
+    public = array_api.namespace()
+    return getattr(public, name) if name in public.__all__ else theirs
+
+
+class Ufunc:
+    """A ufunc of NumPy whose results are tensors, with `at`, `outer`, `reduce`, `accumulate`,
+    `reduceat` and NumPy's attributes."""
+
+    def __init__(self, numpys: np.ufunc) -> None:
+        self._numpys = numpys
+        self._ours = of_ufunc[numpys]
+        self.__doc__ = self._ours.__doc__
+        self.__name__ = numpys.__name__
+
+    def __call__(self, *inputs: ArrayLike, **arguments: Any) -> Any:
+        if not arguments:
+            return self._ours(*inputs)
+        return call_ufunc(self._numpys, "__call__", inputs, arguments)
+
+    def at(self, x: Any, indices: Any, *values: ArrayLike) -> None:
+        """Apply it to elements of `x`, a tensor or an array, which is changed."""
+        self._numpys.at(x, indices, *values)
+
+    def outer(self, a: ArrayLike, b: ArrayLike, /, **arguments: Any) -> Any:
+        """The function of each element of `a` with each of `b`."""
+        return self._numpys.outer(asarray(a), b, **arguments)
+
+    def reduce(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """Elements along an axis joined by it."""
+        return self._numpys.reduce(asarray(x), *arguments, **more)
+
+    def accumulate(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """All elements up to each one joined by it."""
+        return self._numpys.accumulate(asarray(x), *arguments, **more)
+
+    def reduceat(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """Elements of slices joined by it."""
+        return self._numpys.reduceat(asarray(x), *arguments, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numpys, name)
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r} of numba_grad.numpy>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ufunc, (self._numpys,)
+
+
+def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
+    """`ours`, called as NumPy documents `theirs`: by its names of arguments."""
+    is_made_like = theirs in MADE_LIKE
+    if not is_made_like and takes_numpys_arguments(theirs, ours):
+        return ours
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_made_like and is_tensor(kwargs.get("like")):
+            return theirs(*args, **kwargs)  # on the device of that tensor
+        kwargs.pop("like", None)
+        return call_function(theirs, args, kwargs)
+
+    return functools.wraps(ours)(call)
+
+
+def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":
+    """`a` as a tensor. ValueError if an element is inf or nan; `order` changes no value."""
+    result = asarray(a, dtype)
+    if not elementwise_functions.isfinite(result).all():
+        raise ValueError(explain("asarray_chkfinite", "an element is inf or nan"))
+    return result
+
+
+class _ArrayClass(type):
+    """So that `isinstance(np.zeros(3), np.ndarray)` is as true as in the program before."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return is_tensor(value) or isinstance(value, np.ndarray)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return is_tensor_class(other) or issubclass(other, np.ndarray)
+
+
+class ndarray(metaclass=_ArrayClass):
+    """The class of arrays, for `isinstance` and annotations: tensors, and NumPy's own."""
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __new__(cls, shape: Shape, dtype: object = float, **buffer: Any) -> Any:
+        if buffer:
+            raise TypeError(
+                explain(
+                    "ndarray",
+                    f"{', '.join(buffer)}: tensors are not made on memory of others",
+                    fix="ng.frombuffer(buffer, dtype).reshape(shape), a copy",
+                )
+            )
+        return empty(shape, dtype)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        raise TypeError(
+            explain(
+                "ndarray",
+                "this one has no subclasses, and tensors are of no other class",
+                fix="import numpy; class Name(numpy.ndarray), whose arrays are constants here",
+            )
+        )
+
+
+# Where the rule is another one. What reads bytes and text makes arrays of any dtype, also of those
+# that tensors are not of, and memory maps and archives: it is NumPy's.
+_others: dict[Any, Any] = {
+    np.asarray_chkfinite: asarray_chkfinite,
+    np.ndarray: ndarray,
+    np.ndenumerate: ndenumerate,
+    **{
+        reader: reader
+        for reader in (np.load, np.loadtxt, np.fromfile, np.fromstring, np.frombuffer)
+    },
+}
