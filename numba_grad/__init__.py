@@ -444,7 +444,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ml_dtypes import bfloat16 as bfloat16
 
-    from numba_grad import cuda, fft, linalg, random, special
+    from numba_grad import cuda, fft, linalg, random, signal, special
     from numba_grad import numpy as numpy
 
 
@@ -805,6 +805,7 @@ __all__ = [
     "shape",
     "sigmoid",
     "sign",
+    "signal",
     "signbit",
     "sin",
     "sinc",
