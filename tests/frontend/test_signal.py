@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.signal
 
-import numba_grad as ng
 from numba_grad import signal
 from numba_grad.errors import ShapeError
 from numba_grad.testing import check_gradients
@@ -58,9 +57,7 @@ def test_axes_are_chosen_and_products_summed(method):
 
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_gradients(method):
-    check_gradients(
-        lambda x, y: signal.convolve(x, y, "same", method), IMAGE[:3, :3], WINDOW[:2]
-    )
+    check_gradients(lambda x, y: signal.convolve(x, y, "same", method), IMAGE[:3, :3], WINDOW[:2])
 
 
 def test_what_is_refused():

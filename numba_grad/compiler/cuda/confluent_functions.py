@@ -1,5 +1,5 @@
-"""Bessel functions of any real order, modified ones too, and Kummer's function for GPUs, of real and
-complex numbers: texts as those of `special_functions.py`.
+"""Bessel functions of any real order, modified ones too, and Kummer's function for GPUs, of real
+and complex numbers: texts as those of `special_functions.py`.
 
 Sources: DLMF 10.2, 10.4, 10.17, 10.6, 10.25 and 10.40; Steed's method for Bessel functions after
 Barnett (1981); DLMF 13.2, 13.3 and 13.7, and the recurrence of Laguerre's polynomials (18.9).
