@@ -6,7 +6,7 @@ operands.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,18 +122,19 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
 def stacked_tensors(value: Any) -> Node | None:
     """Nested sequences with tensors in them as one array, through which gradients flow, on a GPU
     if one of them is. None if there are no tensors."""
-    if not _has_tensors(value):
+    if not has_tensors(value):
         return None
     return _stacked(value, next(filter(CPU.__ne__, _devices_in(value)), CPU))
 
 
-def _has_tensors(value: Any) -> bool:
+def has_tensors(value: Iterable[Any]) -> bool:
+    """Whether there are tensors among these values, or in nested lists and tuples of them."""
     # By sets of classes: of a long list of numbers, half of what it takes to make an array of it.
     for kind in set(map(type, value)):
         if kind in DEFAULT_DTYPES:
             continue
         if issubclass(kind, list | tuple):
-            if any(_has_tensors(x) for x in value if isinstance(x, list | tuple)):
+            if any(has_tensors(x) for x in value if isinstance(x, list | tuple)):
                 return True
         elif hasattr(kind, "_node"):
             return True
@@ -149,7 +150,7 @@ def _devices_in(value: Any) -> Iterator[str]:
 
 
 def _stacked(value: Any, device: str) -> Node:
-    if not (isinstance(value, list | tuple) and _has_tensors(value)):
+    if not (isinstance(value, list | tuple) and has_tensors(value)):
         node = as_node(value)
         return placed(node, device) if node.shape == () else node
     nodes = common_dtype(tuple([_stacked(x, device) for x in value]))

@@ -1,7 +1,8 @@
 """What a name of NumPy's namespace stands for in `numba_grad.numpy`.
 
-Functions and ufuncs that have a counterpart are ours, by NumPy's arguments, so that they give
-tensors also of arrays, numbers and lists. Everything else is NumPy's own object.
+Functions that make arrays make tensors. Other functions and ufuncs that have a counterpart are ours
+where a tensor is among the arguments, or in a list that is one, and NumPy's of all else. Everything
+that has no counterpart is NumPy's own object.
 """
 
 import functools
@@ -13,8 +14,8 @@ import numpy as np
 
 from numba_grad.autograd.handles import is_tensor, is_tensor_class
 from numba_grad.errors import explain
-from numba_grad.frontend import array_api, elementwise_functions
-from numba_grad.frontend.arrays import ArrayLike
+from numba_grad.frontend import array_api, creation, elementwise_functions, ranges
+from numba_grad.frontend.arrays import ArrayLike, has_tensors
 from numba_grad.frontend.creation import Shape, asarray, empty
 from numba_grad.frontend.flat_elements import ndenumerate
 from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
@@ -26,15 +27,9 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 
-def object_of_name(name: str) -> Any:
-    """What `numba_grad.numpy` has under one of NumPy's names.
-
-    Raises
-    ------
-    AttributeError
-        If NumPy has no such name.
-    """
-    theirs = getattr(np, name)
+def object_of_name(module: ModuleType, name: str) -> Any:
+    """What `numba_grad.numpy`, or a module in it, has under the name of an object of NumPy's."""
+    theirs = getattr(module, name)
     if isinstance(theirs, ModuleType):
         return theirs
     if isinstance(theirs, np.ufunc):
@@ -42,15 +37,18 @@ def object_of_name(name: str) -> Any:
     if isinstance(theirs, Hashable) and theirs in _others:
         return _others[theirs]
     ours = counterpart(theirs) if callable(theirs) else None  # type: ignore[arg-type]
+    if isinstance(theirs, type):
+        ours = None
     if ours is not None:
         return _by_numpys_arguments(cast(Function, theirs), ours)
     public = array_api.namespace()
-    return getattr(public, name) if name in public.__all__ else theirs
+    is_public = module is np and name in public.__all__
+    return getattr(public, name) if is_public else theirs
 
 
 class Ufunc:
-    """A ufunc of NumPy whose results are tensors, with `at`, `outer`, `reduce`, `accumulate`,
-    `reduceat` and NumPy's attributes."""
+    """A ufunc of NumPy that also takes lists of tensors, with `at`, `outer`, `reduce`,
+    `accumulate`, `reduceat` and NumPy's attributes."""
 
     def __init__(self, numpys: np.ufunc) -> None:
         self._numpys = numpys
@@ -59,6 +57,8 @@ class Ufunc:
         self.__name__ = numpys.__name__
 
     def __call__(self, *inputs: ArrayLike, **arguments: Any) -> Any:
+        if not has_tensors(inputs):
+            return self._numpys(*inputs, **arguments)
         if not arguments:
             return self._ours(*inputs)
         return call_ufunc(self._numpys, "__call__", inputs, arguments)
@@ -69,19 +69,19 @@ class Ufunc:
 
     def outer(self, a: ArrayLike, b: ArrayLike, /, **arguments: Any) -> Any:
         """The function of each element of `a` with each of `b`."""
-        return self._numpys.outer(asarray(a), b, **arguments)
+        return self._numpys.outer(_joined(a), _joined(b), **arguments)
 
     def reduce(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
         """Elements along an axis joined by it."""
-        return self._numpys.reduce(asarray(x), *arguments, **more)
+        return self._numpys.reduce(_joined(x), *arguments, **more)
 
     def accumulate(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
         """All elements up to each one joined by it."""
-        return self._numpys.accumulate(asarray(x), *arguments, **more)
+        return self._numpys.accumulate(_joined(x), *arguments, **more)
 
     def reduceat(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
         """Elements of slices joined by it."""
-        return self._numpys.reduceat(asarray(x), *arguments, **more)
+        return self._numpys.reduceat(_joined(x), *arguments, **more)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._numpys, name)
@@ -93,16 +93,29 @@ class Ufunc:
         return Ufunc, (self._numpys,)
 
 
+def _joined(x: ArrayLike) -> ArrayLike:
+    """`x`, or the tensor that a list with tensors stands for."""
+    return asarray(x) if isinstance(x, list | tuple) and has_tensors(x) else x
+
+
 def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
-    """`ours`, called as NumPy documents `theirs`: by its names of arguments."""
+    """`ours`, called as NumPy documents `theirs`: by its names of arguments.
+
+    What makes arrays makes tensors. Another function of numbers and arrays alone is NumPy's: the
+    sizes and constants that programs compute with are not recorded.
+    """
     is_made_like = theirs in MADE_LIKE
-    if not is_made_like and takes_numpys_arguments(theirs, ours):
+    makes_arrays = is_made_like or ours.__module__ in (creation.__name__, ranges.__name__)
+    if makes_arrays and not is_made_like and takes_numpys_arguments(theirs, ours):
         return ours
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_made_like and is_tensor(kwargs.get("like")):
+        if is_tensor(kwargs.get("like")):
             return theirs(*args, **kwargs)  # on the device of that tensor
-        kwargs.pop("like", None)
+        if not makes_arrays and not (has_tensors(args) or has_tensors(kwargs.values())):
+            return theirs(*args, **kwargs)
+        if is_made_like:
+            kwargs.pop("like", None)
         return call_function(theirs, args, kwargs)
 
     return functools.wraps(ours)(call)

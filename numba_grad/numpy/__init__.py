@@ -1,7 +1,7 @@
 """NumPy's namespace on tensors: `import numba_grad.numpy as np` in place of `import numpy as np`.
 
-Every public name of NumPy is here. What makes or computes arrays gives tensors, so that "allocate,
-then fill" has a gradient:
+Every public name of NumPy is here. What makes arrays makes tensors, so that "allocate, then fill"
+has a gradient:
 
     import numba_grad.numpy as np
     from numba_grad import grad
@@ -12,9 +12,10 @@ then fill" has a gradient:
             y[i] = x[i] ** 2
         return np.sum(y)
 
-Constants, dtypes, printing, errors, files, `random` and the other modules are NumPy's own; `linalg`
-and `fft` are those of numba_grad. A function that has no implementation here is NumPy's own, too:
-on arrays it does what it does, and on tensors it raises TypeError.
+Functions of tensors, and of lists of tensors, are those of numba_grad; of numbers and NumPy's
+arrays alone they are NumPy's, so that sizes and constants stay numbers. Constants, dtypes,
+printing, errors, files, `random` and other modules are NumPy's own. So is a function that has no
+implementation here: on tensors it raises TypeError.
 """
 
 import importlib
@@ -40,7 +41,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if not hasattr(numpy, name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}, nor has NumPy")
-    found = globals()[name] = object_of_name(name)
+    found = globals()[name] = object_of_name(numpy, name)
     return found
 
 

@@ -105,17 +105,15 @@ def test_allocate_then_fill_has_a_gradient():
     assert slope.tolist() == [0, 3, 4]
 
 
-def test_functions_give_tensors_also_of_arrays_numbers_and_lists():
+def test_what_makes_arrays_makes_tensors():
     array = numpy.arange(3.0)
     for result in (
-        np.sin(array),
-        np.sin(0.5),
-        np.add(1, 2, dtype=float),
-        np.mean(a=[1.0, 2.0]),
+        np.zeros(3),
         np.arange(3),
-        np.concatenate([array, array]),
-        np.linalg.norm(array),
-        np.fft.rfft(array),
+        np.linspace(0, 1, 3),
+        np.copy(array),
+        np.zeros_like(array),
+        np.tril(numpy.eye(2)),
         np.r_[array, 1],
         np.mgrid[:2, :2],
         np.asanyarray(array),
@@ -130,6 +128,38 @@ def test_functions_give_tensors_also_of_arrays_numbers_and_lists():
         np.asarray_chkfinite([1.0, np.nan])
 
 
+def test_functions_of_tensors_and_lists_of_them_give_tensors():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    for result in (
+        np.sin(x),
+        np.sin([x, x]),
+        np.mean([x, x], axis=0),
+        np.linalg.norm([x, x]),
+        np.fft.rfft([x[0], 1.0]),
+        np.append([1.0], x),
+        np.add.reduce([x, x]),
+        np.multiply.outer([1.0], [x]),
+        np.where(True, 1.0, [x[0], 2.0]),
+        np.sum(a=x),
+    ):
+        assert isinstance(result, ng.Tensor)
+        assert result.requires_grad
+
+
+def test_functions_of_numbers_and_arrays_give_what_numpy_gives():
+    """So sizes stay numbers: of `n += np.prod(shape)` nothing else changes."""
+    array = numpy.arange(3.0)
+    size = start = np.prod((2, 3))
+    size += 1
+    assert (type(start), start, size) == (numpy.int64, 6, 7)
+    assert type(np.sqrt(2.0)) is type(np.log(2 * np.pi)) is numpy.float64
+    assert type(np.linalg.norm(array)) is numpy.float64
+    for result in (np.sin(array), np.stack([array, array]), np.fft.rfft(array), np.sin([1.0])):
+        assert type(result) is numpy.ndarray
+    np.exp(array, out=array)
+    assert array[0] == 1
+
+
 def test_ufuncs_have_their_methods():
     x = np.array([[1.0, 2.0], [3.0, 4.0]])
     assert np.add.reduce(x, 1).tolist() == [3, 7]
@@ -141,9 +171,9 @@ def test_ufuncs_have_their_methods():
     counts = numpy.zeros(2)
     np.add.at(counts, [0, 0], 1.0)  # an array stays one, and is changed
     assert counts.tolist() == [2, 0]
-    assert (np.add.nin, np.add.__name__, np.hypot(3, 4).item()) == (2, "add", 5)
-    assert pickle.loads(pickle.dumps(np.add))(1, 2).item() == 3
-    with pytest.raises(TypeError, match="out= is not supported"):
+    assert (np.add.nin, np.add.__name__, np.hypot(3, 4)) == (2, "add", 5)
+    assert pickle.loads(pickle.dumps(np.add))(1, 2) == 3
+    with pytest.raises(TypeError, match="out"):
         np.exp(x, out=x)
 
 
@@ -226,7 +256,7 @@ def test_every_function_that_computes_with_arrays_is_ours_or_refuses_tensors():
 
 
 def test_functions_take_numpys_arguments_by_name_and_place():
-    x = numpy.arange(6.0).reshape(2, 3)
+    x = np.arange(6.0).reshape(2, 3)
     assert np.reshape(x, shape=(3, 2)).shape == (3, 2)
     assert np.clip(a=x, a_min=1, a_max=2).max().item() == 2
     assert np.eye(N=2, M=3).shape == (2, 3)
@@ -234,4 +264,4 @@ def test_functions_take_numpys_arguments_by_name_and_place():
     assert np.quantile(x, 0.5, 0, None, False, "linear").tolist() == [1.5, 2.5, 3.5]
     assert np.copy(x, order="K").shape == (2, 3)
     assert np.zeros_like(x, subok=False).shape == (2, 3)
-    assert math.isclose(np.trapezoid(y=[1.0, 2.0], dx=2.0), 3.0)
+    assert math.isclose(np.trapezoid(y=x[0, 1:], dx=2.0), 3.0)

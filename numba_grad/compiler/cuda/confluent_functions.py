@@ -166,12 +166,18 @@ def bessel_pair(v, x):
         k = k + 1.0
     return complex(start / j * j_mu, y)
 """,
-    "iv": "def iv(v, x):\n    return modified_bessel_of_real(v, x, 0.0)\n",
-    "ive": "def ive(v, x):\n    return modified_bessel_of_real(v, x, libdevice.fabs(x))\n",
+    "iv": """\
+def iv(v, x):
+    return modified_bessel_of_real(v, x, 0.0, float64(inf))
+""",
+    "ive": """\
+def ive(v, x):
+    return modified_bessel_of_real(v, x, libdevice.fabs(x), float64(nan))
+""",
     # exp(-damping) I_v(x): by the power series, whose terms have one sign, but for the first ones
     # of a negative order; for large x by the expansion, where orders v and -v are the same.
     "modified_bessel_of_real": """\
-def modified_bessel_of_real(v, x, damping):
+def modified_bessel_of_real(v, x, damping, at_pole):
     if not libdevice.fabs(v) + libdevice.fabs(x) < float64(inf):
         return float64(nan)
     sign = 1.0
@@ -184,7 +190,7 @@ def modified_bessel_of_real(v, x, damping):
     x = libdevice.fabs(x)
     if x == 0.0:
         if v < 0.0:
-            return float64(inf)
+            return at_pole
         return 1.0 if v == 0.0 else 0.0
     if x > 30.0 and 2.0 * x > v * v:
         term = 1.0
