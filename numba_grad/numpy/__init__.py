@@ -49,4 +49,4 @@ def __dir__() -> list[str]:
     return [name for name in dir(numpy) if not name.startswith("_")]
 
 
-__all__ = list(numpy.__all__)
+__all__ = list(numpy.__all__)  # pyright: ignore[reportUnsupportedDunderAll]
