@@ -19,7 +19,8 @@ Index = SupportsIndex | slice | ArrayLike
 
 class FlatElements:
     """As `numpy.flatiter`. It belongs to the tensor: what is assigned here is assigned there, and
-    what is read is what the tensor is by then. Functions take it for an array with one axis."""
+    what is read is a copy of what the tensor is by then. Functions take it for an array with one
+    axis."""
 
     __slots__ = ("_next", "base")
 
@@ -37,7 +38,7 @@ class FlatElements:
         return self.base.size
 
     def __iter__(self) -> "Iterator[Tensor]":
-        return iter(ravel(self.base))
+        return iter(self.copy())
 
     def __next__(self) -> "Tensor":
         if self._next == len(self):
@@ -46,7 +47,7 @@ class FlatElements:
         return self[self._next - 1]
 
     def __getitem__(self, index: Index) -> "Tensor":
-        return ravel(self.base)[index]
+        return self.copy()[index]
 
     def __setitem__(self, index: Index, value: ArrayLike) -> None:
         """Assign; a value with fewer elements than are assigned to is repeated, as in NumPy."""

@@ -60,3 +60,16 @@ def test_gradients_flow_through_what_is_read_and_assigned():
     slope = ng.grad(f)(np.array([1.0, 3.0]))
     assert slope.tolist() == [20, 206]
     assert ng.jit(ng.grad(f))(np.array([1.0, 3.0])).tolist() == [20, 206]
+
+
+def test_what_is_read_is_a_copy_and_views_are_written_through():
+    x, array = ng.tensor(VALUES), VALUES.copy()
+    for element in x.flat:
+        element *= 2
+    x.flat[1:3][...] = 7
+    assert x.tolist() == VALUES.tolist()
+    for a in (x, array):
+        turned = a.T
+        turned.flat[1] = 70
+        a[1].flat = 5
+    assert x.tolist() == array.tolist()
