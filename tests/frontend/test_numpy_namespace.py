@@ -265,3 +265,11 @@ def test_functions_take_numpys_arguments_by_name_and_place():
     assert np.copy(x, order="K").shape == (2, 3)
     assert np.zeros_like(x, subok=False).shape == (2, 3)
     assert math.isclose(np.trapezoid(y=x[0, 1:], dx=2.0), 3.0)
+
+
+def test_numpys_scalars_are_made_of_integers_within_gradients():
+    def f(x):
+        largest = np.int64(np.argmax(x))
+        return x[largest] * np.float64(np.sum(x > 1)) * np.int32(np.sum(x > 2))
+
+    assert ng.grad(f)(numpy.array([1.0, 2.0, 3.0])).tolist() == [0, 0, 2]
