@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 import numba_grad as ng
-from numba_grad.errors import ShapeError
+from numba_grad.errors import ShapeError, TracingError
 from numba_grad.testing import check_gradients
 
 RNG = np.random.default_rng(0)
@@ -85,3 +85,5 @@ def test_scipys_functions_name_ours():
     for name in ("sqrtm", "expm", "cholesky", "inv", "det"):
         with pytest.raises(RuntimeError, match=rf"ng\.linalg\.{name}\(\.\.\.\)"):
             getattr(scipy.linalg, name)(x)
+        with pytest.raises(TracingError, match=rf"ng\.linalg\.{name}\(\.\.\.\)"):
+            ng.jit(getattr(scipy.linalg, name))(A)
