@@ -57,7 +57,7 @@ class Ufunc:
         self.__name__ = numpys.__name__
 
     def __call__(self, *inputs: ArrayLike, **arguments: Any) -> Any:
-        if not has_tensors(inputs):
+        if not _is_ours(inputs, {}):
             return self._numpys(*inputs, **arguments)
         if not arguments:
             return self._ours(*inputs)
@@ -93,6 +93,13 @@ class Ufunc:
         return Ufunc, (self._numpys,)
 
 
+def _is_ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether there is a tensor among the arguments, or in a list that is one."""
+    if args and is_tensor(args[0]):  # the common case
+        return True
+    return has_tensors(args) or has_tensors(kwargs.values())
+
+
 def _joined(x: ArrayLike) -> ArrayLike:
     """`x`, or the tensor that a list with tensors stands for."""
     return asarray(x) if isinstance(x, list | tuple) and has_tensors(x) else x
@@ -112,7 +119,7 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_tensor(kwargs.get("like")):
             return theirs(*args, **kwargs)  # on the device of that tensor
-        if not makes_arrays and not (has_tensors(args) or has_tensors(kwargs.values())):
+        if not makes_arrays and not _is_ours(args, kwargs):
             return theirs(*args, **kwargs)
         if is_made_like:
             kwargs.pop("like", None)
