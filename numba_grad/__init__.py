@@ -1,5 +1,6 @@
 """Just-in-time compiled reverse-mode automatic differentiation for NumPy code."""
 
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -259,6 +260,7 @@ from numba_grad.frontend.interchange import (
     savez_compressed,
 )
 from numba_grad.frontend.jit import jit
+from numba_grad.frontend.joining_by_index import c_, r_
 from numba_grad.frontend.joining_functions import (
     append,
     array_split,
@@ -279,7 +281,7 @@ from numba_grad.frontend.joining_functions import (
     vsplit,
     vstack,
 )
-from numba_grad.frontend.namespaces import NAMESPACES, namespace
+from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.nan_functions import (
     nanargmax,
     nanargmin,
@@ -442,21 +444,22 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ml_dtypes import bfloat16 as bfloat16
 
-    from numba_grad.frontend import cuda, fft, linalg, random, special
+    from numba_grad import cuda, fft, linalg, random, signal, special
+    from numba_grad import numpy as numpy
 
 
 def __getattr__(name: str) -> ModuleType | type:
-    if name in NAMESPACES:
-        found = globals()[name] = namespace(name)
-        return found
+    if name in NAMESPACES or name == "numpy":
+        return import_module(f"{__name__}.{name}")
     if name == "bfloat16":
-        # Not in `__all__`: `import *` is not to need the package that has it.
+        # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
+        # would take the place of NumPy.
         return bfloat16_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "bfloat16"})
+    return sorted((*__all__, "__doc__", "__version__", "bfloat16", "numpy"))
 
 
 __all__ = [
@@ -525,6 +528,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "c_",
     "can_cast",
     "cbrt",
     "ceil",
@@ -767,6 +771,7 @@ __all__ = [
     "put_along_axis",
     "putmask",
     "quantile",
+    "r_",
     "rad2deg",
     "radians",
     "random",
@@ -800,6 +805,7 @@ __all__ = [
     "shape",
     "sigmoid",
     "sign",
+    "signal",
     "signbit",
     "sin",
     "sinc",

@@ -1,6 +1,9 @@
 """The code in README and docs/ runs, and prints what is printed there."""
 
+import contextlib
 import doctest
+import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -54,6 +57,49 @@ def test_quoted_source_is_in_the_file_it_names(page):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", FENCE.sub("", page.read_text())):
         assert (page.parent / target).exists(), target
+
+
+COMING_FROM = ("from_hips_autograd", "from_jax", "from_pytorch")
+
+
+def rows_of_names(page: str) -> list[list[str]]:
+    """Their names, ours, and what differs, of the tables on a page."""
+    rows = []
+    for line in (ROOT / "docs" / f"{page}.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if line.startswith("| `"):
+            assert len(cells) == 3, line
+            rows.append(cells)
+    return rows
+
+
+def found(name: str) -> object:
+    """What a dotted name stands for: a module, or something in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        with contextlib.suppress(ModuleNotFoundError):
+            result = importlib.import_module(".".join(parts[:length]))
+            return functools.reduce(getattr, parts[length:], result)
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("page", COMING_FROM)
+def test_every_name_of_ours_on_the_pages_for_newcomers_exists(page):
+    rows = rows_of_names(page)
+    assert len(rows) > 20
+    for row in rows:
+        assert all(re.fullmatch(r"(`ng(\.\w+)+`(, )?)*", cell) for cell in row[1:2]), row
+        for name in re.findall(r"`ng((?:\.\w+)+)", " ".join(row[1:])):
+            found(f"numba_grad{name}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", COMING_FROM)
+def test_every_name_of_theirs_exists(page):
+    pytest.importorskip({"hips_autograd": "autograd", "pytorch": "torch"}.get(page[5:], page[5:]))
+    for row in rows_of_names(page):
+        for name in re.findall(r"`([\w.]+)`", row[0]):
+            found(name)
 
 
 def test_the_table_of_operations_is_that_of_the_records():

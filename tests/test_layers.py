@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numba_grad
+from numba_grad.frontend.namespaces import NAMESPACES
 
 PACKAGE = Path(numba_grad.__file__).parent
 BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "locks"}
@@ -25,7 +26,7 @@ MAY_IMPORT = {
     "autograd": BASE | {"graph", "ops", "transforms", "runtime", "compiler"},
     "frontend": BASE | {"graph", "ops", "transforms", "runtime", "compiler", "autograd"},
 }
-PUBLIC = {"__init__", "__main__", "testing"}  # above all layers
+PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
 Import = tuple[str, str, int, bool]  # importing, imported, line, whether inside a function
 
 
@@ -111,7 +112,7 @@ import sys
 import numpy as np
 import numba_grad as ng
 def loaded():
-    names = ("cuda", "fft", "linalg", "random", "special")
+    names = ("cuda", "fft", "linalg", "random", "signal", "special")
     return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
 assert not loaded(), loaded()
 assert not {"numba", "scipy", "opt_einsum", "ml_dtypes"} & set(sys.modules)
@@ -119,8 +120,8 @@ assert "numba_grad.frontend.decompositions" not in sys.modules  # nor what it is
 x = ng.tensor(np.eye(2), requires_grad=True)
 np.linalg.det(x).backward()
 assert loaded() == ["linalg"], loaded()
-ng.cuda, ng.fft, ng.random, ng.special
-assert len(loaded()) == 5 and set(loaded()) <= set(dir(ng))
+ng.cuda, ng.fft, ng.random, ng.signal, ng.special
+assert len(loaded()) == 6 and set(loaded()) <= set(dir(ng))
 assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
 """
     subprocess.run([sys.executable, "-c", code], check=True)

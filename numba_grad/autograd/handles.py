@@ -18,6 +18,10 @@ def is_tensor(value: object) -> TypeGuard[Any]:
     return isinstance(value, _Registered.tensor)  # type: ignore[arg-type]
 
 
+def is_tensor_class(value: type) -> bool:
+    return value is _Registered.tensor
+
+
 def new_tensor(node: Node) -> Any:
     """A new handle of `node`, which must have none."""
     return _Registered.tensor(node)  # type: ignore[misc]

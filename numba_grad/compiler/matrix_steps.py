@@ -94,6 +94,17 @@ def _svdvals(kernels: Any, node: Node) -> LibraryCall:
     return kernels.svd_call(a.dtype, m, n, _count(a), part="values")
 
 
+def _solve_sylvester(kernels: Any, node: Node) -> LibraryCall:
+    a, b, _ = node.inputs
+    return kernels.solve_sylvester_call(node.dtype, a.shape[-1], b.shape[-1], _count(a))
+
+
+def _solve_banded(kernels: Any, node: Node) -> LibraryCall:
+    bands, b = node.inputs
+    n, columns = b.shape[-2:]
+    return kernels.solve_banded_call(node.dtype, n, columns, _count(bands), **node.params)
+
+
 MATRIX_CALLS: dict[str, Call] = {
     "inv": _square("inv_call"),
     "solve": _solve,
@@ -114,6 +125,9 @@ MATRIX_CALLS: dict[str, Call] = {
     "cofactor": _square("cofactor_call"),
     "cofactor_in_direction": _square("cofactor_in_direction_call"),
     "expm": _square("expm_call"),
+    "sqrtm": _square("sqrtm_call"),
+    "solve_sylvester": _solve_sylvester,
+    "solve_banded": _solve_banded,
 }
 
 # Roughly, the additions and multiplications for one matrix of m rows and n columns, k the smaller
@@ -137,6 +151,9 @@ _OPERATIONS: dict[str, Callable[[int, int, int], int]] = {
     "cofactor": lambda m, n, k: 2 * n**3,
     "cofactor_in_direction": lambda m, n, k: 30 * n**3,
     "expm": lambda m, n, k: 18 * n**3,
+    "sqrtm": lambda m, n, k: 100 * n**3,
+    "solve_sylvester": lambda m, n, k: 100 * n**3,
+    "solve_banded": lambda m, n, k: m * m * n,
 }
 # With each right side: those of a triangular system, and of a product.
 _SYSTEMS = {"solve": 2, "solve_triangular": 1, "lstsq": 4}

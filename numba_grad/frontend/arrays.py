@@ -7,6 +7,7 @@ operands. So does what stands for one while a function is traced (`python_number
 
 import sys
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,14 +156,11 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
         return scalar_leaf(value, loop_dtypes(np.add, (like.dtype, kind))[-1])
     if isinstance(value, np.generic):
         return scalar_leaf(value, canonical_dtype(value.dtype))
-    if isinstance(value, list | tuple | range):
-        try:
-            return numbers(own_array(value))
-        except TypeError:
-            stacked = stacked_on_gpu(value)
-            if stacked is None:
-                raise
-            return stacked
+    if isinstance(value, list | tuple):
+        stacked = stacked_tensors(value)
+        return numbers(own_array(value)) if stacked is None else stacked
+    if isinstance(value, range):
+        return numbers(own_array(value))
     if isinstance(value, np.ndarray):
         return _node_of_array(value)
     return leaf(own_array(value))
@@ -207,26 +205,39 @@ def shared_copy(array: np.ndarray) -> Node:
     return node
 
 
-def stacked_on_gpu(value: Any) -> Node | None:
-    """Nested sequences with tensors on a GPU, of which NumPy makes no array: next to each other,
-    there. None if there are no such tensors."""
-    device = _gpu_in(value)
-    return None if device is None else _stacked(value, device)
+def stacked_tensors(value: Any) -> Node | None:
+    """Nested sequences with tensors in them as one array, through which gradients flow, on a GPU
+    if one of them is. None if there are no tensors."""
+    if not has_tensors(value):
+        return None
+    return _stacked(value, next(filter(CPU.__ne__, _devices_in(value)), CPU))
 
 
-def _gpu_in(value: Any) -> str | None:
-    """Which one the first tensor on a GPU is on."""
+def has_tensors(value: Iterable[Any]) -> bool:
+    """Whether there are tensors among these values, or in nested lists and tuples of them."""
+    # By sets of classes: of a long list of numbers, half of what it takes to make an array of it.
+    for kind in set(map(type, value)):
+        if kind in DEFAULT_DTYPES:
+            continue
+        if issubclass(kind, list | tuple):
+            if any(has_tensors(x) for x in value if isinstance(x, list | tuple)):
+                return True
+        elif hasattr(kind, "_node"):
+            return True
+    return False
+
+
+def _devices_in(value: Any) -> Iterator[str]:
     if isinstance(value, list | tuple):
-        return next((found for x in value if (found := _gpu_in(x)) is not None), None)
-    node = node_of(value)
-    return None if node is None or node.type.device == CPU else node.type.device
+        for x in value:
+            yield from _devices_in(x)
+    elif (node := node_of(value)) is not None:
+        yield node.type.device
 
 
 def _stacked(value: Any, device: str) -> Node:
-    if not (isinstance(value, list | tuple) and value):
+    if not (isinstance(value, list | tuple) and has_tensors(value)):
         node = as_node(value)
-        if node.requires_grad:
-            np.asarray(value)  # refused: what is made of values has no gradient
         return placed(node, device) if node.shape == () else node
     nodes = common_dtype(tuple([_stacked(x, device) for x in value]))
     if len({x.shape for x in nodes}) > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.compiler.backends import copied_to
-from numba_grad.errors import ShapeError, TracingError, explain
+from numba_grad.errors import GradientError, ShapeError, TracingError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -20,7 +20,7 @@ from numba_grad.frontend.arrays import (
     node_of,
     own_array,
     scalar_leaf,
-    stacked_on_gpu,
+    stacked_tensors,
     value_of,
     wrap,
 )
@@ -74,7 +74,8 @@ def tensor(
 
     Notes
     -----
-    A Tensor `obj` gives a new leaf without history, as `obj.detach()`. `array` keeps the history.
+    A Tensor `obj` gives a new leaf without history, as `obj.detach()`; sequences of tensors that
+    require grad are refused. `array` and `asarray` keep the history of both.
 
     Examples
     --------
@@ -89,22 +90,36 @@ def tensor(
         node = OPS["detach"](node)
     elif is_scalar(obj):
         value = np.array(obj, wanted)
-    elif isinstance(obj, np.ndarray) and copy and is_tracing():
-        # Closed over: read at each call.
-        node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
-    elif not isinstance(obj, (np.ndarray, list, tuple)) and hasattr(obj, _ON_GPU):
+    elif isinstance(obj, list | tuple):
+        node = stacked_tensors(obj) if copy else None
+        if node is not None and node.requires_grad:
+            raise _detached_from(node)
+    elif isinstance(obj, np.ndarray):
+        if copy and is_tracing():
+            # Closed over: read at each call.
+            node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
+    elif hasattr(obj, _ON_GPU):
         node = namespace("cuda_exchange").node_from_interface(obj, copy)
     if node is None:
-        try:
-            array = own_array(value, wanted, copy=copy)
-        except TypeError:
-            node = stacked_on_gpu(value) if copy else None
-            if node is None:
-                raise
-        else:
-            return result_of(leaf(copied_to(array, device_name(device))), requires_grad)
+        return result_of(_leaf_of(value, wanted, device, copy), requires_grad)
     node = node if wanted is None else cast(node, wanted)
     return result_of(on_device(node, device), requires_grad)
+
+
+def _leaf_of(value: ArrayLike, dtype: np.dtype | None, device: object, copy: bool) -> Node:
+    return leaf(copied_to(own_array(value, dtype, copy=copy), device_name(device)))
+
+
+def _detached_from(node: Node) -> GradientError:
+    return GradientError(
+        explain(
+            "tensor",
+            "a leaf made of tensors that require grad would have no gradient by them",
+            got={"obj": node.type},
+            expected="numbers, arrays, tensors that require no grad",
+            fix="ng.array([x, y]), which is np.stack([x, y]) and has the gradient; x.detach()",
+        )
+    )
 
 
 def asarray(
@@ -112,12 +127,23 @@ def asarray(
 ) -> "Tensor":
     """`obj` as a tensor. A Tensor that is so already is returned as it is, unless `copy` is True.
 
+    Gradients flow through, also of nested lists and tuples with tensors in them.
+
     Raises
     ------
     ValueError
         With `copy=False`, if a copy is needed.
     """
     node = node_of(obj)
+    if isinstance(obj, list | tuple):
+        node = stacked_tensors(obj)
+        if node is None:
+            return wrap(_leaf_of(obj, as_optional_dtype(dtype), device, copy is not False))
+        if copy is False:
+            raise ValueError(
+                explain("asarray", "a copy is needed to join tensors", got={"copy": False})
+            )
+        obj, copy = wrap(node), None
     if node is None:
         return tensor(obj, dtype, device, copy=copy is not False)
     wanted = as_optional_dtype(dtype)
@@ -205,28 +231,43 @@ def full(
 
 
 def zeros_like(
-    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+    x: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    *,
+    shape: Shape | None = None,
 ) -> "Tensor":
     """Zeros in the shape and the dtype of `x`, unless others are given."""
     node = as_node(x)
     sizes, where = _shape_like(node, shape), _device_like(node, device)
-    return _constant(0, sizes, as_optional_dtype(dtype) or node.dtype, where, False)
+    return _constant(0, sizes, as_optional_dtype(dtype) or node.dtype, where, requires_grad)
 
 
 def ones_like(
-    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+    x: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    *,
+    shape: Shape | None = None,
 ) -> "Tensor":
     """Ones in the shape and the dtype of `x`, unless others are given."""
     node = as_node(x)
     sizes, where = _shape_like(node, shape), _device_like(node, device)
-    return _constant(1, sizes, as_optional_dtype(dtype) or node.dtype, where, False)
+    return _constant(1, sizes, as_optional_dtype(dtype) or node.dtype, where, requires_grad)
 
 
 def empty_like(
-    x: ArrayLike, dtype: object = None, device: object = None, *, shape: Shape | None = None
+    x: ArrayLike,
+    dtype: object = None,
+    device: object = None,
+    requires_grad: bool = False,
+    *,
+    shape: Shape | None = None,
 ) -> "Tensor":
     """As `zeros_like`."""
-    return zeros_like(x, dtype, device, shape=shape)
+    return zeros_like(x, dtype, device, requires_grad, shape=shape)
 
 
 def full_like(
@@ -234,6 +275,7 @@ def full_like(
     fill_value: ArrayLike,
     dtype: object = None,
     device: object = None,
+    requires_grad: bool = False,
     *,
     shape: Shape | None = None,
 ) -> "Tensor":
@@ -241,7 +283,7 @@ def full_like(
     node = as_node(x)
     filling = _fill_node(fill_value, as_optional_dtype(dtype) or node.dtype)
     filling = placed(filling, _device_like(node, device))
-    return wrap(broadcast_to(filling, _shape_like(node, shape)))
+    return result_of(broadcast_to(filling, _shape_like(node, shape)), requires_grad)
 
 
 def _shape_like(node: Node, shape: Shape | None) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ from numba_grad.frontend.linear_systems import (
     tensorinv,
     tensorsolve,
 )
+from numba_grad.frontend.matrix_equations import solve_banded, solve_sylvester, sqrtm
 from numba_grad.frontend.matrix_functions import (
     SlogdetResult,
     det,
@@ -88,7 +89,10 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_banded",
+    "solve_sylvester",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
     "tensordot",

@@ -148,6 +148,11 @@ def _array_str(
         return str(a)
 
 
+def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    """`requirements` are about memory: nobody writes to that of a tensor, nor sees its order."""
+    return creation.asarray(a, dtype)
+
+
 def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
     given = {"linewidth": width, "precision": precision, "suppress": suppress}
     return {name: value for name, value in given.items() if value is not None}
@@ -168,6 +173,9 @@ of_function.update(
         np.array2string: _array2string,
         np.array_repr: _array_repr,
         np.array_str: _array_str,
+        np.asanyarray: creation.asarray,
+        np.asfortranarray: creation.ascontiguousarray,
+        np.require: _require,
     }
 )
 
@@ -188,9 +196,10 @@ def of_scipy(ufunc: np.ufunc) -> Function | None:
 # What NumPy calls for `like=tensor`, which it does not pass on: nothing else takes it there.
 MADE_LIKE = frozenset(
     (
-        *(np.arange, np.array, np.asarray, np.ascontiguousarray, np.empty, np.eye, np.frombuffer),
-        *(np.fromfile, np.fromfunction, np.fromiter, np.fromstring, np.full, np.identity),
-        *(np.loadtxt, np.ones, np.tri, np.zeros),
+        *(np.arange, np.array, np.asanyarray, np.asarray, np.ascontiguousarray),
+        *(np.asfortranarray, np.empty, np.eye, np.frombuffer, np.fromfile, np.fromfunction),
+        *(np.fromiter, np.fromstring, np.full, np.identity, np.loadtxt, np.ones, np.require),
+        *(np.tri, np.zeros),
     )
 )
 

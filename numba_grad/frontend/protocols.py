@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import explain
+from numba_grad.frontend import creation
 from numba_grad.frontend.arrays import node_of
 from numba_grad.frontend.calling_lines import calling_line, instead_of_array
 from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
@@ -22,6 +23,8 @@ from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 from numba_grad.frontend.ufunc_methods import ASSOCIATIVE
 
 Function = Callable[..., Any]
+
+_ANY_NUMBER = sys.maxsize
 
 
 def call_ufunc(
@@ -60,9 +63,9 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     ours = counterpart(function)
     if ours is None:
         raise _unsupported(name, inspect.signature(function).bind(*args, **kwargs).arguments)
-    # The common case, without the 10 us of translating: np.sum(x, axis=1).
-    is_plain = len(args) == 1 and kwargs.keys() <= _keywords(ours)
-    if not is_plain and not _takes_any_number(ours):
+    # The common case, without the 10 us of translating: np.sum(x, axis=1), np.dot(x, y).
+    in_place, by_name = _arguments_in_common(function, ours)
+    if in_place != _ANY_NUMBER and (len(args) > in_place or not kwargs.keys() <= by_name):
         args, kwargs = _translated(name, function, ours, args, kwargs)
     return ours(*args, **kwargs)
 
@@ -156,15 +159,45 @@ def _parameters(function: Function) -> dict[str, Parameter]:
 
 
 @functools.cache
-def _keywords(function: Function) -> frozenset[str]:
-    """The arguments that may be passed by name."""
+def _arguments_in_common(function: Function, ours: Function) -> tuple[int, frozenset[str]]:
+    """What of NumPy's arguments ours takes as it is: so many by place, and these by name. With any
+    number by place, there is nothing to translate."""
+    own = _parameters(ours)
+    try:
+        theirs = _parameters(function)
+    except ValueError:
+        theirs = own  # NumPy does not tell those of `fromstring`
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return frozenset([key for key, p in _parameters(function).items() if p.kind in by_name])
+    names = frozenset([key for key, p in own.items() if p.kind in by_name])
+    if any(p.kind is Parameter.VAR_POSITIONAL for p in own.values()):
+        return _ANY_NUMBER, names
+    by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    own_names = [key for key, p in own.items() if p.kind in by_place]
+    in_place = 0
+    for key, parameter in theirs.items():
+        is_by_place = parameter.kind in by_place
+        if not (is_by_place and _is_in_its_place(in_place, key, own_names, theirs)):
+            break
+        in_place += 1
+    return in_place, names
 
 
-@functools.cache
-def _takes_any_number(function: Function) -> bool:
-    return any(p.kind is Parameter.VAR_POSITIONAL for p in _parameters(function).values())
+def takes_numpys_arguments(function: Function, ours: Function) -> bool:
+    """Whether ours can be called in place of NumPy's, whatever the arguments."""
+    in_place, by_name = _arguments_in_common(function, ours)
+    if in_place == _ANY_NUMBER:
+        return True
+    for place, (key, parameter) in enumerate(_parameters(function).items()):
+        may_be_by_place = parameter.kind is not Parameter.KEYWORD_ONLY
+        may_be_by_name = parameter.kind in (
+            Parameter.POSITIONAL_OR_KEYWORD,
+            Parameter.KEYWORD_ONLY,
+        )
+        if may_be_by_place and place >= in_place:
+            return False
+        if may_be_by_name and key not in by_name:
+            return False
+    return True
 
 
 def _translated(
@@ -178,6 +211,8 @@ def _translated(
     own = _parameters(ours)
     own_names = [key for key in own if own[key].kind is not Parameter.KEYWORD_ONLY]
     given = inspect.signature(function).bind(*args, **kwargs).arguments
+    # There are no subclasses of tensors, and the order in memory of a new array changes no value.
+    is_new = ours.__module__ == creation.__name__
     by_place: list[Any] = []
     by_name: dict[str, Any] = {}
     unknown = []
@@ -191,6 +226,8 @@ def _translated(
             by_place.append(value)
         elif key in own and own[key].kind is not Parameter.POSITIONAL_ONLY:
             by_name[key] = value
+        elif key == "subok" or (key == "order" and is_new):
+            continue
         elif value is not parameter.default and not _equals_default(value, parameter.default):
             unknown.append(key)
     unknown += [key for key in by_name if key not in own]

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import is_bfloat16
-from numba_grad.errors import GradientError, explain
+from numba_grad.errors import GradientError, TracingError, explain
 from numba_grad.frontend import array_api, index_functions, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.callers import own_function_in_place_of_caller
 from numba_grad.frontend.calling_lines import (
     Line,
     calling_line,
@@ -245,14 +246,14 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
         if line is not None and line.is_store:
             raise _assigned_to_array(node, line)
         if is_traced(node):
-            return value_of(node, operation)  # a TracingError: detached, it would be one as well
+            return _value_or_advice(node, operation)  # detached, it would be an error as well
         raise GradientError(
             explain(
                 operation,
                 "cannot convert a Tensor that requires grad: what follows would have no gradient",
                 got={"x": node.type},
                 expected="a tensor that requires no grad",
-                fix=instead_of_conversion(AS_CONSTANT[operation]),
+                fix=_differentiable(instead_of_conversion(AS_CONSTANT[operation])),
             )
         )
     if node.type.device != CPU:
@@ -265,7 +266,27 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
                 fix="x.cpu().numpy(), a copy",
             )
         )
-    return value_of(node, operation)
+    return _value_or_advice(node, operation)
+
+
+def _value_or_advice(node: Node, operation: str) -> np.ndarray:
+    """The value; where there is none, a TracingError that names our function, if NumPy or SciPy
+    asks within one that we have."""
+    try:
+        return value_of(node, operation)
+    except TracingError:
+        ours = own_function_in_place_of_caller()
+        if not ours:
+            raise
+        raise TracingError(
+            explain(
+                operation,
+                "needs the value of a tensor while a function is being traced: there is none",
+                got={"x": node.type},
+                expected="operations on tensors only, inside jit and vmap",
+                fix=f"{ours}, which is one",
+            )
+        ) from None
 
 
 def _assigned_to_array(node: Node, line: Line) -> GradientError:
@@ -279,6 +300,12 @@ def _assigned_to_array(node: Node, line: Line) -> GradientError:
             fix=instead_of_array(line),
         )
     )
+
+
+def _differentiable(fix: str) -> str:
+    """The advice, with our function in front if one of NumPy or SciPy makes the conversion."""
+    ours = own_function_in_place_of_caller()
+    return f"{ours}, which has a gradient; {fix}" if ours else fix
 
 
 def _for_python(value: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from numba_grad.frontend import (
 )
 from numba_grad.frontend.arrays import ArrayLike
 from numba_grad.frontend.creation import Shape
+from numba_grad.frontend.flat_elements import FlatElements
 from numba_grad.frontend.reduction_functions import Axis
 from numba_grad.graph.node import OPS, Node
 
@@ -67,6 +68,15 @@ class Methods:
                 )
             )
         elementwise_functions.imag(self)[...] = value
+
+    @property
+    def flat(self) -> FlatElements:
+        """The elements in row-major order: x.flat[i], x.flat[i] = v, for v in x.flat."""
+        return FlatElements(self)  # type: ignore[arg-type]
+
+    @flat.setter
+    def flat(self, value: ArrayLike) -> None:
+        FlatElements(self)[:] = value  # type: ignore[arg-type]
 
     def conj(self) -> "Tensor":
         """The complex conjugate."""

@@ -58,6 +58,10 @@ def _of_real_parts(name: str) -> Callable[..., np.ndarray]:
     return reference
 
 
+_NO_DERIVATIVE_BY_ORDER = {
+    "v": "the derivative of Bessel functions by their order has no kernel here"
+}
+
 # Orders are real; where x is complex they are passed as complex numbers, whose real part counts.
 jv = elementwise(
     "jv",
@@ -67,7 +71,7 @@ jv = elementwise(
         None,
         lambda g, out, v, x: g * conjugated(scaled(jv(plus(v, -1), x) - jv(plus(v, 1), x), 0.5)),
     ),
-    no_derivative={"v": "the derivative of Bessel functions by their order has no kernel here"},
+    no_derivative=_NO_DERIVATIVE_BY_ORDER,
     dtypes=ANALYTIC,
     samples=((0, 4), (0.5, 9)),
     cost=800,
@@ -155,6 +159,39 @@ i1e = elementwise(
     dtypes=DTYPES,
     samples=((-3, 3),),
     cost=150,
+    saves=("inputs", "out"),
+)
+
+
+iv = elementwise(
+    "iv",
+    expression="bessel_i({v}, {x})",
+    reference=scipy_reference("iv"),
+    vjp=(
+        None,
+        lambda g, out, v, x: g * scaled(iv(plus(v, -1), x) + iv(plus(v, 1), x), 0.5),
+    ),
+    no_derivative=_NO_DERIVATIVE_BY_ORDER,
+    dtypes=DTYPES,
+    samples=((0, 4), (0.5, 5)),
+    cost=800,
+)
+
+# The kink of exp(-|x|) at 0 is as in i0e.
+ive = elementwise(
+    "ive",
+    expression="bessel_ie({v}, {x})",
+    reference=scipy_reference("ive"),
+    vjp=(
+        None,
+        lambda g, out, v, x: (
+            g * (scaled(ive(plus(v, -1), x) + ive(plus(v, 1), x), 0.5) - sign(x) * out)
+        ),
+    ),
+    no_derivative=_NO_DERIVATIVE_BY_ORDER,
+    dtypes=DTYPES,
+    samples=((0, 4), (0.5, 5)),
+    cost=800,
     saves=("inputs", "out"),
 )
 

@@ -21,7 +21,7 @@ FLOAT64_IN_FLOAT32 = {
     **dict.fromkeys(("zeta", "riemann_zeta", "exp1", "expi"), "float64 throughout"),
     **dict.fromkeys(("gammainc", "gammaincc", "betainc"), "float64 throughout"),
     **dict.fromkeys(("sine_integral", "cosine_integral"), "float64 throughout"),
-    **dict.fromkeys(("jv", "hyp1f1"), "float64 throughout"),
+    **dict.fromkeys(("jv", "iv", "ive", "hyp1f1"), "float64 throughout"),
     **dict.fromkeys(("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e"), "float64 throughout"),
 }
 # By their parts, or float64 throughout, as on the CPU.

@@ -27,7 +27,7 @@ SCALED_IN_DOUBLE = ("det", "slogdet", "cofactor")
 # Moves are no kernels; users' kernels, and calls of CuPy, are others'.
 WITHOUT_KERNELS = (
     *("to_device", "custom_kernel", "matmul_add", "cofactor_in_direction", "eig", "eigvals"),
-    *("expm", "fft", "rfft", "irfft", "lstsq", "svd", "svdvals"),
+    *("expm", "fft", "rfft", "irfft", "lstsq", "solve_sylvester", "sqrtm", "svd", "svdvals"),
 )
 SINGLE = {"d": "f", "D": "F"}
 

@@ -37,6 +37,8 @@ WITHOUT_CUPY = (
 )
 # Made by the compiler for CPUs, never by users.
 NEVER = (("matmul_add", "f", "matmul_add"),)
+# By Schur factors, which no library for GPUs has.
+SCHUR = ("solve_sylvester", "sqrtm")
 TOLERANCES = {2: 2e-3, 4: 2e-5, 8: 1e-11, 16: 1e-11}
 
 
@@ -82,7 +84,7 @@ def derivatives(device, op, arrays, params):
 def refusal(op, arrays, result):
     """What the error says, or None."""
     kind = "c" if any(a.dtype.kind == "c" for a in arrays) else "f"
-    if (op.name, kind, op.name) in NEVER:
+    if (op.name, kind, op.name) in NEVER or op.name in SCHUR:
         return f"{op.name}: not available on CUDA devices\n"
     if cupy_calls.cupy() is None and math.prod(result.shape) and all(a.size for a in arrays):
         for name, refused_kind, named in WITHOUT_CUPY:
@@ -96,7 +98,7 @@ def test_what_is_refused_is_in_order_and_documented():
     tested = {op.name for op in TESTED}
     text = (Path(__file__).parents[2] / "docs" / "cuda.md").read_text()
     section = text.split("## What GPUs do not have")[1].split("\n## ")[0]
-    for name, *_ in (*WITHOUT_CUPY, *NEVER):
+    for name in [name for name, *_ in (*WITHOUT_CUPY, *NEVER)] + list(SCHUR):
         assert name in tested
         assert f"`{name}`" in section
 

@@ -353,3 +353,56 @@ def _stretched(*shape):
 def test_what_has_more_bytes_than_there_are_addresses_is_refused(make):
     with pytest.raises(ng.errors.ShapeError, match="array is too big"):
         make()
+
+
+# Lists and tuples of tensors
+
+
+def test_lists_of_tensors_are_arrays_that_gradients_flow_through():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    for result in (
+        ng.array([x, x + 2]),
+        ng.asarray((x, [1.0, x[0]])),
+        ng.asarray([[x[0], 1], [2, x[1]]], dtype=np.float32),
+        ng.mean([x, x**2]),
+        ng.sin([x, [0.0, 1.0]]),
+        ng.linalg.norm([x, x]),
+        np.append(x, [x[0], x[1]]),
+        ng.r_[x, [x[0], 1]],
+    ):
+        assert result.requires_grad
+    (slope,) = ng.autograd.grad(ng.sum(ng.array([x, x**2])), x)
+    assert slope.tolist() == [3, 5]
+
+
+def test_lists_of_tensors_have_the_dtype_that_numpy_gives_them():
+    single = ng.tensor(1.0, dtype=np.float32)
+    assert ng.array([single]).dtype == np.float32
+    assert ng.array([single, 2.0]).dtype == np.float64
+    assert ng.array([ng.tensor(True), ng.tensor(2)]).dtype == np.int64
+    assert ng.array([np.ones(2), ng.zeros(2)]).shape == (2, 2)
+
+
+def test_lists_of_tensors_are_traced():
+    def powers(x):
+        return ng.array([x, x**2, 1])
+
+    assert ng.jit(powers)(3.0).tolist() == [3, 9, 1]
+    assert ng.vmap(powers)(np.array([2.0, 3.0])).tolist() == [[2, 4, 1], [3, 9, 1]]
+    assert ng.jacobian(powers)(3.0).tolist() == [1, 6, 0]
+
+
+def test_lists_of_tensors_of_different_shapes_are_refused():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(ShapeError, match="different lengths"):
+        ng.array([x, x[0]])
+    with pytest.raises(ValueError, match="copy"):
+        ng.asarray([x, x], copy=False)
+
+
+def test_those_like_another_may_require_grad():
+    x = ng.ones(2)
+    for make in (ng.zeros_like, ng.ones_like, ng.empty_like):
+        assert make(x, requires_grad=True).is_leaf
+        assert make(x, requires_grad=True).requires_grad
+    assert ng.full_like(x, 3, requires_grad=True).requires_grad

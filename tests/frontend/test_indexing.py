@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import numba_grad as ng
 from numba_grad.config import configure
+from numba_grad.errors import TracingError
 from numba_grad.testing import check_gradients
 
 RNG = np.random.default_rng(3)
@@ -523,3 +524,14 @@ def test_comparisons_of_whole_arrays():
             assert found is bool(getattr(np, name)(a, b)), name
             assert getattr(np, name)(ng.tensor(a), b) is found
     assert ng.array_equal(nan, nan, equal_nan=True) and ng.allclose(nan, nan, equal_nan=True)
+
+
+@pytest.mark.parametrize("index", [1, np.array([1, 2])])
+def test_an_array_indexed_by_what_is_traced_is_to_be_a_tensor(index):
+    """NumPy asks the index for its values, and tells nobody what they are for."""
+    table = np.arange(12.0).reshape(4, 3)
+    with pytest.raises(TracingError, match=r"ng\.asarray\(table\)\[i\]"):
+        ng.jit(lambda i: table[i])(index)
+    with pytest.raises(TracingError, match=r"ng\.take\(\.\.\.\)"):
+        ng.jit(lambda i: np.take(table, i, axis=0))(index)
+    np.testing.assert_array_equal(ng.jit(lambda i: ng.asarray(table)[i])(index), table[index])

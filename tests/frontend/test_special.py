@@ -169,6 +169,10 @@ CASES = {
     "y0": Case(lambda x: mp.bessely(0, x), (uniform(0, 100),), eps=8),
     "y1": Case(lambda x: mp.bessely(1, x), (uniform(0, 100),), eps=8),
     "jv": Case(mp.besselj, (np.floor(uniform(-10, 10)), uniform(-40, 40)), eps=5),
+    "iv": Case(mp.besseli, (uniform(-10, 10), uniform(0, 40)), ulp=12),
+    "ive": Case(
+        lambda v, x: mp.besseli(v, x) * mp.exp(-x), (uniform(0, 10), uniform(0, 40)), eps=20
+    ),
     "i0": Case(lambda x: mp.besseli(0, x), (uniform(-40, 40),), ulp=4),
     "i1": Case(lambda x: mp.besseli(1, x), (uniform(-40, 40),), ulp=12),
     "i0e": Case(_scaled_bessel_i(0), (uniform(-400, 400),), ulp=4),
@@ -274,9 +278,9 @@ def test_float32_agrees_with_float64_and_stays_float32(name):
 EDGES = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, 700, -700, 1e300, -1e300, INF, -INF, NAN])
 UNARY = (
     "erf erfc erfinv erfcinv erfcx ndtr log_ndtr ndtri gamma rgamma gammaln loggamma psi expit "
-    "logit log_expit entr j0 j1 y0 y1 i0 i1 i0e i1e exp1 expi sici zeta"
+    "logit log_expit entr j0 j1 y0 y1 i0 i1 i0e i1e exp1 expi sici zeta gammasgn"
 )
-BINARY = "xlogy xlog1py rel_entr kl_div beta betaln gammainc gammaincc zeta"
+BINARY = "xlogy xlog1py rel_entr kl_div beta betaln gammainc gammaincc zeta iv ive"
 
 
 def assert_same(found, expected):
@@ -305,6 +309,29 @@ def test_limits_of_pairs_are_those_of_scipy(name):
         assert_same(getattr(special, name)(x, y), getattr(scipy.special, name)(x, y))
 
 
+@pytest.mark.parametrize("n", [-3, -2, -1, 0, 1, 2, 5, 30])
+def test_yn_is_scipys(n):
+    x = both(uniform(0, 100), [0.0, -0.0, 1e-200, 1e-8, -1.0, NAN])
+    found, expected = np.asarray(special.yn(n, x)), scipy.special.yn(n, x)
+    assert_same(found[-6:], expected[-6:])
+    size = np.maximum(1, np.abs(expected[:-6]))
+    assert np.all(np.abs(found[:-6] - expected[:-6]) <= 1e-14 * size)
+    with pytest.raises(TypeError):
+        special.yn(2.5, 1.0)
+
+
+def test_multigammaln_is_scipys_and_nan_outside_of_its_domain():
+    a = uniform(1.01, 50)
+    np.testing.assert_allclose(
+        special.multigammaln(a, 3), scipy.special.multigammaln(a, 3), rtol=1e-14, atol=1e-14
+    )
+    assert np.isnan(np.asarray(special.multigammaln([0.5, 1.0, NAN, 1.5], 3))).tolist() == [
+        *(True, True, True, False)
+    ]
+    with pytest.raises(ValueError, match="no such dimension"):
+        special.multigammaln(a, 0)
+
+
 def test_lambertw_is_real_or_nan():
     z = np.array([-1 / np.e, -1 / np.e - 1e-9, -0.1, -0.0, 0.0, 1.0, INF, -INF, NAN])
     assert_same(
@@ -327,6 +354,10 @@ DIFFERENTIABLE = {
     "polygamma": (lambda x: special.polygamma(2, x), X),
     "polygamma of orders": (lambda x: special.polygamma(np.array([[0], [1], [3]]), x), X),
     "loggamma": (lambda x: special.loggamma(x), X),
+    "multigammaln": (lambda x: special.multigammaln(x + 1, 3), X),
+    "yn": (lambda x: special.yn(-3, x), X),
+    "iv of negative x": (lambda x: special.iv(3, -x), X),
+    "ive": (lambda x: special.ive(1.5, x), X),
     "zeta": (lambda q: special.zeta(3.0, q), X),
     "sici": (lambda x: special.sici(x)[0] + special.sici(x)[1], X),
     "sine integral next to 0": (lambda x: special.sici(x)[0], np.array([0.0, 1e-4, -0.3, 0.49])),

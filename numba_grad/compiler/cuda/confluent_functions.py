@@ -1,8 +1,8 @@
-"""Bessel functions of any real order and Kummer's function for GPUs, of real and complex numbers:
-texts as those of `special_functions.py`.
+"""Bessel functions of any real order, modified ones too, and Kummer's function for GPUs, of real
+and complex numbers: texts as those of `special_functions.py`.
 
-Sources: DLMF 10.2, 10.4, 10.17 and 10.6; Steed's method for Bessel functions after Barnett (1981);
-DLMF 13.2, 13.3 and 13.7, and the recurrence of Laguerre's polynomials (18.9).
+Sources: DLMF 10.2, 10.4, 10.17, 10.6, 10.25 and 10.40; Steed's method for Bessel functions after
+Barnett (1981); DLMF 13.2, 13.3 and 13.7, and the recurrence of Laguerre's polynomials (18.9).
 """
 
 from numba_grad.ops.series import MOST_TERMS
@@ -165,6 +165,66 @@ def bessel_pair(v, x):
         above = new
         k = k + 1.0
     return complex(start / j * j_mu, y)
+""",
+    "iv": """\
+def iv(v, x):
+    return modified_bessel_of_real(v, x, 0.0, float64(inf))
+""",
+    "ive": """\
+def ive(v, x):
+    return modified_bessel_of_real(v, x, libdevice.fabs(x), float64(nan))
+""",
+    # exp(-damping) I_v(x): by the power series, whose terms have one sign, but for the first ones
+    # of a negative order; for large x by the expansion, where orders v and -v are the same.
+    "modified_bessel_of_real": """\
+def modified_bessel_of_real(v, x, damping, at_pole):
+    if not libdevice.fabs(v) + libdevice.fabs(x) < float64(inf):
+        return float64(nan)
+    sign = 1.0
+    if libdevice.floor(v) == v:
+        if x < 0.0 and v - 2.0 * libdevice.floor(v * 0.5) == 1.0:
+            sign = -1.0
+        v = libdevice.fabs(v)
+    elif x < 0.0:
+        return float64(nan)
+    x = libdevice.fabs(x)
+    if x == 0.0:
+        if v < 0.0:
+            return at_pole
+        return 1.0 if v == 0.0 else 0.0
+    if x > 30.0 and 2.0 * x > v * v:
+        term = 1.0
+        total = 1.0
+        k = 1.0
+        while libdevice.fabs(term) > 1e-17:
+            rise = 2.0 * k - 1.0
+            term = term * ((rise * rise - 4.0 * v * v) / (8.0 * k * x))
+            total = total + term
+            k = k + 1.0
+        scale = libdevice.exp(x - damping) / libdevice.dsqrt_rn(6.283185307179586 * x)
+        return sign * total * scale
+    half = x * 0.5
+    square = half * half
+    term = 1.0
+    total = 1.0
+    shift = 0.0
+    k = 1.0
+    while libdevice.fabs(term) > 1e-17 * libdevice.fabs(total) or (k + v < 0.0 and k < 1000.0):
+        term = term * (square / (k * (k + v)))
+        total = total + term
+        if total > 1e280:
+            total = total * 1e-280
+            term = term * 1e-280
+            shift = shift + 644.7238260383328
+        k = k + 1.0
+        if k > 300000.0:
+            return float64(nan)
+    power = v * libdevice.log(half)
+    inverse = rgamma(v + 1.0)
+    if v < 100.0 and libdevice.fabs(power) < 600.0 and shift + damping < 600.0:
+        return sign * total * inverse * libdevice.pow(half, v) * libdevice.exp(-damping)
+    exponent = shift - damping + power - libdevice.lgamma(v + 1.0)
+    return sign * total * libdevice.copysign(libdevice.exp(exponent), inverse)
 """,
     # NaN where the sum cancels by more than 18 digits, or is too long, and the expansion for large
     # x does not hold.

@@ -179,6 +179,8 @@ _BINARY: dict[str, Formulas] = {
     "gammainc": _floats(scipy_function("gammainc")),
     "gammaincc": _floats(scipy_function("gammaincc")),
     "bessel_j": _floats(scipy_function("jv"), scipy_function_of_complex("jv", 1)),
+    "bessel_i": _floats(scipy_function("iv")),
+    "bessel_ie": _floats(scipy_function("ive")),
     "integer_zeta": {COMPLEX: complex_zeta.integer_zeta},
     "complex_lambertw": {COMPLEX: complex_lambert.lambertw},
     "make_complex": _floats(complex_plane.make_complex),

@@ -5,6 +5,7 @@ is still by role (`Memory`). How work is cut into tasks depends on sizes and dty
 results do not depend on the number of threads.
 """
 
+from numba_grad.compiler.library_kernels.banded_systems import solve_banded_call
 from numba_grad.compiler.library_kernels.calls import (
     Errors,
     LibraryCall,
@@ -30,6 +31,10 @@ from numba_grad.compiler.library_kernels.factorizations import (
 from numba_grad.compiler.library_kernels.fourier import fourier_call
 from numba_grad.compiler.library_kernels.gamma_moments import gamma_moment_call
 from numba_grad.compiler.library_kernels.linear_systems import inv_call, solve_call
+from numba_grad.compiler.library_kernels.matrix_equations import (
+    solve_sylvester_call,
+    sqrtm_call,
+)
 from numba_grad.compiler.library_kernels.matrix_exponential import expm_call
 from numba_grad.compiler.library_kernels.matrix_products import (
     MatrixOperand,
@@ -93,9 +98,12 @@ __all__ = [
     "scatter_call",
     "searchsorted_call",
     "slogdet_call",
+    "solve_banded_call",
     "solve_call",
+    "solve_sylvester_call",
     "solve_triangular_call",
     "sort_call",
+    "sqrtm_call",
     "svd_call",
     "zeta_derivative_call",
 ]

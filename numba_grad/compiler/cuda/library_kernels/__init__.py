@@ -79,6 +79,7 @@ _BY_ELEMENT = {
 _OF_MATRICES = (
     *("inv_call", "solve_call", "solve_triangular_call", "cholesky_call", "det_call"),
     *("slogdet_call", "cofactor_call", "cofactor_in_direction_call", "permutation_call"),
+    "solve_banded_call",
 )
 # A warp for each of those that are larger than what is written out.
 _OF_WARPS: dict[str, Callable[..., LibraryCall]] = {

@@ -1,0 +1,221 @@
+"""Sylvester's equation and square roots of matrices, by Schur factors, which LAPACK computes.
+
+Also of real matrices the factors are complex: then they are triangular, and what is left are loops.
+"""
+
+import numpy as np
+
+from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
+from numba_grad.compiler.library_kernels.lapack import (
+    BLOCK,
+    FAILED,
+    lapack,
+    letter,
+    real_name,
+    stack_call,
+)
+from numba_grad.runtime.plan import ErrorSite
+
+
+def solve_sylvester_call(dtype: np.dtype, n: int, m: int, count: int) -> LibraryCall:
+    """The x of a x + x b = q. Inputs: a (n, n), b (m, m), q (n, m). One output, (n, m).
+
+    Bartels and Stewart, Solution of the matrix equation AX + XB = C, CACM 15 (1972). NaN where a or
+    b is not finite; eigenvalues of a and -b that are equal are an error at the site.
+    """
+    name = dtype.name
+    wide = _complex_name(dtype)
+    part = "" if dtype.kind == "c" else ".real"
+    return stack_call(
+        count=count if n and m else 0,
+        products=100 * (n + m) ** 3,
+        operands={
+            "a": (Memory("input", 0), name),
+            "b": (Memory("input", 1), name),
+            "q": (Memory("input", 2), name),
+            "out": (Memory("output"), name),
+        },
+        words={**_words(dtype, max(n, m)), "n": n, "m": m},
+        rooms={
+            "s": (n * n, wide),
+            "u": (n * n, wide),
+            "t": (m * m, wide),
+            "v": (m * m, wide),
+            "f": (n * m, wide),
+            "g": (n * m, wide),
+            **_rooms(dtype, max(n, m)),
+        },
+        sites={
+            "diverged": ErrorSite("eigenvalues", "solve_sylvester"),
+            "singular": ErrorSite("singular", "solve_sylvester"),
+        },
+        body=f"""\
+poison = {real_name(dtype)}(0)
+{_copied(dtype, "a", "s", "n")}
+{_copied(dtype, "b", "t", "m")}
+start = matrix * n * m
+if not (poison == 0):
+    for i in range(n * m):
+        out[start + i] = poison
+    continue
+{_schur("s", "u", "n")}
+{_schur("t", "v", "m")}
+for i in range(n):
+    for k in range(m):
+        total = {wide}(0)
+        for j in range(n):
+            total += conjugate(u[i * n + j]) * q[start + j * m + k]
+        g[i * m + k] = total
+for i in range(n):
+    for k in range(m):
+        total = {wide}(0)
+        for j in range(m):
+            total += g[i * m + j] * v[k * m + j]
+        f[i * m + k] = total
+is_singular = 0
+for k in range(m):
+    for i in range(n - 1, -1, -1):
+        total = f[i * m + k]
+        for j in range(i + 1, n):
+            total -= s[j * n + i] * f[j * m + k]
+        for j in range(k):
+            total -= f[i * m + j] * t[k * m + j]
+        both = s[i * n + i] + t[k * m + k]
+        if both.real == 0 and both.imag == 0:
+            is_singular = 1
+            both = {wide}(1)  # complex numbers are not to be divided by 0 in kernels
+        f[i * m + k] = total / both
+if is_singular != 0:
+    fail(singular)
+for i in range(n):
+    for k in range(m):
+        total = {wide}(0)
+        for j in range(n):
+            total += u[j * n + i] * f[j * m + k]
+        g[i * m + k] = total
+for i in range(n):
+    for k in range(m):
+        total = {wide}(0)
+        for j in range(m):
+            total += g[i * m + j] * conjugate(v[j * m + k])
+        out[start + i * m + k] = total{part}
+""",
+    )
+
+
+def sqrtm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
+    """The principal square root. Input: a. One output.
+
+    Bjorck and Hammarling, A Schur method for the square root of a matrix (1983). NaN where a is not
+    finite, and where a real a has a negative eigenvalue: then there is no real root.
+    """
+    name = dtype.name
+    wide = _complex_name(dtype)
+    is_real = dtype.kind != "c"
+    eps = float(np.finfo(dtype).eps)
+    # Of a real matrix real eigenvalues come with imaginary parts of rounding.
+    real_root = f"""\
+for i in range(n):
+    x = s[i * (n + 1)]
+    if x.real < 0 and abs(x.imag) <= n * {eps!r} * absolute(x):
+        poison = poison / poison
+"""
+    return stack_call(
+        count=count if n else 0,
+        products=100 * n**3,
+        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+        words={**_words(dtype, n), "n": n},
+        rooms={
+            "s": (n * n, wide),
+            "u": (n * n, wide),
+            "g": (n * n, wide),
+            **_rooms(dtype, n),
+        },
+        sites={"diverged": ErrorSite("eigenvalues", "sqrtm")},
+        body=f"""\
+poison = {real_name(dtype)}(0)
+{_copied(dtype, "a", "s", "n")}
+start = matrix * n * n
+if poison == 0:
+{_indented(_schur("s", "u", "n"))}
+{_indented(real_root if is_real else "")}
+if not (poison == 0):
+    for i in range(n * n):
+        out[start + i] = poison
+    continue
+for i in range(n):
+    s[i * (n + 1)] = sqrt(s[i * (n + 1)])
+for j in range(n):
+    for i in range(j - 1, -1, -1):
+        total = s[j * n + i]
+        for k in range(i + 1, j):
+            total -= s[k * n + i] * s[j * n + k]
+        both = s[i * (n + 1)] + s[j * (n + 1)]
+        if both.real == 0 and both.imag == 0:
+            if total.real != 0 or total.imag != 0:
+                total = total * (poison / poison)
+        else:
+            total = total / both
+        s[j * n + i] = total
+for i in range(n):
+    for k in range(n):
+        total = {wide}(0)
+        for j in range(k + 1):
+            total += u[j * n + i] * s[k * n + j]
+        g[i * n + k] = total
+for i in range(n):
+    for k in range(n):
+        total = {wide}(0)
+        for j in range(n):
+            total += g[i * n + j] * conjugate(u[j * n + k])
+        out[start + i * n + k] = total{".real" if is_real else ""}
+""",
+    )
+
+
+def _complex_name(dtype: np.dtype) -> str:
+    return "complex64" if real_name(dtype) == "float32" else "complex128"
+
+
+def _words(dtype: np.dtype, n: int) -> dict:
+    wide = np.dtype(_complex_name(dtype))
+    return {
+        "gees": lapack(wide, "gees"),
+        "with_vectors": letter("V"),
+        "unsorted": letter("N"),
+        "work_size": max(1, (2 + BLOCK) * n),
+    }
+
+
+def _rooms(dtype: np.dtype, n: int) -> dict[str, tuple[int, str]]:
+    wide = _complex_name(dtype)
+    return {
+        "values": (n, wide),
+        "work": (max(1, (2 + BLOCK) * n), wide),
+        "real_work": (n, real_name(dtype)),
+        "unused": (1, "int64"),
+    }
+
+
+def _copied(dtype: np.dtype, source: str, target: str, n: str) -> str:
+    """Columns first, as LAPACK reads; elements that are not finite make `poison` nan."""
+    nothing = "(x.real - x.real) + (x.imag - x.imag)" if dtype.kind == "c" else "x - x"
+    return f"""\
+for i in range({n}):
+    for j in range({n}):
+        x = {source}[matrix * {n} * {n} + i * {n} + j]
+        {target}[j * {n} + i] = {_complex_name(dtype)}(x)
+        poison += {nothing}"""
+
+
+def _schur(matrix: str, vectors: str, n: str) -> str:
+    """The triangular factor in place of the matrix, and the unitary one."""
+    return f"""\
+call(gees, with_vectors_at, unsorted_at, 0, {n}_at, {matrix}_at, {n}_at, unused_at, values_at,
+     {vectors}_at, {n}_at, work_at, work_size_at, real_work_at, unused_at, info_at, 1, 1)
+if {FAILED}:
+    fail(diverged)"""
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())

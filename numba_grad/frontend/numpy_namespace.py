@@ -1,0 +1,185 @@
+"""What a name of NumPy's namespace stands for in `numba_grad.numpy`.
+
+Functions that make arrays make tensors. Other functions and ufuncs that have a counterpart are ours
+where a tensor is among the arguments, or in a list that is one, and NumPy's of all else. Everything
+that has no counterpart is NumPy's own object.
+"""
+
+import functools
+from collections.abc import Callable, Hashable
+from types import GenericAlias, ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from numba_grad.autograd.handles import is_tensor, is_tensor_class
+from numba_grad.errors import explain
+from numba_grad.frontend import array_api, creation, elementwise_functions, ranges
+from numba_grad.frontend.arrays import ArrayLike, has_tensors
+from numba_grad.frontend.creation import Shape, asarray, empty
+from numba_grad.frontend.flat_elements import ndenumerate
+from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
+from numba_grad.frontend.protocols import call_function, call_ufunc, takes_numpys_arguments
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def object_of_name(module: ModuleType, name: str) -> Any:
+    """What `numba_grad.numpy`, or a module in it, has under the name of an object of NumPy's."""
+    theirs = getattr(module, name)
+    if isinstance(theirs, ModuleType):
+        return theirs
+    if isinstance(theirs, np.ufunc):
+        return Ufunc(theirs) if theirs in of_ufunc else theirs
+    if isinstance(theirs, Hashable) and theirs in _others:
+        return _others[theirs]
+    ours = counterpart(theirs) if callable(theirs) else None  # type: ignore[arg-type]
+    if isinstance(theirs, type):
+        ours = None
+    if ours is not None:
+        return _by_numpys_arguments(cast(Function, theirs), ours)
+    public = array_api.namespace()
+    is_public = module is np and name in public.__all__
+    return getattr(public, name) if is_public else theirs
+
+
+class Ufunc:
+    """A ufunc of NumPy that also takes lists of tensors, with `at`, `outer`, `reduce`,
+    `accumulate`, `reduceat` and NumPy's attributes."""
+
+    def __init__(self, numpys: np.ufunc) -> None:
+        self._numpys = numpys
+        self._ours = of_ufunc[numpys]
+        self.__doc__ = self._ours.__doc__
+        self.__name__ = numpys.__name__
+
+    def __call__(self, *inputs: ArrayLike, **arguments: Any) -> Any:
+        if not _is_ours(inputs, {}):
+            return self._numpys(*inputs, **arguments)
+        if not arguments:
+            return self._ours(*inputs)
+        return call_ufunc(self._numpys, "__call__", inputs, arguments)
+
+    def at(self, x: Any, indices: Any, *values: ArrayLike) -> None:
+        """Apply it to elements of `x`, a tensor or an array, which is changed."""
+        self._numpys.at(x, indices, *values)
+
+    def outer(self, a: ArrayLike, b: ArrayLike, /, **arguments: Any) -> Any:
+        """The function of each element of `a` with each of `b`."""
+        return self._numpys.outer(_joined(a), _joined(b), **arguments)
+
+    def reduce(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """Elements along an axis joined by it."""
+        return self._numpys.reduce(_joined(x), *arguments, **more)
+
+    def accumulate(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """All elements up to each one joined by it."""
+        return self._numpys.accumulate(_joined(x), *arguments, **more)
+
+    def reduceat(self, x: ArrayLike, *arguments: Any, **more: Any) -> Any:
+        """Elements of slices joined by it."""
+        return self._numpys.reduceat(_joined(x), *arguments, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numpys, name)
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r} of numba_grad.numpy>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ufunc, (self._numpys,)
+
+
+def _is_ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether there is a tensor among the arguments, or in a list that is one."""
+    if args and is_tensor(args[0]):  # the common case
+        return True
+    return has_tensors(args) or has_tensors(kwargs.values())
+
+
+def _joined(x: ArrayLike) -> ArrayLike:
+    """`x`, or the tensor that a list with tensors stands for."""
+    return asarray(x) if isinstance(x, list | tuple) and has_tensors(x) else x
+
+
+def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
+    """`ours`, called as NumPy documents `theirs`: by its names of arguments.
+
+    What makes arrays makes tensors. Another function of numbers and arrays alone is NumPy's: the
+    sizes and constants that programs compute with are not recorded.
+    """
+    is_made_like = theirs in MADE_LIKE
+    makes_arrays = is_made_like or ours.__module__ in (creation.__name__, ranges.__name__)
+    if makes_arrays and not is_made_like and takes_numpys_arguments(theirs, ours):
+        return ours
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_tensor(kwargs.get("like")):
+            return theirs(*args, **kwargs)  # on the device of that tensor
+        if not makes_arrays and not _is_ours(args, kwargs):
+            return theirs(*args, **kwargs)
+        if is_made_like:
+            kwargs.pop("like", None)
+        return call_function(theirs, args, kwargs)
+
+    return functools.wraps(ours)(call)
+
+
+def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":
+    """`a` as a tensor. ValueError if an element is inf or nan; `order` changes no value."""
+    result = asarray(a, dtype)
+    if not elementwise_functions.isfinite(result).all():
+        raise ValueError(explain("asarray_chkfinite", "an element is inf or nan"))
+    return result
+
+
+class _ArrayClass(type):
+    """So that `isinstance(np.zeros(3), np.ndarray)` is as true as in the program before."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return is_tensor(value) or isinstance(value, np.ndarray)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return is_tensor_class(other) or issubclass(other, np.ndarray)
+
+
+class ndarray(metaclass=_ArrayClass):
+    """The class of arrays, for `isinstance` and annotations: tensors, and NumPy's own."""
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+    def __new__(cls, shape: Shape, dtype: object = float, **buffer: Any) -> Any:
+        if buffer:
+            raise TypeError(
+                explain(
+                    "ndarray",
+                    f"{', '.join(buffer)}: tensors are not made on memory of others",
+                    fix="ng.frombuffer(buffer, dtype).reshape(shape), a copy",
+                )
+            )
+        return empty(shape, dtype)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        raise TypeError(
+            explain(
+                "ndarray",
+                "this one has no subclasses, and tensors are of no other class",
+                fix="import numpy; class Name(numpy.ndarray), whose arrays are constants here",
+            )
+        )
+
+
+# Where the rule is another one. What reads bytes and text makes arrays of any dtype, also of those
+# that tensors are not of, and memory maps and archives: it is NumPy's.
+_others: dict[Any, Any] = {
+    np.asarray_chkfinite: asarray_chkfinite,
+    np.ndarray: ndarray,
+    np.ndenumerate: ndenumerate,
+    **{
+        reader: reader
+        for reader in (np.load, np.loadtxt, np.fromfile, np.fromstring, np.frombuffer)
+    },
+}

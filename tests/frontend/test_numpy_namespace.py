@@ -1,0 +1,275 @@
+"""`numba_grad.numpy` and the other public modules: every name of NumPy, and what it stands for."""
+
+import importlib
+import inspect
+import math
+import pickle
+import subprocess
+import sys
+import warnings
+from types import ModuleType
+
+import numpy
+import pytest
+
+import numba_grad as ng
+import numba_grad.numpy as np
+import numba_grad.numpy.random as npr
+from numba_grad.frontend.namespaces import NAMESPACES
+from numba_grad.frontend.numpy_functions import of_function, of_ufunc
+from numba_grad.frontend.numpy_namespace import Ufunc
+
+PUBLIC = [name for name in dir(numpy) if not name.startswith("_")]
+# NumPy's own functions of arrays that have no counterpart here, and no way to hear of tensors. Of
+# tensors without a gradient they make arrays; of others they are refused where NumPy converts them.
+CONVERTED_BY_NUMPY = {"asmatrix", "bmat", "frompyfunc", "isfortran", "nested_iters"}
+
+
+def test_every_public_name_of_numpy_is_there():
+    assert set(PUBLIC) <= set(dir(np))
+    for name in numpy.__all__:
+        assert hasattr(np, name), name
+    with pytest.raises(AttributeError, match=r"numba_grad\.numpy.*no attribute 'in1d_or_so'"):
+        np.in1d_or_so  # noqa: B018
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_name_is_ours_where_there_is_a_counterpart_and_numpys_elsewhere(name):
+    theirs, ours = getattr(numpy, name), getattr(np, name)
+    if isinstance(theirs, ModuleType):
+        is_own = name in ("fft", "linalg", "random")
+        assert ours.__name__ == (f"numba_grad.numpy.{name}" if is_own else theirs.__name__)
+    elif isinstance(theirs, numpy.ufunc):
+        assert isinstance(ours, Ufunc) if theirs in of_ufunc else ours is theirs
+    elif isinstance(theirs, type) or not callable(theirs):
+        assert ours is theirs or name in ("ndarray", "ndenumerate") or name in ng.__all__
+    elif theirs in of_function:
+        is_reader = name in ("fromfile", "fromstring", "frombuffer")
+        assert (ours is theirs) == is_reader
+    else:
+        assert ours is theirs or name in ng.__all__ or name == "asarray_chkfinite"
+
+
+@pytest.mark.parametrize("module", ["fft", "linalg", "random"])
+def test_submodules_have_every_name_of_numpys(module):
+    theirs = importlib.import_module(f"numpy.{module}")
+    ours = importlib.import_module(f"numba_grad.numpy.{module}")
+    assert set(theirs.__all__) <= set(dir(ours))
+
+
+@pytest.mark.parametrize("name", sorted(NAMESPACES))
+def test_namespaces_are_modules_to_import(name):
+    module = importlib.import_module(f"numba_grad.{name}")
+    inner = importlib.import_module(f"numba_grad.frontend.{name}")
+    assert getattr(ng, name) is module
+    assert module.__doc__ == inner.__doc__
+    assert [getattr(module, key) for key in inner.__all__] == [
+        getattr(inner, key) for key in inner.__all__
+    ]
+
+
+def test_importing_the_package_imports_none_of_them():
+    code = """
+import sys
+import numba_grad
+names = [name for name in sys.modules if name.startswith("numba_grad.")]
+assert "numba_grad.frontend.numpy_namespace" not in names
+assert not {"numba_grad.numpy", "numba_grad.linalg", "numba_grad.special"} & set(names)
+from numba_grad.special import erf
+import numba_grad.linalg as la
+import numba_grad.numpy as np
+assert "numba_grad.random" not in sys.modules
+assert numba_grad.numpy is np and numba_grad.linalg is la
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_dir_shows_public_names_only():
+    names = dir(ng)
+    assert set(ng.__all__) <= set(names)
+    assert not {"TYPE_CHECKING", "ModuleType", "NAMESPACES", "annotations"} & set(names)
+    for name in names:
+        if name not in ("bfloat16", "numpy", "__doc__", "__version__"):
+            assert name in ng.__all__, name
+
+
+def test_allocate_then_fill_has_a_gradient():
+    def squares(x):
+        y = np.zeros(3, order="F")
+        for i in range(3):
+            y[i] = x[i] ** 2
+        y[0] += x[1]
+        return np.sum(y)
+
+    slope = ng.grad(squares)(np.arange(3.0))
+    assert slope.tolist() == [0, 3, 4]
+
+
+def test_what_makes_arrays_makes_tensors():
+    array = numpy.arange(3.0)
+    for result in (
+        np.zeros(3),
+        np.arange(3),
+        np.linspace(0, 1, 3),
+        np.copy(array),
+        np.zeros_like(array),
+        np.tril(numpy.eye(2)),
+        np.r_[array, 1],
+        np.mgrid[:2, :2],
+        np.asanyarray(array),
+        np.require(array, float, "W"),
+        np.asarray_chkfinite(array),
+        np.ones(2, like=ng.zeros(1)),
+        np.ones(2, like=array),
+        np.ndarray((2, 3)),
+    ):
+        assert isinstance(result, ng.Tensor)
+    with pytest.raises(ValueError, match="inf or nan"):
+        np.asarray_chkfinite([1.0, np.nan])
+
+
+def test_functions_of_tensors_and_lists_of_them_give_tensors():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    for result in (
+        np.sin(x),
+        np.sin([x, x]),
+        np.mean([x, x], axis=0),
+        np.linalg.norm([x, x]),
+        np.fft.rfft([x[0], 1.0]),
+        np.append([1.0], x),
+        np.add.reduce([x, x]),
+        np.multiply.outer([1.0], [x]),
+        np.where(True, 1.0, [x[0], 2.0]),
+        np.sum(a=x),
+    ):
+        assert isinstance(result, ng.Tensor)
+        assert result.requires_grad
+
+
+def test_functions_of_numbers_and_arrays_give_what_numpy_gives():
+    """So sizes stay numbers: of `n += np.prod(shape)` nothing else changes."""
+    array = numpy.arange(3.0)
+    size = start = np.prod((2, 3))
+    size += 1
+    assert (type(start), start, size) == (numpy.int64, 6, 7)
+    assert type(np.sqrt(2.0)) is type(np.log(2 * np.pi)) is numpy.float64
+    assert type(np.linalg.norm(array)) is numpy.float64
+    for result in (np.sin(array), np.stack([array, array]), np.fft.rfft(array), np.sin([1.0])):
+        assert type(result) is numpy.ndarray
+    np.exp(array, out=array)
+    assert array[0] == 1
+
+
+def test_ufuncs_have_their_methods():
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert np.add.reduce(x, 1).tolist() == [3, 7]
+    assert np.maximum.accumulate([1, 3, 2]).tolist() == [1, 3, 3]
+    assert np.multiply.outer([1, 2], [3, 4]).tolist() == [[3, 4], [6, 8]]
+    assert np.add.reduceat([1, 2, 3], [0, 2]).tolist() == [3, 3]
+    np.add.at(x, ([0, 0], [0, 0]), 1.0)
+    assert x[0, 0].item() == 3
+    counts = numpy.zeros(2)
+    np.add.at(counts, [0, 0], 1.0)  # an array stays one, and is changed
+    assert counts.tolist() == [2, 0]
+    assert (np.add.nin, np.add.__name__, np.hypot(3, 4)) == (2, "add", 5)
+    assert pickle.loads(pickle.dumps(np.add))(1, 2) == 3
+    with pytest.raises(TypeError, match="out"):
+        np.exp(x, out=x)
+
+
+def test_ndarray_is_the_class_of_tensors_and_arrays():
+    assert isinstance(np.zeros(2), np.ndarray)
+    assert isinstance(numpy.zeros(2), np.ndarray)
+    assert issubclass(ng.Tensor, np.ndarray)
+    assert not isinstance(2.0, np.ndarray)
+    assert "ndarray" in str(np.ndarray[int] | None)
+    with pytest.raises(TypeError, match=r"class Name\(numpy.ndarray\)"):
+
+        class Labelled(np.ndarray):
+            pass
+
+    with pytest.raises(TypeError, match="frombuffer"):
+        np.ndarray((1,), buffer=b"12345678")
+
+
+def test_ndenumerate_gives_indices_and_elements():
+    x = ng.tensor([[1.0, 2.0]], requires_grad=True)
+    ((index, first), (_, second)) = np.ndenumerate(x)
+    assert index == (0, 0)
+    (first * second).backward()
+    assert x.grad.tolist() == [[2, 1]]
+
+
+def test_what_takes_no_tensors_is_numpys(tmp_path):
+    file = tmp_path / "x.npy"
+    numpy.save(file, numpy.array(["a", "b"]))
+    assert isinstance(np.load(file), numpy.ndarray)
+    assert np.float64 is numpy.float64
+    assert np.pi is numpy.pi
+    with np.errstate(all="ignore"), np.printoptions(precision=2):
+        assert str(np.array([1 / 3])) == "tensor([0.33])"
+    npr.seed(0)
+    numbers = npr.randn(3)
+    assert type(numbers) is numpy.ndarray
+    assert np.random.default_rng is numpy.random.default_rng
+    numpy.testing.assert_allclose(np.array(numbers), numbers)
+
+
+def test_a_refused_function_says_so_when_it_is_used():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(TypeError, match="savetxt: not supported on tensors"):
+        np.savetxt("nowhere", x)
+    with pytest.raises(TypeError, match="isnat"):
+        np.isnat(x)
+
+
+def test_every_function_that_computes_with_arrays_is_ours_or_refuses_tensors():
+    """Called with tensors in place of all that it needs, none of NumPy's own gives an array."""
+    x = ng.tensor([[1.0, 2.0], [3.0, 4.0]])
+    silent = set()
+    for name in PUBLIC:
+        theirs = getattr(numpy, name)
+        if getattr(np, name) is not theirs or isinstance(theirs, type | ModuleType):
+            continue
+        if not callable(theirs):
+            continue
+        try:
+            needed = [
+                parameter
+                for parameter in inspect.signature(theirs).parameters.values()
+                if parameter.default is parameter.empty
+                and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            ]
+        except ValueError:
+            continue
+        if not needed or name in ("test", "info", "source", "savetxt"):
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = theirs(*[x for _ in needed])
+        except Exception:
+            continue
+        if isinstance(result, numpy.ndarray | numpy.generic):
+            silent.add(name)
+    assert silent <= CONVERTED_BY_NUMPY, silent
+
+
+def test_functions_take_numpys_arguments_by_name_and_place():
+    x = np.arange(6.0).reshape(2, 3)
+    assert np.reshape(x, shape=(3, 2)).shape == (3, 2)
+    assert np.clip(a=x, a_min=1, a_max=2).max().item() == 2
+    assert np.eye(N=2, M=3).shape == (2, 3)
+    assert np.sum(x, 0, None, None, True).shape == (1, 3)
+    assert np.quantile(x, 0.5, 0, None, False, "linear").tolist() == [1.5, 2.5, 3.5]
+    assert np.copy(x, order="K").shape == (2, 3)
+    assert np.zeros_like(x, subok=False).shape == (2, 3)
+    assert math.isclose(np.trapezoid(y=x[0, 1:], dx=2.0), 3.0)
+
+
+def test_numpys_scalars_are_made_of_integers_within_gradients():
+    def f(x):
+        largest = np.int64(np.argmax(x))
+        return x[largest] * np.float64(np.sum(x > 1)) * np.int32(np.sum(x > 2))
+
+    assert ng.grad(f)(numpy.array([1.0, 2.0, 3.0])).tolist() == [0, 0, 2]
