@@ -695,12 +695,13 @@ def test_special_cases_of_reductions_and_empty_arrays():
     assert ng.clip(x, 0.0, 2.0).tolist()[::2] == [1.0, 2.0] and ng.isnan(ng.clip(x, 0, 2))[1]
 
 
-def test_there_are_no_views():
+def test_reshape_copies_as_it_is_told():
     x = ng.zeros((2, 2))
-    with pytest.raises(ValueError, match="there are no views"):
-        ng.reshape(x, (4,), copy=False)
-    ng.reshape(x, (4,))[0] = 1.0
-    assert x.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    ng.reshape(x, (4,), copy=False)[0] = 1.0
+    ng.reshape(x, (4,), copy=True)[1] = 1.0
+    assert x.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    with pytest.raises(ValueError, match="a copy is needed"):
+        ng.reshape(x.T, (4,), copy=False)
 
 
 def test_gradients_by_what_is_put_before_a_difference():
