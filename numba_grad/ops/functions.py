@@ -153,7 +153,7 @@ def _expm1_reference(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind != "c":
         return np.expm1(x)
     # NumPy multiplies inf by 0 where the real part is infinite.
-    return np.where(np.isfinite(x.real), np.expm1(x), np.exp(x) - x.dtype.type(1))
+    return np.where(np.isfinite(np.real(x)), np.expm1(x), np.exp(x) - x.dtype.type(1))
 
 
 # Not out + 1, which is 0 for x below -37.
