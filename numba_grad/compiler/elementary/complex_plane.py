@@ -278,9 +278,9 @@ def tanh(x: Value, y: Value) -> Pair:
     is_far = absolute(x) >= limit
     slope = trigonometric.sin(y) * trigonometric.cos(y) * 4.0
     far_imaginary = slope * exponential.exp(absolute(x) * -2.0)
-    # An unknown direction counts neither at 0 nor at infinity.
-    is_lost = (absolute(x) == math.inf) & (slope != slope)
-    far_imaginary = select(is_lost, copy_sign(x.like(0.0), y), far_imaginary)
+    # An unknown direction counts neither at 0 nor at infinity. There the standard of array
+    # libraries has the sign of y, where C99 has that of sin 2y.
+    far_imaginary = select(absolute(x) == math.inf, copy_sign(x.like(0.0), y), far_imaginary)
     far_real = fma(far_imaginary, 0.0, copy_sign(x.like(1.0), x))
     real_part = select(is_far, far_real, select(x == 0, x, near_real))
     imaginary_part = select(is_far, far_imaginary, near_imaginary)
