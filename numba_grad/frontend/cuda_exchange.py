@@ -5,10 +5,8 @@ a tensor.
 
 from typing import Any
 
-from numba_grad.errors import ForeignArrayError
 from numba_grad.frontend.arrays import as_node, computed_value, wrap
 from numba_grad.frontend.index_functions import take
-from numba_grad.frontend.interchange import writable_is_refused
 from numba_grad.frontend.ranges import arange
 from numba_grad.frontend.shape_functions import reshape
 from numba_grad.graph.node import OPS, Node, leaf
@@ -73,7 +71,5 @@ def capsule(
         )
     if can_be_told:
         return exports.capsule(array, stream, max_version, read_only=True)
-    # To one who cannot be told that it is read-only it would be writable: a copy for those.
-    if copy is False:
-        raise ForeignArrayError(writable_is_refused(max_version))
-    return exports.capsule(array.copy(), stream, max_version)
+    # One who cannot be told that it is read-only gets it by copy=False alone.
+    return exports.capsule(array if copy is False else array.copy(), stream, max_version)

@@ -1,5 +1,6 @@
 """Functions of dtypes. They are NumPy's, and take tensors where NumPy's take arrays."""
 
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +31,39 @@ def common_type(*arrays: "ArrayLike") -> type:
     return means.type if found is np.float16 else found
 
 
-def finfo(type: "DTypeLike | Tensor", /) -> Any:
+@dataclass(frozen=True)
+class FloatLimits:
+    """What `finfo` tells of a floating dtype. NumPy's names, but Python's numbers: next to a tensor
+    they are weak, so that `x + ng.finfo(ng.float64).eps` has the dtype of `x`."""
+
+    dtype: np.dtype
+    bits: int
+    eps: float
+    epsneg: float
+    max: float
+    min: float
+    smallest_normal: float
+    smallest_subnormal: float
+    tiny: float
+    resolution: float
+    precision: int
+    iexp: int
+    machep: int
+    maxexp: int
+    minexp: int
+    negep: int
+    nexp: int
+    nmant: int
+
+
+def finfo(type: "DTypeLike | Tensor", /) -> FloatLimits:
     """Limits of a floating dtype, or of the parts of a complex one: bits, eps, max, min, ..."""
-    return dtypes.finfo(_dtype_of(type))
+    limits = dtypes.finfo(_dtype_of(type))
+    numbers: dict[str, Any] = {}
+    for field in fields(FloatLimits)[1:]:
+        kind: Any = field.type  # float or int
+        numbers[field.name] = kind(getattr(limits, field.name))
+    return FloatLimits(np.dtype(limits.dtype), **numbers)
 
 
 def iinfo(type: "DTypeLike | Tensor", /) -> np.iinfo:

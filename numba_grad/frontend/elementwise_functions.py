@@ -302,15 +302,17 @@ of_ufunc[np.float_power] = float_power
 
 
 @overload
-def where(condition: ArrayLike, /) -> "tuple[Tensor, ...]": ...
+def where(condition: ArrayLike) -> "tuple[Tensor, ...]": ...
 
 
 @overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> "Tensor": ...
+def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike) -> "Tensor": ...
 
 
-def where(condition: ArrayLike, *choices: ArrayLike) -> "Tensor | tuple[Tensor, ...]":
-    """`x` where the condition is true, else `y`, element by element: where(condition, x, y).
+def where(
+    condition: ArrayLike, x1: ArrayLike | None = None, x2: ArrayLike | None = None
+) -> "Tensor | tuple[Tensor, ...]":
+    """`x1` where the condition is true, else `x2`, element by element.
 
     With the condition alone, `nonzero(condition)`.
 
@@ -318,13 +320,13 @@ def where(condition: ArrayLike, *choices: ArrayLike) -> "Tensor | tuple[Tensor, 
     that makes nan of what it was computed from, as in torch: `where(x > 0, sqrt(where(x > 0, x,
     1)), 0)` has finite gradients.
     """
-    if not choices:
+    if x1 is None and x2 is None:
         return nonzero(condition)
-    if len(choices) != 2:
+    if x1 is None or x2 is None:
         raise TypeError(
-            explain("where", "either both or neither of x and y", fix="where(condition, x, 0)")
+            explain("where", "either both or neither of x1 and x2", fix="where(condition, x1, 0)")
         )
-    x, y = common_dtype(choices)
+    x, y = common_dtype((x1, x2))
     mask = cast(as_node(condition), np.dtype(bool))
     mask = placed(mask, only_device([z.type.device for z in (mask, x, y)]))
     return wrap(OPS["where"](mask, x, y))

@@ -133,19 +133,10 @@ def to_dlpack(
     value.flags.writeable = False
     if max_version is not None and tuple(max_version) >= _FIRST_WITH_FLAGS:
         return dlpack.capsule_of(value, max_version=max_version, copy=copy)
-    # To one who cannot be told that it is read-only it would be writable: a copy for those.
+    # One who cannot be told that it is read-only gets it by copy=False alone.
     if copy is False:
-        raise BufferError(writable_is_refused(max_version))
+        return dlpack.plain_capsule_of(value)
     return dlpack.capsule_of(value.copy())
-
-
-def writable_is_refused(max_version: tuple[int, int] | None) -> str:
-    return explain(
-        "__dlpack__",
-        "the memory of a tensor is read-only, and DLPack says so since version 1.0",
-        got={"max_version": max_version, "copy": False},
-        fix="copy=None",
-    )
 
 
 def dlpack_device(node: Node) -> tuple[int, int]:

@@ -169,7 +169,8 @@ class Conversions:
         """Its memory for another library: `torch.from_dlpack(x)`, `numpy.from_dlpack(x)`.
 
         It is read-only, since the value of a tensor never changes. PyTorch has no such tensors:
-        do not write to what it makes of this, or copy it.
+        do not write to what it makes of this, or copy it. One who asks as before DLPack 1.0, which
+        cannot say that memory is read-only, gets a copy, and with `copy=False` the memory.
         """
         return interchange.to_dlpack(self._node, stream, max_version, dl_device, copy)
 

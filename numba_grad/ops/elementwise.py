@@ -183,10 +183,15 @@ def _sign_vjp(g: Node, out: Node, x: Node) -> Node:
     return zero_where(at_zero, across / convert(safe_size, x.dtype))
 
 
+def _sign_reference(x: np.ndarray) -> np.ndarray:
+    # NumPy gives a complex infinity a direction beside a NaN, too.
+    return np.sign(np.where(np.isnan(x), x.dtype.type(np.nan), x) if x.dtype.kind == "c" else x)
+
+
 sign = elementwise(
     "sign",
     expression="sign({x})",
-    reference=np.sign,
+    reference=_sign_reference,
     vjp=(_sign_vjp,),
     is_step=True,
     dtypes=NUMERIC,

@@ -148,11 +148,19 @@ exp2 = elementwise(
     saves=("out",),
 )
 
+
+def _expm1_reference(x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    # NumPy multiplies inf by 0 where the real part is infinite.
+    return np.where(np.isfinite(np.real(x)), np.expm1(x), np.exp(x) - x.dtype.type(1))
+
+
 # Not out + 1, which is 0 for x below -37.
 expm1 = elementwise(
     "expm1",
     expression="expm1({x})",
-    reference=np.expm1,
+    reference=_expm1_reference,
     vjp=(lambda g, out, x: g * conjugated(exp(x)),),
     dtypes=INEXACT,
     samples=((-2, 2),),

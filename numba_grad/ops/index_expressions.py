@@ -366,13 +366,15 @@ class _Walk:
 
 
 def _check_mask(mask: Shape, x: Shape, first: int) -> None:
-    if mask != x[first : first + len(mask)]:
+    """As NumPy: an axis of size 0 fits every size, as nothing is chosen."""
+    axes = x[first : first + len(mask)]
+    if len(axes) < len(mask) or any(m not in (0, n) for m, n in zip(mask, axes, strict=True)):
         raise IndexError(
             explain(
                 "index",
                 "the mask does not have the shape of the axes it indexes",
                 got={"mask": mask, "x": x, "axes": tuple(range(first, first + len(mask)))},
-                expected=f"a mask of shape {x[first : first + len(mask)]}",
+                expected=f"a mask of shape {axes}",
             )
         )
 
@@ -574,6 +576,8 @@ def _choice_by_mask(x: Node, index: Any, v: Node) -> _Choice | None:
         return None
     at = masks[0]
     mask = entries[at]
+    if 0 in mask.shape:
+        return None  # chooses nothing, of however many
     others = entries[:at] + entries[at + 1 :]
     if not all(e is None or e is Ellipsis or isinstance(e, slice) for e in others):
         return None

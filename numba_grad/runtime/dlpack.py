@@ -75,6 +75,27 @@ def capsule_of(array: np.ndarray, **arguments: Any) -> Any:
     return capsule
 
 
+def plain_capsule_of(array: np.ndarray) -> Any:
+    """The memory of a read-only array in the form from before DLPack 1.0, which cannot say that it
+    is read-only. NumPy refuses to export it so."""
+    if not is_bfloat16(array.dtype):
+        return np.asarray(_Writable(array)).__dlpack__()
+    capsule = np.asarray(_Writable(array.view(np.uint16))).__dlpack__()
+    managed_in(capsule).tensor.code = BFLOAT_CODE
+    return capsule
+
+
+class _Writable:
+    """Gives out the memory of an array as writable."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {**self.array.__array_interface__, "data": (self.array.ctypes.data, False)}
+
+
 def array_from(x: Any, copy: bool | None) -> np.ndarray:
     """`numpy.from_dlpack(x, copy=copy)`, also of bfloat16."""
     renamed = _Renamed(x)

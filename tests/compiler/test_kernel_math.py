@@ -16,6 +16,7 @@ from numba_grad.compiler import kernel_math
 from numba_grad.compiler.build import build
 from numba_grad.compiler.elementary import exponential, llvm_writer, power, trigonometric
 from numba_grad.config import configure
+from tests.complex_grid import AS_IN_C99, complex_grid, different_numbers, values_by_numpy
 
 INT64 = ctypes.c_int64
 INF, NAN = math.inf, math.nan
@@ -424,6 +425,8 @@ def test_complex_division_and_power(dtype):
 
 
 def test_complex_numbers_that_overflow_on_the_way():
+    steep = np.array([1 + 1e-200j, 1 - 5e-324j, -1 + 1e-170j, 1e200 + 1e190j])
+    np.testing.assert_allclose(compute("atanh", steep), np.arctanh(steep), rtol=1e-15)
     z = np.array([1e300 + 1e300j, 1e-310 + 1e-310j, 3e200 - 4e200j, 5e-324j])
     np.testing.assert_allclose(compute("absolute", z, result=float), np.abs(z), rtol=1e-15)
     np.testing.assert_allclose(compute("sqrt", z), np.sqrt(z), rtol=1e-15)
@@ -432,19 +435,59 @@ def test_complex_numbers_that_overflow_on_the_way():
     assert max(relative_errors(mp.exp, zip(large, strict=True), compute("exp", large))) <= 3
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "absolute", "sign"])
-def test_special_complex_values_are_those_of_numpy(name):
-    parts = [0.0, -0.0, 1.0, -1.0, INF, -INF]
-    z = np.array([complex(a, b) for a, b in itertools.product(parts, parts)])
-    if name == "exp":  # exp(-inf + i inf) is a zero of unspecified sign
-        z = z[np.isfinite(z.imag)]
-    if name == "sign":
-        z = z[np.isfinite(z)]
-    with np.errstate(all="ignore"):
-        expected = getattr(np, name)(z)
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize(("numpy_name", "name"), AS_IN_C99.items(), ids=AS_IN_C99)
+def test_complex_functions_of_zeros_infinities_and_nan_are_numpys(numpy_name, name, dtype):
+    z = complex_grid(dtype)
+    expected = values_by_numpy(numpy_name, z)
     actual = compute(name, z, result=expected.dtype)
-    np.testing.assert_allclose(actual.real, expected.real, rtol=1e-15, atol=0)
-    np.testing.assert_allclose(actual.imag, expected.imag, rtol=1e-15, atol=0)
+    assert not different_numbers(z.tolist(), actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+def test_complex_division_by_zeros_infinities_and_nan_is_numpys(dtype):
+    z = complex_grid(dtype, [0.0, -0.0, 1.0, -2.0, INF, -INF, NAN])
+    x, y = np.repeat(z, z.size), np.tile(z, z.size)
+    with np.errstate(all="ignore"):
+        expected = x / y
+    actual = compute("divide", x, y)
+    assert not different_numbers(list(zip(x, y, strict=True)), actual, expected)
+
+
+# Array API standard, 2024.12; NumPy's are nan where expm1(x) and cos(y) or sin(y) are 0 and inf.
+EXPM1 = {
+    **{0j: 0, complex(-0.0, 0): 0, complex(INF, 0): INF, complex(-INF, 2): complex(-1, 0)},
+    **{complex(INF, 1): complex(INF, INF), complex(INF, 4): complex(-INF, -INF)},
+    **{complex(-INF, INF): -1, complex(INF, INF): complex(INF, NAN), complex(-INF, NAN): -1},
+    **{complex(INF, NAN): complex(INF, NAN), complex(NAN, 0): complex(NAN, 0)},
+    **{complex(0, INF): complex(NAN, NAN), complex(NAN, 1): complex(NAN, NAN)},
+}
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+def test_expm1_of_complex_infinities_and_nan_is_the_standards(dtype):
+    z, expected = np.array(list(EXPM1), dtype), np.array(list(EXPM1.values()), dtype)
+    assert not different_numbers(z.tolist(), compute("expm1", z), expected)
+
+
+def test_direction_of_complex_numbers_next_to_zero_and_infinity():
+    huge = np.finfo(float).max
+    z = np.array([0, huge + huge * 1j, 5e-324j, complex(-INF, 3), complex(2, INF)])
+    expected = np.array([0, math.sqrt(0.5) * (1 + 1j), 1j, -1, 1j])
+    assert not different_numbers(z.tolist(), compute("sign", z), expected)
+    lost = np.array([complex(INF, INF), complex(INF, NAN), complex(NAN, 1), complex(1, NAN)])
+    signs = compute("sign", lost)
+    assert np.isnan(signs.real).all() and np.isnan(signs.imag).all()
+
+
+def test_complex_powers_with_real_exponents_of_infinities():
+    z = np.array([complex(INF, 0), complex(INF, -0.0), complex(-INF, 0), complex(0, INF)])
+    squares = compute("power", z, np.full(4, 2 + 0j))
+    np.testing.assert_array_equal(np.isnan(squares), False)
+    roots = compute("power", z, np.full(4, 0.5 + 0j))
+    np.testing.assert_array_equal(roots[:2], [complex(INF, 0), complex(INF, -0.0)])
+    assert roots[2].imag == INF and roots[3] == complex(INF, INF)
+    assert np.isnan(compute("power", z, np.full(4, NAN + 0j))).all()
 
 
 @pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh"])

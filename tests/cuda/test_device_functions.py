@@ -8,6 +8,7 @@ from numba_grad.compiler.cuda import device_functions
 from numba_grad.compiler.cuda.expressions import Expressions, constant
 from numba_grad.errors import KernelError
 from numba_grad.ops.samples import draw
+from tests.complex_grid import AS_IN_C99, complex_grid, different_numbers, values_by_numpy
 from tests.cuda.emulator import HostMemory, run_kernel
 from tests.cuda.expression_kernels import Case, cases, source_of
 
@@ -124,6 +125,19 @@ def test_special_values_are_numpys(case):
         is_number = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(actual)[is_number], np.signbit(wanted)[is_number])
     assert_same(case, inputs)
+
+
+def complex_cases():
+    for case in cases("FD"):
+        if case.op.name in AS_IN_C99:
+            yield case
+
+
+@pytest.mark.parametrize("case", list(complex_cases()), ids=str)
+def test_complex_functions_of_zeros_infinities_and_nan_are_numpys(case):
+    z = complex_grid(case.dtypes[0])
+    expected = values_by_numpy(case.op.name, z)
+    assert not different_numbers(z.tolist(), computed(case, [z]), expected)
 
 
 # Over all of their ranges, and at their edges, functions that are SciPy's on the CPU.

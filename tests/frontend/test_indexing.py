@@ -210,6 +210,18 @@ def test_gradients_are_those_of_torch(name):
     np.testing.assert_allclose(ours.grad, theirs.grad, rtol=1e-14)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0), (0,)])
+def test_masks_without_elements_choose_nothing(shape):
+    a, mask = np.arange(6.0).reshape(2, 3), np.zeros(shape, bool)
+    x = ng.tensor(a)
+    assert x[mask].shape == x[ng.tensor(mask)].shape == a[mask].shape
+    x[mask] = 7.0
+    np.testing.assert_array_equal(x, a)
+    for wrong in ((0, 2), (2, 3, 0), (1, 0)):
+        with pytest.raises(IndexError):
+            x[np.zeros(wrong, bool)]
+
+
 def test_masks_and_indices_that_are_tensors():
     x, mask = ng.tensor(X, requires_grad=True), ng.tensor(X > 0)
     same(x[mask], X[X > 0])

@@ -55,12 +55,14 @@ def test_exported_memory_outlives_the_tensor():
     assert len(others) == 5 and (array == np.arange(1.0, 100_001)).all()
 
 
-def test_a_consumer_that_knows_no_flags_gets_a_copy():
+def test_a_consumer_that_knows_no_flags_gets_a_copy_unless_it_refuses_one():
     x = ng.tensor([1.0, 2.0])
     array = np.from_dlpack(Exporting(_Old(x)))
     assert array.tolist() == [1.0, 2.0] and not np.shares_memory(array, x.numpy())
-    with pytest.raises(BufferError, match=r"read-only, and DLPack says so since version 1\.0"):
-        x.__dlpack__(copy=False)
+    shared = np.from_dlpack(Exporting(_Old(x, copy=False)))
+    assert np.shares_memory(shared, x.numpy())
+    half = ng.tensor([1.0, 2.0], dtype=ng.bfloat16)
+    assert ng.from_dlpack(Exporting(_Old(half, copy=False))).tolist() == [1.0, 2.0]
     copied = np.from_dlpack(x, copy=True)
     assert not np.shares_memory(copied, x.numpy())
 
@@ -68,11 +70,11 @@ def test_a_consumer_that_knows_no_flags_gets_a_copy():
 class _Old:
     """Asks as libraries did before DLPack 1.0."""
 
-    def __init__(self, x):
-        self.x = x
+    def __init__(self, x, **arguments):
+        self.x, self.arguments = x, arguments
 
     def __dlpack__(self, **arguments):
-        return self.x.__dlpack__()
+        return self.x.__dlpack__(**self.arguments)
 
 
 def test_what_is_not_exported():

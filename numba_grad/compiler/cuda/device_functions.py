@@ -156,6 +156,14 @@ def remainder_to_zero(x, y):
     rest = x % y
     return rest - y if rest != 0 and (x < 0) != (y < 0) else rest
 """,
+    "far_atanh": """\
+def far_atanh(x, y):
+    if x + y > float64(2.0):
+        longer = max(x, y)
+        ratio = min(x, y) / longer
+        return x / longer / (ratio * ratio + float64(1.0)) / longer
+    return (float64(0.6931471805599453) - libdevice.log(y)) * float64(0.5)
+""",
     "complex_power": """\
 def complex_power(s, x, y):
     a = float64(1.0)

@@ -1,7 +1,7 @@
 """Functions of complex numbers, as pairs of real and imaginary part. Formulas have no branches.
 
-Infinite and zero arguments give NumPy's values where a test says so; elsewhere a NaN that C99 wants
-in one part only may reach both.
+Zeros, infinities and NaN give the values of C99's Annex G, which are NumPy's. Where it leaves the
+sign of a part open, the formula has it as it comes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from numba_grad.compiler.elementary.logarithm import log_of_sum, split_sum
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
+    Definition,
     Value,
     absolute,
     copy_sign,
     fma,
     product,
+    rarely,
     select,
     shared,
     shared_of_pairs,
@@ -126,22 +128,34 @@ def _sum_of_squares(x: Value, y: Value) -> Pair:
     return total, error + (x_low + y_low)
 
 
-@shared
-def hypot(x: Value, y: Value) -> Value:
-    a, b, e = _scale(x, y)
-    total, error = _sum_of_squares(a, b)
+def _length(x: Value, y: Value) -> Value:
+    """sqrt(x*x + y*y) of what `_scale` gives."""
+    total, error = _sum_of_squares(x, y)
     root = square_root(total)
     square, low = product(root, root)
     # One step of Newton's for what the rounded sum and root lost.
     correction = (((total - square) - low) + error) / (root + root)
-    root = select(total > 0, root + correction, root)
-    return select(is_infinite(x, y), math.inf, _unscaled(root, e))
+    return select(total > 0, root + correction, root)
+
+
+@shared
+def hypot(x: Value, y: Value) -> Value:
+    a, b, e = _scale(x, y)
+    return select(is_infinite(x, y), math.inf, _unscaled(_length(a, b), e))
 
 
 def sign(x: Value, y: Value) -> Pair:
-    size = hypot(x, y)
+    """z / |z|, 0 for 0; the direction of an infinite part beside a finite one."""
+    a, b, _ = _scale(x, y)
+    size = _length(a, b)  # scaled, so that that of a finite number is finite
     is_zero = size == 0
-    return select(is_zero, 0.0, x / size), select(is_zero, 0.0, y / size)
+    is_flat, is_steep = (a == math.inf) & (b < math.inf), (b == math.inf) & (a < math.inf)
+    real_part = copy_sign(select(is_flat, 1.0, a / size), x)
+    imaginary_part = copy_sign(select(is_steep, 1.0, b / size), y)
+    return (
+        select(is_zero | is_steep, 0.0, real_part),
+        select(is_zero | is_flat, 0.0, imaginary_part),
+    )
 
 
 @shared_of_pairs
@@ -153,9 +167,10 @@ def divide(x: Value, y: Value, u: Value, v: Value) -> Pair:
     divisor = fma(smaller, ratio, larger)
     a, b = select(is_swapped, y, x), select(is_swapped, x, y)
     real_part = fma(b, ratio, a) / divisor
-    imaginary_part = fma(-a, ratio, b) / divisor
-    imaginary_part = select(is_swapped, -imaginary_part, imaginary_part)
-    is_zero = larger == 0
+    # (y - x v/u) or (y u/v - x): with these signs, differences of equals are +0.
+    a, b = select(is_swapped, y, -x), select(is_swapped, -x, y)
+    imaginary_part = fma(a, ratio, b) / divisor
+    is_zero = (u == 0) & (v == 0)
     return (
         select(is_zero, x / absolute(u), real_part),
         select(is_zero, y / absolute(u), imaginary_part),
@@ -173,7 +188,8 @@ def reciprocal(x: Value, y: Value) -> Pair:
 
 
 def square(x: Value, y: Value) -> Pair:
-    return (x - y) * (x + y), x * y * 2.0
+    # Adding 0 makes the -0 of (-1 + i)**2 the 0 of x*x - y*y.
+    return (x - y) * (x + y) + 0.0, x * y * 2.0
 
 
 @shared_of_pairs
@@ -188,7 +204,7 @@ def exp(x: Value, y: Value) -> Pair:
     # In an unknown direction: 0 for x = -inf, a real part of unknown sign for x = inf.
     is_lost = ~(absolute(y) < math.inf) & (absolute(x) == math.inf)
     real_part = select(is_lost, growth, real_part)
-    return real_part, select(is_lost & (x < 0), 0.0, imaginary_part)
+    return real_part, select(is_lost & (x < 0), copy_sign(x.like(0.0), y), imaginary_part)
 
 
 @shared_of_pairs
@@ -207,39 +223,43 @@ def log(x: Value, y: Value) -> Pair:
 def sqrt(x: Value, y: Value) -> Pair:
     a, b, e = _scale(x, y)
     total, _ = _sum_of_squares(a, b)
-    # t*t = (|x| + |z|) / 2, and the other part is y / (2 t).
-    t = square_root((a + square_root(total)) * 0.5)
-    other = select(t == 0, 0.0, b / (t + t))
-    t, other = _unscaled(t, e, root=2), _unscaled(other, e, root=2)
+    # t*t = (|x| + |z|) / 2, and the other part is y / (2 t), of a y that scaling may make 0.
+    t = _unscaled(square_root((a + square_root(total)) * 0.5), e, root=2)
+    other = select(t == 0, 0.0, absolute(y) / (t + t))
     is_left = x < 0
     real_part = select(is_left, other, t)
     imaginary_part = select(is_left, t, other)
     # sqrt(-inf + iy) = 0 + i inf, sqrt(inf + iy) = inf + i0, sqrt(x + i inf) = inf + i inf
     is_far = absolute(x) == math.inf
-    real_part = select(is_far, select(is_left, x.like(0.0), math.inf), real_part)
-    imaginary_part = select(is_far, select(is_left, x.like(math.inf), 0.0), imaginary_part)
+    zero = absolute(y) * 0.0  # or NaN
+    real_part = select(is_far, select(is_left, zero, math.inf), real_part)
+    imaginary_part = select(is_far, select(is_left, x.like(math.inf), zero), imaginary_part)
     is_high = absolute(y) == math.inf
     real_part = select(is_high, math.inf, real_part)
     imaginary_part = select(is_high, math.inf, imaginary_part)
     return real_part, copy_sign(imaginary_part, y)
 
 
-def _times(x: Value, y: Value) -> Value:
-    """x*y, and a zero of its sign where either is 0 and the other is infinite or NaN."""
-    zero = copy_sign(x.like(1.0), x) * copy_sign(y.like(0.0), y)
-    return select((x == 0) | (y == 0), zero, x * y)
+# cos y and sin y are NaN where y is NaN or infinite: an unknown direction, of which 0 and infinity
+# know nothing.
 
 
 @shared_of_pairs
 def sinh(x: Value, y: Value) -> Pair:
-    real_part = _times(exponential.sinh(x), trigonometric.cos(y))
-    return real_part, _times(exponential.cosh(x), trigonometric.sin(y))
+    cosine = trigonometric.cos(y)
+    is_known = (x == 0) | (absolute(x) == math.inf)
+    cosine = select(is_known & (cosine != cosine), 1.0, cosine)
+    imaginary_part = exponential.cosh(x) * trigonometric.sin(y)
+    return exponential.sinh(x) * cosine, select(y == 0, y, imaginary_part)
 
 
 @shared_of_pairs
 def cosh(x: Value, y: Value) -> Pair:
-    real_part = exponential.cosh(x) * trigonometric.cos(y)
-    return real_part, _times(exponential.sinh(x), trigonometric.sin(y))
+    cosine, sine = trigonometric.cos(y), trigonometric.sin(y)
+    cosine = select((absolute(x) == math.inf) & (cosine != cosine), 1.0, cosine)
+    sine = select((x == 0) & (sine != sine), 1.0, sine)
+    growth = select(y == 0, copy_sign(x.like(1.0), x), exponential.sinh(x))
+    return exponential.cosh(x) * cosine, growth * sine
 
 
 @shared_of_pairs
@@ -257,10 +277,14 @@ def tanh(x: Value, y: Value) -> Pair:
     # Far out: 1, and an imaginary part of 4 sin y cos y exp(-2|x|).
     is_far = absolute(x) >= limit
     slope = trigonometric.sin(y) * trigonometric.cos(y) * 4.0
-    decay = exponential.exp(absolute(x) * -2.0)
-    far_imaginary = select(absolute(x) == math.inf, copy_sign(x.like(0.0), y), slope * decay)
-    real_part = select(is_far, copy_sign(x.like(1.0), x), near_real)
-    return real_part, select(is_far, far_imaginary, near_imaginary)
+    far_imaginary = slope * exponential.exp(absolute(x) * -2.0)
+    # An unknown direction counts neither at 0 nor at infinity. There the standard of array
+    # libraries has the sign of y, where C99 has that of sin 2y.
+    far_imaginary = select(absolute(x) == math.inf, copy_sign(x.like(0.0), y), far_imaginary)
+    far_real = fma(far_imaginary, 0.0, copy_sign(x.like(1.0), x))
+    real_part = select(is_far, far_real, select(x == 0, x, near_real))
+    imaginary_part = select(is_far, far_imaginary, near_imaginary)
+    return real_part, select(y == 0, y, imaginary_part)
 
 
 # sin(z) = -i sinh(i z), cos(z) = cosh(i z), tan(z) = -i tanh(i z), with i z = -y + i x.
@@ -283,7 +307,9 @@ def tan(x: Value, y: Value) -> Pair:
 def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
     """exp((u + i v) log(x + i y)). 0 to a power with positive real part is 0; to 0, all is 1."""
     size, angle = log(x, y)
-    real_part, imaginary_part = exp(size * u - angle * v, size * v + angle * u)
+    # A real exponent does not turn 0 * inf into NaN.
+    turn = select(v == 0, 0.0, size * v)
+    real_part, imaginary_part = exp(size * u - angle * v, turn + angle * u)
     is_zero = (x == 0) & (y == 0)
     real_part = select(is_zero, select(u > 0, x.like(0.0), math.nan), real_part)
     imaginary_part = select(is_zero, select(u > 0, x.like(0.0), math.nan), imaginary_part)
@@ -296,10 +322,13 @@ def exp2(x: Value, y: Value) -> Pair:
 
 
 def expm1(x: Value, y: Value) -> Pair:
-    # exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2
+    # exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2, but for huge or infinite x
     half = trigonometric.sin(y * 0.5)
-    real_part = exponential.expm1(x) * trigonometric.cos(y) - half * half * 2.0
-    return real_part, select(y == 0, y, exponential.exp(x) * trigonometric.sin(y))
+    # Adding 0: expm1(-0 + i0) is 0 + i0 in the standard of array libraries.
+    near = fma(exponential.expm1(x), trigonometric.cos(y), 0.0) - half * half * 2.0
+    real_part, imaginary_part = exp(x, y)
+    is_far = absolute(x) > FORMATS[x.kind].mantissa_bits
+    return select(is_far, real_part - 1.0, near), imaginary_part
 
 
 def log1p(x: Value, y: Value) -> Pair:
@@ -352,41 +381,87 @@ def sigmoid(x: Value, y: Value) -> Pair:
 
 # The inverse functions, after Kahan: products of square roots, exact on the branch cuts.
 
+# Selects are next to infinity only, and for imaginary numbers, whose real parts are known, NaN or
+# not. They do not wait for results: the loops have little else to do while one comes.
+
 
 @shared_of_pairs
 def asin(x: Value, y: Value) -> Pair:
     a, b = sqrt(1.0 - x, -y)
     c, d = sqrt(1.0 + x, y)
-    real_part = trigonometric.atan2(x, a * c - b * d)
-    return real_part, logarithm.asinh(a * d - b * c)
+    is_wide = absolute(x) == math.inf
+    across = select(is_wide, absolute(y), a * c - b * d)
+    height = select(is_wide, copy_sign(x.like(math.inf), y), a * d - b * c)
+    return select(x == 0, x, trigonometric.atan2(x, across)), logarithm.asinh(height)
 
 
+@shared_of_pairs
 def acos(x: Value, y: Value) -> Pair:
     a, b = sqrt(1.0 - x, -y)
     c, d = sqrt(1.0 + x, y)
-    real_part = trigonometric.atan2(a, c) * 2.0
-    return real_part, logarithm.asinh(c * b - d * a)
+    # Twice the angle of the roots; where y is infinite, so is a, and the angle of z is the result.
+    is_high = absolute(y) == math.inf
+    angle = trigonometric.atan2(a, select(is_high, x, c)) * select(is_high, x.like(1.0), 2.0)
+    height = select(absolute(x) == math.inf, copy_sign(x.like(math.inf), -y), c * b - d * a)
+    return select(x == 0, math.pi / 2, angle), logarithm.asinh(height)
 
 
 def acosh(x: Value, y: Value) -> Pair:
-    a, b = sqrt(x - 1.0, y)
-    c, d = sqrt(x + 1.0, y)
-    real_part = logarithm.asinh(a * c + b * d)
-    return real_part, trigonometric.atan2(b, c) * 2.0
+    # i acos z or -i acos z, whichever is on the right
+    real_part, imaginary_part = acos(x, y)
+    return absolute(imaginary_part), copy_sign(real_part, y)
+
+
+# The real part of atanh(x + iy), for x, y >= 0: where the square of |z| overflows, x / |z|**2; or
+# else where x = 1 and the square of y vanishes: log(2/y) / 2.
+_FAR_ATANH = Definition(
+    "numba_grad.far_atanh",
+    """\
+define internal double @numba_grad.far_atanh(double %x, double %y) noinline nounwind willreturn \
+memory(none) {
+entry:
+  %sum = fadd double %x, %y
+  %is_large = fcmp ogt double %sum, 2.0
+  br i1 %is_large, label %large, label %pole
+large:
+  %is_wide = fcmp ogt double %x, %y
+  %longer = select i1 %is_wide, double %x, double %y
+  %shorter = select i1 %is_wide, double %y, double %x
+  %ratio = fdiv double %shorter, %longer
+  %square = fmul double %ratio, %ratio
+  %length = fadd double %square, 1.0
+  %share = fdiv double %x, %longer
+  %part = fdiv double %share, %length
+  %result = fdiv double %part, %longer
+  ret double %result
+pole:
+  %log = call double @log(double %y) nounwind willreturn memory(none)
+  %twice = fsub double 0x3FE62E42FEFA39EF, %log
+  %half = fmul double %twice, 0.5
+  ret double %half
+}
+""",
+    declarations={"log": (FLOAT64, (FLOAT64,))},
+)
 
 
 @shared_of_pairs
 def atanh(x: Value, y: Value) -> Pair:
     # Odd: of |x|, or the quotient would be close to -1.
-    size = absolute(x)
+    size, height = absolute(x), absolute(y)
     across = 1.0 - size
-    real_part = logarithm.log1p(size * 4.0 / fma(across, across, y * y)) * 0.25
+    square = fma(across, across, y * y)
+    is_large = size + height > 2.0 ** _HUGE[x.kind]
+    is_far = is_large | (square < 2.0 ** (2 * _TINY[x.kind]))
+    real_part = logarithm.log1p(size * 4.0 / square) * 0.25
+    real_part = rarely(is_far, real_part, _FAR_ATANH.symbol, size, height, definition=_FAR_ATANH)
     # 1 - x*x - y*y, which cancels near the unit circle.
     total, error = _sum_of_squares(x, y)
     angle = trigonometric.atan2(y * 2.0, (1.0 - total) - error) * 0.5
-    is_far = is_infinite(x, y)
-    real_part = select(is_far, 0.0, real_part)
-    angle = select(is_far, copy_sign(x.like(math.pi / 2), y), angle)
+    is_high = height == math.inf
+    angle = select(is_large | is_high, copy_sign(x.like(math.pi / 2), y), angle)
+    # That of imaginary and of infinite numbers is known, NaN or not.
+    real_part = select(is_high | (size == math.inf) | (x == 0), 0.0, real_part)
     return copy_sign(real_part, x), angle
 
 
