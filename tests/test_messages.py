@@ -35,6 +35,7 @@ IN_A_TRANSFORM = [
     ("ng.grad(lambda x: ng.tensor(x) ** 2)(1.0)", GradientError, "ng.array(x)"),
     ("ng.grad(lambda v: np.array([v, v]).sum())(1.0)", GradientError, "np.stack([x, y])"),
     ("ng.grad(lambda v: np.asarray(v, float))(1.0)", GradientError, "x.astype(float)"),
+    ("ng.grad(lambda v: np.r_[v, 1.0].sum())(1.0)", GradientError, "ng.r_[x, y] in place of np.r_"),
     ("ng.grad(lambda x: pickle.dumps(x))(1.0)", GradientError, "x.detach()"),
     (
         "def f(x):\n    b = np.zeros(3)\n    b[0] = x[0]\n    return b.sum()\nng.grad(f)(x)",

@@ -188,13 +188,17 @@ def _instead_of(line: Line) -> str:
         )
     expression = line.expression()
     if line.is_lookup:
-        return _instead_of_lookup(expression)
+        return _instead_of_lookup(line, expression)
     return _instead_of_call(line, expression) if isinstance(expression, ast.Call) else ""
 
 
-def _instead_of_lookup(expression: ast.expr | None) -> str:
+def _instead_of_lookup(line: Line, expression: ast.expr | None) -> str:
     if not isinstance(expression, ast.Subscript):
         return "ng.asarray(values)[x] in place of values[x]"
+    joining = line.value_of(expression.value)
+    for name in ("r_", "c_"):
+        if joining is getattr(np, name):
+            return f"ng.{name}[x, y] in place of np.{name}[x, y]"
     if isinstance(expression.slice, ast.Slice | ast.Tuple):
         return (
             "x[i + np.arange(n)] for n elements from i on; static_argnums=... for an argument that "
