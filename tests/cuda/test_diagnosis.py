@@ -1,7 +1,6 @@
 """Why there is no GPU: one error that says what is missing, and what to do."""
 
 import enum
-import importlib
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -75,13 +74,13 @@ def machine(monkeypatch):
     previous = install(None)
 
     def of_kind(found, version):
-        def import_module(name):
+        def imported(name):
             assert name == "cuda.bindings.driver"
             if isinstance(found, ImportError):
                 raise found
             return found
 
-        monkeypatch.setattr(importlib, "import_module", import_module)
+        monkeypatch.setattr(diagnosis, "imported", imported)
         monkeypatch.setattr(diagnosis, "_version", lambda package: version)
 
     yield of_kind

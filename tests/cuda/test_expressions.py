@@ -24,8 +24,10 @@ FLOAT64_IN_FLOAT32 = {
     **dict.fromkeys(("jv", "iv", "ive", "hyp1f1"), "float64 throughout"),
     **dict.fromkeys(("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e"), "float64 throughout"),
 }
-# By their parts, or float64 throughout, as on the CPU.
+# By their parts, or float64 throughout, as on the CPU; of arctan and arctanh, next to 1 and beyond
+# 1e18.
 OF_COMPLEX = {
+    *("arctan", "arctanh"),
     *("erf", "erfc", "erfcx", "ndtr", "log_ndtr", "gamma", "rgamma", "loggamma", "digamma"),
     *("exp1", "expi", "sine_integral", "cosine_integral", "jv", "complex_hyp1f1"),
     *("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "power", "integer_power", "sigmoid"),
