@@ -100,6 +100,28 @@ def note_view(x: Any, result: Any, steps: Sequence[Step], is_copy: bool | None =
     result._view = View(members, parent, steps, node.type, is_copy)
 
 
+def note_array(tensor: Any) -> None:
+    """Remember that a tensor without axes was made as an array, and is no number: see `is_number`.
+
+    Others are arrays by having axes.
+    """
+    if not tensor._node.type.shape:
+        node = tensor._node
+        tensor._view = View({id(tensor): node.handle}, None, (), node.type, True)
+
+
+def is_number(tensor: Any) -> bool:
+    """Whether this is what NumPy has scalars for, which nothing changes: `n += 1` gives another.
+
+    That is what functions, operators and integer indices give; not what was made as an array, nor
+    what gradients are kept of, or hooks.
+    """
+    node = tensor._node
+    if node.type.shape or tensor._view is not None or node.autograd is not None:
+        return False
+    return not node.requires_grad or node.op.vjp is not None
+
+
 def is_view(tensor: Any) -> bool:
     """Whether it was made as a view of another tensor, which may be gone."""
     view = tensor._view
@@ -158,6 +180,7 @@ def assign(tensor: Any, node: Node) -> None:
     if not others:
         tensor._view = None
         state.replace(tensor, node, keeps_history=not grad_mode.enabled)
+        note_array(tensor)
         return
     _assign_through(tensor, node, others)
 

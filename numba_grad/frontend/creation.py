@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.views import note_array
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import GradientError, ShapeError, TracingError, explain
 from numba_grad.frontend.arrays import (
@@ -138,7 +139,7 @@ def asarray(
     if isinstance(obj, list | tuple):
         node = stacked_tensors(obj)
         if node is None:
-            return wrap(_leaf_of(obj, as_optional_dtype(dtype), device, copy is not False))
+            return _array(_leaf_of(obj, as_optional_dtype(dtype), device, copy is not False))
         if copy is False:
             raise ValueError(
                 explain("asarray", "a copy is needed to join tensors", got={"copy": False})
@@ -149,7 +150,7 @@ def asarray(
     wanted = as_optional_dtype(dtype)
     moved = on_device(node, device)
     if (wanted is None or wanted == node.dtype) and moved is node:
-        return wrap(OPS["identity"](node)) if copy else obj
+        return _array(OPS["identity"](node)) if copy else obj
     if copy is False:
         raise ValueError(
             explain(
@@ -159,7 +160,7 @@ def asarray(
                 fix="copy=None",
             )
         )
-    return wrap(moved if wanted is None else cast(moved, wanted))
+    return _array(moved if wanted is None else cast(moved, wanted))
 
 
 def array(
@@ -441,11 +442,18 @@ def _fill_node(value: ArrayLike, dtype: np.dtype | None) -> Node:
 def result_of(node: Node, requires_grad: bool) -> "Tensor":
     """A tensor of `node`: a leaf if it shall require grad."""
     if not requires_grad:
-        return wrap(node)
+        return _array(node)
     # A leaf of its own: a gradient is accumulated in it, so it must not be an operation's result.
     if node.op is not LEAF:
         value_of(node, "requires_grad")  # which computes it, and refuses to where it cannot
         node = leaf(node.value)
     result = wrap(node)
     result.requires_grad_()
+    return result
+
+
+def _array(node: Node) -> "Tensor":
+    """A new tensor that is an array, also without axes."""
+    result = wrap(node)
+    note_array(result)
     return result

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from numba_grad.autograd.handles import new_tensor
+from numba_grad.autograd.views import note_array
 from numba_grad.errors import explain
 from numba_grad.frontend import (
     choice_functions,
@@ -90,7 +91,9 @@ class Methods:
 
     def copy(self) -> "Tensor":
         """The same values as a new tensor; gradients flow through."""
-        return new_tensor(OPS["identity"](self._node))
+        result = new_tensor(OPS["identity"](self._node))
+        note_array(result)
+        return result
 
     clone = copy
 

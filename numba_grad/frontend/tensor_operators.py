@@ -87,11 +87,13 @@ def _in_place(ufunc: np.ufunc) -> Operator:
 
 def _assigning(name: str, result: Callable[["Tensor", Any], Node]) -> Operator:
     """The method that gives the tensor the value of `result`: the handle moves on to a new node,
-    and so do those of what shows the same elements."""
+    and so do those of what shows the same elements. Of a number it makes another, as in NumPy."""
 
     def operate(self: "Tensor", other: Any) -> "Tensor":
         if other.__class__ is not self.__class__ and not _is_operand(other):
             return NotImplemented
+        if views.is_number(self):
+            return new_tensor(result(self, other))
         _replace(self, result(self, other), name)
         return self
 

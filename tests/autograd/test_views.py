@@ -43,6 +43,13 @@ b = np.hsplit(a, 2)[1]; b[0] = 0
 b = np.array_split(a, 2, 1)[0]; a[:, 0] = 0
 b = np.unstack(a); b[1][0] = 0
 b = np.unstack(a[0]); a[0] = 4
+b = np.unstack(a[0]); x = b[0]; x += 1
+n = np.sum(a); m = n; n += 1
+n = a[0, 0] * 2; m = n; n *= 2; n **= 2
+n = np.sum(a); m = n; n += a[0]
+n = np.zeros((), like=a); m = n; n += 1; n += 1
+n = a[0, 0].copy(); n = np.array(n, like=a); m = n; n += 1
+s = a[0, 0, ...]; t = s; s += 1
 b = np.flip(a, 0); b[0] = 0; a[1] = 8
 b = np.fliplr(a); b[0, 0] = 0
 b = np.rot90(a); b[0] = 0
