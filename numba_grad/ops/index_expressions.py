@@ -103,11 +103,16 @@ def _basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if kind is int or entry is None or entry is Ellipsis:
             key.append(entry)
         elif kind is slice:
-            bounds = (entry.start, entry.stop, entry.step)
-            # By class: 1.0 and True equal 1, but are not indices, or not this one.
-            if any(bound is not None and bound.__class__ is not int for bound in bounds):
+            start, stop, step = entry.start, entry.stop, entry.step
+            # By class: 1.0 and True equal 1, but are not indices, or not this one. One by one: as
+            # a loop over the three it took 0.6 us, a fifth of recording a slice.
+            if (
+                (start is not None and start.__class__ is not int)
+                or (stop is not None and stop.__class__ is not int)
+                or (step is not None and step.__class__ is not int)
+            ):
                 return None
-            key.append(bounds)
+            key.append((start, stop, step))
         else:
             return None
     return tuple(key)
