@@ -11,7 +11,7 @@ array, and to read the others anew:
                       the other views of a that show elements of row are read from a again
 
 All of these are ordinary operations, so gradients, `jit` and `vmap` need to know nothing of views.
-Who does not write pays for noting the view alone, 0.3 us.
+Who does not write pays for noting the view alone, 0.3 to 0.5 us.
 """
 
 import weakref
