@@ -93,7 +93,13 @@ def _environment_hash() -> "hashlib._Hash":
     here = Path(__file__).parent
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
-    names = ("code_generation.py", "front_end.py", "kernel_*.py", "elementary/*.py")
+    names = (
+        "code_generation.py",
+        "front_end.py",
+        "syntax_lowering.py",
+        "kernel_*.py",
+        "elementary/*.py",
+    )
     for path in sorted(path for name in names for path in here.glob(name)):
         digest.update(path.read_bytes())
     return digest

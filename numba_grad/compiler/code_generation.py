@@ -1,7 +1,6 @@
 """LLVM text to an object file for this machine, through llvmlite alone."""
 
 import functools
-from collections.abc import Iterable
 
 import llvmlite.binding as llvm
 
@@ -51,12 +50,10 @@ def _target_machine() -> llvm.TargetMachine:
     )
 
 
-def link(symbol: str, text: str, others: Iterable[llvm.ModuleRef] = ()) -> llvm.ModuleRef:
-    """One module out of many, with `symbol` as its only export."""
+def module_of(text: str, symbol: str) -> llvm.ModuleRef:
+    """The module that exports `symbol`, for this machine."""
     _initialize()
     module = llvm.parse_assembly(text)
-    for other in others:
-        module.link_in(other, preserve=True)
     module.name = symbol
     module.triple = llvm.get_process_triple()
     module.data_layout = str(_target_machine().target_data)

@@ -628,4 +628,27 @@ reduce_multiply = _reduction(_reduce_multiply)
 reduce_maximum = _reduction(_reduce_maximum)
 reduce_minimum = _reduction(_reduce_minimum)
 
-NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, _Intrinsic)}
+
+def _define_extreme(name: str, comparison: str) -> _Intrinsic:
+    """Python's `min` and `max` of two numbers of one type. Numba's own compile Python code."""
+
+    def extreme(typing_context, a, b):
+        kind = types.unliteral(a)
+        if types.unliteral(b) != kind or kind not in (types.int64, types.float32, types.float64):
+            return None
+
+        def lower(context, builder, signature, arguments):
+            a, b = arguments
+            compare = builder.icmp_signed if kind == types.int64 else builder.fcmp_ordered
+            return builder.select(compare(comparison, b, a), b, a)
+
+        return kind(kind, kind), lower
+
+    extreme.__name__ = name
+    return intrinsic(extreme)
+
+
+NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, _Intrinsic)} | {
+    "min": _define_extreme("min", "<"),
+    "max": _define_extreme("max", ">"),
+}

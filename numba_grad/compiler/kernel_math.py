@@ -31,6 +31,7 @@ from numba_grad.compiler.elementary.formulas import (
 from numba_grad.compiler.elementary.llvm_writer import Traced, trace
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
 from numba_grad.compiler.kernel_registry import intrinsic, lowered
+from numba_grad.compiler.kernel_scalars import complex_parts, make_complex
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
 _IR_TYPE = {
@@ -209,6 +210,16 @@ NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FU
 
 # What operators mean in kernels alone, not in the user's functions: of the very types that Numba's
 # own is for, since of the class Complex, that would go first.
+@lowered(operator.mul, types.complex64, types.complex64)
+@lowered(operator.mul, types.complex128, types.complex128)
+def _multiply_complex(context, builder, signature, values):
+    """Numba's own is Python code, which from Python 3.14 on has branches for infinities."""
+    (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
+    real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
+    imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
+    return make_complex(builder, real, imaginary)
+
+
 @lowered(operator.truediv, types.complex64, types.complex64)
 @lowered(operator.truediv, types.complex128, types.complex128)
 def _divide_complex(context, builder, signature, values):

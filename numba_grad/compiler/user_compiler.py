@@ -99,7 +99,7 @@ def object_code(result: Any, symbol: str) -> bytes | None:
     """
     if result.library._disable_inspection:
         return None
-    module = code_generation.link(symbol, result.library.get_llvm_str())
+    module = code_generation.module_of(result.library.get_llvm_str(), symbol)
     function = module.get_function(result.fndesc.llvm_func_name)
     function.name = symbol
     try:

@@ -202,7 +202,6 @@ def test_integer_division_never_traps(dtype):
 @pytest.mark.parametrize(
     "expression",
     [
-        "v ** 3",
         "v // 0.3",
         "v % 0.3",
         "abs(v)",
@@ -381,13 +380,14 @@ def test_other_c_types_in_a_signature():
     "expression",
     [
         "unknown_name(v)",
+        "v ** 3",
         "select(v > 0.0, v, 1)",
         "bitcast(v, int32)",
         "x['a']",
     ],
 )
 def test_mistakes_in_kernels_show_the_source(expression):
-    with pytest.raises(KernelError, match="Numba rejects this kernel") as error:
+    with pytest.raises(KernelError, match="build: ") as error:
         build(map_source(expression, "float64", "float64"))
     assert "def kernel(args, lo, hi):" in str(error.value)
 

@@ -117,7 +117,7 @@ def sqrtm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     real_root = f"""\
 for i in range(n):
     x = s[i * (n + 1)]
-    if x.real < 0 and abs(x.imag) <= n * {eps!r} * absolute(x):
+    if x.real < 0 and absolute(x.imag) <= n * {eps!r} * absolute(x):
         poison = poison / poison
 """
     return stack_call(
