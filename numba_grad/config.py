@@ -16,7 +16,7 @@ from typing import Any
 
 from numba_grad.errors import explain
 
-ENGINES = ("native", "reference")
+ENGINES = ("native", "fused", "reference")
 MAXIMUM_THREADS = 1024
 
 
@@ -159,7 +159,8 @@ class Config:
         If one of these is wrong.
     """
 
-    # "reference" evaluates node by node with NumPy: for debugging and tests only
+    # "fused" compiles a graph as a whole the first time already; "reference" evaluates node by node
+    # with NumPy: for debugging and tests only
     engine: str = field(default_factory=_reader("engine"))
     threads: int = field(default_factory=_reader("threads"))
     cache_directory: Path = field(default_factory=_reader("cache_directory"))

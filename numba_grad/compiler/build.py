@@ -30,6 +30,11 @@ class Kernel:
     key: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
+    is_quick: bool = False  # compiled in a hurry: no vector code
+
+    @property
+    def request(self) -> "Request":
+        return Request(self.source, self.entry_name, self.signature, self.is_quick)
 
     @property
     def symbol(self) -> str:
@@ -38,13 +43,12 @@ class Kernel:
     @property
     def llvm(self) -> str:
         """The optimized LLVM text, compiled again for the occasion."""
-        return _compiled(Request(self.source, self.entry_name, self.signature), str)
+        return _compiled(self.request, str)
 
     @property
     def asm(self) -> str:
         """The machine code as assembly, compiled again for the occasion."""
-        request = Request(self.source, self.entry_name, self.signature)
-        return _compiled(request, code_generation.assembly)
+        return _compiled(self.request, code_generation.assembly)
 
 
 @dataclass(slots=True)
@@ -60,10 +64,12 @@ class Request:
     source: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
+    is_quick: bool = False
 
     @property
     def key(self) -> str:
-        return cache.key_of(self.source, self.entry_name, self.signature)
+        speed = ("quick",) if self.is_quick else ()
+        return cache.key_of(self.source, self.entry_name, self.signature, *speed)
 
 
 _claims = Claims()
@@ -80,9 +86,12 @@ def build(source: str) -> Kernel:
     return build_all([source])[0]
 
 
-def build_all(sources: Iterable[str]) -> list[Kernel]:
-    """The kernels of several source texts; missing ones are compiled together."""
-    return _build([Request(source) for source in sources])
+def build_all(sources: Iterable[str], *, is_quick: bool = False) -> list[Kernel]:
+    """The kernels of several source texts; missing ones are compiled together.
+
+    `is_quick`: in a fourth of the time, to code that takes up to eight times as long to run.
+    """
+    return _build([Request(source, is_quick=is_quick) for source in sources])
 
 
 def build_function(source: str, entry_name: str, signature: str) -> Kernel:
@@ -100,7 +109,7 @@ def _load(requests: list[Request], codes: list[bytes]) -> None:
     addresses = loader.load([(_symbol(k), code) for k, code in zip(keys, codes, strict=True)])
     for request, key, address in zip(requests, keys, addresses, strict=True):
         _kernels[request] = Kernel(
-            address, request.source, key, request.entry_name, request.signature
+            address, request.source, key, request.entry_name, request.signature, request.is_quick
         )
     _statistics.loads += len(requests)
 
@@ -108,7 +117,7 @@ def _load(requests: list[Request], codes: list[bytes]) -> None:
 def _object_codes(requests: list[Request]) -> list[bytes]:
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
-    tasks = [(request.source, request.entry_name, request.signature) for request in missing]
+    tasks = [(r.source, r.entry_name, r.signature, r.is_quick) for r in missing]
     with parallel_build.workers_for(tasks) as are_working:
         for request in missing:
             stored = None
@@ -161,6 +170,6 @@ def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
 
         symbol = _symbol(request.key)
         module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
-        return form(code_generation.optimized(module, symbol))
+        return form(code_generation.optimized(module, symbol, is_quick=request.is_quick))
 
     return compiling((request, form), work)

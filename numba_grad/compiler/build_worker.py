@@ -10,8 +10,8 @@ from numba_grad.compiler import build, cache, parallel_build
 
 def main() -> None:
     """Compile the tasks of the first line of standard input that the disk cache does not have."""
-    for source, entry_name, signature in tasks():
-        request = build.Request(source, entry_name, signature)
+    for task in tasks():
+        request = build.Request(*task)
         if not cache.contains(request.key):
             build.compile_and_store(request)
 

@@ -60,10 +60,13 @@ def module_of(text: str, symbol: str) -> llvm.ModuleRef:
     return module
 
 
-def optimized(module: llvm.ModuleRef, symbol: str) -> llvm.ModuleRef:
-    """The module after LLVM's full pipeline, checked to need nothing but the C library."""
+def optimized(module: llvm.ModuleRef, symbol: str, *, is_quick: bool = False) -> llvm.ModuleRef:
+    """The module after LLVM's full pipeline, checked to need nothing but the C library.
+
+    `is_quick`: after its shortest, without vector code. The same operations are contracted.
+    """
     _make_private(module, symbol)
-    _optimize(module)
+    _optimize(module, is_quick)
     _check_closed(module, symbol)
     return module
 
@@ -86,13 +89,16 @@ def _make_private(module: llvm.ModuleRef, symbol: str) -> None:
             value.name = f"{symbol}.{number}"
 
 
-def _optimize(module: llvm.ModuleRef) -> None:
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.slp_vectorization = True
+def _optimize(module: llvm.ModuleRef, is_quick: bool) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if is_quick else 3)
+    options.loop_vectorization = not is_quick
+    options.slp_vectorization = not is_quick
+    options.loop_unrolling = not is_quick
     builder = llvm.create_pass_builder(_target_machine(), options)
     builder.getModulePassManager().run(module, builder)
-    if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
+    if not is_quick and any(
+        f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions
+    ):
         _inline_vector_forms(module, builder)
 
 

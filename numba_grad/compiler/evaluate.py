@@ -6,12 +6,15 @@ they are computed first, where they come from.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from numba_grad.compiler import first_tier
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import without_collection
@@ -145,13 +148,24 @@ def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
 
 
-# Programs by the structure of their graph: a training loop records the same one each time. Longer
-# graphs are not kept: their segments are, and a key takes memory for every node.
-_programs: OrderedDict[tuple, tuple[CompiledProgram, list[Type]]] = OrderedDict()
+@dataclass(slots=True)
+class _Known:
+    """A program, by the structure of its graph: a training loop records the same one each time."""
+
+    program: CompiledProgram
+    types: list[Type]  # which the key has by identity
+    runs_left: int | None  # after which the graph is fused; None: it is
+
+
+# Longer graphs are not kept: their segments are, and a key takes memory for every node.
+_programs: OrderedDict[tuple, _Known] = OrderedDict()
 _programs_lock = new_lock()
 _making = LocksByKey()
 _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
+# So many times a small graph is run operation by operation. Fusing takes 0.1 to 0.5 s, and saves
+# some 0.1 ms a run of what is small enough.
+FIRST_TIER_RUNS = 20
 
 
 def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
@@ -159,27 +173,38 @@ def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
     target = backend_of(device).target(device)
     if len(graph.nodes) > _LONGEST_KEPT:
         return compile_flat(graph, target)
-    key = (target.name, graph.key, config.unroll_extent)
+    key = (target.name, graph.key, config.unroll_extent, config.engine)
     found = _known_program(key)
     if found is None:
         with _making.lock_of(key):
             found = _known_program(key)
             if found is None:
-                found = compile_flat(graph, target)
+                found = _made(graph, target, device, is_first=key not in _programs)
                 with _programs_lock:
-                    _programs[key] = (found, graph.types)
+                    _programs[key] = found
                     while len(_programs) > _MOST_PROGRAMS:
                         _programs.popitem(last=False)
-    return found
+    return found.program
 
 
-def _known_program(key: tuple) -> CompiledProgram | None:
+def _known_program(key: tuple) -> _Known | None:
+    """The program to run now; None if one has to be made."""
     with _programs_lock:
         found = _programs.get(key)
         if found is None:
             return None
         _programs.move_to_end(key)
-        return found[0]
+        if found.runs_left is not None:
+            if found.runs_left == 0:
+                return None
+            found.runs_left -= 1
+        return found
+
+
+def _made(graph: FlatGraph, target: Target, device: str, *, is_first: bool) -> _Known:
+    if is_first and device == CPU and config.engine == "native" and first_tier.is_small(graph):
+        return _Known(first_tier.compile_small(graph), graph.types, FIRST_TIER_RUNS - 1)
+    return _Known(compile_flat(graph, target), graph.types, None)
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from numba_grad.compiler import cache
 from numba_grad.config import config
@@ -22,7 +23,7 @@ KERNELS_PER_WORKER = 24
 _LINES_OF_SMALL = 30
 _MOST_WORKERS = 16
 
-Task = tuple[str, str, str]  # source, name of the function, signature
+Task = tuple[Any, ...]  # the source of a kernel, and what else a request for it has
 WORKER = "numba_grad.compiler.build_worker"
 
 _PROGRAM = (
@@ -41,7 +42,7 @@ def workers_for(
     more work to the caller. None of them outlives the block. `worker` is the module they run.
     """
     kernels_per_worker = kernels_per_worker or KERNELS_PER_WORKER
-    small_kernels = sum(max(1.0, source.count("\n") / _LINES_OF_SMALL) for source, _, _ in tasks)
+    small_kernels = sum(max(1.0, source.count("\n") / _LINES_OF_SMALL) for source, *_ in tasks)
     count = min(
         int(small_kernels) // kernels_per_worker, len(tasks) - 1, config.threads - 1, _MOST_WORKERS
     )
