@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from numba_grad.config import configure
 from numba_grad.graph.node import OPS
 from numba_grad.ops import all_ops
 
@@ -22,6 +23,13 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def blocks(page: Path, language: str) -> list[str]:
     return [text for found, text in FENCE.findall(page.read_text()) if found == language]
+
+
+@pytest.fixture(autouse=True)
+def _as_users_run_it(monkeypatch):
+    monkeypatch.delenv("NUMBA_GRAD_ENGINE")
+    with configure(engine="native"):
+        yield
 
 
 @pytest.fixture

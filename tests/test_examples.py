@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.config import configure
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -24,6 +25,12 @@ def example(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_users_run_it():
+    with configure(engine="native"):
+        yield
 
 
 @pytest.fixture(scope="module")

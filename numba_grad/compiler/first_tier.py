@@ -179,7 +179,7 @@ class _Compiler:
         return self.temporary(type.shape, type.dtype)
 
     def elementwise(
-        self, k: int, expression: str, names: Sequence[str], inputs: Sequence[int]
+        self, k: int, expression: str, names: tuple[str, ...], inputs: Sequence[int]
     ) -> _View:
         result = self.new(k)
         self.apply(
@@ -194,7 +194,7 @@ class _Compiler:
     def apply(
         self,
         expression: str,
-        names: Sequence[str],
+        names: tuple[str, ...],
         result: _View,
         dtype: np.dtype,
         operands: Sequence[tuple[_View, np.dtype]],
@@ -208,7 +208,7 @@ class _Compiler:
         if len(extents) == 1 and not any(layout[0] for layout in strides):
             extents, strides = (), [()] * len(strides)
         source = elementwise_text(
-            expression, names, [own for _, own in operands], dtype, len(extents)
+            expression, names, tuple([own for _, own in operands]), dtype, len(extents)
         )
         tasks = extents[0] if len(extents) == 1 else math.prod(extents[:-1])
         pointers = [(view.base, view.offset) for view in (result, *[v for v, _ in operands])]

@@ -4,6 +4,8 @@ What is in a kernel's text is the operation, the dtypes and how many loops there
 strides are words. So a few dozen of them serve most programs, and each is compiled once a machine.
 """
 
+import contextlib
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,10 +59,11 @@ def _decode(source: Source, number: str, indices: Sequence[str], extents: Sequen
             number = f"rest{k}"
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def elementwise_text(
     expression: str,
-    names: Sequence[str],
-    dtypes: Sequence[np.dtype],
+    names: tuple[str, ...],
+    dtypes: tuple[np.dtype, ...],
     result: np.dtype,
     rank: int,
 ) -> str:
@@ -77,33 +80,17 @@ def elementwise_text(
         result_strides = words.integers("t", rank)
         strides = [words.integers(f"s{k}_", rank) for k in range(len(xs))]
         indices = [f"i{k}" for k in range(rank)]
-        loop = "for i0 in range(lo, hi):" if rank == 1 else "for task in range(lo, hi):"
-        if rank == 0:
-            loop = "for task in range(lo, hi):"
-        with source.block(loop):
+        with contextlib.ExitStack() as blocks:
+            task = "i0" if rank == 1 else "task"
+            blocks.enter_context(source.block(f"for {task} in range(lo, hi):"))
             if rank > 1:
-                _decode(source, "task", indices[:-1], extents[:-1])
-                inner = f"for {indices[-1]} in range({extents[-1]}):"
-            else:
-                inner = ""
-            values = {
-                name: f"{x}[{_position(indices, own)}]"
-                for name, x, own in zip(names, xs, strides, strict=True)
-            }
-
-            def body() -> None:
-                operands = {}
-                for k, name in enumerate(names):
-                    source.line(f"v{k} = {values[name]}")
-                    operands[name] = f"v{k}"
-                text = expression.replace("{dtype}", dtype_name(result)).format(**operands)
-                source.line(f"{y}[{_position(indices, result_strides)}] = {text}")
-
-            if inner:
-                with source.block(inner):
-                    body()
-            else:
-                body()
+                _decode(source, task, indices[:-1], extents[:-1])
+                blocks.enter_context(source.block(f"for {indices[-1]} in range({extents[-1]}):"))
+            values = {name: f"v{k}" for k, name in enumerate(names)}
+            for value, x, own in zip(values.values(), xs, strides, strict=True):
+                source.line(f"{value} = {x}[{_position(indices, own)}]")
+            text = expression.replace("{dtype}", dtype_name(result)).format(**values)
+            source.line(f"{y}[{_position(indices, result_strides)}] = {text}")
     return str(source)
 
 

@@ -1,0 +1,247 @@
+"""Small graphs run operation by operation, on kernels that all programs share."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import build, evaluate, first_tier
+from numba_grad.compiler.flat_graph import flatten
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.config import configure
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.types import TupleType
+
+
+@pytest.fixture(autouse=True)
+def _native_engine() -> Iterator[None]:
+    with configure(engine="native"):
+        yield
+
+
+def on_first_tier(out: Node) -> np.ndarray:
+    graph = flatten([out])
+    assert first_tier.is_small(graph)
+    program = first_tier.compile_small(graph)
+    run = evaluate.runner(program, "cpu")
+    [value] = run(*[graph.nodes[k].value for k in graph.inputs])
+    return value.reshape(out.shape)
+
+
+def assert_as_reference(out: Node) -> None:
+    expected = evaluate_with_numpy([out])[0]
+    precision = 1e-10 if np.finfo(expected.dtype).eps < 1e-9 else 1e-5
+    np.testing.assert_allclose(on_first_tier(out), expected, rtol=precision, atol=1e-12)
+
+
+def examples() -> list[Any]:
+    return [
+        pytest.param(op, id=name)
+        for name, op in OPS.items()
+        if op.example is not None and op.reference is not None
+    ]
+
+
+@pytest.mark.parametrize("op", examples())
+def test_every_operation_agrees_with_numpy(op):
+    for arrays, params in op.example(np.random.default_rng(0)):
+        out = op(*[leaf(np.array(array, order="C")) for array in arrays], **params)
+        if isinstance(out.type, TupleType):
+            continue
+        expected = evaluate_with_numpy([out])[0]
+        if expected.dtype.kind in "fc":
+            assert_as_reference(out)
+        else:
+            np.testing.assert_array_equal(on_first_tier(out), expected)
+
+
+def movements(rng: np.random.Generator, x: ng.Tensor) -> ng.Tensor:
+    """One movement that fits `x`, drawn at random."""
+    kind = rng.integers(7)
+    if kind == 0:
+        return x[tuple(slice(int(rng.integers(2)), None, int(rng.integers(1, 3))) for _ in x.shape)]
+    if kind == 1:
+        return ng.transpose(x, tuple(rng.permutation(x.ndim).tolist()))
+    if kind == 2:
+        return ng.flip(x, int(rng.integers(x.ndim)))
+    if kind == 3:
+        return ng.broadcast_to(x[None], (2, *x.shape))
+    if kind == 4:
+        return ng.reshape(x, (-1, x.shape[-1]))
+    if kind == 5:
+        return ng.reshape(x, (x.shape[0], 1, -1))
+    return ng.pad(x, 1) if x.ndim < 3 else ng.concatenate([x, 2 * x], axis=1)
+
+
+def moved(seed: int) -> tuple[ng.Tensor, ng.Tensor]:
+    rng = np.random.default_rng(seed)
+    x = ng.tensor(rng.normal(size=(4, 3, 5)), requires_grad=True)
+    y = x
+    for _ in range(4):
+        y = movements(rng, y)
+        if y.ndim > 4 or y.size > 1000:
+            y = ng.sum(y, 0)
+    (g,) = ng.autograd.grad(ng.sum(y * y * y), x, retain_graph=True)
+    return y, g
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_movements_on_movements_agree_with_numpy(seed):
+    results = [value.detach().numpy() for value in moved(seed)]
+    with configure(engine="reference"):
+        for result, expected in zip(results, moved(seed), strict=True):
+            np.testing.assert_allclose(result, expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+
+
+def network(x: Any, w: Any) -> Any:
+    hidden = np.tanh(x @ w + w[0])
+    return np.mean((hidden @ w - x) ** 2)
+
+
+def picked(x: Any, w: Any) -> Any:
+    return np.sum(x[np.array([0, 2, 2, -1])] * w[0]) + np.sum(np.sort(x, 0)[1] * w[1])
+
+
+def solved(x: Any, w: Any) -> Any:
+    return np.sum(np.linalg.solve(w @ w.T + 5 * np.eye(5), x.T) ** 2)
+
+
+def filled(x: Any, w: Any) -> Any:
+    buffer = ng.zeros((6, 5))
+    for i in range(6):
+        buffer[i] = x[i] * w[i % 5]
+    return np.sum(np.cumsum(buffer, 0) ** 2)
+
+
+def argument_of_largest(x: Any, w: Any) -> Any:
+    return np.sum(np.where(np.argmax(x, 1)[:, None] == np.arange(5), x, w[0]))
+
+
+PROGRAMS: list[Callable[[Any, Any], Any]] = [
+    network,
+    picked,
+    solved,
+    filled,
+    argument_of_largest,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_gradients_agree_with_fused_ones(program):
+    rng = np.random.default_rng(3)
+    x, w = rng.normal(size=(6, 5)), rng.normal(size=(5, 5))
+    value, gradients = ng.value_and_grad(program, (0, 1))(x, w)
+    with configure(engine="fused"):
+        fused, fused_gradients = ng.value_and_grad(program, (0, 1))(x, w)
+        np.testing.assert_allclose(value.numpy(), fused.numpy(), rtol=1e-12)
+        for g, expected in zip(gradients, fused_gradients, strict=True):
+            np.testing.assert_allclose(g.numpy(), expected.numpy(), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128", "int32"])
+def test_products_sums_and_casts_in_every_precision(dtype):
+    rng = np.random.default_rng(1)
+    x = (rng.normal(size=(3, 4, 5)) * 3).astype(dtype)
+    y = (rng.normal(size=(5, 2)) * 3).astype(dtype)
+    out = ng.sum(ng.tensor(x) @ ng.tensor(y), axis=1)
+    expected = np.sum(x @ y, axis=1)
+    tolerance = 1e-2 if dtype == "float16" else 1e-5
+    assert out.dtype == expected.dtype
+    np.testing.assert_allclose(out.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_empty_and_0d_arrays():
+    x = ng.tensor(np.zeros((0, 3)))
+    assert ng.sum(ng.exp(x) * 2, axis=1).numpy().shape == (0,)
+    np.testing.assert_array_equal(ng.sum(x, axis=0).numpy(), np.zeros(3))
+    assert float(ng.prod(x)) == 1.0
+    np.testing.assert_array_equal(ng.concatenate([x, x + 1]).numpy().shape, (0, 3))
+    assert float(ng.sin(ng.tensor(0.5)) + 1) == np.sin(0.5) + 1
+
+
+def test_results_are_arrays_of_their_own():
+    x = ng.tensor(np.arange(6.0).reshape(2, 3))
+    y = (x + 0).mT
+    z = ng.broadcast_to(x[0] + 0, (2, 3))
+    for value in (y.numpy(), z.numpy()):
+        assert value.flags.c_contiguous
+        assert not np.shares_memory(value, x.numpy())
+
+
+def test_mistakes_in_indices_and_matrices_are_found():
+    x = ng.tensor(np.ones((3, 3)))
+    with pytest.raises(IndexError, match="7"):
+        x[ng.tensor(np.array([0, 7]))].numpy()
+    with pytest.raises(np.linalg.LinAlgError):
+        ng.linalg.solve(x, np.ones(3)).numpy()
+
+
+def loss(x: ng.Tensor, factor: float) -> ng.Tensor:
+    return ng.sum(ng.sin(x) * factor)
+
+
+def test_a_graph_that_comes_again_and_again_is_fused(monkeypatch):
+    fused = []
+    compile_flat = evaluate.compile_flat
+    monkeypatch.setattr(
+        evaluate, "compile_flat", lambda *args: fused.append(args) or compile_flat(*args)
+    )
+    x = ng.tensor(np.linspace(0, 1, 11))
+    results = [float(loss(x, 0.5 + k)) for k in range(evaluate.FIRST_TIER_RUNS + 4)]
+    assert len(fused) == 1
+    expected = [np.sum(np.sin(np.linspace(0, 1, 11))) * (0.5 + k) for k in range(len(results))]
+    np.testing.assert_allclose(results, expected, rtol=1e-14)
+
+
+def test_what_is_large_or_long_is_fused_at_once():
+    x = ng.tensor(np.ones(first_tier.MOST_ELEMENTS + 1))
+    assert not first_tier.is_small(flatten([(x + 1)._node]))
+    a = ng.tensor(np.ones((100, 100)))
+    assert not first_tier.is_small(flatten([(a @ a)._node]))
+    y = ng.tensor(1.0)
+    for _ in range(first_tier.MOST_NODES):
+        y = y * y
+    assert not first_tier.is_small(flatten([y._node]))
+
+
+def test_another_program_of_the_same_operations_compiles_nothing():
+    x = ng.tensor(np.ones((3, 4)), requires_grad=True)
+    first = ng.sum(ng.exp(x) * x[0] - x)
+    first.backward()
+    first.item()
+    before = build.statistics().compilations
+    y = ng.tensor(np.ones((5, 2)), requires_grad=True)
+    second = ng.sum(ng.exp(y - ng.exp(y)) * y[1])
+    second.backward()
+    y.grad.numpy()
+    assert build.statistics().compilations == before
+
+
+BITS = """
+import numpy as np, numba_grad as ng
+x = np.random.default_rng(0).normal(size=(7, 5))
+f = lambda x: np.sum(np.tanh(x @ x.T) * np.exp(-x[:, :1])) / np.var(x)
+value, gradient = ng.value_and_grad(f)(x)
+print(value.numpy().tobytes().hex(), gradient.numpy().tobytes().hex())
+"""
+
+
+def test_the_bits_are_the_same_cold_and_warm(tmp_path):
+    environment = {"NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_GRAD_ENGINE": "native"}
+    (tmp_path / "cache").mkdir(mode=0o700)
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", BITS],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outputs[0] == outputs[1] != ""
