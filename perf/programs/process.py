@@ -1,0 +1,114 @@
+"""The first gradients of one program: `python -m perf.programs.process PROGRAM LIBRARY FILE`.
+
+In a process that has computed one other gradient. Says "ready" on a line of JSON, then what it
+measured on another, and saves values and gradients to FILE. What libraries print goes to standard
+error. With "operations" for a library it fills the disk cache instead, see `operations.py`.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from perf.programs import Program, program_named
+from perf.programs.libraries import LIBRARIES, OURS, Run
+
+CALLS = 4
+OPERATIONS = "operations"
+
+
+def main() -> None:
+    name, library, file = sys.argv[1:4]
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    program = program_named(name)
+    if library == OPERATIONS:
+        from perf.programs.operations import run_one_at_a_time
+
+        say(channel, {"ready": True})
+        say(channel, {"operations": run_one_at_a_time(program)})
+        return
+    LIBRARIES[library](before(), [np.ones(3), np.ones((1, 2))])()
+    say(channel, {"ready": True})
+    say(channel, measured(program, library, file))
+
+
+def say(channel: TextIO, answer: dict[str, Any]) -> None:
+    channel.write(json.dumps(answer) + "\n")
+
+
+def before() -> Program:
+    """The gradient that the process has done before."""
+    return Program(
+        "before", "none", lambda np, x, y: np.sum(x * x * y[0, 0]), lambda random, n: [], wrt=(0,)
+    )
+
+
+def measured(program: Program, library: str, file: str) -> dict[str, Any]:
+    """Seconds of the first calls, by the clock and of the processor; for ours, what was compiled
+    for the first, and how many operations one of them records."""
+    run = LIBRARIES[library](program, program.arguments())
+    is_ours = library in OURS
+    kernels = OurKernels() if is_ours else None
+    seconds, processor_seconds = [], []
+    results = timed(run, seconds, processor_seconds)
+    figures = {} if kernels is None else kernels.since()
+    np.savez(file, *results)
+    for call in range(1, CALLS):
+        serial = next_serial() if is_ours and call == CALLS - 1 else 0
+        timed(run, seconds, processor_seconds)
+        if serial:
+            figures["operations"] = next_serial() - serial - 1
+    return {"seconds": seconds, "processor seconds": processor_seconds, "figures": figures}
+
+
+def timed(run: Run, seconds: list[float], processor_seconds: list[float]) -> list[np.ndarray]:
+    start, processor_start = time.perf_counter(), time.process_time()
+    results = run()
+    seconds.append(time.perf_counter() - start)
+    processor_seconds.append(time.process_time() - processor_start)
+    return results
+
+
+class OurKernels:
+    """What numba_grad had compiled and loaded when this was made."""
+
+    def __init__(self) -> None:
+        self.on_disk = self._objects()
+        self.loaded = self._sources()
+
+    def since(self) -> dict[str, int]:
+        """ "compiled": by any process, here or in a worker of ours; "kernels": distinct ones that
+        were loaded; "lines": of their source."""
+        new = self._sources() - self.loaded
+        return {
+            "compiled": len(self._objects() - self.on_disk),
+            "kernels": len(new),
+            "lines": sum(source.count("\n") for source in new),
+        }
+
+    @staticmethod
+    def _objects() -> set[str]:
+        folder = Path(os.environ["NUMBA_GRAD_CACHE_DIR"])
+        return {file.name for file in folder.rglob("*.object")}
+
+    @staticmethod
+    def _sources() -> set[str]:
+        from numba_grad.compiler import build
+
+        return {request.source for request in build._kernels}
+
+
+def next_serial() -> int:
+    """Of the operations that are recorded: they are numbered."""
+    import numba_grad as ng
+
+    return ng.tensor(0.0)._node.serial
+
+
+if __name__ == "__main__":
+    main()
