@@ -117,9 +117,9 @@ class Measurement:
         folder.mkdir(exist_ok=True)
         file = folder.parent / f"{name}.npz"
         errors = (folder.parent / f"{name}.err").open("w+", encoding="utf-8")
+        command = [self.interpreters.of(library), "-m", "perf.programs.process"]
         process = subprocess.Popen(
-            [self.interpreters.of(library), "-m", "perf.programs.process"]
-            + [program.name, library, str(file)],
+            [*command, program.name, library, str(file)],
             cwd=ROOT,
             env=environment(folder),
             stdin=subprocess.DEVNULL,
@@ -209,6 +209,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--modes", nargs="+", choices=[COLD, KNOWN, WARM], default=None)
     parser.add_argument("--runs", type=int, default=1, help="medians of so many")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each process")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="in the tables: for a busy machine"
+    )
     parser.add_argument("--no-starts", action="store_true", help="without the starts of processes")
     parser.add_argument("--json", type=Path, help="by default perf/results/<date>-first-gradient")
     parser.add_argument("--keep", action="store_true", help="keep what --json holds otherwise")
@@ -234,6 +237,7 @@ def main() -> None:
     now = datetime.datetime.now(datetime.UTC)
     file = arguments.json or ROOT / "perf" / "results" / f"{now:%Y-%m-%d}-first-gradient.json"
     report: dict[str, Any] = {"date": f"{now:%Y-%m-%d}", "limit": arguments.limit}
+    report["clock"] = "processor seconds" if arguments.processor_time else "seconds"
     report |= {"runs": arguments.runs, "machine": described(), "starts": {}, "programs": {}}
     if arguments.keep and file.exists():
         kept = json.loads(file.read_text())

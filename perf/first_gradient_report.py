@@ -22,21 +22,21 @@ def as_markdown(report: dict[str, Any]) -> str:
         [
             "# First gradients",
             "",
-            "What a person waits for after an edit: the first value and gradient of small programs, "
-            "in a process that has computed one other gradient before. Milliseconds. cold: an empty "
-            "cache on disk; known: a cache with the single operations of the program; warm: a second "
-            "process. `python perf/first_gradient.py` measures it.",
+            "What a person waits for after an edit: the first value and gradient of small programs,",
+            "in a process that has computed one other gradient before. cold: an empty cache on disk;",
+            "known: a cache with the single operations of the program; warm: a second process.",
+            "`python perf/first_gradient.py` measures it. Milliseconds, "
+            + ("of the processor, on a busy machine." if _is_busy(report) else "by the clock."),
             "",
             f"Measured on {report['date']}: {machine['processor']}, {machine['cores']} cores, "
             f"{machine['threads']} threads, Python {machine['python']}, {versions}; numba_grad at "
-            f"{machine['commit']}. Medians of {report['runs']} runs; at most {report['limit']:.0f} s "
-            "a process.",
+            f"{machine['commit']}. Runs of each: {report['runs']}; limit: {report['limit']:.0f} s.",
             "",
             *_times(report),
             "",
             "## What was compiled",
             "",
-            "Kernels compiled for the first gradient, distinct kernels that it runs, lines of their "
+            "Kernels compiled for the first gradient, distinct kernels that it runs, lines of their",
             "source; operations that a gradient records.",
             "",
             *_kernels(report),
@@ -50,6 +50,10 @@ def as_markdown(report: dict[str, Any]) -> str:
             *_goals(report),
         ]
     )
+
+
+def _is_busy(report: dict[str, Any]) -> bool:
+    return report["clock"] == "processor seconds"
 
 
 def _columns() -> dict[str, tuple[str, int]]:
@@ -70,7 +74,9 @@ def _times(report: dict[str, Any]) -> list[str]:
     columns = _columns()
     lines = [_line(["program", *columns]), "|---" + "|---:" * len(columns) + "|"]
     for name, measured in report["programs"].items():
-        cells = [_cell(measured["rows"], key, call) for key, call in columns.values()]
+        cells = [
+            _cell(measured["rows"], key, call, report["clock"]) for key, call in columns.values()
+        ]
         lines.append(_line([name, *cells]))
     for title, figure in (("geometric mean", geometric_mean), ("largest", max)):
         cells = []
@@ -83,11 +89,11 @@ def _times(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _cell(rows: dict[str, Row], key: str, call: int) -> str:
+def _cell(rows: dict[str, Row], key: str, call: int, clock: str) -> str:
     row = rows.get(key, {})
     if row.get("reason"):
         return row["reason"] if row["reason"].startswith(">") else "failed"
-    return _milliseconds(row["seconds"][call]) if "seconds" in row else ""
+    return _milliseconds(row[clock][call]) if clock in row else ""
 
 
 def _milliseconds(seconds: float) -> str:
@@ -106,8 +112,8 @@ def _seconds(
             continue
         if row.get("reason", "").startswith(">"):
             found += [report["limit"]] if call == FIRST else []
-        elif not row.get("reason") and "seconds" in row:
-            found.append(row["seconds"][call])
+        elif not row.get("reason") and report["clock"] in row:
+            found.append(row[report["clock"]][call])
     return found
 
 

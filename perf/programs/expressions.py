@@ -1,5 +1,6 @@
 """What takes a line or five: expressions, losses, layers."""
 
+import math
 from typing import Any
 
 import numpy
@@ -147,3 +148,83 @@ masked_mean.left_out("jax", "the number of true elements is a shape")
 )
 def rows_by_index(np: Any, table: Any, w: Any, rows: Any) -> Any:
     return np.sum(np.tanh(table[numpy.array(rows)] @ w))
+
+
+@program(lambda random, n: [random.uniform(80.0, 120.0, size=n), random.uniform(0.1, 0.5, size=n)])
+def black_scholes(np: Any, price: Any, volatility: Any) -> Any:
+    special = special_functions(np)
+    strike, rate, time = 100.0, 0.02, 0.5
+    spread = volatility * math.sqrt(time)
+    d1 = (np.log(price / strike) + (rate + 0.5 * volatility**2) * time) / spread
+    d2 = d1 - spread
+
+    def normal(d: Any) -> Any:
+        return 0.5 * (1.0 + special.erf(d / math.sqrt(2.0)))
+
+    return np.sum(price * normal(d1) - strike * math.exp(-rate * time) * normal(d2))
+
+
+@program(
+    lambda random, n: [
+        random.normal(size=4),
+        random.normal(size=(n, 4)),
+        random.integers(0, 2, size=n) * 2.0 - 1.0,
+    ],
+    wrt=(0,),
+)
+def logistic_regression(np: Any, w: Any, x: Any, labels: Any) -> Any:
+    return np.mean(np.log1p(np.exp(-labels * (x @ w)))) + 0.01 * np.dot(w, w)
+
+
+@program(lambda random, n: [random.normal(size=shape) for shape in ((n, 2), (3, 2), 3)])
+def gaussian_mixture(np: Any, x: Any, means: Any, weights: Any) -> Any:
+    squares = np.sum((x[:, None, :] - means[None, :, :]) ** 2, axis=2)
+    scores = weights - 0.5 * squares
+    top = np.max(scores, axis=1)
+    return -np.sum(top + np.log(np.sum(np.exp(scores - top[:, None]), axis=1)))
+
+
+@program(lambda random, n: [random.normal(size=(n, 4)) for _ in range(3)])
+def attention(np: Any, queries: Any, keys: Any, values: Any) -> Any:
+    scores = queries @ keys.T / math.sqrt(queries.shape[1])
+    weights = np.exp(scores - np.max(scores, axis=1, keepdims=True))
+    weights = weights / np.sum(weights, axis=1, keepdims=True)
+    return np.sum((weights @ values) ** 2)
+
+
+@program(lambda random, n: [random.normal(size=(n + 2, n + 2)), random.normal(size=(3, 3))])
+def convolution_by_slices(np: Any, image: Any, kernel: Any) -> Any:
+    rows, columns = image.shape[0] - 2, image.shape[1] - 2
+    out = 0.0
+    for i in range(3):
+        for j in range(3):
+            out = out + kernel[i, j] * image[i : i + rows, j : j + columns]
+    return np.sum(np.tanh(out))
+
+
+@program(lambda random, n: [random.normal(size=(n, 4))])
+def huber_by_pieces(np: Any, x: Any) -> Any:
+    size = np.abs(x)
+    return np.sum(np.where(size < 1.0, 0.5 * x**2, size - 0.5)) + np.sum(np.maximum(x, 0.1))
+
+
+@program(lambda random, n: [random.normal(size=(n, 4))])
+def reshaped_and_joined(np: Any, x: Any) -> Any:
+    halves = np.concatenate([x[:, :2], np.sin(x[:, 2:])], axis=1)
+    flat = np.reshape(halves.T, (-1,))
+    return np.sum(np.outer(flat, np.flip(flat, 0)) ** 2) + np.prod(x[0])
+
+
+@program(
+    lambda random, n: [random.normal(size=shape).astype("float32") for shape in ((n, 4), (4, 3))],
+    tolerance=1e-4,
+)
+def float32_layer(np: Any, x: Any, w: Any) -> Any:
+    return np.mean(np.maximum(x @ w, 0.0) ** 2)
+
+
+@program(lambda random, n: [random.normal(size=(n, 3)), random.normal(size=(n, 3))])
+def complex_products(np: Any, real: Any, imaginary: Any) -> Any:
+    a = real + 1j * imaginary
+    product = np.conj(a).T @ a
+    return np.sum(np.abs(product) ** 2) + np.real(product[0, 1])

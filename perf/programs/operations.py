@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from perf.programs import DOUBLE, GRADIENT, HESSIAN, Program
+from perf.programs import DOUBLE, HESSIAN, Program
 from perf.programs.libraries import DEFINE_BY_RUN
 
 OTHER_SIZE = 2  # more than the size measured

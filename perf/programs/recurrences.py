@@ -23,3 +23,90 @@ def kalman_filter(np: Any, observed: Any, noises: Any) -> Any:
         covariance = covariance - gain @ h @ covariance
         total = total + 0.5 * (np.log(s[0, 0]) + difference[0] ** 2 / s[0, 0])
     return total
+
+
+@program(
+    lambda random, n: [random.normal(size=shape) for shape in ((1000, 3), (3, n), (n, n), n)],
+    steps=(10, 100),
+    wrt=(1, 2, 3),
+)
+def rnn_with_outputs_stacked(np: Any, x: Any, w: Any, r: Any, b: Any, steps: int) -> Any:
+    h, outputs = np.zeros(b.shape[0]), []
+    for k in range(steps):
+        h = np.tanh(x[k] @ w + 0.3 * (h @ r) + b)
+        outputs.append(h)
+    return np.sum(np.stack(outputs) ** 2)
+
+
+@program(
+    lambda random, n: [
+        random.normal(size=shape) for shape in ((1000, 2, 3), (3, 4 * n), (n, 4 * n), 4 * n)
+    ],
+    steps=(10, 100),
+    size=4,
+    wrt=(1, 2, 3),
+)
+def lstm_with_lists(np: Any, xs: Any, w: Any, r: Any, b: Any, steps: int) -> Any:
+    def sigmoid(z: Any) -> Any:
+        return 0.5 * (np.tanh(0.5 * z) + 1.0)
+
+    n = r.shape[0]
+    h, c = [np.zeros((2, n))], [np.zeros((2, n))]
+    for k in range(steps):
+        z = xs[k] @ w + h[-1] @ r + b
+        forget, enter, leave = (
+            sigmoid(z[:, :n]),
+            sigmoid(z[:, n : 2 * n]),
+            sigmoid(z[:, 2 * n : 3 * n]),
+        )
+        c.append(forget * c[-1] + enter * np.tanh(z[:, 3 * n :]))
+        h.append(leave * np.tanh(c[-1]))
+    return np.mean(np.array(h[1:]) ** 2)
+
+
+@program(
+    lambda random, n: [random.normal(size=(4, 4)), random.normal(size=(4, 3))],
+    numbers={"symbols": [0, 2, 1, 1, 0, 2, 2, 1, 0, 1, 2, 0]},
+)
+def hidden_markov_model(np: Any, transitions: Any, emissions: Any, symbols: Any) -> Any:
+    def normalized(x: Any) -> Any:
+        return x - np.log(np.sum(np.exp(x), axis=1, keepdims=True))
+
+    a, b = normalized(transitions), normalized(emissions)
+    alpha = b[:, symbols[0]]
+    for symbol in symbols[1:]:
+        scores = alpha[:, None] + a
+        top = np.max(scores, axis=0)
+        alpha = top + np.log(np.sum(np.exp(scores - top), axis=0)) + b[:, symbol]
+    return -np.log(np.sum(np.exp(alpha)))
+
+
+@program(
+    lambda random, n: [random.normal(size=2), random.normal(size=1000)], steps=(20, 200), wrt=(0,)
+)
+def autoregression_in_a_buffer(np: Any, p: Any, noise: Any, steps: int) -> Any:
+    y = np.zeros(steps)
+    for k in range(2, steps):
+        y[k] = np.tanh(p[0] * y[k - 1] + p[1] * y[k - 2]) + noise[k]
+    return np.sum(y**2)
+
+
+@autoregression_in_a_buffer.written_for("torch", "jax", "autograd")
+def _(np: Any, p: Any, noise: Any, steps: int) -> Any:
+    y = [0.0 * noise[0], 0.0 * noise[0]]
+    for k in range(2, steps):
+        y.append(np.tanh(p[0] * y[k - 1] + p[1] * y[k - 2]) + noise[k])
+    return np.sum(np.stack(y) ** 2)
+
+
+@program(
+    lambda random, n: [random.normal(size=1000), random.uniform(0.1, 0.9, size=1)],
+    steps=(20, 200),
+    wrt=(1,),
+)
+def moving_average_appended(np: Any, x: Any, share: Any, steps: int) -> Any:
+    mean, means = x[0], []
+    for k in range(steps):
+        mean = share[0] * mean + (1.0 - share[0]) * x[k]
+        means.append(mean)
+    return np.sum((np.array(means) - x[:steps]) ** 2)
