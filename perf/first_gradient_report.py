@@ -22,10 +22,10 @@ def as_markdown(report: dict[str, Any]) -> str:
         [
             "# First gradients",
             "",
-            "What a person waits for after an edit: the first value and gradient of small programs,",
-            "in a process that has computed one other gradient before. cold: an empty cache on disk;",
-            "known: a cache with the single operations of the program; warm: a second process.",
-            "`python perf/first_gradient.py` measures it. Milliseconds, "
+            "What a person waits for after an edit: the first value and gradient of small",
+            "programs, in a process that has computed one other gradient before. cold: an empty",
+            "cache on disk; known: a cache with the single operations of the program; warm: a",
+            "second process. `python perf/first_gradient.py` measures it. Milliseconds, "
             + ("of the processor, on a busy machine." if _is_busy(report) else "by the clock."),
             "",
             f"Measured on {report['date']}: {machine['processor']}, {machine['cores']} cores, "
@@ -36,8 +36,8 @@ def as_markdown(report: dict[str, Any]) -> str:
             "",
             "## What was compiled",
             "",
-            "Kernels compiled for the first gradient, distinct kernels that it runs, lines of their",
-            "source; operations that a gradient records.",
+            "Kernels compiled for the first gradient, distinct kernels that it runs, lines of",
+            "their source; operations that a gradient records.",
             "",
             *_kernels(report),
             "",

@@ -212,7 +212,7 @@ def huber_by_pieces(np: Any, x: Any) -> Any:
 def reshaped_and_joined(np: Any, x: Any) -> Any:
     halves = np.concatenate([x[:, :2], np.sin(x[:, 2:])], axis=1)
     flat = np.reshape(halves.T, (-1,))
-    return np.sum(np.outer(flat, np.flip(flat, 0)) ** 2) + np.prod(x[0])
+    return np.sum(np.outer(flat, np.flipud(flat)) ** 2) + np.prod(x[0])
 
 
 @program(

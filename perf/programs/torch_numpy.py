@@ -98,10 +98,6 @@ def pad(x: torch.Tensor, width: Any, mode: str = "constant") -> torch.Tensor:
     return torch.nn.functional.pad(x, [k for pair in reversed(width) for k in pair])
 
 
-def flip(x: torch.Tensor, axis: int) -> torch.Tensor:
-    return torch.flip(x, (axis,))
-
-
 def repeat(x: torch.Tensor, count: int, axis: int | None = None) -> torch.Tensor:
     return torch.repeat_interleave(x, count, axis)
 
