@@ -27,6 +27,7 @@ Inputs = Callable[[np.random.Generator, int], Sequence[np.ndarray]]
 
 GRADIENT = "gradient"  # value and gradients
 HESSIAN = "Hessian"  # of the first argument
+OWN = "own"  # it asks for gradients itself: `f(np, value_and_grad, x, ...)` gives a list of arrays
 DOUBLE = "gradient of a gradient"  # value and gradient of the squares of the gradient
 
 SMALL = ("expressions", "loops", "states", "recurrences", "algebra", "orders", "looks")

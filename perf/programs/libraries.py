@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from perf.implementations import arrays
-from perf.programs import DOUBLE, GRADIENT, HESSIAN, Function, Program
+from perf.programs import DOUBLE, GRADIENT, HESSIAN, OWN, Function, Program
 
 Run = Callable[[], list[numpy.ndarray]]
 
@@ -46,13 +46,19 @@ def by_numba_grad(program: Program, given: Sequence[numpy.ndarray]) -> Run:
     def hessian() -> list[numpy.ndarray]:
         return [ng.hessian(lambda *x: f(np, *x))(*given).numpy()]
 
-    return {GRADIENT: gradient, DOUBLE: double, HESSIAN: hessian}[program.kind]
+    def own() -> list[numpy.ndarray]:
+        return arrays(program.function_for(DEFINE_BY_RUN)(np, ng.value_and_grad, *given))
+
+    return {GRADIENT: gradient, DOUBLE: double, HESSIAN: hessian, OWN: own}[program.kind]
 
 
 def by_numba_grad_jit(program: Program, given: Sequence[numpy.ndarray]) -> Run:
     import numba_grad as ng
     import numba_grad.numpy as np
 
+    if program.kind == OWN:
+        jitted = once(lambda f: ng.jit(ng.value_and_grad(f)))
+        return lambda: arrays(program.function_for(JIT)(np, jitted, *given))
     compiled = ng.jit(_transformed(program, np, ng, given, JIT))
     return lambda: arrays(compiled(*given))
 
@@ -92,7 +98,19 @@ def by_torch(program: Program, given: Sequence[numpy.ndarray]) -> Run:
         )
         return arrays([of_first])
 
-    return {GRADIENT: gradient, DOUBLE: double, HESSIAN: hessian}[program.kind]
+    def own() -> list[numpy.ndarray]:
+        return arrays(f(np, value_and_grad, *given))
+
+    def value_and_grad(f: Function) -> Function:
+        def transformed(x: numpy.ndarray, *rest: numpy.ndarray) -> Any:
+            leaf = torch.tensor(x, requires_grad=True)
+            value = f(leaf, *(torch.tensor(y) for y in rest))
+            value.backward()
+            return value.detach(), leaf.grad
+
+        return transformed
+
+    return {GRADIENT: gradient, DOUBLE: double, HESSIAN: hessian, OWN: own}[program.kind]
 
 
 def by_jax(program: Program, given: Sequence[numpy.ndarray]) -> Run:
@@ -101,6 +119,9 @@ def by_jax(program: Program, given: Sequence[numpy.ndarray]) -> Run:
     import jax.numpy as np
 
     jax.config.update("jax_enable_x64", True)
+    if program.kind == OWN:
+        jitted = once(lambda f: jax.jit(jax.value_and_grad(f)))
+        return lambda: arrays(program.function_for("jax")(np, jitted, *given))
     f = _transformed(program, np, jax, given, "jax")
     if not program.looks:
         f = jax.jit(f)
@@ -111,8 +132,22 @@ def by_autograd(program: Program, given: Sequence[numpy.ndarray]) -> Run:
     import autograd
     import autograd.numpy as np
 
+    if program.kind == OWN:
+        return lambda: arrays(program.function_for("autograd")(np, autograd.value_and_grad, *given))
     f = _transformed(program, np, _Autograd(autograd), given, "autograd")
     return lambda: arrays(f(*given))
+
+
+def once(transform: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """The function of the first time again: as if a program had made it outside of its loop."""
+    made: list[Function] = []
+
+    def transformed(f: Function) -> Function:
+        if not made:
+            made.append(transform(f))
+        return made[0]
+
+    return transformed
 
 
 class _Autograd:
