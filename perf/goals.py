@@ -101,6 +101,36 @@ class SameFigure:
         return Verdict(goal, measured, is_same, self.if_missed)
 
 
+@dataclass(frozen=True, slots=True)
+class EachWay:
+    """A factor that ways of writing the same problem stay within, to the fastest of them all."""
+
+    factor: float
+    ways: tuple[str, ...]  # besides "numba_grad"
+    if_missed: str = ""
+    sizes: tuple[str, ...] = ()
+
+    def judge(self, rows: Rows) -> Verdict:
+        goal = f"written otherwise: within {self.factor:.3g} times the best way"
+        ratios = ratios_to_best(rows, self.ways)
+        missing = [name for name in self.ways if name not in ratios]
+        if missing:
+            return Verdict(goal, f"no figure of {', '.join(missing)}", False, self.if_missed)
+        worst = max(ratios, key=lambda name: ratios[name])
+        measured = f"{ratios[worst]:.2f} ({worst})"
+        return Verdict(goal, measured, ratios[worst] <= self.factor, self.if_missed)
+
+
+def ratios_to_best(rows: Rows, ways: tuple[str, ...]) -> dict[str, float]:
+    """How many times the time of the fastest way each takes, of those that have one."""
+    medians = {
+        name: median
+        for name in ("numba_grad", *ways)
+        if (median := figure_of(rows, name, "median")) is not None
+    }
+    return {name: median / min(medians.values()) for name, median in medians.items()}
+
+
 def figure_of(rows: Rows, implementation: str, figure: str) -> float | None:
     row = rows.get(implementation, {})
     return row.get("median") if figure == "median" else row.get("figures", {}).get(figure)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from perf.goals import HAND, PEERS, Rows, Verdict, best_of, figure_of
+from perf.goals import HAND, PEERS, Rows, Verdict, best_of, figure_of, ratios_to_best
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 OURS = "numba_grad"
@@ -110,6 +110,10 @@ def as_markdown(report: dict[str, Any]) -> str:
             "",
             *_times(all_entries),
             "",
+            "### The same problem, written otherwise",
+            "",
+            *_ways(all_entries),
+            "",
             "### First gradient and memory",
             "",
             *_first(all_entries),
@@ -174,6 +178,28 @@ def _times(all_entries: list[Entry]) -> list[str]:
             if variant.startswith(f"{OURS},"):
                 time = duration(entry.figure("median", variant))
                 lines.append(_row([variant, "", time, *[""] * len(COLUMNS), ""]))
+    return lines
+
+
+def _ways(all_entries: list[Entry]) -> list[str]:
+    header = ["", "size", "way", "time", "to the best way", "first run, cold"]
+    lines = [_row(header), "|---|---|---|---:|---:|---:|"]
+    for entry in all_entries:
+        ways = getattr(entry.module, "OTHERWISE", ())
+        if not any(way in entry.rows for way in ways):
+            continue
+        ratios = ratios_to_best(entry.rows, ways)
+        for way in (OURS, *ways):
+            reason = entry.rows.get(way, {}).get("reason", "")
+            cells = [
+                entry.title,
+                entry.extent,
+                way,
+                reason.replace("|", "/") or duration(entry.figure("median", way)),
+                f"{ratios[way]:.2f}" if way in ratios else "",
+                duration(entry.figure("first run (s)", way)),
+            ]
+            lines.append(_row(cells))
     return lines
 
 

@@ -10,6 +10,7 @@ and, where the defaults do not fit,
     LIMIT              seconds that an implementation may take until it is ready to be timed
     MEMORY             bytes of data that an implementation may take
     REPEATS            timed runs at most
+    OTHERWISE          implementations of ours that write the same problem as others would
     minimal_bytes      function of a size: inputs and results, each moved once; where that is the
                        limit
 A name after a comma is a variant: "numba_grad, jitted step".

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perf.goals import LIKE_BY_HAND, NEVER_SLOWER, NO_MORE_MEMORY, NO_MORE_THAN_SCAN, Times
+from perf.goals import (
+    LIKE_BY_HAND,
+    NEVER_SLOWER,
+    NO_MORE_MEMORY,
+    NO_MORE_THAN_SCAN,
+    EachWay,
+    Times,
+)
 from perf.implementations import (
     Prepared,
     by_autograd,
@@ -34,6 +41,11 @@ SIZES = {
     "medium": Size(steps=1_000),
     "large": Size(steps=5_000),
 }
+OTHERWISE = (
+    "numba_grad, state in an array",
+    "numba_grad, states appended",
+    "numba_grad, states in a buffer",
+)
 GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
@@ -41,6 +53,7 @@ GOALS = [
     NO_MORE_THAN_SCAN,
     Times(10.0),
     Times(1 / 1.2, peers=("jax scan",), figure="first run (s)", sizes=("medium",)),
+    EachWay(1.3, OTHERWISE),
 ]
 
 
@@ -87,24 +100,60 @@ def with_jitted_step(size: Size) -> Prepared:
     return by_numba_grad(in_a_loop(size.steps, ng.jit(step)), inputs(size.steps))
 
 
-def with_vector_state(size: Size) -> Prepared:
+def vector_step(x: Any, p: Any) -> Any:
     """The state in one array, as the solvers of libraries have it."""
 
-    def slope(x: Any, p: Any) -> Any:
+    def slope(x: Any) -> Any:
         return np.stack([p[0] * x[0] - p[1] * x[0] * x[1], -p[2] * x[1] + p[3] * x[0] * x[1]])
 
+    h = STEP_SIZE
+    k1 = slope(x)
+    k2 = slope(x + 0.5 * h * k1)
+    k3 = slope(x + 0.5 * h * k2)
+    k4 = slope(x + h * k3)
+    return x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+
+
+def with_vector_state(size: Size) -> Prepared:
     def loss(p: Any, observed: Any) -> Any:
-        x, h = p[4:], STEP_SIZE
+        x = p[4:]
         states = []
         for k in range(size.steps):
-            k1 = slope(x, p)
-            k2 = slope(x + 0.5 * h * k1, p)
-            k3 = slope(x + 0.5 * h * k2, p)
-            k4 = slope(x + h * k3, p)
-            x = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+            x = vector_step(x, p)
             if k % EVERY == EVERY - 1:
                 states.append(x)
         return ((np.stack(states) - observed) ** 2).sum()
+
+    return by_numba_grad(loss, inputs(size.steps))
+
+
+def with_states_appended(size: Size) -> Prepared:
+    """All of them, compared at the end."""
+
+    def loss(p: Any, observed: Any) -> Any:
+        x = p[4:]
+        states = []
+        for _ in range(size.steps):
+            x = vector_step(x, p)
+            states.append(x)
+        return ((np.stack(states)[EVERY - 1 :: EVERY] - observed) ** 2).sum()
+
+    return by_numba_grad(loss, inputs(size.steps))
+
+
+def with_states_in_a_buffer(size: Size) -> Prepared:
+    """A state of two scalars, assigned to the rows of an array that was allocated before."""
+
+    def loss(p: Any, observed: Any) -> Any:
+        import numba_grad as ng
+
+        states = ng.zeros((size.steps, 2))
+        u, v = p[4], p[5]
+        for k in range(size.steps):
+            u, v = step(u, v, p)
+            states[k, 0] = u
+            states[k, 1] = v
+        return ((states[EVERY - 1 :: EVERY] - observed) ** 2).sum()
 
     return by_numba_grad(loss, inputs(size.steps))
 
@@ -224,6 +273,8 @@ IMPLEMENTATIONS = {
     "numba_grad": lambda size: by_numba_grad(in_a_loop(size.steps), inputs(size.steps)),
     "numba_grad, jitted step": with_jitted_step,
     "numba_grad, state in an array": with_vector_state,
+    "numba_grad, states appended": with_states_appended,
+    "numba_grad, states in a buffer": with_states_in_a_buffer,
     "by hand": hand_written,
     "torch": lambda size: by_torch(in_a_loop(size.steps), inputs(size.steps)),
     "jax scan": jax_scan,
