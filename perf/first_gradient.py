@@ -18,6 +18,7 @@ import datetime
 import json
 import math
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -77,7 +78,7 @@ class Measurement:
                 if library in (DEFINE_BY_RUN, JIT):
                     contestants |= self._ours(program, library, folder)
                 else:
-                    contestants[library] = self._run(program, library, library, folder)
+                    contestants[library] = self._run(program, library, library, folder / library)
             tolerance = program.tolerance
             compare([c for c, _ in contestants.values()], tolerance)
             rows = {
@@ -113,7 +114,7 @@ class Measurement:
     def _run(
         self, program: Program, library: str, name: str, folder: Path
     ) -> tuple[Contestant, dict[str, Any]]:
-        """A process from its start to its end."""
+        """A process from its start to its end; `folder` is for its caches."""
         folder.mkdir(exist_ok=True)
         file = folder.parent / f"{name}.npz"
         errors = (folder.parent / f"{name}.err").open("w+", encoding="utf-8")
@@ -164,34 +165,41 @@ STARTING = ("numpy", "numba_grad", "torch", "jax", "autograd")
 IMPORTS = ("import numpy", "import numpy, numba_grad")
 
 
-def starts(interpreters: Interpreters, runs: int) -> dict[str, float]:
-    """Seconds from the start of a process to the first gradient of Rosenbrock's function."""
+def starts(interpreters: Interpreters, runs: int) -> dict[str, dict[str, float]]:
+    """From the start of a process to the first gradient of Rosenbrock's function, and its end."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="perf-") as folder:
         for library in STARTING:
             arguments = [interpreters.of(library), str(ROOT / "perf" / "fresh_process.py"), library]
             if library == "numba_grad":
-                found["numba_grad, cold"] = statistics.median(
-                    seconds_of(arguments, Path(folder) / f"cold{run}") for run in range(runs)
-                )
-            seconds_of(arguments, Path(folder) / "warm")
-            found[library] = statistics.median(
-                seconds_of(arguments, Path(folder) / "warm") for _ in range(runs)
-            )
+                folders = [Path(folder) / f"cold{run}" for run in range(runs)]
+                found["numba_grad, cold"] = seconds_of(arguments, folders)
+            folders = [Path(folder) / "warm"] * (runs + 1)
+            found[library] = seconds_of(arguments, folders, not_counted=1)
         for text in IMPORTS:
             arguments = [sys.executable, "-c", text]
-            found[text] = statistics.median(
-                seconds_of(arguments, Path(folder) / "warm") for _ in range(runs)
-            )
+            found[text] = seconds_of(arguments, [Path(folder) / "warm"] * (runs + 1), not_counted=1)
     return found
 
 
-def seconds_of(arguments: Sequence[str], folder: Path) -> float:
-    start = time.perf_counter()
-    done = subprocess.run(
-        arguments, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    return time.perf_counter() - start if not done.returncode else math.nan
+def seconds_of(
+    arguments: Sequence[str], folders: Sequence[Path], not_counted: int = 0
+) -> dict[str, float]:
+    """Medians over processes, by the clock and of the processor; not a number if one failed."""
+    seconds, processor_seconds = [], []
+    for folder in folders:
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(
+            arguments, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        seconds.append(time.perf_counter() - start if not done.returncode else math.nan)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        processor_seconds.append(used if not done.returncode else math.nan)
+    return {
+        "seconds": statistics.median(seconds[not_counted:]),
+        "processor seconds": statistics.median(processor_seconds[not_counted:]),
+    }
 
 
 def note(text: str) -> None:
@@ -215,6 +223,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--no-starts", action="store_true", help="without the starts of processes")
     parser.add_argument("--json", type=Path, help="by default perf/results/<date>-first-gradient")
     parser.add_argument("--keep", action="store_true", help="keep what --json holds otherwise")
+    parser.add_argument(
+        "--tables", type=Path, nargs="+", help="measure nothing: the tables of these files, joined"
+    )
     parser.add_argument("--list", action="store_true", help="list the programs and end")
     here = os.environ.get("NUMBA_GRAD_PERF_JAX_PYTHON", sys.executable)
     parser.add_argument("--jax-python", default=here, help="the Python that has JAX")
@@ -222,6 +233,21 @@ def parsed() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.modes = arguments.modes or ([COLD, WARM] if arguments.whole else [COLD, KNOWN, WARM])
     return arguments
+
+
+def joined(files: Sequence[Path]) -> dict[str, Any]:
+    """What several runs have measured, in the order of the programs; of two, the later."""
+    reports = [json.loads(file.read_text()) for file in files]
+    starts = [report["starts"] for report in reports if report["starts"]]
+    measured = {name: row for report in reports for name, row in report["programs"].items()}
+    order = [p.name for p in programs([*SMALL, WHOLE]) if p.name in measured]
+    rows = {name: measured[name] for name in order}
+    return {**reports[-1], "starts": starts[-1] if starts else {}, "programs": rows}
+
+
+def write(report: dict[str, Any], file: Path) -> None:
+    file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    file.with_suffix(".md").write_text(as_markdown(report) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -236,6 +262,9 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     now = datetime.datetime.now(datetime.UTC)
     file = arguments.json or ROOT / "perf" / "results" / f"{now:%Y-%m-%d}-first-gradient.json"
+    if arguments.tables:
+        write(joined(arguments.tables), file)
+        return
     report: dict[str, Any] = {"date": f"{now:%Y-%m-%d}", "limit": arguments.limit}
     report["clock"] = "processor seconds" if arguments.processor_time else "seconds"
     report |= {"runs": arguments.runs, "machine": described(), "starts": {}, "programs": {}}
@@ -256,8 +285,7 @@ def main() -> None:
             "rows": median_of(runs),
         }
         # After each, so that an interrupted run leaves what it has.
-        file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        file.with_suffix(".md").write_text(as_markdown(report) + "\n", encoding="utf-8")
+        write(report, file)
     print(as_markdown(report))
 
 

@@ -162,7 +162,8 @@ def _starts(report: dict[str, Any]) -> list[str]:
     if not report["starts"]:
         return []
     lines = ["## Start of a process to its first gradient", "", "| | |", "|---|---:|"]
-    for name, seconds in report["starts"].items():
+    for name, measured in report["starts"].items():
+        seconds = measured[report["clock"]]
         lines.append(_line([name, "failed" if math.isnan(seconds) else duration(seconds)]))
     return lines
 
@@ -211,7 +212,9 @@ def verdicts(report: dict[str, Any]) -> list[Verdict]:
             text = f"{duration(max(seconds))}; {above} of {len(seconds)} above"
             found.append(Verdict(goal, text, not above))
     found += _same_for_any_steps(report)
-    starts = report["starts"]
+    found += _an_operation(report)
+    found += _of_looks(report)
+    starts = {name: measured[report["clock"]] for name, measured in report["starts"].items()}
     for name, most in (("numba_grad, cold", 0.7), ("numba_grad", 0.2)):
         if name in starts:
             goal = f"start of a process to its first gradient, {name}: at most {duration(most)}"
@@ -255,6 +258,50 @@ def _same_for_any_steps(report: dict[str, Any]) -> list[Verdict]:
         text += f"; not {', '.join(different)}"
     goal = "jit: as many kernels and lines for any number of steps from 20 on"
     return [Verdict(goal, text, not different)]
+
+
+def _an_operation(report: dict[str, Any]) -> list[Verdict]:
+    """What one more operation costs the first call: from a number of steps to the next."""
+    families: dict[str, list[tuple[float, float]]] = {}
+    for name, measured in report["programs"].items():
+        recorded = measured["rows"].get("numba_grad, cold", {}).get("figures", {})
+        jitted = measured["rows"].get("numba_grad jit, cold", {})
+        if measured["steps"] and "operations" in recorded and report["clock"] in jitted:
+            found = (recorded["operations"], jitted[report["clock"]][FIRST])
+            families.setdefault(name.rpartition(",")[0], []).append(found)
+    costs = []
+    for points in families.values():
+        (few, little), (many, much) = sorted(points)[0], sorted(points)[-1]
+        if many > 5 * few:
+            costs.append((much - little) / (many - few))
+    if not costs:
+        return []
+    above = sum(cost > 15e-6 for cost in costs)
+    text = f"{duration(max(max(costs), 0.0))}; {above} of {len(costs)} above"
+    return [Verdict("jit, cold, one more operation: at most 15 us", text, not above)]
+
+
+def _of_looks(report: dict[str, Any]) -> list[Verdict]:
+    """Programs that look at values: the first gradient, and an operation of the last call."""
+    found = []
+    first = _seconds(report, "numba_grad, cold", FIRST, lambda m: m["group"] == "looks")
+    if first:
+        goal = "programs that look at values, cold: none above 1 s"
+        found.append(Verdict(goal, duration(max(first)), max(first) <= 1.0))
+    rows = [
+        measured["rows"].get("numba_grad, cold", {})
+        for measured in report["programs"].values()
+        if measured["group"] == "looks"
+    ]
+    costs = [
+        row[report["clock"]][-1] / row["figures"]["operations"]
+        for row in rows
+        if row.get("figures", {}).get("operations")
+    ]
+    if costs:
+        goal = "programs that look at values, fourth call: at most 30 us an operation"
+        found.append(Verdict(goal, duration(max(costs)), max(costs) <= 30e-6))
+    return found
 
 
 def _line(cells: Sequence[str]) -> str:
