@@ -131,7 +131,10 @@ def compile_and_store(request: Request) -> bytes:
     """Object code of a kernel that the disk cache does not have."""
 
     def work() -> bytes:
-        code = _compiled(request, code_generation.object_code)
+        emit = (
+            code_generation.quick_object_code if request.is_quick else code_generation.object_code
+        )
+        code = _compiled(request, emit)
         _statistics.compilations += 1
         cache.write(request.key, code)
         return code
@@ -169,7 +172,14 @@ def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
         from numba_grad.compiler import front_end
 
         symbol = _symbol(request.key)
-        module = front_end.module_for(request.source, request.entry_name, request.signature, symbol)
-        return form(code_generation.optimized(module, symbol, is_quick=request.is_quick))
+        module = front_end.module_for(
+            request.source,
+            request.entry_name,
+            request.signature,
+            symbol,
+            has_vector_forms=not request.is_quick,
+        )
+        finish = code_generation.as_written if request.is_quick else code_generation.optimized
+        return form(finish(module, symbol))
 
     return compiling((request, form), work)

@@ -119,17 +119,25 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
 
 
-def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
-    """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
-    return without_collection(_module_for, source, entry_name, signature, symbol)
+def module_for(
+    source: str, entry_name: str, signature: str, symbol: str, *, has_vector_forms: bool = True
+) -> llvm.ModuleRef:
+    """The unoptimized LLVM module of one function of `source`, exported as `symbol`.
+
+    `has_vector_forms`: with the functions that only vector code calls.
+    """
+    return without_collection(_module_for, source, entry_name, signature, symbol, has_vector_forms)
 
 
-def _module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
+def _module_for(
+    source: str, entry_name: str, signature: str, symbol: str, has_vector_forms: bool
+) -> llvm.ModuleRef:
     return_type, argument_types = _parse_signature(signature)
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(symbol)
+        module.numba_grad_has_vector_forms = has_vector_forms
         try:
             with context.push_code_library(_Nothing(context.codegen(), symbol)):
                 syntax_lowering.lower(

@@ -82,11 +82,12 @@ def _add_to_module(module: ir.Module, traced: Traced) -> ir.Function:
     for symbol, (result, arguments) in traced.declarations.items():
         if symbol not in module.globals:
             ir.Function(module, _function_type(result, arguments), symbol)
+    has_vector_forms = module.numba_grad_has_vector_forms
     for symbol, text in traced.definitions.items():
-        if symbol not in module.globals:
+        if symbol not in module.globals and (has_vector_forms or symbol not in traced.kept):
             _TextFunction(module, _function_type("void", ()), symbol, text)
     kept = module.globals.get("llvm.compiler.used")
-    for symbol in traced.kept:
+    for symbol in traced.kept if has_vector_forms else ():
         if kept is None:
             kept = _KeptFunctions(module)
         if symbol not in kept.symbols:
