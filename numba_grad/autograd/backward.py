@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
-from numba_grad.autograd.handles import held_tensor, is_tensor, new_tensor, tensor_of
+from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.hooks import (
     through_posthooks,
     through_prehooks,
@@ -26,7 +26,15 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import (
+    ARGUMENT,
+    OPS,
+    Node,
+    argument,
+    grad_mode,
+    held_tensor,
+    leaf,
+)
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like

@@ -205,6 +205,16 @@ def argument(type: Type, requires_grad: bool = False) -> Node:
     return Node(ARGUMENT, (), NO_PARAMS, type, None, requires_grad)
 
 
+def held_tensor(node: Node) -> Any | None:
+    """The live handle of `node`, if there is one."""
+    reference = node.handle
+    if reference is None:
+        return None
+    tensor = reference()
+    # A handle moves on to another node when it is assigned into.
+    return tensor if tensor is not None and tensor._node is node else None
+
+
 # Called with each node that `record` makes, while anomaly detection or a backward pass asks for it.
 observer: Callable[[Node], None] | None = None
 

@@ -1,0 +1,110 @@
+"""What is known before a program is compiled, and what is kept of what it computes on its way.
+
+A loop looks at a value in each pass (`if np.max(np.abs(new - x)) < tol: break`). What is wanted is
+one number, and behind it lies everything since the start. If the state that the user holds is kept,
+the next look starts there, and its program is the one of the pass before.
+
+Keeping costs little where an array is small, or is stored anyway, as matrix products are. A large
+one that is fused with what reads it would be written to memory for a script that prints a sum, and
+maybe wants nothing else. So it is kept when it is computed for the second time, and so is in that
+loop what comes after it. Nothing here depends on time, addresses or what was compiled before.
+"""
+
+import weakref
+from collections.abc import Collection
+
+import numpy as np
+
+from numba_grad.compiler.flat_graph import value_inputs
+from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.graph.node import Node, held_tensor
+from numba_grad.graph.placement import LITERALS
+from numba_grad.graph.types import TupleType
+from numba_grad.graph.walk import by_serial
+from numba_grad.ops.control import item
+from numba_grad.ops.movement import region
+
+SMALL_BYTES = 1 << 16
+
+# Computed at the place of use, where that is in one kernel with it.
+_FUSED = ("elementwise", "movement", "indexing")
+# A large one that is held keeps what it shows, as in NumPy: no memory of its own.
+_VIEWS = ("reshape", "transpose", "broadcast_to", "slice", "flip", "detach", "identity")
+
+# Large values that were held, computed, and not kept; and what was kept since it was computed a
+# second time.
+_left: weakref.WeakSet[Node] = weakref.WeakSet()
+_kept: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+def past_of(wanted: Collection[Node]) -> dict[Node, None]:
+    """What `wanted` are computed from, down to what has values, with both."""
+    past = dict.fromkeys(wanted)
+    stack = list(past)
+    while stack:
+        node = stack.pop()
+        if node.value is None:
+            for x in node.inputs if node.op is not item else value_inputs(node):
+                if x not in past:
+                    past[x] = None
+                    stack.append(x)
+    return past
+
+
+def set_rows(past: Collection[Node]) -> None:
+    """Give their values to slices of arrays in memory that are such arrays themselves.
+
+    A loop that reads `data[k]` then runs one program for all k. A graph too long for a segment does
+    not need it: there, k is a number that the segment is given.
+    """
+    if len(past) > LONGEST_WHOLE:
+        return
+    for node in past:
+        if node.op.name == "slice" and node.value is None:
+            whole = node.inputs[0].value
+            if whole.__class__ is np.ndarray:
+                part = whole[region(**node.params)]
+                if part.flags.c_contiguous:
+                    node.value = part
+
+
+def to_keep(past: Collection[Node], wanted: Collection[Node]) -> list[Node]:
+    """What is to be kept of the past of `wanted`, in the order of recording.
+
+    Under a lock: it takes notes of what is not.
+    """
+    shown = [
+        _shown(x)
+        for x in past
+        if x.handle is not None and x.value is None and held_tensor(x) is not None
+    ]
+    held = sorted({x for x in shown if _is_data(x)}.difference(wanted), key=by_serial)
+    large = [x for x in held if _is_large(x) and x.op.family in _FUSED]
+    if not large:
+        return held
+    if any(x in _left or x in _kept for x in past):
+        _kept.update(large)
+        return held
+    _left.update(large)
+    return [x for x in held if x not in _left]
+
+
+def is_filled(node: Node) -> bool:
+    """Whether it is made of nothing but literals, ranges and numbers, in one step."""
+    return all(
+        x.op.family in LITERALS or (x.op.family == "leaf" and x.shape == ()) for x in node.inputs
+    )
+
+
+def _shown(node: Node) -> Node:
+    while node.value is None and node.op.name in _VIEWS and _is_large(node):
+        node = node.inputs[0]
+    return node
+
+
+def _is_large(node: Node) -> bool:
+    return node.type.nbytes > SMALL_BYTES
+
+
+def _is_data(node: Node) -> bool:
+    return node.value is None and node.type.__class__ is not TupleType and not is_filled(node)
