@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from numba_grad.autograd import observers
+from numba_grad.graph import observers
 from numba_grad.autograd.state import state_of
 from numba_grad.compiler.backends import on_host
 from numba_grad.errors import GradientError

@@ -19,7 +19,7 @@ from numba_grad.autograd.hooks import (
     through_prehooks,
     through_tensor_hooks,
 )
-from numba_grad.autograd.observers import collecting
+from numba_grad.graph.observers import collecting
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate

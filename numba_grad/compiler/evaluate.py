@@ -14,7 +14,13 @@ from typing import Any
 from numba_grad.compiler import first_tier
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
-from numba_grad.compiler.held_values import is_filled, past_of, set_rows, to_keep
+from numba_grad.compiler.held_values import (
+    carried_along,
+    is_filled,
+    past_of,
+    set_rows,
+    to_keep,
+)
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.target import Target
@@ -30,8 +36,10 @@ from numba_grad.ops.control import item
 from numba_grad.ops.transfer import is_move
 
 
-def evaluate(targets: Sequence[Node]) -> None:
+def evaluate(targets: Sequence[Node], *, is_look: bool = False) -> None:
     """Compute `targets` and set their `value`: those on one device in one program.
+
+    `is_look`: the user asks for them, maybe in a loop, and no function is being traced.
 
     Raises
     ------
@@ -42,7 +50,7 @@ def evaluate(targets: Sequence[Node]) -> None:
     if not pending:
         return
     if not placement.is_in_use():
-        _evaluate_on(CPU, pending)
+        _evaluate_on(CPU, pending, is_look)
         return
     for moves, leaving in _stages_before(pending):
         for node in moves:
@@ -69,11 +77,13 @@ def _evaluate_by_place(nodes: Iterable[Node]) -> None:
             _evaluate_on(device, own)
 
 
-def _evaluate_on(device: str, nodes: list[Node]) -> None:
+def _evaluate_on(device: str, nodes: list[Node], is_look: bool = False) -> None:
     with _graph_lock:
         past = past_of(nodes)
         set_rows(past)
-        kept = to_keep(past, nodes)
+        kept = carried_along(past) if is_look else []
+        wanted = [*nodes, *kept]
+        kept += to_keep(past_of(wanted) if kept else past, wanted, is_look=is_look)
     if kept:
         together = [*nodes, *kept]
         try:

@@ -37,7 +37,7 @@ class SharedParams(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-_next_serial = itertools.count().__next__
+next_serial = itertools.count().__next__
 
 
 class GradMode(threading.local):
@@ -147,7 +147,7 @@ class Node:
         self.value = value
         self.requires_grad = requires_grad
         self.released = False
-        self.serial = _next_serial()
+        self.serial = next_serial()
         self.autograd = None
         self.handle = None
 
