@@ -19,7 +19,6 @@ from numba_grad.autograd.hooks import (
     through_prehooks,
     through_tensor_hooks,
 )
-from numba_grad.graph.observers import collecting
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
@@ -35,6 +34,7 @@ from numba_grad.graph.node import (
     held_tensor,
     leaf,
 )
+from numba_grad.graph.observers import collecting
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like

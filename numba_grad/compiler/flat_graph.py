@@ -161,16 +161,16 @@ def flatten(
     read += map(by_serial, [x for x in nodes if x in known] if inputs is None else inputs)
     first_output = len(read)
     read += map(by_serial, outputs)
-    serials = [node.serial for node in nodes]
-    by_age = np.argsort(serials)
-    positions = by_age[np.searchsorted(serials, read, sorter=by_age)].astype(np.int32)
+    # A dict: `searchsorted` takes 20 us for the shortest graph.
+    position = {node.serial: k for k, node in enumerate(nodes)}
+    positions = [position[serial] for serial in read]
     return FlatGraph(
         nodes,
         np.array(signatures, np.int32),
         np.array(starts, np.int32),
-        positions[:count],
-        positions[count:first_output].tolist(),
-        positions[first_output:].tolist(),
+        np.array(positions[:count], np.int32),
+        positions[count:first_output],
+        positions[first_output:],
         calls,
         table,
     )

@@ -121,11 +121,15 @@ def carried_along(past: Collection[Node]) -> list[Node]:
     noted = observers.end_notes()
     if any(x.requires_grad for x in past):
         return []
-    found = []
-    for node in noted:
-        if node.value is None and not node.requires_grad and node not in past:
-            if held_tensor(node) is not None and _is_carried(node, past, noted[0].serial):
-                found.append(node)
+    found = [
+        node
+        for node in noted
+        if node.value is None
+        and not node.requires_grad
+        and node not in past
+        and held_tensor(node) is not None
+        and _is_carried(node, past, noted[0].serial)
+    ]
     _carried.update(found)
     observers.take_notes()
     return found
