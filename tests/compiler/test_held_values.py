@@ -21,15 +21,16 @@ NEVER = -1e6  # what no size of a step is below
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The graphs of programs that are compiled from now on."""
+    """The graphs for which there was no program, from now on."""
     graphs = []
-    compile_flat = evaluation.compile_flat
+    made = evaluation._made
 
-    def noting(graph, target):
-        graphs.append(graph)
-        return compile_flat(graph, target)
+    def noting(graph, target, device, *, is_first):
+        if is_first:
+            graphs.append(graph)
+        return made(graph, target, device, is_first=is_first)
 
-    monkeypatch.setattr(evaluation, "compile_flat", noting)
+    monkeypatch.setattr(evaluation, "_made", noting)
     monkeypatch.setattr(evaluation, "_programs", OrderedDict())
     return graphs
 
