@@ -637,7 +637,8 @@ class _Pass:
             # Hooks and checks have seen one member of the batch, which has no value.
             self.created, self.checks = [], []
         held = [x for x in (*self.pending, *self.created) if held_tensor(x) is not None]
-        evaluate([*nodes, *held, *anomaly.values_to_check(self.checks)])
+        wanted = [*nodes, *held, *anomaly.values_to_check(self.checks)]
+        evaluate(wanted, is_complete=True)
         anomaly.check(self.checks)
 
     def _set_gradients(self, updates: Sequence["_Update"]) -> None:
@@ -649,7 +650,7 @@ class _Pass:
             for update in todo:
                 update.restart()
             if todo and not self.is_traced:
-                evaluate([u.total for u in todo])
+                evaluate([u.total for u in todo], is_complete=True)
 
     def _run_leaf_hooks(self) -> None:
         for leaf_node, state, g in self.leaf_gradients:

@@ -6,6 +6,7 @@ computed on the way and kept (`held_values.py`), so that a loop that looks at va
 there.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from numba_grad.compiler.held_values import (
 )
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import placement
@@ -36,10 +38,11 @@ from numba_grad.ops.control import item
 from numba_grad.ops.transfer import is_move
 
 
-def evaluate(targets: Sequence[Node], *, is_look: bool = False) -> None:
+def evaluate(targets: Sequence[Node], *, is_look: bool = False, is_complete: bool = False) -> None:
     """Compute `targets` and set their `value`: those on one device in one program.
 
     `is_look`: the user asks for them, maybe in a loop, and no function is being traced.
+    `is_complete`: what users hold is among them, where it is to be kept.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def evaluate(targets: Sequence[Node], *, is_look: bool = False) -> None:
     if not pending:
         return
     if not placement.is_in_use():
-        _evaluate_on(CPU, pending, is_look)
+        _evaluate_on(CPU, pending, is_look, is_complete)
         return
     for moves, leaving in _stages_before(pending):
         for node in moves:
@@ -77,13 +80,18 @@ def _evaluate_by_place(nodes: Iterable[Node]) -> None:
             _evaluate_on(device, own)
 
 
-def _evaluate_on(device: str, nodes: list[Node], is_look: bool = False) -> None:
+def _evaluate_on(
+    device: str, nodes: list[Node], is_look: bool = False, is_complete: bool = False
+) -> None:
+    kept: list[Node] = []
     with _graph_lock:
-        past = past_of(nodes)
+        past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
         set_rows(past)
-        kept = carried_along(past) if is_look else []
-        wanted = [*nodes, *kept]
-        kept += to_keep(past_of(wanted) if kept else past, wanted, is_look=is_look)
+        if is_look:
+            kept = carried_along(past)
+        if not is_complete:
+            wanted = [*nodes, *kept]
+            kept += to_keep(past_of(wanted) if kept else past, wanted, is_look=is_look)
     if kept:
         together = [*nodes, *kept]
         try:

@@ -20,6 +20,7 @@ it. That is for loops without gradients: others keep their past anyway.
 Nothing here depends on time, addresses or what was compiled before.
 """
 
+import math
 import threading
 import weakref
 from collections.abc import Collection
@@ -62,14 +63,15 @@ class _Looks(threading.local):
 _looks = carried(_Looks())
 
 
-def past_of(wanted: Collection[Node]) -> dict[Node, None]:
-    """What `wanted` are computed from, down to what has values, with both."""
+def past_of(wanted: Collection[Node], most: float = math.inf) -> dict[Node, None]:
+    """What `wanted` are computed from, down to what has values, with both; of more than `most`
+    nodes, a part."""
     past = dict.fromkeys(wanted)
     stack = list(past)
-    while stack:
+    while stack and len(past) <= most:
         node = stack.pop()
         if node.value is None:
-            for x in _sources(node):
+            for x in node.inputs if node.op is not item else value_inputs(node):
                 if x not in past:
                     past[x] = None
                     stack.append(x)
@@ -118,9 +120,10 @@ def to_keep(past: Collection[Node], wanted: Collection[Node], *, is_look: bool) 
 
 def carried_along(past: Collection[Node]) -> list[Node]:
     """What goes on from pass to pass beside `past`, which a look computes: see above."""
-    noted = observers.end_notes()
     if any(x.requires_grad for x in past):
+        observers.end_notes()
         return []
+    noted = observers.next_notes()
     found = [
         node
         for node in noted
@@ -131,7 +134,6 @@ def carried_along(past: Collection[Node]) -> list[Node]:
         and _is_carried(node, past, noted[0].serial)
     ]
     _carried.update(found)
-    observers.take_notes()
     return found
 
 

@@ -64,21 +64,24 @@ def collecting(nodes: list[Node]) -> Iterator[None]:
         _count(-1)
 
 
-def take_notes() -> None:
-    """Note what this thread records from now on."""
-    notes = _of_thread.notes = _Notes()
-    with _lock:
-        _taken.add(notes)
-        _install()
-
-
-def end_notes() -> list[Node]:
-    """What this thread has recorded since it took notes, in that order, and is still there."""
+def next_notes() -> list[Node]:
+    """What this thread has recorded since it last asked, in that order, and is still there. Notes
+    are taken from now on; if none were, there are none yet."""
     notes = _of_thread.notes
     if notes is None:
-        return []
-    _drop(notes)
-    return [node for reference in notes.nodes if (node := reference()) is not None]
+        notes = _of_thread.notes = _Notes()
+        with _lock:
+            _taken.add(notes)
+            _install()
+    nodes, notes.nodes = notes.nodes, []
+    return [node for reference in nodes if (node := reference()) is not None]
+
+
+def end_notes() -> None:
+    """Take no more notes in this thread."""
+    notes = _of_thread.notes
+    if notes is not None:
+        _drop(notes)
 
 
 def _drop(notes: _Notes) -> None:
