@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from numba_grad.autograd import observers
 from numba_grad.autograd.state import state_of
 from numba_grad.compiler.backends import on_host
 from numba_grad.errors import GradientError
 from numba_grad.fresh_thread import carried
+from numba_grad.graph import observers
 from numba_grad.graph.node import Node
 from numba_grad.transforms.vjp import Cotangent
 

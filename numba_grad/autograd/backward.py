@@ -13,20 +13,28 @@ from typing import Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
-from numba_grad.autograd.handles import held_tensor, is_tensor, new_tensor, tensor_of
+from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.hooks import (
     through_posthooks,
     through_prehooks,
     through_tensor_hooks,
 )
-from numba_grad.autograd.observers import collecting
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import (
+    ARGUMENT,
+    OPS,
+    Node,
+    argument,
+    grad_mode,
+    held_tensor,
+    leaf,
+)
+from numba_grad.graph.observers import collecting
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
@@ -629,7 +637,8 @@ class _Pass:
             # Hooks and checks have seen one member of the batch, which has no value.
             self.created, self.checks = [], []
         held = [x for x in (*self.pending, *self.created) if held_tensor(x) is not None]
-        evaluate([*nodes, *held, *anomaly.values_to_check(self.checks)])
+        wanted = [*nodes, *held, *anomaly.values_to_check(self.checks)]
+        evaluate(wanted, is_complete=True)
         anomaly.check(self.checks)
 
     def _set_gradients(self, updates: Sequence["_Update"]) -> None:
@@ -641,7 +650,7 @@ class _Pass:
             for update in todo:
                 update.restart()
             if todo and not self.is_traced:
-                evaluate([u.total for u in todo])
+                evaluate([u.total for u in todo], is_complete=True)
 
     def _run_leaf_hooks(self) -> None:
         for leaf_node, state, g in self.leaf_gradients:

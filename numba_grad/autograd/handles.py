@@ -2,7 +2,7 @@
 
 from typing import Any, TypeGuard
 
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, held_tensor
 
 
 class _Registered:
@@ -25,16 +25,6 @@ def is_tensor_class(value: type) -> bool:
 def new_tensor(node: Node) -> Any:
     """A new handle of `node`, which must have none."""
     return _Registered.tensor(node)  # type: ignore[misc]
-
-
-def held_tensor(node: Node) -> Any | None:
-    """The live handle of `node`, if there is one."""
-    reference = node.handle
-    if reference is None:
-        return None
-    tensor = reference()
-    # A handle moves on to another node when it is assigned into.
-    return tensor if tensor is not None and tensor._node is node else None
 
 
 def tensor_of(node: Node) -> Any:

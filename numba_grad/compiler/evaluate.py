@@ -1,9 +1,12 @@
 """Give values to recorded nodes, on the engine in force and on the devices that they are on.
 
 One program computes what is wanted on one device and stream. Where values go from one to another,
-they are computed first, where they come from.
+they are computed first, where they come from. What users hold of the past of what is wanted is
+computed on the way and kept (`held_values.py`), so that a loop that looks at values goes on from
+there.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,14 +15,22 @@ from typing import Any
 from numba_grad.compiler import first_tier
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
+from numba_grad.compiler.held_values import (
+    carried_along,
+    is_filled,
+    past_of,
+    set_rows,
+    to_keep,
+)
 from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
-from numba_grad.graph.placement import LITERALS, is_made_of_literals
+from numba_grad.graph.placement import is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
 from numba_grad.locks import LocksByKey, new_lock
@@ -27,8 +38,11 @@ from numba_grad.ops.control import item
 from numba_grad.ops.transfer import is_move
 
 
-def evaluate(targets: Sequence[Node]) -> None:
+def evaluate(targets: Sequence[Node], *, is_look: bool = False, is_complete: bool = False) -> None:
     """Compute `targets` and set their `value`: those on one device in one program.
+
+    `is_look`: the user asks for them, maybe in a loop, and no function is being traced.
+    `is_complete`: what users hold is among them, where it is to be kept.
 
     Raises
     ------
@@ -39,7 +53,7 @@ def evaluate(targets: Sequence[Node]) -> None:
     if not pending:
         return
     if not placement.is_in_use():
-        _evaluate_on(CPU, pending)
+        _evaluate_on(CPU, pending, is_look, is_complete)
         return
     for moves, leaving in _stages_before(pending):
         for node in moves:
@@ -66,12 +80,34 @@ def _evaluate_by_place(nodes: Iterable[Node]) -> None:
             _evaluate_on(device, own)
 
 
-def _evaluate_on(device: str, nodes: list[Node]) -> None:
+def _evaluate_on(
+    device: str, nodes: list[Node], is_look: bool = False, is_complete: bool = False
+) -> None:
+    kept: list[Node] = []
+    with _graph_lock:
+        past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
+        set_rows(past)
+        if is_look:
+            kept = carried_along(past)
+        if not is_complete:
+            wanted = [*nodes, *kept]
+            kept += to_keep(past_of(wanted) if kept else past, wanted, is_look=is_look)
+    if kept:
+        together = [*nodes, *kept]
+        try:
+            values = _values(device, together)
+        except Exception:
+            pass  # a mistake in what nobody asked for, or in what is wanted: the next lines tell
+        else:
+            _set_values(together, values)
+            return
+    _set_values(nodes, _values(device, nodes))
+
+
+def _values(device: str, nodes: list[Node]) -> list[Any]:
     if config.engine == "reference" and device == CPU:
-        values = evaluate_with_numpy(nodes)
-    else:
-        values = _evaluate_with_kernels(device, nodes)
-    _set_values(nodes, values)
+        return evaluate_with_numpy(nodes)
+    return _evaluate_with_kernels(device, nodes)
 
 
 def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
@@ -81,15 +117,8 @@ def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
                 node.value = value
             # Else a loop that asks for values would keep all of its past. Of `ones(3)` and the like
             # it stays known that they are no data.
-            if not node.requires_grad and not _is_filled(node):
+            if not node.requires_grad and not is_filled(node):
                 node.inputs = ()
-
-
-def _is_filled(node: Node) -> bool:
-    """Whether it is made of nothing but literals, ranges and numbers, in one step."""
-    return all(
-        x.op.family in LITERALS or (x.op.family == "leaf" and x.shape == ()) for x in node.inputs
-    )
 
 
 def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]]]:

@@ -527,7 +527,7 @@ def computed_value(node: Node, operation: str) -> Any:
                 )
             )
         values_asked_for(node)
-        evaluate([node])
+        evaluate([node], is_look=current.trace is None)
         value = node.value
     else:
         values_asked_for(node)

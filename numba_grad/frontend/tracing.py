@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.handles import held_tensor
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, held_tensor
 from numba_grad.graph.walk import toposort
 
 _FEW_BYTES = 4096

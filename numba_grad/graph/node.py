@@ -37,7 +37,7 @@ class SharedParams(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-_next_serial = itertools.count().__next__
+next_serial = itertools.count().__next__
 
 
 class GradMode(threading.local):
@@ -147,7 +147,7 @@ class Node:
         self.value = value
         self.requires_grad = requires_grad
         self.released = False
-        self.serial = _next_serial()
+        self.serial = next_serial()
         self.autograd = None
         self.handle = None
 
@@ -203,6 +203,16 @@ def numbers(value: np.ndarray) -> Node:
 def argument(type: Type, requires_grad: bool = False) -> Node:
     """A node that stands for a parameter of a function that is being traced."""
     return Node(ARGUMENT, (), NO_PARAMS, type, None, requires_grad)
+
+
+def held_tensor(node: Node) -> Any | None:
+    """The live handle of `node`, if there is one."""
+    reference = node.handle
+    if reference is None:
+        return None
+    tensor = reference()
+    # A handle moves on to another node when it is assigned into.
+    return tensor if tensor is not None and tensor._node is node else None
 
 
 # Called with each node that `record` makes, while anomaly detection or a backward pass asks for it.

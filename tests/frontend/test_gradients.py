@@ -449,9 +449,9 @@ def test_hessian_is_recorded_once_for_all_its_rows(monkeypatch):
     from numba_grad.graph import node
 
     def recorded(n):
-        count = next(iter([node._next_serial()]))
+        count = next(iter([node.next_serial()]))
         ng.hessian(lambda x: np.sin(x * x).sum())(np.ones(n))
-        return node._next_serial() - count
+        return node.next_serial() - count
 
     assert recorded(50) == recorded(5)
 

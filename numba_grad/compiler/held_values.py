@@ -1,0 +1,177 @@
+"""What is known before a program is compiled, and what is kept of what it computes on its way.
+
+A loop looks at a value in each pass (`if np.max(np.abs(new - x)) < tol: break`). What is wanted is
+one number, and behind it lies everything since the start. If the state that the user holds is kept,
+the next look starts there, and its program is the one of the pass before. The same goes for what
+nobody holds any more (`x -= step` after `step` was recorded, and before the look), where something
+recorded after the last look reads it: it is a state that the loop went on from.
+
+Keeping costs little where an array is small, or is stored anyway, as matrix products are. A large
+one that is fused with what reads it would be written to memory for a script that prints a sum, and
+maybe wants nothing else. So it is kept when it is computed for the second time, and so is in that
+loop what comes after it.
+
+Sums that the loop makes of its states (`color = color + light * alpha`) are not behind what it
+looks at. If they stayed pending, they would keep the states of all passes. Nodes do not know who
+reads them, so what is recorded after a look is noted until the next one. What the user holds of it,
+reads what the look computes, and goes on from a pending value of an earlier pass, is computed with
+it. That is for loops without gradients: others keep their past anyway.
+
+Nothing here depends on time, addresses or what was compiled before.
+"""
+
+import math
+import threading
+import weakref
+from collections.abc import Collection
+
+import numpy as np
+
+from numba_grad.compiler.flat_graph import WRITES, value_inputs
+from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.fresh_thread import carried
+from numba_grad.graph import observers
+from numba_grad.graph.node import ARGUMENT, LEAF, Node, held_tensor, next_serial
+from numba_grad.graph.placement import LITERALS
+from numba_grad.graph.types import TupleType
+from numba_grad.graph.walk import by_serial
+from numba_grad.ops.control import item
+from numba_grad.ops.movement import region
+
+SMALL_BYTES = 1 << 16
+
+# Computed at the place of use, where that is in one kernel with it.
+_FUSED = ("elementwise", "movement", "indexing")
+# A large one that is held keeps what it shows, as in NumPy: no memory of its own.
+_VIEWS = ("reshape", "transpose", "broadcast_to", "slice", "flip", "detach", "identity")
+
+# Large values that were held, computed, and not kept; and what was kept since it was computed a
+# second time.
+_left: weakref.WeakSet[Node] = weakref.WeakSet()
+_kept: weakref.WeakSet[Node] = weakref.WeakSet()
+
+# Sums and the like that were there at a look and not computed, and what was computed of them since.
+_waiting: weakref.WeakSet[Node] = weakref.WeakSet()
+_carried: weakref.WeakSet[Node] = weakref.WeakSet()
+_LONGEST_SUM = 20_000  # operations
+
+
+class _Looks(threading.local):
+    last = 0  # what is recorded from now on has a greater serial; before the first look, all has
+
+
+_looks = carried(_Looks())
+
+
+def past_of(wanted: Collection[Node], most: float = math.inf) -> dict[Node, None]:
+    """What `wanted` are computed from, down to what has values, with both; of more than `most`
+    nodes, a part."""
+    past = dict.fromkeys(wanted)
+    stack = list(past)
+    while stack and len(past) <= most:
+        node = stack.pop()
+        if node.value is None:
+            for x in node.inputs if node.op is not item else value_inputs(node):
+                if x not in past:
+                    past[x] = None
+                    stack.append(x)
+    return past
+
+
+def set_rows(past: Collection[Node]) -> None:
+    """Give their values to slices of arrays in memory that are such arrays themselves.
+
+    A loop that reads `data[k]` then runs one program for all k. A graph too long for a segment does
+    not need it: there, k is a number that the segment is given.
+    """
+    if len(past) > LONGEST_WHOLE:
+        return
+    for node in past:
+        if node.op.name == "slice" and node.value is None:
+            whole = node.inputs[0].value
+            if whole.__class__ is np.ndarray:
+                part = whole[region(**node.params)]
+                if part.flags.c_contiguous:
+                    node.value = part
+
+
+def to_keep(past: Collection[Node], wanted: Collection[Node], *, is_look: bool) -> list[Node]:
+    """What is to be kept of the past of `wanted`, in the order of recording.
+
+    Under a lock: it takes notes of what is not.
+    """
+    pending = [x for x in past if x.value is None]
+    states = [x for x in pending if x.handle is not None and held_tensor(x) is not None]
+    if is_look:
+        last, _looks.last = _looks.last, next_serial()
+        if any(x.serial < last for x in pending):
+            newer = [x for x in pending if x.serial > last]
+            states += [x for y in newer for x in _sources(y) if x.serial < last]
+    held = sorted({x for x in map(_shown, states) if _is_data(x)}.difference(wanted), key=by_serial)
+    large = [x for x in held if _is_large(x) and x.op.family in _FUSED]
+    if not large:
+        return held
+    if any(x in _left or x in _kept for x in past):
+        _kept.update(large)
+        return held
+    _left.update(large)
+    return [x for x in held if x not in _left]
+
+
+def carried_along(past: Collection[Node]) -> list[Node]:
+    """What goes on from pass to pass beside `past`, which a look computes: see above."""
+    if any(x.requires_grad for x in past):
+        observers.end_notes()
+        return []
+    noted = observers.next_notes()
+    found = [
+        node
+        for node in noted
+        if node.value is None
+        and not node.requires_grad
+        and node not in past
+        and held_tensor(node) is not None
+        and _is_carried(node, past, noted[0].serial)
+    ]
+    _carried.update(found)
+    return found
+
+
+def _is_carried(node: Node, past: Collection[Node], first: int) -> bool:
+    """Whether `node` reads what `past` computes and a pending value from before `first`, or one
+    that was carried before. An array that is assigned into is not: its states need each value."""
+    own = past_of([node])
+    pending = [x for x in own if x.value is None]
+    if len(pending) > _LONGEST_SUM or any(x.op is ARGUMENT or x.op.name in WRITES for x in pending):
+        return False
+    if not any(x in past and x.op.family != LEAF.family for x in own):
+        return False
+    if any(x in _carried or x in _waiting for x in own):
+        return True
+    _waiting.add(node)
+    return not _is_large(node) and any(x.serial < first and held_tensor(x) is None for x in pending)
+
+
+def is_filled(node: Node) -> bool:
+    """Whether it is made of nothing but literals, ranges and numbers, in one step."""
+    return all(
+        x.op.family in LITERALS or (x.op.family == "leaf" and x.shape == ()) for x in node.inputs
+    )
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    return node.inputs if node.op is not item else value_inputs(node)
+
+
+def _shown(node: Node) -> Node:
+    while node.value is None and node.op.name in _VIEWS and _is_large(node):
+        node = node.inputs[0]
+    return node
+
+
+def _is_large(node: Node) -> bool:
+    return node.type.nbytes > SMALL_BYTES
+
+
+def _is_data(node: Node) -> bool:
+    return node.value is None and node.type.__class__ is not TupleType and not is_filled(node)
