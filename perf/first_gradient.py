@@ -56,6 +56,16 @@ class Interpreters:
     def of(self, library: str) -> str:
         return {"jax": self.jax, "autograd": self.hips}.get(library, sys.executable)
 
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that may live elsewhere."""
+        found = {}
+        for library in ("jax", "autograd"):
+            text = f"from perf.machine import version; print(version({library!r}))"
+            command = [self.of(library), "-c", text]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            found[library] = done.stdout.strip() or "not installed"
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -272,6 +282,7 @@ def main() -> None:
         kept = json.loads(file.read_text())
         report |= {key: kept[key] for key in ("starts", "programs")}
     interpreters = Interpreters(arguments.jax_python, arguments.hips_python)
+    report["machine"]["versions"] |= interpreters.versions()
     measurement = Measurement(interpreters, arguments.contestants, arguments.modes, arguments.limit)
     if not arguments.no_starts:
         report["starts"] = starts(interpreters, max(3, arguments.runs))
