@@ -2,7 +2,8 @@
 
 In a process that has computed one other gradient. Says "ready" on a line of JSON, what it measured
 of the first call on another, of all calls on a third, and saves values and gradients to FILE. What
-libraries print goes to standard error. With "operations" for a library it fills the disk cache instead, see `operations.py`.
+libraries print goes to standard error. With "operations" for a library it fills the disk cache
+instead, see `operations.py`.
 """
 
 import json
