@@ -132,7 +132,7 @@ class Measurement:
         process = subprocess.Popen(
             [*command, program.name, library, str(file)],
             cwd=ROOT,
-            env=environment(folder),
+            env=installed(environment(folder)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -153,6 +153,15 @@ class Measurement:
         contestant.stop()
         note(f"  {name}: {in_words(answer, contestant.reason)}")
         return contestant, answer
+
+
+BYTECODE = Path(tempfile.gettempdir()) / f"perf-bytecode-{os.getuid()}"
+
+
+def installed(environment: dict[str, str]) -> dict[str, str]:
+    """With Python's bytecode there, as after an installation: but for the first process of all."""
+    kept = {k: v for k, v in environment.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(BYTECODE)}
 
 
 def in_words(answer: dict[str, Any], reason: str) -> str:
@@ -205,7 +214,10 @@ def seconds_of(
     for folder in folders:
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
-            arguments, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            arguments,
+            env=installed(environment(folder)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         seconds.append(time.perf_counter() - start if not done.returncode else math.nan)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -32,6 +32,7 @@ def as_markdown(report: dict[str, Any]) -> str:
             f"{machine['threads']} threads, Python {machine['python']}, {versions}; numba_grad at "
             f"{machine['commit']}. Runs of each: {report['runs']}; limit: {report['limit']:.0f} s.",
             "",
+            *([report["note"], ""] if report.get("note") else []),
             *_times(report),
             "",
             "## What was compiled",
