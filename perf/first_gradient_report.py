@@ -32,6 +32,7 @@ def as_markdown(report: dict[str, Any]) -> str:
             f"{machine['threads']} threads, Python {machine['python']}, {versions}; numba_grad at "
             f"{machine['commit']}. Runs of each: {report['runs']}; limit: {report['limit']:.0f} s.",
             "",
+            *([report["note"], ""] if report.get("note") else []),
             *_times(report),
             "",
             "## What was compiled",
@@ -92,8 +93,9 @@ def _times(report: dict[str, Any]) -> list[str]:
 def _cell(rows: dict[str, Row], key: str, call: int, clock: str) -> str:
     row = rows.get(key, {})
     if row.get("reason"):
-        return row["reason"] if row["reason"].startswith(">") else "failed"
-    return _milliseconds(row[clock][call]) if clock in row else ""
+        is_slow = row["reason"].startswith(">")
+        return "failed" if not is_slow else row["reason"] if call == FIRST else ""
+    return _milliseconds(row[clock][call]) if call < len(row.get(clock, ())) else ""
 
 
 def _milliseconds(seconds: float) -> str:
@@ -112,7 +114,7 @@ def _seconds(
             continue
         if row.get("reason", "").startswith(">"):
             found += [report["limit"]] if call == FIRST else []
-        elif not row.get("reason") and report["clock"] in row:
+        elif not row.get("reason") and call < len(row.get(report["clock"], ())):
             found.append(row[report["clock"]][call])
     return found
 

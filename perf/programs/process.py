@@ -1,14 +1,16 @@
 """The first gradients of one program: `python -m perf.programs.process PROGRAM LIBRARY FILE`.
 
-In a process that has computed one other gradient. Says "ready" on a line of JSON, then what it
-measured on another, and saves values and gradients to FILE. What libraries print goes to standard
-error. With "operations" for a library it fills the disk cache instead, see `operations.py`.
+In a process that has computed one other gradient. Says "ready" on a line of JSON, what it measured
+of the first call on another, of all calls on a third, and saves values and gradients to FILE. What
+libraries print goes to standard error. With "operations" for a library it fills the disk cache
+instead, see `operations.py`.
 """
 
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +20,7 @@ from perf.programs import Program, program_named
 from perf.programs.libraries import LIBRARIES, OURS, Run
 
 CALLS = 4
+LONGEST = 5.0  # seconds; after as many, the second call is the last
 OPERATIONS = "operations"
 
 
@@ -34,7 +37,8 @@ def main() -> None:
         return
     LIBRARIES[library](before(), [np.ones(3), np.ones((1, 2))])()
     say(channel, {"ready": True})
-    say(channel, measured(program, library, file))
+    for answer in measured(program, library, file):
+        say(channel, answer)
 
 
 def say(channel: TextIO, answer: dict[str, Any]) -> None:
@@ -48,9 +52,10 @@ def before() -> Program:
     )
 
 
-def measured(program: Program, library: str, file: str) -> dict[str, Any]:
+def measured(program: Program, library: str, file: str) -> Iterator[dict[str, Any]]:
     """Seconds of the first calls, by the clock and of the processor; for ours, what was compiled
-    for the first, and how many operations one of them records."""
+    for the first, and how many operations one of them records. After the first and after the last.
+    """
     run = LIBRARIES[library](program, program.arguments())
     is_ours = library in OURS
     kernels = OurKernels() if is_ours else None
@@ -58,12 +63,14 @@ def measured(program: Program, library: str, file: str) -> dict[str, Any]:
     results = timed(run, seconds, processor_seconds)
     figures = {} if kernels is None else kernels.since()
     np.savez(file, *results)
-    for call in range(1, CALLS):
-        serial = next_serial() if is_ours and call == CALLS - 1 else 0
+    answer = {"seconds": seconds, "processor seconds": processor_seconds, "figures": figures}
+    yield answer
+    while len(seconds) < CALLS and (len(seconds) < 2 or sum(seconds) < LONGEST):
+        serial = next_serial() if is_ours else 0
         timed(run, seconds, processor_seconds)
-        if serial:
+        if is_ours:
             figures["operations"] = next_serial() - serial - 1
-    return {"seconds": seconds, "processor seconds": processor_seconds, "figures": figures}
+    yield answer
 
 
 def timed(run: Run, seconds: list[float], processor_seconds: list[float]) -> list[np.ndarray]:
