@@ -2,7 +2,9 @@
 NumPy, which tells what is a view and what a copy."""
 
 import gc
+import sys
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -308,3 +310,39 @@ def test_detach_shares_the_value():
     y.tolist()
     assert y.detach()._node.value is y._node.value
     assert np.shares_memory(y.detach().numpy(), y.detach().numpy())
+
+
+def _functions_entered(work: Callable[[], object]) -> int:
+    """How many of Python's functions run in `work`, when all that is remembered is there: what
+    recording costs, without a clock."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    work()
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count - 2  # `work` itself, and its lambda below
+
+
+@pytest.mark.parametrize(
+    ("work", "most"),
+    [
+        (lambda x, v: x.detach(), 4),
+        (lambda x, v: x.T, 14),
+        (lambda x, v: x.reshape(4, 2), 17),
+        (lambda x, v: x[1:-1], 12),
+        (lambda x, v: x.__setitem__(slice(1, -1), x[1:-1].__iadd__(v)), 45),
+        (lambda x, v: x.__iadd__(x), 11),
+    ],
+    ids=["detach", "transpose", "reshape", "slice", "add to a slice", "add to all"],
+)
+def test_recording_views_and_writes_stays_short(work, most):
+    x, v = ng.tensor(np.ones((4, 2))), ng.tensor(np.ones((2, 2)))
+    assert _functions_entered(lambda: work(x, v)) <= most
