@@ -1,10 +1,9 @@
 """What is assigned to a view is assigned to what it is a view of, and the other way round: as in
 NumPy, which tells what is a view and what a copy."""
 
+import functools
 import gc
-import sys
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 import numba_grad as ng
 from numba_grad.errors import GradientError
+from tests.counting import functions_entered
 
 # Each of these runs with NumPy's arrays and with tensors: `a` is 3 by 4, from 1 to 12, and `c` the
 # same as complex numbers.
@@ -312,25 +312,6 @@ def test_detach_shares_the_value():
     assert np.shares_memory(y.detach().numpy(), y.detach().numpy())
 
 
-def _functions_entered(work: Callable[[], object]) -> int:
-    """How many of Python's functions run in `work`, when all that is remembered is there: what
-    recording costs, without a clock."""
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    work()
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count - 2  # `work` itself, and its lambda below
-
-
 @pytest.mark.parametrize(
     ("work", "most"),
     [
@@ -345,4 +326,4 @@ def _functions_entered(work: Callable[[], object]) -> int:
 )
 def test_recording_views_and_writes_stays_short(work, most):
     x, v = ng.tensor(np.ones((4, 2))), ng.tensor(np.ones((2, 2)))
-    assert _functions_entered(lambda: work(x, v)) <= most
+    assert functions_entered(functools.partial(work, x, v)) <= most
