@@ -344,7 +344,8 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     least, greatest = ends(node.dtype)
     bottom = full(least, (), node.dtype) if low is None else bounds.pop(0)
     top = full(greatest, (), node.dtype) if high is None else bounds.pop(0)
-    return wrap(OPS["clip"](node, bottom, top))
+    is_known = all(bound.__class__ in WEAK and bound == bound for bound in given)
+    return wrap(record(OPS["clip_to_numbers" if is_known else "clip"], (node, bottom, top)))
 
 
 def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object = None) -> "Tensor":
