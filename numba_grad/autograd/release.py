@@ -8,7 +8,7 @@ what was freed.
 from collections.abc import Sequence
 
 from numba_grad.autograd.state import state_of
-from numba_grad.graph.node import LEAF, NO_PARAMS, Node
+from numba_grad.graph.node import LEAF, NO_PARAMS, Node, new_node
 from numba_grad.ops.control import custom
 
 # With more leaves, an operation is taken to lead to all of them: a set for each would take too much
@@ -114,7 +114,7 @@ def _stub(node: Node, inputs: tuple[Node, ...]) -> Node:
     if node.value is not None:
         # The user's own tensor: a later pass knows it by its state.
         state_of(node)
-    stub = Node(node.op, inputs, node.params, node.type, None, True)
+    stub = new_node(node.op, inputs, node.params, node.type, None, True)
     stub.serial = node.serial  # inputs have smaller ones than users
     stub.released = node.released
     stub.autograd = node.autograd
@@ -122,6 +122,6 @@ def _stub(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def _type_only(node: Node) -> Node:
-    stub = Node(LEAF, (), NO_PARAMS, node.type, None, False)
+    stub = new_node(LEAF, (), NO_PARAMS, node.type, None, False)
     stub.serial = node.serial
     return stub

@@ -391,6 +391,9 @@ def meshgrid(
 
 def integers(values: Any) -> list[int]:
     """One integer, or a sequence of them, as Python integers."""
+    kind = values.__class__
+    if kind is tuple or kind is list:  # NumPy would make an array of it to count its axes: 1 us
+        return list(map(operator.index, values))
     if isinstance(values, Iterable) and np.ndim(values):  # type: ignore[arg-type]
         return [operator.index(value) for value in values]
     return [operator.index(values)]  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.index_functions import nonzero
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
 
@@ -344,7 +344,8 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     least, greatest = ends(node.dtype)
     bottom = full(least, (), node.dtype) if low is None else bounds.pop(0)
     top = full(greatest, (), node.dtype) if high is None else bounds.pop(0)
-    return wrap(OPS["clip"](node, bottom, top))
+    is_known = all(bound.__class__ in WEAK and bound == bound for bound in given)
+    return wrap(record(OPS["clip_to_numbers" if is_known else "clip"], (node, bottom, top)))
 
 
 def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object = None) -> "Tensor":
@@ -367,13 +368,15 @@ def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object 
 def real(x: ArrayLike, /) -> "Tensor":
     """The real part: a view."""
     node = as_node(x)
-    return view_of(x, OPS["real"](node) if node.dtype.kind == "c" else node)
+    return view_of(x, record(OPS["real"], (node,)) if node.dtype.kind == "c" else node)
 
 
 def imag(x: ArrayLike, /) -> "Tensor":
     """The imaginary part: a view; zeros for real `x`."""
     node = as_node(x)
-    return view_of(x, OPS["imag"](node)) if node.dtype.kind == "c" else wrap(zeros_like(node))
+    if node.dtype.kind != "c":
+        return wrap(zeros_like(node))
+    return view_of(x, record(OPS["imag"], (node,)))
 
 
 def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":

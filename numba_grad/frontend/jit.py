@@ -185,15 +185,15 @@ class Jitted:
                     break
             else:
                 found = self._direct.get(tuple(key))
-                has_graph = found is not None and found.outputs is not None
                 if (
                     found is not None
                     and not found.captured
-                    and (has_graph or not _needs_graph())
+                    and (found.outputs is not None or not _needs_graph())
                     and found.holds()
                 ):
                     found.is_used = True
-                    return _rebuilt(found, found.replay(values), as_tensors=as_tensors)
+                    results = found.replay(values)
+                    return _as_tensors(found, results) if as_tensors else _as_arrays(found, results)
         return self._call(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -261,7 +261,8 @@ class Jitted:
         if key == dynamic.plain_key and dynamic.is_direct:
             self._direct[dynamic.direct_key] = specialization
         as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
-        return _rebuilt(specialization, results, as_tensors=as_tensors)
+        as_results = _as_tensors if as_tensors else _as_arrays
+        return as_results(specialization, results)
 
     # Signatures
 
@@ -488,9 +489,11 @@ def _fresh(node: Node) -> Node:
     return node if node.handle is None else OPS["identity"](node)
 
 
-def _rebuilt(specialization: Specialization, values: list[np.ndarray], *, as_tensors: bool) -> Any:
-    if as_tensors:
-        return specialization.rebuild([Tensor(leaf(x)) for x in values])
+def _as_tensors(specialization: Specialization, values: list[np.ndarray]) -> Any:
+    return specialization.rebuild([Tensor(leaf(x)) for x in values])
+
+
+def _as_arrays(specialization: Specialization, values: list[np.ndarray]) -> Any:
     # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.
     return specialization.rebuild(
         [x[()] if isinstance(x, np.ndarray) else Tensor(leaf(x)) for x in values]

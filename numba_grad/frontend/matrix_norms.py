@@ -101,10 +101,16 @@ def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:
             reduced("sum", squared_magnitude(x), axis, keepdims, "norm")
         )
     size = OPS["absolute"](x)
-    if ord == np.inf:
-        return _largest(size, axis, keepdims)
-    if ord == -np.inf:
-        return reduced("min", size, axis, keepdims, "norm")
+    if ord in (np.inf, -np.inf):
+        is_nan = OPS["isnan"](size)
+        numbers = OPS["where"](is_nan, full(0, (), size.dtype), size)
+        if ord == np.inf:
+            found = _largest(numbers, axis, keepdims)
+        else:
+            found = reduced("min", numbers, axis, keepdims, "norm")
+        # nan has the gradient 0 here, as in PyTorch; that of `max` is nan.
+        has_nan = reduced("any", is_nan, axis, keepdims, "norm")
+        return OPS["where"](has_nan, full(np.nan, (), size.dtype), found)
     if ord == 0:
         is_nonzero = cast(cast(x, BOOL), size.dtype)
         return reduced("sum", is_nonzero, axis, keepdims, "norm")

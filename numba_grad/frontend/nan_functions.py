@@ -12,7 +12,7 @@ from numba_grad.frontend.arrays import ArrayLike, as_node, is_traced, scalar_lea
 from numba_grad.frontend.reduction_functions import INT64, Axis
 from numba_grad.frontend.scan_functions import cumprod, cumsum
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import full
+from numba_grad.ops.families import cast, full
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -191,8 +191,17 @@ def _nan_extreme(
     found = extreme(numbers, axis, keepdims=keepdims, initial=initial, where=where)
     if initial is not None:
         return found
-    only_nan = reductions.reduced("all", OPS["isnan"](node), axis, keepdims, operation)
-    return wrap(OPS["where"](only_nan, full(np.nan, (), node.dtype), found._node))
+    is_number = cast(OPS["logical_not"](OPS["isnan"](node)), INT64)
+    count = reductions.reduced("sum", is_number, axis, keepdims, operation)
+    result = found._node
+    if node.dtype.kind == "f" and result.type.size:
+        # Where nothing else is left, nan in its place would share the gradient.
+        size = full(node.type.size // result.type.size, (), node.dtype)
+        is_neutral = OPS["equal"](result, full(neutral, (), node.dtype))
+        share = OPS["divide"](size, cast(count, node.dtype))
+        result = OPS["where"](is_neutral, OPS["multiply"](result, share), result)
+    only_nan = OPS["equal"](count, full(0, (), INT64))
+    return wrap(OPS["where"](only_nan, full(np.nan, (), node.dtype), result))
 
 
 def nanargmax(x: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":

@@ -1,5 +1,6 @@
 """Functions of NumPy that rearrange and repeat, without computing. `diff` is the exception."""
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import full
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
+from numba_grad.ops.movement import permuted
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -82,7 +84,12 @@ def _is_column_major(operation: str, order: str) -> bool:
 
 def _reversed(x: Node) -> Node:
     """The axes in reversed order."""
-    return _transposed(x, tuple(range(len(x.shape)))[::-1])
+    return permuted(x, _last_to_first(len(x.type.shape)))
+
+
+@functools.cache
+def _last_to_first(rank: int) -> tuple[int, ...]:
+    return tuple(range(rank))[::-1]
 
 
 def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
@@ -91,7 +98,7 @@ def _complete_shape(x: Node, shape: object) -> tuple[int, ...]:
         known = math.prod([n for n in numbers if n != -1])
         if known > 0 and x.type.size % known == 0:
             numbers[numbers.index(-1)] = x.type.size // known
-    if any(n < 0 for n in numbers):
+    if numbers and min(numbers) < 0:
         raise ShapeError(
             explain(
                 "reshape",
@@ -118,11 +125,11 @@ def ravel(x: ArrayLike, order: str = "C") -> "Tensor":
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> "Tensor":
     """Axis k of the result is axis `axes[k]` of `x`; by default in reversed order."""
     node = as_node(x)
-    rank = len(node.shape)
     if axes is None:
         return view_of(x, _reversed(node))
+    rank = len(node.shape)
     numbers = tuple([normalize_axis("transpose", axis, rank) for axis in axes])
-    return view_of(x, OPS["transpose"](node, axes=numbers))
+    return view_of(x, permuted(node, numbers))
 
 
 def permute_dims(x: ArrayLike, axes: Sequence[int]) -> "Tensor":
@@ -146,10 +153,6 @@ def matrix_transpose(x: ArrayLike) -> "Tensor":
     return swapaxes(x, -1, -2)
 
 
-def _transposed(x: Node, axes: tuple[int, ...]) -> Node:
-    return x if axes == tuple(range(len(axes))) else OPS["transpose"](x, axes=axes)
-
-
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> "Tensor":
     """Two axes exchanged."""
     node = as_node(x)
@@ -157,7 +160,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> "Tensor":
     first, second = (normalize_axis("swapaxes", axis, rank) for axis in (axis1, axis2))
     axes = list(range(rank))
     axes[first], axes[second] = second, first
-    return view_of(x, _transposed(node, tuple(axes)))
+    return view_of(x, permuted(node, tuple(axes)))
 
 
 def moveaxis(
@@ -183,7 +186,7 @@ def moved_axes(x: Node, source: int | Sequence[int], destination: int | Sequence
     axes = [axis for axis in range(rank) if axis not in sources]
     for position, axis in sorted(zip(destinations, sources, strict=True)):
         axes.insert(position, axis)
-    return _transposed(x, tuple(axes))
+    return permuted(x, tuple(axes))
 
 
 def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int]:

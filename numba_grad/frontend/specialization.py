@@ -190,15 +190,18 @@ class Specialization:
 
     def replay(self, values: list[Any]) -> list[Any]:
         """The outputs for values of the arguments."""
-        values += [value_of(tensor) for tensor in self.captured]
-        if self.arrays:
-            values += self.array_values()
+        if self.captured:
+            values += [value_of(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
-            values += [node.value for node in self.constants]
+            values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
             return evaluate_with_numpy(self.graph_outputs, given)
         loaded = self._loaded or self._loaded_once()
         compiled = loaded.compiled
+        if self.arrays:
+            # Mostly, plans read them where they are.
+            is_ready = self._ready and compiled.device == CPU
+            values += self._ready if is_ready else self.array_values()
         results = loaded.run(*values, *loaded.constants)
         if compiled.device != CPU:
             results = [

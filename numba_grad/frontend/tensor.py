@@ -35,7 +35,7 @@ from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.frontend.tracing import current
-from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf
+from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf, new_node
 from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 
@@ -295,7 +295,8 @@ class Tensor(Operators, Methods, Conversions):
         value = node.value
         # A jitted function reads what it closes over at each call: there it is an operation.
         if value is not None and current.trace is None:
-            node = Node(LEAF, (), NO_PARAMS, node.type, value, False)  # leaf() looks for the type
+            # As by `leaf`, which would look for the type.
+            node = new_node(LEAF, (), NO_PARAMS, node.type, value, False)
         else:
             node = OPS["detach"](node)
         result = Tensor(node)

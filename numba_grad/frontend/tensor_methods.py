@@ -315,6 +315,6 @@ class Methods:
 
 def _one_or_many(arguments: tuple[Any, ...]) -> Any:
     """The argument of a method that takes one sequence, or its items."""
-    if len(arguments) == 1 and isinstance(arguments[0], Sequence):
-        return arguments[0]
+    if len(arguments) == 1 and isinstance(arguments[0], tuple | list | Sequence):
+        return arguments[0]  # asked of `Sequence` alone, it takes 0.3 us
     return arguments

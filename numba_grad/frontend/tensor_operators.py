@@ -80,9 +80,16 @@ def _reflected(ufunc: np.ufunc) -> Operator:
 def _in_place(ufunc: np.ufunc) -> Operator:
     """The method for an assignment: `x += other`."""
     op = OPS[ufunc.__name__]
-    return _assigning(
-        ufunc.__name__, lambda tensor, other: record(op, operands(ufunc, (tensor, other)))
-    )
+    uncast = uncast_dtypes(ufunc)
+
+    def result(tensor: "Tensor", other: Any) -> Node:
+        if other.__class__ is tensor.__class__:  # as in `_binary`
+            x, y = tensor._node, other._node
+            if x.type.dtype is y.type.dtype and x.type.dtype in uncast:
+                return record(op, (x, y))
+        return record(op, operands(ufunc, (tensor, other)))
+
+    return _assigning(ufunc.__name__, result)
 
 
 def _assigning(name: str, result: Callable[["Tensor", Any], Node]) -> Operator:
@@ -139,6 +146,9 @@ def _is_operand(value: object) -> bool:
 def _replace(tensor: "Tensor", new: Node, operation: str) -> None:
     """Give `tensor` the value `new`, which keeps its shape and dtype, as in NumPy."""
     old = tensor._node
+    if new.type is old.type:
+        views.assign(tensor, new)
+        return
     if new.shape != old.shape:
         raise ShapeError(
             explain(

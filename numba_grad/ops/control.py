@@ -14,7 +14,7 @@ import numpy as np
 
 from numba_grad.errors import InternalError
 from numba_grad.graph import node as node_module
-from numba_grad.graph.node import Node, Op, argument, grad_mode, record
+from numba_grad.graph.node import Node, Op, argument, grad_mode, new_node, record
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 
@@ -154,7 +154,7 @@ def custom_node(context: Any, tensors: Sequence[Node], results: Sequence[Node]) 
     """
     inputs = (*tensors, *results)
     type = TupleType(tuple(x.type for x in results))
-    node = Node(custom, inputs, {"context": context}, type, None, True)
+    node = new_node(custom, inputs, {"context": context}, type, None, True)
     if node_module.observer is not None:
         node_module.observer(node)
     return node

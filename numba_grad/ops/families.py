@@ -6,6 +6,7 @@ written with ops, graph to graph, and only the needed ones are called; so second
 from the same rules.
 """
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -15,7 +16,7 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
-from numba_grad.graph.node import OPS, Node, Op, record
+from numba_grad.graph.node import OPS, Node, Op, SharedParams, record
 from numba_grad.graph.types import CPU, Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
 
@@ -74,9 +75,14 @@ def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:
 
 
 def reshape(x: Node, shape: tuple[int, ...]) -> Node:
-    if x.shape == shape:
+    if x.type.shape == shape:
         return x
-    return OPS["reshape"](x, shape=shape)
+    return record(OPS["reshape"], (x,), _shape_params(shape))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _shape_params(shape: tuple[int, ...]) -> SharedParams:
+    return SharedParams(shape=shape)
 
 
 def cast(x: Node, dtype: np.dtype) -> Node:

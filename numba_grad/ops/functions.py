@@ -376,7 +376,8 @@ def _arccosh_vjp(g: Node, out: Node, x: Node) -> Node:
     if x.dtype.kind == "c":
         # One root of the product would have the wrong sign in the left half of the plane.
         return g / conjugated(sqrt(below) * sqrt(above))
-    return g / sqrt(below * above)
+    # At -1 the product is -0, as PyTorch's x*x - 1 is not.
+    return g / sqrt(plus(below * above, 0))
 
 
 arccosh = elementwise(

@@ -35,8 +35,9 @@ from numba_grad.ops.movement import (
     add_slice,
     flip,
     inverse_permutation,
+    permuted,
+    region_params,
     slice_,
-    transpose,
     update_slice,
 )
 
@@ -430,7 +431,7 @@ def take(x: Node, expression: IndexExpression) -> Node:
         return _take_region(x, basic)
     indices = _index_nodes(advanced, x.type.device)
     taken = gather(_indexed_axes_first(x, basic, advanced), *indices, **_params(advanced))
-    return _transposed(taken, _result_order(expression))
+    return permuted(taken, _result_order(expression))
 
 
 def _take_region(x: Node, basic: BasicIndex) -> Node:
@@ -446,7 +447,7 @@ def _is_whole(x: Node, basic: BasicIndex) -> bool:
 
 def _indexed_axes_first(x: Node, basic: BasicIndex, advanced: AdvancedIndex) -> Node:
     part = x if _is_whole(x, basic) else _take_region(x, basic)
-    return _transposed(part, _operand_order(basic, advanced))
+    return permuted(part, _operand_order(basic, advanced))
 
 
 def _operand_order(basic: BasicIndex, advanced: AdvancedIndex) -> Shape:
@@ -462,10 +463,6 @@ def _result_order(expression: IndexExpression) -> Shape:
     others = range(count, len(expression.shape))
     at = advanced.position
     return (*others[:at], *range(count), *others[at:])
-
-
-def _transposed(x: Node, axes: Shape) -> Node:
-    return x if axes == tuple(range(len(axes))) else transpose(x, axes=axes)
 
 
 def _index_nodes(advanced: AdvancedIndex, device: str) -> list[Node]:
@@ -522,11 +519,11 @@ def _write(x: Node, expression: IndexExpression, v: Node, write_slice: Op, scatt
         return _write_region(write_slice, x, basic, v)
     order = _operand_order(basic, advanced)
     target = _indexed_axes_first(x, basic, advanced)
-    indices_first = _transposed(v, inverse_permutation(_result_order(expression)))
+    indices_first = permuted(v, inverse_permutation(_result_order(expression)))
     written = scatter(
         target, indices_first, *_index_nodes(advanced, x.type.device), **_params(advanced)
     )
-    written = _transposed(written, inverse_permutation(order))
+    written = permuted(written, inverse_permutation(order))
     return _replace_region(x, basic, written)
 
 
@@ -534,7 +531,7 @@ def _write_region(write_slice: Op, x: Node, basic: BasicIndex, v: Node) -> Node:
     v = reshape(v, basic.sizes)
     if basic.flips:
         v = flip(v, axes=basic.flips)
-    return write_slice(x, v, starts=basic.starts, steps=basic.steps)
+    return record(write_slice, (x, v), region_params(basic.starts, basic.steps))
 
 
 def _replace_region(x: Node, basic: BasicIndex, part: Node) -> Node:

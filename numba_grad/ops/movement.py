@@ -115,6 +115,17 @@ transpose = structural(
 )
 
 
+def permuted(x: Node, axes: Shape) -> Node:
+    """Axis k of the result is axis `axes[k]` of `x`, which is returned itself if nothing moves."""
+    params = _order_params(axes, len(x.type.shape))
+    return x if params is None else record(transpose, (x,), params)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _order_params(axes: Shape, rank: int) -> SharedParams | None:
+    return None if axes == tuple(range(rank)) else SharedParams(axes=axes)
+
+
 # broadcast_to
 
 
@@ -193,6 +204,12 @@ def _check_region(operation: str, x: Type, starts: Shape, sizes: Shape, steps: S
         )
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def region_params(starts: Shape, steps: Shape) -> SharedParams:
+    """Where update_slice and add_slice write."""
+    return SharedParams(starts=starts, steps=steps)
+
+
 def _infer_slice(x: Type, *, starts: Shape, sizes: Shape, steps: Shape) -> Type:
     _check_region("slice", x, starts, sizes, steps)
     return array_type(sizes, x.dtype)
@@ -238,8 +255,8 @@ slice_ = structural(
         ((array_of(rng),), {"starts": (), "sizes": (), "steps": ()}),
     ],
     extras={
-        "write_back": lambda x, v, *, starts, sizes, steps: update_slice(
-            x, v, starts=starts, steps=steps
+        "write_back": lambda x, v, *, starts, sizes, steps: record(
+            update_slice, (x, v), region_params(starts, steps)
         )
     },
 )

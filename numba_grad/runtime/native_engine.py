@@ -271,11 +271,6 @@ class Program:
             What a kernel found, see `raise_error`.
         """
         outputs = [make(shape, dtype) for make, shape, dtype in self._outputs]
-        self.run_into(outputs, *inputs)
-        return outputs
-
-    def run_into(self, outputs: Sequence[np.ndarray], *inputs: np.ndarray) -> None:
-        """Write the results into given arrays, which must not overlap the inputs."""
         try:
             activation = self._free.pop()
         except IndexError:
@@ -283,6 +278,7 @@ class Program:
         self._run(activation, inputs, outputs)
         # Not in a `finally`: what an exception interrupted is dropped.
         self._free.append(activation)
+        return outputs
 
     def _run(
         self,

@@ -1,4 +1,5 @@
-"""Equal slices of one array, recorded again and again in a loop, become one.
+"""Equal slices, reshapes and transposes of one array, recorded again and again in a loop, become
+one.
 
 `p[0]` in each stage of each step is half of the operations of a Runge-Kutta loop, and as many more
 in its derivative. Recording keeps them apart, since each may get hooks or be asked for its own
@@ -26,7 +27,7 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
                 if x in instead:
                     node.inputs = tuple([instead.get(x, x) for x in inputs])
                     break
-        # Only indexing shares its params, and only it is repeated in this way.
+        # Only movements share their params, and only they are repeated in this way.
         if (
             node.params.__class__ is SharedParams
             and len(node.inputs) == 1

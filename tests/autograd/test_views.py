@@ -1,6 +1,7 @@
 """What is assigned to a view is assigned to what it is a view of, and the other way round: as in
 NumPy, which tells what is a view and what a copy."""
 
+import functools
 import gc
 import weakref
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import numba_grad as ng
 from numba_grad.errors import GradientError
+from tests.counting import functions_entered
 
 # Each of these runs with NumPy's arrays and with tensors: `a` is 3 by 4, from 1 to 12, and `c` the
 # same as complex numbers.
@@ -308,3 +310,20 @@ def test_detach_shares_the_value():
     y.tolist()
     assert y.detach()._node.value is y._node.value
     assert np.shares_memory(y.detach().numpy(), y.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("work", "most"),
+    [
+        (lambda x, v: x.detach(), 4),
+        (lambda x, v: x.T, 14),
+        (lambda x, v: x.reshape(4, 2), 17),
+        (lambda x, v: x[1:-1], 12),
+        (lambda x, v: x.__setitem__(slice(1, -1), x[1:-1].__iadd__(v)), 45),
+        (lambda x, v: x.__iadd__(x), 11),
+    ],
+    ids=["detach", "transpose", "reshape", "slice", "add to a slice", "add to all"],
+)
+def test_recording_views_and_writes_stays_short(work, most):
+    x, v = ng.tensor(np.ones((4, 2))), ng.tensor(np.ones((2, 2)))
+    assert functions_entered(functools.partial(work, x, v)) <= most

@@ -11,6 +11,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import DTypeError
+from tests.counting import functions_entered
 
 
 def cube(x):
@@ -205,3 +206,11 @@ def test_functions_of_a_script_reach_other_processes(tmp_path):
     path.write_text(textwrap.dedent(SCRIPT))
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
     assert done.stdout == "5.0\ntensor([0., 2., 4.])\nsquares squares\n"
+
+
+def test_a_call_stays_short_also_of_what_closes_over_numbers_and_arrays():
+    rate, table, x = 0.5, np.ones(8), np.ones(8)
+    closing = ng.jit(lambda x: (x * rate * table).sum())
+    closing(x)
+    assert functions_entered(lambda: squares(x)) <= 8
+    assert functions_entered(lambda: closing(x)) <= 8

@@ -6,7 +6,9 @@ import pytest
 import numba_grad as ng
 from numba_grad.graph.node import OPS, argument
 from numba_grad.graph.types import array_type
+from numba_grad.ops.families import reshape
 from numba_grad.ops.index_expressions import take_index
+from numba_grad.ops.movement import permuted
 from numba_grad.transforms.repeated_views import without_repeated_views
 
 P = np.array([1.5, -0.7, 2.0])
@@ -44,6 +46,13 @@ def test_an_output_that_is_a_view_twice_gets_both_contributions():
     _, pull = ng.vjp(f, P)
     (gradient,) = pull((np.float64(2.0), np.float64(3.0)))
     np.testing.assert_array_equal(np.asarray(gradient), [5.0, 0.0, 0.0])
+
+
+def test_equal_transposes_and_reshapes_become_one():
+    given = argument(array_type((2, 3), P.dtype))
+    views = [permuted(given, (1, 0)), reshape(given, (6,))]
+    views += [permuted(given, (1, 0)), reshape(given, (6,)), reshape(given, (3, 2))]
+    assert without_repeated_views([given, *views], ()) == [given, *views[:2], views[4]]
 
 
 def test_hooks_of_equal_views_stay_apart():

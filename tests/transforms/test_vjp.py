@@ -6,7 +6,7 @@ import pytest
 import numba_grad as ng  # noqa: F401 - registers the operations
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import GradientError, InternalError
-from numba_grad.graph.node import OPS, Node, Op, leaf
+from numba_grad.graph.node import OPS, Op, leaf, new_node
 from numba_grad.graph.types import array_type
 from numba_grad.ops.control import aliases
 from numba_grad.transforms.vjp import contributions, cotangents, leading_to, reached
@@ -127,7 +127,7 @@ def test_errors_in_rules_name_the_operation():
         raise KeyError("mine")
 
     x = variable(3.0)
-    y = Node(_broken_op("test_fails", fail), (x,), {}, x.type, None, True)
+    y = new_node(_broken_op("test_fails", fail), (x,), {}, x.type, None, True)
     try:
         with pytest.raises(KeyError) as caught:
             cotangents([y], [constant(1.0)], reached([y]))
@@ -141,7 +141,7 @@ def test_cotangents_of_another_type_are_a_bug():
         return leaf(np.ones(7))
 
     x = variable(3.0)
-    y = Node(_broken_op("test_wrong", wrong), (x,), {}, x.type, None, True)
+    y = new_node(_broken_op("test_wrong", wrong), (x,), {}, x.type, None, True)
     try:
         with pytest.raises(InternalError, match="vjp of test_wrong"):
             cotangents([y], [constant(1.0)], reached([y]))
