@@ -14,7 +14,7 @@ is worth it, and how a chain is run, are a target's (`cpu_row_chains.py`, `cuda/
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numba_grad.compiler.library_steps import Pointer
@@ -70,6 +70,7 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
     if kernel is None or kernel.blocks_word or not kernel.axes:
         return Candidate(step, None, [])
     accesses = []
+    arguments = {word.name: word.value for word in kernel.words}
     for buffer, position, is_write in _accesses(kernel):
         word = step.words[buffer.word]
         assert isinstance(word, Pointer)
@@ -77,7 +78,7 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
         accesses.append(
             Access(
                 word.source,  # type: ignore[arg-type]
-                _factors(position, kernel),
+                _factors(position, arguments),
                 position.constant + word.offset // itemsize,
                 itemsize,
                 is_write,
@@ -102,9 +103,8 @@ def _accesses(kernel: LoopKernel) -> Iterator[tuple[Buffer, Index, bool]]:
                 yield let.expression.buffer, let.expression.position, False
 
 
-def _factors(position: Index, kernel: LoopKernel) -> dict[str, int]:
+def _factors(position: Index, arguments: Mapping[str, int]) -> dict[str, int]:
     """What each variable is multiplied by. A term may be written as "i0 * s3", with an argument."""
-    arguments = {word.name: word.value for word in kernel.words}
     result: dict[str, int] = {}
     for term, factor in position.terms:
         name, *others = term.split(" * ")
