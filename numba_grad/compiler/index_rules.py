@@ -67,11 +67,7 @@ def _steps(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     operands: dict[str, str] = {}
     for name, x in zip(node.op.input_names, node.inputs, strict=True):
-        own = index[len(index) - len(x.shape) :]
-        operands[name] = yield (
-            x,
-            tuple(Index() if n == 1 else i for n, i in zip(x.shape, own, strict=True)),
-        )
+        operands[name] = yield x, _broadcast(index, x.shape)
     values.operations += node.op.cost
     template = node.op.expression
     if callable(template):
@@ -180,8 +176,15 @@ def _transpose(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 
 def _broadcast_to(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     (x,) = node.inputs
-    own = index[len(index) - len(x.shape) :]
-    return (yield x, tuple(Index() if n == 1 else i for n, i in zip(x.shape, own, strict=True)))
+    return (yield x, _broadcast(index, x.shape))
+
+
+def _broadcast(index: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """Where what is broadcast from `shape` is read."""
+    own = index[len(index) - len(shape) :]
+    if 1 not in shape:
+        return own
+    return tuple([Index() if n == 1 else i for n, i in zip(shape, own, strict=True)])
 
 
 def _slice(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:

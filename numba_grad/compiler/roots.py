@@ -126,7 +126,7 @@ class Roots:
                 read |= arrays[x]
             length = cone[node].bit_count()
             length += CONDITIONAL_LENGTH * (cone[node] & conditional).bit_count()
-            is_long = length > LONGEST_CONE and node.op.family == "elementwise"
+            is_long = length > LONGEST_CONE and node.op.family in ("elementwise", "movement")
             terms = read.bit_count() if node.op.name == "add" else 0
             is_wide = terms > MOST_TERMS and terms * node.type.nbytes > self.costs.cached_bytes
             if self.loops[node] and (is_long or is_wide):

@@ -12,15 +12,20 @@ Which kernels may be a chain follows from what they read and write, and is found
 is worth it, and how a chain is run, are a target's (`cpu_row_chains.py`, `cuda/row_chains.py`).
 """
 
+import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.loops import Axis, Buffer, Load
 from numba_grad.compiler.loops import Kernel as LoopKernel
 from numba_grad.compiler.program_steps import ProgramStep, Source
 from numba_grad.compiler.spaces import Index
+
+# How many of the steps that follow and share memory a chain is looked for among: with all of them
+# for each first one, the work would grow with the square of their number.
+REACH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +46,13 @@ class Candidate:
     step: ProgramStep
     kernel: LoopKernel | None
     accesses: list[Access]
+    sources: frozenset[Source] = field(init=False)
+    written: frozenset[Source] = field(init=False)
 
-    @property
-    def sources(self) -> set[Source]:
-        return set(self.step.memory)
-
-    @property
-    def written(self) -> set[Source]:
-        if not self.accesses:
-            return self.sources
-        return {access.source for access in self.accesses if access.is_write}
+    def __post_init__(self) -> None:
+        self.sources = self.written = frozenset(self.step.memory)
+        if self.accesses:
+            self.written = frozenset(x.source for x in self.accesses if x.is_write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
     if kernel is None or kernel.blocks_word or not kernel.axes:
         return Candidate(step, None, [])
     accesses = []
+    arguments = {word.name: word.value for word in kernel.words}
     for buffer, position, is_write in _accesses(kernel):
         word = step.words[buffer.word]
         assert isinstance(word, Pointer)
@@ -75,7 +78,7 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
         accesses.append(
             Access(
                 word.source,  # type: ignore[arg-type]
-                _factors(position, kernel),
+                _factors(position, arguments),
                 position.constant + word.offset // itemsize,
                 itemsize,
                 is_write,
@@ -100,9 +103,8 @@ def _accesses(kernel: LoopKernel) -> Iterator[tuple[Buffer, Index, bool]]:
                 yield let.expression.buffer, let.expression.position, False
 
 
-def _factors(position: Index, kernel: LoopKernel) -> dict[str, int]:
+def _factors(position: Index, arguments: Mapping[str, int]) -> dict[str, int]:
     """What each variable is multiplied by. A term may be written as "i0 * s3", with an argument."""
-    arguments = {word.name: word.value for word in kernel.words}
     result: dict[str, int] = {}
     for term, factor in position.terms:
         name, *others = term.split(" * ")
@@ -125,15 +127,14 @@ def with_row_chains(
     steps : each with the kernel that it was made from, None if it does not follow its loops
     nbytes_of : of a memory that holds one array of the segment's own
     """
-    rest = [_candidate(step, kernel) for step, kernel in steps]
-    while True:
-        for rows in _numbers_of_rows(rest):
-            found = _first_chain(rest, rows, nbytes_of, chaining)
-            if found is not None:
-                rest = found
-                break
-        else:
-            return [x.step for x in rest]
+    candidates = [_candidate(step, kernel) for step, kernel in steps]
+    search = _Search(candidates, nbytes_of, chaining)
+    chains = {first: search.chain_from(first) for first in range(len(candidates))}
+    return [
+        chains[number] or x.step
+        for number, x in enumerate(candidates)
+        if search.place[number] == number
+    ]
 
 
 def _numbers_of_rows(candidates: Sequence[Candidate]) -> list[int]:
@@ -148,72 +149,115 @@ def _numbers_of_rows(candidates: Sequence[Candidate]) -> list[int]:
     return list(dict.fromkeys(of_sums + of_points))
 
 
-def _first_chain(
-    candidates: list[Candidate],
-    rows: int,
-    nbytes_of: Callable[[Source], int | None],
-    chaining: Chaining,
-) -> list[Candidate] | None:
-    """`candidates` with a chain over `rows`, None if there is none that is worth it."""
-    for start, first in enumerate(candidates):
-        if not _keeps_rows(first, rows, first.written, nbytes_of, chaining):
-            continue
-        members, delayed = [first], []
-        written, used = first.written, first.sources
-        for x in candidates[start + 1 :]:
-            # What it writes over, others may have read.
-            readers = [y for y in members if not y.sources.isdisjoint(x.written - written)]
-            if (
-                not used.isdisjoint(x.sources)
-                and all(
-                    _keeps_rows(y, rows, written | x.written, nbytes_of, chaining)
-                    for y in (x, *readers)
-                )
-                and all(_are_independent(x, y) for y in delayed)
+class _Search:
+    """For chains among `candidates`, from the first one on."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        nbytes_of: Callable[[Source], int | None],
+        chaining: Chaining,
+    ) -> None:
+        self.candidates = candidates
+        self.nbytes_of = nbytes_of
+        self.chaining = chaining
+        # Where each candidate runs: at its own number, or at that of the first one of its chain.
+        self.place = list(range(len(candidates)))
+        # For each one those that must run before it, and those that use one of its memories next.
+        self.needed: list[set[int]] = []
+        self.next_users: list[set[int]] = [set() for _ in candidates]
+        last_user: dict[Source, int] = {}
+        last_writer: dict[Source, int] = {}
+        readers: dict[Source, list[int]] = {}  # since then
+        for number, x in enumerate(candidates):
+            needed: set[int] = set()
+            for source in x.sources:
+                if source in last_user:
+                    self.next_users[last_user[source]].add(number)
+                last_user[source] = number
+                if source in last_writer:
+                    needed.add(last_writer[source])
+                if source in x.written:
+                    needed.update(readers.pop(source, ()))
+                    last_writer[source] = number
+                else:
+                    readers.setdefault(source, []).append(number)
+            self.needed.append(needed)
+
+    def chain_from(self, first: int) -> ProgramStep | None:
+        """The chain that this candidate begins, None if there is none that is worth it."""
+        if self.candidates[first].kernel is None or self.place[first] != first:
+            return None
+        reach = self.reach(first)
+        for rows in _numbers_of_rows([self.candidates[number] for number in (first, *reach)]):
+            numbers = self.members(first, reach, rows)
+            members = [self.candidates[number] for number in numbers]
+            if len(members) > 1 and self.chaining.is_worth(members, rows):
+                for number in numbers:
+                    self.place[number] = first
+                return self.chaining.step(members, rows)
+        return None
+
+    def reach(self, first: int) -> list[int]:
+        """The next `REACH` that share memory with this candidate, or with others of them."""
+        result: list[int] = []
+        ahead = sorted(self.next_users[first])
+        while ahead and len(result) < REACH:
+            number = heapq.heappop(ahead)
+            if not result or number != result[-1]:
+                result.append(number)
+                for user in self.next_users[number]:
+                    heapq.heappush(ahead, user)
+        return result
+
+    def members(self, first: int, reach: Sequence[int], rows: int) -> list[int]:
+        """The candidates that are a chain over `rows` with the first one, which share memory."""
+        used, written = set[Source](), set[Source]()
+        users: dict[Source, list[Candidate]] = {}
+        members: list[int] = []
+        for number in (first, *reach):
+            x = self.candidates[number]
+            if members and (
+                used.isdisjoint(x.sources)
+                or any(self.place[k] >= first and k not in members for k in self.needed[number])
             ):
-                members.append(x)
-                written = written | x.written
-                used = used | x.sources
-            else:
-                delayed.append(x)
-        if len(members) > 1 and chaining.is_worth(members, rows):
-            accesses = [Access(source, {}, 0, 1, True) for source in written]
-            chain = Candidate(chaining.step(members, rows), None, accesses)
-            return [*candidates[:start], chain, *delayed]
-    return None
+                continue
+            # What it writes over, others may have read.
+            new = x.written - written
+            readers = [y for source in new for y in users.get(source, ())]
+            if self.keeps_rows(x, rows, written | new) and all(
+                self.keeps_rows(y, rows, new) for y in readers
+            ):
+                members.append(number)
+                used |= x.sources
+                written |= new
+                for source in x.sources:
+                    users.setdefault(source, []).append(x)
+            elif not members:
+                break
+        return members
 
-
-def _are_independent(x: Candidate, y: Candidate) -> bool:
-    return x.written.isdisjoint(y.sources) and y.written.isdisjoint(x.sources)
-
-
-def _keeps_rows(
-    x: Candidate,
-    rows: int,
-    written: set[Source],
-    nbytes_of: Callable[[Source], int | None],
-    chaining: Chaining,
-) -> bool:
-    """Whether row r of the work of `x` touches only row r of each array in `written`."""
-    kernel = x.kernel
-    outer = None if kernel is None else chaining.row_axes(kernel, rows)
-    if kernel is None or outer is None or math.prod(axis.extent for axis in outer) % rows:
-        return False
-    steps = _strides_of_rows([axis.extent for axis in outer], rows)
-    if steps is None:
-        return False
-    names = [axis.variable for axis in outer]
-    extents = {axis.variable: axis.extent for axis in kernel.axes}
-    for access in x.accesses:
-        if access.source not in written:
-            continue
-        nbytes = nbytes_of(access.source)
-        if nbytes is None:
+    def keeps_rows(self, x: Candidate, rows: int, written: Collection[Source]) -> bool:
+        """Whether row r of the work of `x` touches only row r of each array in `written`."""
+        kernel = x.kernel
+        outer = None if kernel is None else self.chaining.row_axes(kernel, rows)
+        if kernel is None or outer is None or math.prod(axis.extent for axis in outer) % rows:
             return False
-        elements, remainder = divmod(nbytes, access.itemsize * rows)
-        if remainder or not _is_in_row(access, names, steps, extents, elements):
+        steps = _strides_of_rows([axis.extent for axis in outer], rows)
+        if steps is None:
             return False
-    return True
+        names = [axis.variable for axis in outer]
+        extents = {axis.variable: axis.extent for axis in kernel.axes}
+        for access in x.accesses:
+            if access.source not in written:
+                continue
+            nbytes = self.nbytes_of(access.source)
+            if nbytes is None:
+                return False
+            elements, remainder = divmod(nbytes, access.itemsize * rows)
+            if remainder or not _is_in_row(access, names, steps, extents, elements):
+                return False
+        return True
 
 
 def _strides_of_rows(extents: Sequence[int], rows: int) -> list[tuple[int, int]] | None:

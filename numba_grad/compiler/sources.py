@@ -14,6 +14,11 @@ from numba_grad.graph.node import Node
 SMALL = 8
 # Additions that each segment rather does again than read from memory.
 CHEAP = 8
+# Movements of movements that each segment does again. Of a delay line, which moves by one element
+# in each step of a loop, each segment would do all of them, from the start of the loop on.
+MOST_MOVEMENTS = 64
+# More than there are: what is above a stored movement is counted from here on.
+_ABOVE_STORED = 1 << 40
 
 
 class Sources:
@@ -29,6 +34,7 @@ class Sources:
         self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
         self.roles[self.parts_of_old_values()] = Role.COMPUTED
         self.roles[self.cheap()] = Role.FREE
+        self.roles[self.repeated_movements()] = Role.COMPUTED
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
         self.computed = np.flatnonzero(
             (self.roles == Role.COMPUTED) | (self.roles == Role.CALL_ITEM)
@@ -105,6 +111,31 @@ class Sources:
             ):
                 made_of[k] = (source, cost)
         return list(made_of)
+
+    def repeated_movements(self) -> list[int]:
+        """Movements to store, so that those below them are not done again by each segment that
+        reads them: where there are too many, and from there on wherever the same operation comes
+        again, so that the steps of a loop stay equal."""
+        nodes = self.graph.nodes
+        is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
+        moving = np.flatnonzero(is_free & (self.degrees > 0))
+        edges, signatures = self.edges.tolist(), self.graph.signatures[moving].tolist()
+        starts, ends = self.graph.starts[moving].tolist(), self.graph.starts[moving + 1].tolist()
+        below = [0] * self.count  # free nodes, at most
+        repeated: set[int] = set()
+        result = []
+        for k, start, end, signature in zip(moving.tolist(), starts, ends, signatures, strict=True):
+            count = 1
+            for x in edges[start:end]:
+                count += below[x]
+            if count > MOST_MOVEMENTS and nodes[k].op.family == "movement":
+                is_above = count > _ABOVE_STORED
+                if signature in repeated or not is_above or count % _ABOVE_STORED > MOST_MOVEMENTS:
+                    repeated.add(signature)
+                    result.append(k)
+                    count = _ABOVE_STORED
+            below[k] = count
+        return result
 
     def roots(self, is_free: np.ndarray) -> np.ndarray:
         """For each node what it is the same as: through free nodes with one input."""

@@ -6,11 +6,12 @@ kernel. Others are
 kernel depends on the small extents and on nothing else of the sizes.
 """
 
+import functools
 import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numba_grad.config import config
 
@@ -55,14 +56,19 @@ def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> i
 
 def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of `shape` that are loops, in order."""
+    return _loop_axes(shape, config.unroll_extent, _unrolling.copies)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _loop_axes(shape: tuple[int, ...], unroll_extent: int, most_copies: int) -> tuple[int, ...]:
     unrolled = sorted(
-        (axis for axis, n in enumerate(shape) if 1 < n <= config.unroll_extent),
+        (axis for axis, n in enumerate(shape) if 1 < n <= unroll_extent),
         key=lambda axis: shape[axis],
     )
     copies = 1
     kept: set[int] = set()
     for axis in unrolled:
-        if copies * shape[axis] > _unrolling.copies:
+        if copies * shape[axis] > most_copies:
             break
         copies *= shape[axis]
         kept.add(axis)
@@ -90,8 +96,9 @@ def is_loop(extent: int) -> bool:
     return extent > config.unroll_extent or extent == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+# Tuples, since a kernel has thousands of them, as keys most of all: a dataclass takes three times
+# as long to make, and ten times to hash.
+class Factor(NamedTuple):
     """A multiplier: `value`, which the kernel's text shows only if it is `literal`."""
 
     value: int
@@ -117,8 +124,7 @@ ZERO = Factor(0, True)
 ONE = Factor(1, True)
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """`literal + runtime + sum(factor * variable)`: an index of one axis, or a position in a
     buffer.
 
@@ -177,7 +183,11 @@ def constant_index(value: int, is_literal: bool) -> Index:
 
 def strides_of(shape: tuple[int, ...]) -> tuple[Factor, ...]:
     """Elements between neighbours on each axis of a C-contiguous buffer."""
-    loops = set(loop_axes(shape))
+    return _strides_of(shape, loop_axes(shape))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _strides_of(shape: tuple[int, ...], loops: tuple[int, ...]) -> tuple[Factor, ...]:
     result: list[Factor] = []
     stride = ONE
     for axis in reversed(range(len(shape))):

@@ -5,9 +5,11 @@ steps are at least 1. Negative steps are `flip` of `slice`; the frontend takes a
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -403,9 +405,17 @@ def _infer_concatenate(*types: Type, axis: int) -> Type:
     return array_type((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
+# Where the parts of a concatenation start: its rule is called for each of them.
+_starts_of_parts: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
+
+
 def _concatenate_vjp(k: int, g: Node, out: Node, *inputs: Node, axis: int) -> Node:
+    starts_of_parts = _starts_of_parts.get(out)
+    if starts_of_parts is None:
+        starts_of_parts = [0, *itertools.accumulate([x.shape[axis] for x in inputs])]
+        _starts_of_parts[out] = starts_of_parts
     starts = [0] * len(g.shape)
-    starts[axis] = sum(x.shape[axis] for x in inputs[:k])
+    starts[axis] = starts_of_parts[k]
     return slice_(g, starts=tuple(starts), sizes=inputs[k].shape, steps=(1,) * len(g.shape))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler import build, flat_graph, segment_graphs, segments, sources
 from numba_grad.compiler.segments import LONGEST, LONGEST_WHOLE, cut
 from numba_grad.config import configure
 
@@ -150,3 +150,47 @@ def test_parts_of_a_long_sum_do_not_wait_for_its_end():
         return gradient.lower(np.ones((130, 130)), np.ones((128, 128))).peak_memory
 
     assert memory(60) < 1.1 * memory(40)
+
+
+@pytest.fixture
+def short_segments(monkeypatch):
+    monkeypatch.setattr(segments, "LONGEST_WHOLE", 60)
+    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", 60)
+    monkeypatch.setattr(segments, "WINDOW", 32)
+    monkeypatch.setattr(segments, "LONGEST", 64)
+    monkeypatch.setattr(sources, "MOST_MOVEMENTS", 9)
+    # A program that another test compiled would be taken as it is.
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
+
+
+def delay_line(steps):
+    def f(history):
+        total = 0.0
+        for _ in range(steps):
+            new = np.sin(history[0]) + 0.5 * history[-1]
+            history = np.concatenate([history[1:], new[None]])
+            total = total + new * new
+        return total
+
+    return f
+
+
+def rolls_of_rolls(steps):
+    def f(x):
+        total = 0.0
+        for _ in range(steps):
+            x = np.roll(x, 1)
+            total = total + np.sum(np.sin(x)) * x[0]
+        return total
+
+    return f
+
+
+@pytest.mark.parametrize("f", [delay_line(40), rolls_of_rolls(40)], ids=["delay line", "rolls"])
+def test_what_is_moved_again_and_again_is_stored_now_and_then(short_segments, f):
+    x = np.random.default_rng(0).normal(size=20)
+    value, gradient = ng.jit(ng.value_and_grad(f))(x)
+    np.testing.assert_allclose(value, f(x), rtol=1e-12)
+    with configure(engine="reference"):
+        expected = ng.grad(f)(x)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)

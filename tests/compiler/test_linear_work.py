@@ -1,0 +1,233 @@
+"""Work grows as programs do: the calls of each pass are counted for a size and four times it.
+
+Nothing here is compiled to machine code, and nothing is timed. What bounds the work of a part, such
+as the length of segments, is smaller here than it is: so are the programs, then.
+"""
+
+import dataclasses
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import (
+    cpu_row_chains,
+    cpu_target,
+    flat_graph,
+    roots,
+    row_chains,
+    segment_graphs,
+    segments,
+    sources,
+)
+from numba_grad.frontend import specialization
+
+PACKAGE = Path(ng.__file__).parent
+MOST = 4.4
+# Of all calls; passes that do less say nothing: the first ones of a loop's steps are different.
+LEAST_PART = 0.01
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_machine_code(monkeypatch):
+    target = dataclasses.replace(cpu_target.TARGET, build=list)
+    backend = SimpleNamespace(target=lambda device: target)
+    monkeypatch.setattr(specialization, "backend_of", lambda device: backend)
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
+
+
+@pytest.fixture(autouse=True)
+def _small_bounds(monkeypatch):
+    monkeypatch.setattr(segments, "LONGEST_WHOLE", 100)
+    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", 100)
+    monkeypatch.setattr(segments, "WINDOW", 64)
+    monkeypatch.setattr(segments, "LONGEST", 128)
+    monkeypatch.setattr(sources, "MOST_MOVEMENTS", 12)
+    monkeypatch.setattr(roots, "LONGEST_CONE", 100)
+    monkeypatch.setattr(row_chains, "REACH", 8)
+
+
+def lowered(f, *args):
+    """As in a process that has compiled nothing like it."""
+    flat_graph._table = flat_graph.Signatures()
+    return ng.jit(ng.value_and_grad(f)).lower(*args)
+
+
+def calls_of_passes(f, *args):
+    """By module: calls of its functions, and of built-in functions by it."""
+    counts = Counter()
+
+    def note(frame, event, argument):
+        if event in ("call", "c_call"):
+            counts[frame.f_code.co_filename] += 1
+
+    sys.setprofile(note)
+    try:
+        lowered(f, *args)
+    finally:
+        sys.setprofile(None)
+    return {
+        str(Path(file).relative_to(PACKAGE)): count
+        for file, count in counts.items()
+        if file.startswith(str(PACKAGE))
+    }
+
+
+def heat_by_rolls(steps):
+    def f(u):
+        for _ in range(steps):
+            u = u + 0.1 * (np.roll(u, 1) + np.roll(u, -1) - 2 * u)
+        return np.sum(u**2)
+
+    return f, rng.random(64)
+
+
+def heat_by_assignments(steps):
+    def f(u):
+        u = u * 1.0
+        for _ in range(steps):
+            u[1:-1] = u[1:-1] + 0.1 * (u[2:] + u[:-2] - 2 * u[1:-1])
+        return np.sum(u**2)
+
+    return f, rng.random(64)
+
+
+def heat_by_pads(steps):
+    def f(u):
+        for _ in range(steps):
+            u = u + 0.1 * np.pad(u[2:] + u[:-2] - 2 * u[1:-1], 1)
+        return np.sum(u**2)
+
+    return f, rng.random(64)
+
+
+def layers(count):
+    def f(weights):
+        x = np.ones((30, 30))
+        for k in range(count):
+            x = np.tanh(x @ weights[k] + 0.1)
+        return np.sum(x**2)
+
+    return f, rng.random((count, 30, 30))
+
+
+def differences(count):
+    def f(x):
+        for _ in range(count):
+            x = np.diff(x)
+        return np.sum(x**2)
+
+    return f, rng.random(400)
+
+
+def delay_line(steps):
+    def f(history):
+        total = 0.0
+        for _ in range(steps):
+            new = np.sin(history[0]) + history[-1]
+            history = np.concatenate([history[1:], new[None]])
+            total = total + new * new
+        return total
+
+    return f, rng.random(40)
+
+
+def rolls_of_rolls(steps):
+    def f(x):
+        total = 0.0
+        for _ in range(steps):
+            x = np.roll(x, 1)
+            total = total + np.sum(np.sin(x))
+        return total
+
+    return f, rng.random(400)
+
+
+def elements_of_pieces(count):
+    def f(x):
+        y = np.concatenate([x * (1.0 + k) for k in range(count)])
+        total = 0.0
+        for k in range(count):
+            total = total + y[20 * k] * y[20 * k + 1]
+        return total
+
+    return f, rng.random(20)
+
+
+def kept_states(steps):
+    def f(y):
+        states = []
+        for _ in range(steps):
+            y = y + 0.1 * np.stack([y[0] - y[0] * y[1], y[0] * y[1] - y[1]])
+            states.append(y)
+        return np.sum(np.stack(states) ** 2)
+
+    return f, rng.random(2)
+
+
+def sines(count):
+    def f(x):
+        for k in range(count):
+            x = np.sin(x) * 1.1 + 0.01 * k
+        return np.sum(x)
+
+    return f, rng.random(4)
+
+
+PROGRAMS = [
+    (heat_by_rolls, 20),
+    (heat_by_assignments, 20),
+    (heat_by_pads, 20),
+    (layers, 20),
+    (differences, 20),
+    (delay_line, 30),
+    (rolls_of_rolls, 30),
+    (elements_of_pieces, 30),
+    (kept_states, 30),
+    (sines, 60),
+]
+
+
+@pytest.mark.parametrize(("program", "size"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
+def test_no_pass_does_more_than_four_times_the_work_for_four_times_the_steps(program, size):
+    lowered(*program(3))  # what is looked up once in a process
+    few, many = calls_of_passes(*program(size)), calls_of_passes(*program(4 * size))
+    least = LEAST_PART * sum(many.values())
+    too_many = {
+        name: (few.get(name, 0), count)
+        for name, count in many.items()
+        if count > least and count > MOST * few.get(name, 0)
+    }
+    assert not too_many
+
+
+def test_row_chains_are_looked_for_with_the_same_work_for_each_kernel(monkeypatch):
+    monkeypatch.setattr(cpu_row_chains, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(cpu_row_chains, "FEWEST_ROWS", 2)
+
+    def softmaxes(count):
+        def f(x):
+            for _ in range(count):
+                x = ng.softmax(x, axis=1) * 3.0
+            return np.sum(x * x)
+
+        return f, np.ones((40, 30))
+
+    few, many = (calls_of_passes(*softmaxes(n))["compiler/row_chains.py"] for n in (20, 80))
+    assert many <= MOST * few
+
+
+def lines_of_kernels(f, *args):
+    segments = lowered(f, *args)._program.segments
+    steps = [step for program in segments for step in program.steps]
+    return sum(source.count("\n") for step in steps for source in step.sources)
+
+
+def test_text_of_kernels_grows_as_the_program_does():
+    few, many = (lines_of_kernels(*differences(count)) for count in (20, 80))
+    assert many <= MOST * few
