@@ -100,8 +100,10 @@ def flatten(
 
     `reached`: all of its nodes, from who has walked it before; a million of them take 0.5 s.
     """
-    known = set() if inputs is None else set(inputs)
-    seen = known.copy() if reached is None else known.union(reached)
+    # In the order in which they are found, as it depends on the structure alone: a number that
+    # others use as well was recorded before this graph was, or not.
+    known = dict.fromkeys(inputs or ())
+    seen = set(known) if reached is None else {*known, *reached}
     stack = list(outputs) if reached is None else []
     while stack:
         node = stack.pop()
@@ -109,7 +111,7 @@ def flatten(
             continue
         seen.add(node)
         if inputs is None and node.value is not None:
-            known.add(node)
+            known[node] = None
         else:
             stack += node.inputs if node.op is not item else value_inputs(node)
     nodes = in_order_of_recording(seen)
@@ -141,7 +143,7 @@ def flatten(
             read += map(by_serial, node.inputs if node.op is not item else value_inputs(node))
         starts.append(len(read))
     count = len(read)
-    read += map(by_serial, sorted(known, key=by_serial) if inputs is None else inputs)
+    read += map(by_serial, known if inputs is None else inputs)
     first_output = len(read)
     read += map(by_serial, outputs)
     positions = np.searchsorted([node.serial for node in nodes], read).astype(np.int32)
@@ -189,6 +191,8 @@ class Signatures:
         self.facts = np.zeros(256, _FACTS)  # by number, with room for more
         self._count = 1
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
+        self.meanings: dict[int, object] = {0: "input"}  # of each number the key in `numbers`
+        self.digests: dict[int, bytes] = {}  # of these, as `plan_cache.py` needs them
 
     def number(self, node: Node) -> int:
         """The number of a node that `numbers` does not have: a new one, or an item."""
@@ -202,6 +206,7 @@ class Signatures:
             found = self.numbers.get(key)
             if found is None:
                 found = self._described(node)
+                self.meanings[found] = key
                 self.numbers[key] = found
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found
