@@ -1,4 +1,5 @@
 """Object code on disk, one file per kernel, named by content: no index, no lock, no pickle.
+Plans lie beside it (`plan_cache.py`).
 
 Any number of processes may share a directory. A file is complete or absent, because it is renamed
 into place; one that fails its checksum counts as absent and is written again.

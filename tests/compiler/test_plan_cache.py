@@ -35,7 +35,8 @@ else:
     results = [t.grad for t in tensors]
 print(*[np.asarray(r).tobytes().hex() for r in results])
 print(build.statistics().compilations)
-print(*[m for m in ("pipeline", "first_tier", "segment_program") if f"numba_grad.compiler.{m}" in sys.modules])
+modules = [f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")]
+print(*[name for name in modules if name in sys.modules])
 print("numba" in sys.modules)
 """
 
@@ -64,11 +65,15 @@ def lowered(monkeypatch):
     return found
 
 
-def start_process(directory, *, by_jit=True):
+def start_process(directory, *, by_jit=True, engine="native"):
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM.replace("BY_JIT", str(by_jit))],
         env=os.environ
-        | {"NUMBA_GRAD_CACHE_DIR": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)},
+        | {
+            "NUMBA_GRAD_CACHE_DIR": str(directory),
+            "NUMBA_GRAD_ENGINE": engine,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,13 +104,22 @@ VECTOR = array_type((20,), F64)
 # Between processes
 
 
-@pytest.mark.parametrize("by_jit", [True, False], ids=["jit", "define by run"])
-def test_a_second_process_lowers_nothing_and_has_the_same_bits(directory, by_jit):
-    bits, compilations, modules, _ = output_of(start_process(directory, by_jit=by_jit))
+@pytest.mark.parametrize(
+    ("by_jit", "engine"),
+    [
+        pytest.param(True, "native", id="jit"),
+        pytest.param(False, "native", id="define by run"),
+        pytest.param(False, "fused", id="define by run, fused"),
+    ],
+)
+def test_a_second_process_lowers_nothing_and_has_the_same_bits(directory, by_jit, engine):
+    first, second = (
+        output_of(start_process(directory, by_jit=by_jit, engine=engine)) for _ in range(2)
+    )
+    bits, compilations, modules, _ = first
     assert compilations > 0
     assert modules
-    again = output_of(start_process(directory, by_jit=by_jit))
-    assert again == (bits, 0, [], False)
+    assert second == (bits, 0, [], False)
 
 
 def test_two_processes_may_write_the_same_plan(directory):
@@ -137,14 +151,14 @@ def test_a_plan_is_found_by_the_structure_of_its_graph(lowered):
     assert len(lowered) == 2
 
 
-@pytest.mark.parametrize("runs", [0, 20], ids=["fused", "operation by operation"])
-def test_what_is_defined_by_run_finds_plans_of_its_own(lowered, monkeypatch, runs):
-    monkeypatch.setattr(evaluate, "FIRST_TIER_RUNS", runs)
+@pytest.mark.parametrize("engine", ["fused", "native"])
+def test_what_is_defined_by_run_finds_plans_of_its_own(lowered, monkeypatch, engine):
     results = []
     for _ in range(2):
         monkeypatch.setattr(evaluate, "_programs", type(evaluate._programs)())
         x = ng.tensor(np.linspace(0, 1, 33), requires_grad=True)
-        damped(x).backward()
+        with configure(engine=engine):
+            damped(x).backward()
         results.append(x.grad.numpy().tobytes())
     assert results[0] == results[1]
     assert len(lowered) == 1
