@@ -109,7 +109,7 @@ def _require_double(x: np.ndarray, name: str) -> None:
         )
 
 
-def _weighted(f: Callable[..., Any], rng: np.random.Generator) -> Callable[..., Any]:
+def _weighted(f: Callable[..., Any], rng: "np.random.Generator") -> Callable[..., Any]:
     """The sum of all elements of all results, with fixed random weights: one real number."""
     weights: list[np.ndarray] = []
 
@@ -135,7 +135,7 @@ def _compare(
     points: list[_Point],
     names: list[str],
     order: int,
-    rng: np.random.Generator,
+    rng: "np.random.Generator",
     elements: int,
     rtol: float,
     atol: float,

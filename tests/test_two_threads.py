@@ -20,6 +20,8 @@ SHARED = (
     "autograd/",
     "compiler/evaluate.py",
     "compiler/pipeline.py",
+    "compiler/plan_cache.py",
+    "compiler/programs.py",
     "frontend/jit.py",
     "frontend/specialization.py",
     "graph/",

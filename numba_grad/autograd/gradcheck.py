@@ -452,7 +452,7 @@ def _value(tensor: Tensor) -> np.ndarray:
     return on_host(node.value)
 
 
-def _random(rng: np.random.Generator, node: Node) -> np.ndarray:
+def _random(rng: "np.random.Generator", node: Node) -> np.ndarray:
     value = rng.uniform(-1, 1, node.shape)
     if node.dtype.kind == "c":
         value = value + 1j * rng.uniform(-1, 1, node.shape)

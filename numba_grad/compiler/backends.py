@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from numba_grad.compiler import cpu_target, engine_build
-from numba_grad.compiler.pipeline import CompiledProgram
-from numba_grad.compiler.target import Target
+from numba_grad.compiler import engine_build
+from numba_grad.compiler.programs import PROCESSOR, CompiledProgram, Destination
 from numba_grad.errors import InternalError
 from numba_grad.graph.types import CPU
 
@@ -19,7 +18,7 @@ Run = Callable[..., list[Any]]
 class Backend(Protocol):
     """What evaluation needs of a kind of device."""
 
-    def target(self, device: str) -> Target:
+    def destination(self, device: str) -> Destination:
         """What to compile for."""
         ...
 
@@ -54,8 +53,8 @@ class Backend(Protocol):
 class _Processor:
     """The CPU."""
 
-    def target(self, device: str) -> Target:
-        return cpu_target.TARGET
+    def destination(self, device: str) -> Destination:
+        return PROCESSOR
 
     def runner(self, program: CompiledProgram, device: str) -> Run:
         return engine_build.native_engine().program(program.plan).run

@@ -4,7 +4,7 @@ Nothing here imports Numba until a kernel is missing from both.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 
 from numba_grad import forks
 from numba_grad.compiler import cache, code_generation, parallel_build
+from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import Claims
 from numba_grad.runtime import loader
@@ -51,6 +52,14 @@ class Kernel:
         return _compiled(self.request, code_generation.assembly)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredKernel:
+    """A kernel that a stored plan names: its source is not at hand."""
+
+    address: int
+    key: str
+
+
 @dataclass(slots=True)
 class Statistics:
     """What this process did so far."""
@@ -74,6 +83,7 @@ class Request:
 
 _claims = Claims()
 _kernels: dict[Request, Kernel] = {}
+_addresses: dict[str, int] = {}  # of all that is loaded, by key
 _statistics = Statistics()
 
 
@@ -100,21 +110,50 @@ def build_function(source: str, entry_name: str, signature: str) -> Kernel:
 
 
 def _build(requests: list[Request]) -> list[Kernel]:
-    _claims.make(requests, _kernels, lambda missing: _load(missing, _object_codes(missing)))
+    missing = {request.key: request for request in requests if request not in _kernels}
+    _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
+    for key, request in missing.items():
+        _kernels[request] = Kernel(
+            _addresses[key],
+            request.source,
+            key,
+            request.entry_name,
+            request.signature,
+            request.is_quick,
+        )
     return [_kernels[request] for request in requests]
 
 
-def _load(requests: list[Request], codes: list[bytes]) -> None:
-    keys = [request.key for request in requests]
-    addresses = loader.load([(_symbol(k), code) for k, code in zip(keys, codes, strict=True)])
-    for request, key, address in zip(requests, keys, addresses, strict=True):
-        _kernels[request] = Kernel(
-            address, request.source, key, request.entry_name, request.signature, request.is_quick
-        )
-    _statistics.loads += len(requests)
+def stored(keys: Sequence[str]) -> list[StoredKernel]:
+    """The kernels of these keys, from memory or from disk.
+
+    Raises
+    ------
+    KernelError
+        If one is on neither, or cannot be loaded.
+    """
+    _claims.make(keys, _addresses, _load_stored)
+    return [StoredKernel(_addresses[key], key) for key in keys]
 
 
-def _object_codes(requests: list[Request]) -> list[bytes]:
+def _load_stored(keys: list[str]) -> None:
+    codes = {}
+    for key in keys:
+        code = cache.read(key)
+        if code is None:
+            raise KernelError(f"no kernel is stored under {key}")
+        codes[key] = code
+    _load(codes)
+
+
+def _load(codes: dict[str, bytes]) -> None:
+    """Load object code, by key."""
+    addresses = loader.load([(_symbol(key), code) for key, code in codes.items()])
+    _addresses.update(zip(codes, addresses, strict=True))
+    _statistics.loads += len(codes)
+
+
+def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
     tasks = [(r.source, r.entry_name, r.signature, r.is_quick) for r in missing]
@@ -124,7 +163,7 @@ def _object_codes(requests: list[Request]) -> list[bytes]:
             if are_working and cache.contains(request.key):
                 stored = cache.read(request.key)
             codes[request] = stored or compile_and_store(request)
-    return [code for code in codes.values() if code is not None]
+    return {request.key: code for request, code in codes.items() if code is not None}
 
 
 def compile_and_store(request: Request) -> bytes:

@@ -1,4 +1,5 @@
 """Object code on disk, one file per kernel, named by content: no index, no lock, no pickle.
+Plans lie beside it (`plan_cache.py`).
 
 Any number of processes may share a directory. A file is complete or absent, because it is renamed
 into place; one that fails its checksum counts as absent and is written again.
@@ -7,11 +8,9 @@ into place; one that fails its checksum counts as absent and is written again.
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
-import secrets
 import stat
 import time
 import warnings
@@ -112,7 +111,9 @@ def _numba_version() -> str:
         version_file = Path(spec.origin).with_name("_version.py")
         if version_file.exists():
             return version_file.read_text()
-    return importlib.metadata.version("numba")
+    from importlib import metadata
+
+    return metadata.version("numba")
 
 
 # Reading and writing.
@@ -164,7 +165,7 @@ def write(key: str, code: bytes) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_trusted(directory):
             return
-        temporary = directory / f"{key}.{secrets.token_hex(8)}.temporary"
+        temporary = directory / f"{key}.{os.urandom(8).hex()}.temporary"
         try:
             temporary.touch(mode=0o600, exist_ok=False)
             temporary.write_bytes(_header(key, code) + code)

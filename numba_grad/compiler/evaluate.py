@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numba_grad.compiler import first_tier
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
 from numba_grad.compiler.held_values import (
@@ -22,10 +21,16 @@ from numba_grad.compiler.held_values import (
     set_rows,
     to_keep,
 )
-from numba_grad.compiler.pipeline import CompiledProgram, compile_flat
+from numba_grad.compiler.programs import (
+    PROCESSOR,
+    CompiledProgram,
+    Destination,
+    compile_flat,
+    compile_small,
+    is_small,
+)
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
-from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import without_collection
@@ -199,16 +204,16 @@ FIRST_TIER_RUNS = 20
 
 def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
     """The program for graphs like this; compiled once, whoever else wants it."""
-    target = backend_of(device).target(device)
+    destination = backend_of(device).destination(device)
     if len(graph.nodes) > _LONGEST_KEPT:
-        return compile_flat(graph, target)
-    key = (target.name, graph.key, config.unroll_extent, config.engine)
+        return compile_flat(graph, destination)
+    key = (destination.name, graph.key, config.unroll_extent, config.engine)
     found = _known_program(key)
     if found is None:
         with _making.lock_of(key):
             found = _known_program(key)
             if found is None:
-                found = _made(graph, target, device, is_first=key not in _programs)
+                found = _made(graph, destination, is_first=key not in _programs)
                 with _programs_lock:
                     _programs[key] = found
                     while len(_programs) > _MOST_PROGRAMS:
@@ -230,10 +235,10 @@ def _known_program(key: tuple) -> _Known | None:
         return found
 
 
-def _made(graph: FlatGraph, target: Target, device: str, *, is_first: bool) -> _Known:
-    if is_first and device == CPU and config.engine == "native" and first_tier.is_small(graph):
-        return _Known(first_tier.compile_small(graph), graph.types, FIRST_TIER_RUNS - 1)
-    return _Known(compile_flat(graph, target), graph.types, None)
+def _made(graph: FlatGraph, destination: Destination, *, is_first: bool) -> _Known:
+    if is_first and destination is PROCESSOR and config.engine == "native" and is_small(graph):
+        return _Known(compile_small(graph), graph.types, FIRST_TIER_RUNS - 1)
+    return _Known(compile_flat(graph, destination), graph.types, None)
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

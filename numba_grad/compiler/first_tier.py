@@ -22,23 +22,15 @@ from numba_grad.compiler.flat_graph import RENAMINGS, FlatGraph
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.operation_kernels import elementwise_text, reduction_text
-from numba_grad.compiler.pipeline import CompiledProgram
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.reductions import reduction_axes
 from numba_grad.compiler.segment_program import compile_segment
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.graph.types import TupleType
 from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
 
 Shape = tuple[int, ...]
-
-# Beyond, fusion pays at the first run: every operation here reads and writes memory, one thread
-# computes, and sums are not cut into blocks.
-MOST_NODES = 2000
-MOST_ELEMENTS = 1 << 14
-MOST_BYTES = 1 << 23
-MOST_PRODUCTS = 1 << 19  # of a matrix product
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +51,7 @@ class _Step:
     grain: int = SERIAL
 
 
-def is_small(graph: FlatGraph) -> bool:
-    """Whether a graph is small enough to be run operation by operation, and can be."""
-    if len(graph.nodes) > MOST_NODES or graph.calls:
-        return False
-    nbytes = 0
-    for k, node in enumerate(graph.nodes):
-        type = node.type
-        if isinstance(type, TupleType) or type.size > MOST_ELEMENTS:
-            return False
-        nbytes += type.nbytes
-        if node.op.family == "contraction" and type.size * _summed(graph, k) > MOST_PRODUCTS:
-            return False
-    return nbytes <= MOST_BYTES
-
-
-def _summed(graph: FlatGraph, k: int) -> int:
-    """How many products make an element of the contraction at position `k`."""
-    reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]
-    return max((max(graph.nodes[x].shape, default=1) for x in reads.tolist()), default=1)
-
-
-def compile_small(graph: FlatGraph) -> CompiledProgram:
+def lowered(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph operation by operation."""
     return _Compiler(graph).compile()
 

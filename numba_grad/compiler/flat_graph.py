@@ -208,6 +208,8 @@ class Signatures:
         self.facts = np.zeros(256, _FACTS)  # by number, with room for more
         self._count = 1
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
+        self.meanings: dict[int, object] = {0: "input"}  # of each number the key in `numbers`
+        self.digests: dict[int, bytes] = {}  # of these, as `plan_cache.py` needs them
 
     def number(self, node: Node) -> int:
         """The number of a node that `numbers` does not have: a new one, or an item."""
@@ -221,6 +223,7 @@ class Signatures:
             found = self.numbers.get(key)
             if found is None:
                 found = self._described(node)
+                self.meanings[found] = key
                 self.numbers[key] = found
             if node.op is not item:  # one that looks the same may be of another call
                 self.numbers[own] = found

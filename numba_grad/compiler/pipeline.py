@@ -1,4 +1,4 @@
-"""Graph -> plan: the whole way, read from top to bottom in `compile_program`.
+"""Graph -> plan: the whole way, read from top to bottom in `lowered`.
 
 order     the nodes that compute something, as recorded
 segments  short stretches of them (segments.py); a graph of a few hundred nodes is one
@@ -6,26 +6,22 @@ programs  each distinct segment compiled once (segment_program.py): simplify, fu
 memory    lifetimes of what segments leave for each other, in one arena (memory.py)
 kernels   built from source, in parallel where many are missing (build.py)
 plan      the table of steps that the native engine replays (runtime/plan.py)
+
+Imported when a plan is neither in memory nor on disk (programs.py).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import cpu_target
-from numba_grad.compiler.flat_graph import (
-    ALIASES,
-    RENAMINGS,
-    FlatGraph,
-    flatten,
-    value_inputs,
-)
+from numba_grad.compiler.flat_graph import ALIASES, RENAMINGS, FlatGraph, value_inputs
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.memory import Lifetimes
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
@@ -49,28 +45,8 @@ class Instance:
     results: list[int]  # positions of what others need
 
 
-@dataclass(slots=True)
-class CompiledProgram:
-    """A plan, and how it came about."""
-
-    plan: Plan
-    segments: list[SegmentProgram]  # in the order of the plan, repeated ones repeated
-    kernels: dict[str, Any]  # by source
-
-
-def compile_program(
-    inputs: Sequence[Node],
-    outputs: Sequence[Node],
-    reached: Collection[Node] | None = None,
-    target: Target = cpu_target.TARGET,
-) -> CompiledProgram:
-    """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of
-    `inputs`. `reached`: see `flatten`."""
-    return compile_flat(flatten(outputs, inputs, reached), target)
-
-
-def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> CompiledProgram:
-    """The plan that computes the outputs of `graph`, which are distinct and no inputs."""
+def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
+    """The program of a graph whose outputs are distinct and no inputs."""
     return without_collection(_Compiler(graph, target).compile)
 
 

@@ -207,8 +207,9 @@ class Jitted:
             specialization.name,
             specialization.inputs,
             specialization.graph_outputs,
-            compiled.program,
+            compiled.program.plan,
             compiled.device,
+            specialization.program_with_segments,
             lambda *a, **k: self._values(specialization, *self._split(a, k)),
         )
 

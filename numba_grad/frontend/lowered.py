@@ -1,5 +1,6 @@
 """What a jitted function compiles to, for people: kernels, graph, memory, a profile."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.backends import backend_of
-from numba_grad.compiler.pipeline import CompiledProgram
+from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.show import as_dot, as_text
+from numba_grad.runtime.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +132,23 @@ class Lowered:
         name: str,
         inputs: Sequence[Node],
         outputs: Sequence[Node],
-        program: CompiledProgram,
+        plan: Plan,
         device: str,
+        program: Callable[[], CompiledProgram],
         values: Callable[..., list[np.ndarray]],
     ) -> None:
         self.name = name
         self.device = device  # that it is compiled for
         self._inputs = list(inputs)
         self._outputs = list(outputs)
-        self._program = program
+        self._plan = plan
+        self._make_program = program
         self._values = values
+
+    @functools.cached_property
+    def _program(self) -> CompiledProgram:
+        """The program with its segments, which take lowering where the plan was on disk."""
+        return self._make_program()
 
     @property
     def kernels(self) -> list[LoweredKernel]:
@@ -168,7 +177,7 @@ class Lowered:
     @property
     def peak_memory(self) -> int:
         """Bytes of outputs and of intermediate values at a time; the inputs are the caller's."""
-        plan = self._program.plan
+        plan = self._plan
         results = sum(
             int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in plan.outputs
         )
@@ -215,7 +224,7 @@ class Lowered:
         return [part for step in self._steps() for part in step.parts or [step]]
 
     def _steps(self) -> list[Any]:
-        return [step for segment in self._program.segments for step in segment.steps]
+        return [step for segment in self._program.segments or () for step in segment.steps]
 
     def __repr__(self) -> str:
         kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)

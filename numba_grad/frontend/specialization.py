@@ -18,7 +18,7 @@ import numpy as np
 
 from numba_grad.compiler.backends import backend_of, copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate, runner
-from numba_grad.compiler.pipeline import CompiledProgram, compile_program
+from numba_grad.compiler.programs import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
@@ -127,7 +127,12 @@ class Specialization:
                     self.reached = None
         return found
 
-    def _compile(self) -> Compiled:
+    def program_with_segments(self) -> CompiledProgram:
+        """The program, and how it came about: lowered again where its plan was on disk."""
+        program = self.compiled().program
+        return program if program.segments is not None else self._compile(True).program
+
+    def _compile(self, with_segments: bool = False) -> Compiled:
         outputs = self.graph_outputs
         known = {node: number for number, node in enumerate(self.inputs)}
         computed = [node for node in dict.fromkeys(outputs) if node not in known]
@@ -136,8 +141,10 @@ class Specialization:
             number_of = {node: number for number, node in enumerate(computed)}
             output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
         device = self._only_device()
-        target = backend_of(device).target(device)
-        program = compile_program(self.inputs, computed, self.reached, target)
+        destination = backend_of(device).destination(device)
+        program = compile_program(
+            self.inputs, computed, self.reached, destination, with_segments=with_segments
+        )
         return Compiled(program, device, tuple([x.type for x in computed]), output_numbers)
 
     def _loaded_once(self) -> Loaded:

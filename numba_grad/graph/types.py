@@ -21,7 +21,7 @@ DTYPES = tuple(
 )
 SUPPORTED = ", ".join([*(dtype.name for dtype in DTYPES), "bfloat16"])  # for messages
 # Equal dtypes to one: NumPy has two for 64-bit integers, long and long long.
-_KNOWN = {dtype: dtype for dtype in DTYPES}
+KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
 CPU = "cpu"
@@ -109,7 +109,7 @@ _types: dict[tuple[tuple[int, ...], np.dtype, str], Type] = {}
 @functools.lru_cache(maxsize=1 << 14)
 def array_type(shape: tuple[int, ...], dtype: np.dtype, device: str = CPU) -> Type:
     """The one type of this shape and dtype on this device."""
-    dtype = _KNOWN.get(dtype, dtype)
+    dtype = KNOWN.get(dtype, dtype)
     # Atomic: two threads that make the same type both get the first one.
     return _types.setdefault((shape, dtype, device), Type(shape, dtype, sys.intern(device)))
 
@@ -136,7 +136,7 @@ def as_dtype(dtype: object) -> np.dtype:
                 fix="a shape in parentheses, ng.zeros((2, 3))" if isinstance(dtype, int) else "",
             )
         ) from None
-    known = result if is_bfloat16(result) else _KNOWN.get(result)
+    known = result if is_bfloat16(result) else KNOWN.get(result)
     if known is None:
         raise DTypeError(
             explain(

@@ -109,7 +109,7 @@ def _aligned(is_batched: Sequence[bool], *operands: Node) -> list[Node]:
     ]
 
 
-def _matmul_examples(rng: np.random.Generator) -> list[Any]:
+def _matmul_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [
         ((2, 3), (3, 4)),
         ((9, 10), (10, 11)),
@@ -168,7 +168,7 @@ def _batch_matmul_add(is_batched: Sequence[bool], addend: Node, x: Node, y: Node
     return matmul_add(addend, *_aligned(is_batched[1:], x, y))
 
 
-def _matmul_add_examples(rng: np.random.Generator) -> list[Any]:
+def _matmul_add_examples(rng: "np.random.Generator") -> list[Any]:
     return [((np.ones(np.matmul(x, y).shape), x, y), {}) for (x, y), _ in _matmul_examples(rng)]
 
 

@@ -56,7 +56,7 @@ def _batch_correlate(
     return correlate(x, y, offset=offset, size=size)
 
 
-def _correlate_examples(rng: np.random.Generator) -> Examples:
+def _correlate_examples(rng: "np.random.Generator") -> Examples:
     return [
         ((array_of(rng, 12), array_of(rng, 3)), {"offset": 0, "size": 10}),
         ((array_of(rng, 12), array_of(rng, 3)), {"offset": -2, "size": 14}),

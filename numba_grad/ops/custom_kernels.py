@@ -485,7 +485,7 @@ _SAMPLE = CustomKernel(
 )
 
 
-def _examples(rng: np.random.Generator) -> Examples:
+def _examples(rng: "np.random.Generator") -> Examples:
     params = {"kernel": _SAMPLE, "numbers": (("float64", bits_of(0.5)),), "batched": ()}
     shapes = ((3, 4), (9, 2), (1, 0), (0, 3))
     return [((rng.uniform(-3, 3, shape), rng.uniform(-3, 3, shape[1])), params) for shape in shapes]

@@ -24,7 +24,7 @@ def _conjugate(x: Node) -> Node:
     return OPS["conjugate"](x) if x.dtype.kind == "c" else x
 
 
-def _examples(rng: np.random.Generator) -> list[Any]:
+def _examples(rng: "np.random.Generator") -> list[Any]:
     shapes = ((3, 3), (2, 3, 3), (0, 0), (2, 0, 0), (0, 2, 2))
     return [((array_of(rng, *shape) + np.eye(shape[-1]),), {}) for shape in shapes]
 

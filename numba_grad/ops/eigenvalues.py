@@ -74,13 +74,13 @@ def _eigh_vjp(g: Node, out: Node, a: Node, *, lower: bool) -> Node:
     return gradient_of_triangle(both, a, lower=lower)
 
 
-def hermitian(rng: np.random.Generator, *shape: int) -> np.ndarray:
+def hermitian(rng: "np.random.Generator", *shape: int) -> np.ndarray:
     """For tests: eigenvalues well apart."""
     x = array_of(rng, *shape)
     return x + x.mT + 3 * np.diag(np.arange(shape[-1]))
 
 
-def _eigh_examples(rng: np.random.Generator) -> list:
+def _eigh_examples(rng: "np.random.Generator") -> list:
     shapes = [
         ((3, 3), True),
         ((3, 3), False),
@@ -183,7 +183,7 @@ def _by_inverse_vectors(core: Node, turned: Node, a: Node) -> Node:
     return cast(gradient if a.dtype.kind == "c" else OPS["real"](gradient), a.dtype)
 
 
-def _eig_examples(rng: np.random.Generator) -> list:
+def _eig_examples(rng: "np.random.Generator") -> list:
     # Not symmetric, and eigenvalues are real: of complex ones the phase of the vectors, and so
     # the result, is not differentiable.
     shapes = ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))

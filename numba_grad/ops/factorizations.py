@@ -49,13 +49,13 @@ def _cholesky_vjp(g: Node, out: Node, a: Node) -> Node:
     return gradient_of_triangle(right, a, lower=True)
 
 
-def positive_definite(rng: np.random.Generator, *shape: int) -> np.ndarray:
+def positive_definite(rng: "np.random.Generator", *shape: int) -> np.ndarray:
     """For tests: far from singular."""
     x = array_of(rng, *shape)
     return x @ x.mT + np.eye(shape[-1])
 
 
-def _cholesky_examples(rng: np.random.Generator) -> list[Any]:
+def _cholesky_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
     general = positive_definite(rng, 3, 3) + np.triu(array_of(rng, 3, 3), 1)
     return [*[((positive_definite(rng, *shape),), {}) for shape in shapes], ((general,), {})]
@@ -175,7 +175,7 @@ def _solve_unit(adjoint: Node, b: Node) -> Node:
     return solve_triangular(adjoint, b, lower=False, unit_diagonal=True)
 
 
-def _lu_examples(rng: np.random.Generator) -> list[Any]:
+def _lu_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [(3, 3), (4, 2), (2, 5), (2, 3, 3), (0, 0), (0, 2, 2), (3, 0)]
     return [((array_of(rng, *shape),), {}) for shape in shapes]
 
@@ -299,7 +299,7 @@ def _qr_vjp(g: Node, out: Node, a: Node, *, mode: str) -> Node:
     return OPS["concatenate"](square, beside, axis=len(a.shape) - 1)
 
 
-def _qr_examples(rng: np.random.Generator) -> list[Any]:
+def _qr_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [(3, 3), (3, 2), (2, 4), (2, 3, 2), (0, 0), (0, 2, 2), (3, 0), (0, 3)]
     # One column more than a complete Q of m rows has to be: of more, the basis is not defined.
     complete = [(3, 2), (2, 4), (3, 0), (0, 3)]

@@ -17,7 +17,7 @@ import numpy as np
 from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, record
-from numba_grad.graph.types import CPU, Type, array_type, broadcast_shapes
+from numba_grad.graph.types import CPU, KNOWN, Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
 
 Rule = Callable[..., Node | None] | None
@@ -317,7 +317,7 @@ def loop_dtypes(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[np.dtype, ...
                 )
             ) from None
         # Types are compared by dtype number too, and NumPy has two numbers for int64.
-        found = tuple(means if d == FLOAT16 else np.dtype(d.name) for d in found)
+        found = tuple([means if d == FLOAT16 else KNOWN.get(d, d) for d in found])
         _loops[key] = found
     return found
 

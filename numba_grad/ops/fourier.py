@@ -67,7 +67,7 @@ def _check(
         )
 
 
-def _samples(rng: np.random.Generator, *, is_complex: bool) -> list[tuple[np.ndarray, int]]:
+def _samples(rng: "np.random.Generator", *, is_complex: bool) -> list[tuple[np.ndarray, int]]:
     """Even, odd, prime and single lengths, along first, middle and last axes."""
     cases = [
         ((8,), 0),
@@ -199,7 +199,7 @@ def _irfft_vjp(g: Node, out: Node, x: Node, *, axis: int, n: int, norm: str) -> 
     return _add_again(spectrum, axis, n, singles=False)
 
 
-def _irfft_examples(rng: np.random.Generator) -> list[Any]:
+def _irfft_examples(rng: "np.random.Generator") -> list[Any]:
     cases = itertools.product(_samples(rng, is_complex=True), (False, True))
     return [
         ((x,), {"axis": axis, "n": n, "norm": norm})

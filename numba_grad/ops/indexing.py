@@ -159,11 +159,11 @@ def _params(checked: bool, named_axes: Axes) -> dict[str, Any]:
     )
 
 
-def _integers(rng: np.random.Generator, low: int, high: int, *shape: int) -> np.ndarray:
+def _integers(rng: "np.random.Generator", low: int, high: int, *shape: int) -> np.ndarray:
     return rng.integers(low, high, shape)
 
 
-def _index_examples(rng: np.random.Generator) -> list[tuple[np.ndarray, tuple[np.ndarray, ...]]]:
+def _index_examples(rng: "np.random.Generator") -> list[tuple[np.ndarray, tuple[np.ndarray, ...]]]:
     """Operands and indices: duplicates, negative ones, several axes, empty ones, 0-d ones."""
     return [
         (array_of(rng, 5), (_integers(rng, -5, 5, 12),)),
@@ -313,7 +313,7 @@ def _batch_scatter(name: str) -> Any:
     return batch
 
 
-def _scatter_examples(rng: np.random.Generator) -> list[Any]:
+def _scatter_examples(rng: "np.random.Generator") -> list[Any]:
     return [
         (
             (x, array_of(rng, *indices[0].shape, *x.shape[len(indices) :]), *indices),

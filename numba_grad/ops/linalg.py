@@ -86,7 +86,7 @@ def _batch_solve(is_batched: Sequence[bool], a: Node, b: Node) -> Node:
     return solve(*aligned)
 
 
-def _solve_examples(rng: np.random.Generator) -> list[Any]:
+def _solve_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [
         ((3, 3), (3, 2)),
         ((10, 10), (10, 1)),
@@ -132,7 +132,7 @@ def _inv_vjp(g: Node, out: Node, a: Node) -> Node:
     return -matmul(matmul(turned, g), turned)
 
 
-def _inv_examples(rng: np.random.Generator) -> list[Any]:
+def _inv_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [(3, 3), (2, 3, 3), (0, 0), (0, 2, 2)]
     return [((array_of(rng, *shape) + 2 * shape[-1] * np.eye(shape[-1]),), {}) for shape in shapes]
 
@@ -213,7 +213,7 @@ def _batch_solve_triangular(
     return solve_triangular(*aligned, lower=lower, unit_diagonal=unit_diagonal)
 
 
-def _solve_triangular_examples(rng: np.random.Generator) -> list[Any]:
+def _solve_triangular_examples(rng: "np.random.Generator") -> list[Any]:
     kinds = list(itertools.product((True, False), repeat=2))
     examples = [arrays for arrays, _ in _solve_examples(rng)]
     # Every kind of the first one, and of the others one after the other.

@@ -67,7 +67,7 @@ def _adjoint_of_sylvester(g: Node, a: Node, b: Node) -> Node:
     return solve_sylvester(conjugate_transpose(a), conjugate_transpose(b), g)
 
 
-def _sylvester_examples(rng: np.random.Generator) -> list[Any]:
+def _sylvester_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [((3, 3), (2, 2), (3, 2)), ((2, 2, 2), (2, 3, 3), (2, 2, 3)), ((0, 0), (2, 2), (0, 2))]
     return [
         (
@@ -204,7 +204,7 @@ def _solve_banded_vjp_bands(
     return -OPS["concatenate"](*rows, axis=axis)
 
 
-def _banded_examples(rng: np.random.Generator) -> list[Any]:
+def _banded_examples(rng: "np.random.Generator") -> list[Any]:
     examples = []
     for stack, n, columns, lower, upper in (
         ((), 5, 2, 1, 1),

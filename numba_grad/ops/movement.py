@@ -21,7 +21,7 @@ from numba_grad.ops.families import ALL, broadcast_to, structural, sum_to, zeros
 Shape = tuple[int, ...]
 
 
-def array_of(rng: np.random.Generator, *shape: int) -> np.ndarray:
+def array_of(rng: "np.random.Generator", *shape: int) -> np.ndarray:
     """A sample for tests."""
     return rng.standard_normal(shape)
 
@@ -509,7 +509,7 @@ def _with_batch_region(*, starts: Shape, steps: Shape) -> dict[str, Shape]:
     return {"starts": (0, *starts), "steps": (1, *steps)}
 
 
-def _region_examples(rng: np.random.Generator) -> list[Any]:
+def _region_examples(rng: "np.random.Generator") -> list[Any]:
     return [
         ((array_of(rng, 12), array_of(rng, 9)), {"starts": (2,), "steps": (1,)}),
         ((array_of(rng, 12), array_of(rng, 4)), {"starts": (1,), "steps": (3,)}),

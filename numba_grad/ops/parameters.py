@@ -76,7 +76,7 @@ def _beta_moment_vjp_x(
     return g * slope
 
 
-def _beta_moment_examples(rng: np.random.Generator) -> list[Any]:
+def _beta_moment_examples(rng: "np.random.Generator") -> list[Any]:
     # Not at x == a / (a + b), where the side changes.
     a = np.array([1.0, 1.5, 3.0, 10.0, 200.0, 0.3, 5.0, 2.0])
     b = np.array([1.0, 4.0, 2.5, 12.0, 190.0, 2.0, 0.2, 1.5])
@@ -151,7 +151,7 @@ def _zeta_derivative_vjp_q(g: Node, out: Node, x: Node, q: Node, *, order: int) 
     return -(g * slope)
 
 
-def _zeta_derivative_examples(rng: np.random.Generator) -> list[Any]:
+def _zeta_derivative_examples(rng: "np.random.Generator") -> list[Any]:
     x = np.array([1.5, 3.0, 0.2, 7.5, 30.0, 2.25])
     q = np.array([1.0, 0.3, 1.0, 4.5, 1.25, 12.0])
     return [
@@ -257,7 +257,7 @@ def _hyp1f1_derivative_vjp_x(
     return g * _sum(terms)
 
 
-def _hyp1f1_derivative_examples(rng: np.random.Generator) -> list[Any]:
+def _hyp1f1_derivative_examples(rng: "np.random.Generator") -> list[Any]:
     a = np.array([1.0, 2.5, 0.3, -0.5, 4.0, 2.0])
     b = np.array([1.5, 0.75, 3.0, 1.25, -0.5, 2.0])
     x = np.array([0.5, -2.0, 3.0, 1.0, -1.5, -4.0])

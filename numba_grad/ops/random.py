@@ -108,7 +108,7 @@ def same_shapes(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
     ]
 
 
-def _gamma_draw_examples(rng: np.random.Generator) -> list[Any]:
+def _gamma_draw_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [(40,), (2, 3), (), (0, 2)]
     return [
         (
@@ -184,7 +184,7 @@ def _poisson_number(key: np.uint64, counter: np.uint64, mean: float) -> int:
     raise AssertionError("endless")
 
 
-def _poisson_draw_examples(rng: np.random.Generator) -> list[Any]:
+def _poisson_draw_examples(rng: "np.random.Generator") -> list[Any]:
     means = np.array([0.0, 0.1, 3.0, 9.99, 10.0, 12.5, 300.0, 1e6])
     keys, counters = (np.arange(8, dtype=np.uint64) + np.uint64(k) for k in (2**40, 7))
     return [
@@ -284,7 +284,7 @@ def one_like(x: Node) -> Node:
     return OPS["literal"](bytes=x.dtype.type(1).tobytes(), dtype=x.dtype)
 
 
-def _gamma_moment_examples(rng: np.random.Generator) -> list[Any]:
+def _gamma_moment_examples(rng: "np.random.Generator") -> list[Any]:
     # Not at x == a, where the side changes.
     a = np.array([1.0, 1.5, 3.0, 10.0, 200.0, 5.0, 5.0])
     x = np.array([0.1, 4.0, 2.5, 12.0, 190.0, 25.0, 0.01])

@@ -10,7 +10,7 @@ Examples = list[tuple[tuple[np.ndarray, ...], dict[str, Any]]]  # (input arrays,
 
 
 def draw(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, low: float, high: float
+    rng: "np.random.Generator", shape: tuple[int, ...], dtype: np.dtype, low: float, high: float
 ) -> np.ndarray:
     """A sample for tests: uniform from `low` to `high`, and imaginary parts too where complex.
 
@@ -28,7 +28,7 @@ def draw(
 
 
 def draw_operands(
-    rng: np.random.Generator,
+    rng: "np.random.Generator",
     shapes: Sequence[tuple[int, ...]],
     samples: Sequence[tuple[float, float]],
     dtype: np.dtype,
@@ -48,7 +48,7 @@ def _sample_dtype(dtypes: str) -> np.dtype:
 def elementwise_examples(
     samples: Sequence[tuple[float, float]], dtypes: str, params_samples: Sequence[dict[str, Any]]
 ) -> Callable[..., Examples]:
-    def example(rng: np.random.Generator) -> Examples:
+    def example(rng: "np.random.Generator") -> Examples:
         """Each params once in full shape; then broadcast, empty and 0-d; and once complex."""
         dtype = _sample_dtype(dtypes)
         shapes = [
@@ -73,7 +73,7 @@ def elementwise_examples(
 def reduction_examples(
     sample: tuple[float, float], dtypes: str, is_empty_allowed: bool
 ) -> Callable[..., Examples]:
-    def example(rng: np.random.Generator) -> Examples:
+    def example(rng: "np.random.Generator") -> Examples:
         shapes = [
             ((2, 3, 4), (1,)),
             ((2, 3, 4), (0, 2)),
@@ -95,7 +95,7 @@ def reduction_examples(
     return example
 
 
-def position_examples(rng: np.random.Generator) -> Examples:
+def position_examples(rng: "np.random.Generator") -> Examples:
     shapes = [((2, 3, 4), 1), ((2, 3, 4), 2), ((40,), 0), ((3, 0, 2), 0), ((1,), 0)]
     return [
         ((draw(rng, shape, np.dtype(np.float64), -3, 3),), {"axis": axis}) for shape, axis in shapes

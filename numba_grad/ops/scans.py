@@ -224,7 +224,7 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
             best[0] = np.where(is_new, lines[i], best[0])
         return np.ascontiguousarray(np.moveaxis(result, 0, axis))
 
-    def examples(rng: np.random.Generator) -> Examples:
+    def examples(rng: "np.random.Generator") -> Examples:
         with_nan = array_of(rng, 11)
         with_nan[[4, 7]] = np.nan
         ties = rng.integers(0, 3, (2, 9)).astype(np.float64)

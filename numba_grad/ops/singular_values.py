@@ -110,7 +110,7 @@ def _svd_vjp(g: Node, out: Node, a: Node, *, full: bool) -> Node:
 _SVD_SHAPES = ((3, 3), (3, 2), (2, 3), (2, 3, 2), (0, 0), (0, 2, 2), (3, 0), (0, 3))
 
 
-def _svd_examples(rng: np.random.Generator) -> list[Any]:
+def _svd_examples(rng: "np.random.Generator") -> list[Any]:
     # Of vectors that complete a basis, one is defined up to its sign; more are not.
     full = [(3, 2), (2, 3), (3, 0), (0, 3)]
     return [
@@ -248,7 +248,7 @@ def _batch_lstsq(is_batched: Sequence[bool], a: Node, b: Node, tolerance: Node) 
     return lstsq(a, b, reshape(tolerance, a.shape[:-2]))
 
 
-def _lstsq_examples(rng: np.random.Generator) -> list[Any]:
+def _lstsq_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [
         ((4, 2), (4, 3)),
         ((2, 4), (2, 1)),

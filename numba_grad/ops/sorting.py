@@ -37,7 +37,7 @@ def _batch_argsort(
     return argsort(x, axis=axis + 1, descending=descending)
 
 
-def _sort_samples(rng: np.random.Generator) -> list[np.ndarray]:
+def _sort_samples(rng: "np.random.Generator") -> list[np.ndarray]:
     with_nan = array_of(rng, 11)
     with_nan[[2, 7]] = np.nan
     ties = rng.integers(0, 3, (2, 9)).astype(np.float64)
@@ -100,7 +100,7 @@ def _batch_searchsorted(
     return searchsorted(x, v, right=right)
 
 
-def _search_examples(rng: np.random.Generator) -> Examples:
+def _search_examples(rng: "np.random.Generator") -> Examples:
     ordered = np.array([-1.0, 0.0, 0.0, 0.5, 0.5, 0.5, 2.0, np.inf, np.nan])
     values = np.array([[-2.0, -1.0, 0.0], [0.5, np.inf, np.nan]])
     rows = np.sort(array_of(rng, 2, 3, 10))

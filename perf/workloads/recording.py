@@ -62,7 +62,7 @@ def recording(size: Size) -> Prepared:
 
 
 def planning(size: Size, is_known: bool) -> Prepared:
-    from numba_grad.compiler.pipeline import compile_program
+    from numba_grad.compiler.programs import compile_program
 
     def leaves_of(outputs: list[Any]) -> list[Any]:
         return [node for node in nodes(outputs) if node.op.family == "leaf"]

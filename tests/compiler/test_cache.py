@@ -110,6 +110,7 @@ def test_a_damaged_file_only_costs_a_compilation():
     content = path.read_bytes()
     path.write_bytes(content[:200])
     build._kernels.clear()
+    build._addresses.clear()
     before = build.statistics().compilations
     build.build(source)
     assert build.statistics().compilations == before + 1

@@ -8,7 +8,7 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate, flat_graph, pipeline
+from numba_grad.compiler import build, evaluate, flat_graph, pipeline, plan_cache
 from numba_grad.frontend.specialization import Specialization
 from tests.interleaving import stopped_at
 
@@ -50,13 +50,17 @@ def known_work():
 
 
 def forget(monkeypatch, *, all_kernels=False):
-    """As a new process that finds kernels on disk, but for those of `new`, or all of them."""
+    """As a new process that finds kernels on disk, but for those of `new`, or all of them, and no
+    plans."""
+    monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
     kernels = {
         request: kernel
         for request, kernel in build._kernels.items()
         if not (all_kernels or "expm1" in request.source)
     }
     monkeypatch.setattr(build, "_kernels", kernels)
+    loaded = {kernel.key: kernel.address for kernel in kernels.values()}
+    monkeypatch.setattr(build, "_addresses", loaded)
     monkeypatch.setattr(evaluate, "_programs", type(evaluate._programs)())
     table = flat_graph.signature_table()
     segments = {

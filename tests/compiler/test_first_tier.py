@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate, first_tier
+from numba_grad.compiler import build, evaluate, first_tier, programs
 from numba_grad.compiler.flat_graph import flatten
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import configure
@@ -26,8 +26,8 @@ def _native_engine() -> Iterator[None]:
 
 def on_first_tier(out: Node) -> np.ndarray:
     graph = flatten([out])
-    assert first_tier.is_small(graph)
-    program = first_tier.compile_small(graph)
+    assert programs.is_small(graph)
+    program = first_tier.lowered(graph)
     run = evaluate.runner(program, "cpu")
     [value] = run(*[graph.nodes[k].value for k in graph.inputs])
     return value.reshape(out.shape)
@@ -199,14 +199,14 @@ def test_a_graph_that_comes_again_and_again_is_fused(monkeypatch):
 
 
 def test_what_is_large_or_long_is_fused_at_once():
-    x = ng.tensor(np.ones(first_tier.MOST_ELEMENTS + 1))
-    assert not first_tier.is_small(flatten([(x + 1)._node]))
+    x = ng.tensor(np.ones(programs.MOST_ELEMENTS + 1))
+    assert not programs.is_small(flatten([(x + 1)._node]))
     a = ng.tensor(np.ones((100, 100)))
-    assert not first_tier.is_small(flatten([(a @ a)._node]))
+    assert not programs.is_small(flatten([(a @ a)._node]))
     y = ng.tensor(1.0)
-    for _ in range(first_tier.MOST_NODES):
+    for _ in range(programs.MOST_NODES):
         y = y * y
-    assert not first_tier.is_small(flatten([y._node]))
+    assert not programs.is_small(flatten([y._node]))
 
 
 def test_another_program_of_the_same_operations_compiles_nothing():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda.library_kernels import Options
-from numba_grad.compiler.cuda.target import cuda_target
-from numba_grad.compiler.pipeline import compile_program
+from numba_grad.compiler.cuda.target import cuda_destination
+from numba_grad.compiler.programs import compile_program
 from numba_grad.errors import DeviceError
 from numba_grad.graph.node import OPS, argument, record
 from numba_grad.graph.types import array_type
@@ -92,7 +92,7 @@ def stand_in(request, monkeypatch):
         yield library
 
 
-TARGET = cuda_target("source", Options(libraries=True))
+TARGET = cuda_destination("source", Options(libraries=True))
 
 
 def run_product(x, y, *, transposed=(False, False), target=TARGET, times=1):
@@ -158,7 +158,7 @@ def test_cublas_is_captured_in_graphs(stand_in):
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_tf32_only_if_asked_for(stand_in, tf32):
-    target = cuda_target("source", Options(libraries=True, tf32=tf32))
+    target = cuda_destination("source", Options(libraries=True, tf32=tf32))
     run_product(numbers((20, 20), "float32"), numbers((20, 20), "float32"), target=target)
     assert stand_in.calls[0] == (1, 77 if tf32 else 68)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options, kernels_for
-from numba_grad.compiler.cuda.target import cuda_target
+from numba_grad.compiler.cuda.target import cuda_destination
 from numba_grad.compiler.library_steps import call_of
-from numba_grad.compiler.pipeline import compile_program
+from numba_grad.compiler.programs import compile_program
 from numba_grad.errors import KernelError
 from numba_grad.frontend.lowered import LoweredKernel
 from numba_grad.graph.node import argument
@@ -23,7 +23,7 @@ from tests.cuda.library_calls import node_of
 from tests.cuda.stand_in_cupy import StandIn
 
 OPS = all_ops()
-TARGET = cuda_target("source", Options(libraries=True))
+TARGET = cuda_destination("source", Options(libraries=True))
 N = 34  # of matrices for which there are no kernels
 
 

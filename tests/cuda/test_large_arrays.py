@@ -9,8 +9,8 @@ import numba_grad as ng
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
 from numba_grad.compiler.cuda.library_steps import MOST_BLOCKS
-from numba_grad.compiler.cuda.target import cuda_target
-from numba_grad.compiler.pipeline import CompiledProgram, compile_program
+from numba_grad.compiler.cuda.target import cuda_destination
+from numba_grad.compiler.programs import CompiledProgram, compile_program
 from numba_grad.errors import KernelError
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
@@ -55,7 +55,7 @@ def compiled(name: str, architecture: str) -> CompiledProgram:
     x = argument(array_type(shape, FLOAT32))
     outputs = [f(new_tensor(x))._node]
     leaves = [node for node in toposort(outputs) if node.op.family == "leaf"]
-    return compile_program(leaves, outputs, target=cuda_target(architecture))
+    return compile_program(leaves, outputs, destination=cuda_destination(architecture))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,7 +79,7 @@ def test_lines_that_are_too_long_to_sort_are_refused():
     x = argument(array_type(LONG, FLOAT32))
     with pytest.raises(KernelError, match="a line is too long"):
         compile_program(
-            [x], [ng.sort(new_tensor(x))._node], target=cuda_target(SOURCE_ARCHITECTURE)
+            [x], [ng.sort(new_tensor(x))._node], destination=cuda_destination(SOURCE_ARCHITECTURE)
         )
 
 
@@ -87,7 +87,9 @@ def test_grids_beyond_limits_are_refused():
     x = argument(array_type((MANY, 1), np.dtype(bool)))
     with pytest.raises(KernelError, match=r"argsort: more blocks than a grid(?s:.)*2147483647"):
         compile_program(
-            [x], [ng.argsort(new_tensor(x), 1)._node], target=cuda_target(SOURCE_ARCHITECTURE)
+            [x],
+            [ng.argsort(new_tensor(x), 1)._node],
+            destination=cuda_destination(SOURCE_ARCHITECTURE),
         )
 
 

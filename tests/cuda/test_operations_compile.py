@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
-from numba_grad.compiler.cuda.target import cuda_target
-from numba_grad.compiler.pipeline import compile_program
+from numba_grad.compiler.cuda.target import cuda_destination
+from numba_grad.compiler.programs import compile_program
 from numba_grad.graph.node import Op, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops
@@ -55,8 +55,8 @@ def kernels(op: Op, precision: str) -> dict[str, int]:
         if precision == "single":
             dtypes = [np.dtype(SINGLE.get(d.char, d.char)) for d in dtypes]
         inputs = [argument(array_type(np.shape(a), d)) for a, d in zip(arrays, dtypes, strict=True)]
-        target = cuda_target(SOURCE_ARCHITECTURE)
-        plan = compile_program(inputs, [op(*inputs, **params)], target=target).plan
+        target = cuda_destination(SOURCE_ARCHITECTURE)
+        plan = compile_program(inputs, [op(*inputs, **params)], destination=target).plan
         for number, _, _, threads in plan.steps.tolist():
             found[plan.kernels[number].source] = threads
     return found

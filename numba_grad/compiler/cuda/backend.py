@@ -9,9 +9,8 @@ import numpy as np
 from numba_grad.compiler import backends
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
 from numba_grad.compiler.cuda.library_kernels import Options
-from numba_grad.compiler.cuda.target import cuda_target
-from numba_grad.compiler.pipeline import CompiledProgram
-from numba_grad.compiler.target import Target
+from numba_grad.compiler.cuda.target import cuda_destination
+from numba_grad.compiler.programs import CompiledProgram, Destination
 from numba_grad.config import config
 from numba_grad.graph import streams
 from numba_grad.locks import new_lock
@@ -27,7 +26,7 @@ class _Cuda:
     def __init__(self) -> None:
         self._lock = new_lock()
 
-    def target(self, device: str) -> Target:
+    def destination(self, device: str) -> Destination:
         architecture = current_driver().architecture(cuda_index(device))
         options = Options(
             # Those of the host know nothing of a driver in host memory.
@@ -35,7 +34,7 @@ class _Cuda:
             tf32=config.tf32,
             deterministic=config.deterministic,
         )
-        return cuda_target(architecture, options)
+        return cuda_destination(architecture, options)
 
     def program(self, program: CompiledProgram, device: str) -> Program:
         """The plan, made ready for a device; the same one each time."""

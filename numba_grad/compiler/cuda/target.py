@@ -19,6 +19,7 @@ from numba_grad.compiler.program_steps import (
     work_of,
     written_words,
 )
+from numba_grad.compiler.programs import Destination
 from numba_grad.compiler.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
 
@@ -61,3 +62,11 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         has_branches=True,
         adds_products=False,
     )
+
+
+@functools.cache
+def cuda_destination(architecture: str, options: Options = DEFAULT) -> Destination:
+    """The same, for who compiles. Plans stay in memory: among their steps are calls of libraries,
+    closures that no key names."""
+    target = cuda_target(architecture, options)
+    return Destination(target.name, lambda: target)

@@ -1,0 +1,284 @@
+"""Plans on disk, named by the structure of their graph: a process that meets a graph which another
+has compiled reads the plan, and lowers nothing.
+
+    key_of   what a plan depends on, as a digest that is the same in every process
+    read     the plan of a key, with its kernels loaded
+    write    a plan, as arrays and JSON
+
+A plan is stored without its kernels, whose keys it names: they are files of their own in the same
+directory. Where one of these is missing, the plan counts as missing.
+"""
+
+import functools
+import hashlib
+import json
+import math
+import os
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler import cache
+from numba_grad.compiler.flat_graph import FlatGraph, Signatures
+from numba_grad.config import config
+from numba_grad.errors import InternalError, KernelError
+from numba_grad.graph.node import ARGUMENT, Node, Op
+from numba_grad.graph.types import Type, as_dtype
+from numba_grad.graph.walk import in_order_of_recording, toposort
+from numba_grad.runtime.plan import ErrorSite, Plan, check_plan
+
+# A plan that takes a larger part of the cache's bound than this would push out the kernels.
+_MOST_OF_CACHE = 1 / 16
+
+
+class _NotStorableError(Exception):
+    """Something has no name that holds in another process."""
+
+
+# Keys.
+
+
+def key_of(graph: FlatGraph, target: str) -> str | None:
+    """The name of the plan for `graph`, equal in every process; None if it is not kept on disk.
+
+    That is so for graphs with parts that are known by their identity alone, such as a user's
+    kernel, and while passes are checked: a plan from disk has been through none.
+    """
+    if config.check_passes:
+        return None
+    try:
+        environment = _environment(config.cache_directory)
+        meanings = _digests_of_signatures(graph.table, graph.signatures)
+    except _NotStorableError:
+        return None
+    # Inputs count as the first nodes: when a number was recorded that other graphs use as well
+    # depends on these.
+    is_own = np.ones(len(graph.nodes), bool)
+    is_own[graph.inputs] = False
+    positions = np.empty(len(graph.nodes), np.int32)
+    positions[graph.inputs] = np.arange(len(graph.inputs))
+    positions[is_own] = np.arange(len(graph.inputs), len(graph.nodes))
+    digest = hashlib.sha256()
+    for part in (
+        canonical((target, config.unroll_extent, tuple(map(_described, graph.types)))),
+        meanings[is_own].tobytes(),
+        np.diff(graph.starts)[is_own].tobytes(),
+        positions[graph.edges].tobytes(),
+        positions[graph.outputs].tobytes(),
+    ):
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return cache.key_of("plan", environment, digest.hexdigest())
+
+
+_DIGEST = np.dtype("V16")
+
+
+def _digests_of_signatures(table: Signatures, signatures: np.ndarray) -> np.ndarray:
+    """What each node does. The numbers themselves depend on what the process met first."""
+    numbers = np.flatnonzero(np.bincount(signatures))
+    digests = np.zeros(int(numbers[-1]) + 1 if len(numbers) else 0, _DIGEST)
+    for number in numbers.tolist():
+        digests[number] = np.void(_digest_of_signature(table, number))
+    return digests[signatures]
+
+
+def _digest_of_signature(table: Signatures, number: int) -> bytes:
+    found = table.digests.get(number)
+    if found is None:
+        found = table.digests[number] = hashlib.sha256(canonical(table.meanings[number])).digest()[
+            :16
+        ]
+    return found
+
+
+def canonical(value: object) -> bytes:
+    """Text that tells one value from every other: 1 from True and 1.0, 0.0 from -0.0.
+
+    Of what has no such text, `_NotStorableError` is raised.
+    """
+    parts: list[bytes] = []
+    _append(value, parts)
+    return b"".join(parts)
+
+
+def _append(value: Any, parts: list[bytes]) -> None:
+    # By class: a derived one may mean something else by the same number.
+    kind = value.__class__
+    if value is None or kind is bool:
+        parts.append(b"%s;" % repr(value).encode())
+    elif kind is int:
+        parts.append(b"i%d;" % value)
+    elif kind is float:
+        parts.append(b"f" + struct.pack("<d", value))
+    elif kind is str or kind is bytes:
+        text = value.encode() if kind is str else value
+        parts.append(b"%s%d:" % (kind.__name__.encode(), len(text)))
+        parts.append(text)
+    elif kind is tuple or kind is list:
+        parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
+        for item in value:
+            _append(item, parts)
+    elif isinstance(value, np.dtype):
+        _append(("dtype", value.name), parts)
+    elif kind is Type:
+        _append(_described(value), parts)
+    elif kind is Op:
+        _append(("op", value.name), parts)
+    elif hasattr(value, "arguments") and hasattr(value, "outputs"):
+        _append(_described_call(value), parts)
+    else:
+        raise _NotStorableError
+
+
+def _described(type: Type) -> tuple[Any, ...]:
+    return (type.shape, type.dtype, type.device)
+
+
+def _described_call(target: Any) -> tuple[Any, ...]:
+    """A traced function that another graph calls: its own graph, in the order of recording."""
+    nodes = in_order_of_recording({*toposort(target.outputs), *target.arguments})
+    positions = {node: k for k, node in enumerate(nodes)}
+
+    def described(node: Node) -> tuple[Any, ...]:
+        if node.op is ARGUMENT:
+            return ("argument", node.type)
+        if node.value is not None:
+            raise _NotStorableError
+        params = tuple(node.params.items())
+        return (node.op, params, tuple([positions[x] for x in node.inputs]))
+
+    return (
+        "call",
+        target.name,
+        [described(node) for node in nodes],
+        [positions[node] for node in target.arguments],
+        [positions[node] for node in target.outputs],
+    )
+
+
+# What all keys depend on.
+
+# Of these a plan knows nothing: they make graphs.
+_ABOVE = ("frontend", "autograd", "transforms", "numpy")
+_imported_ns = time.time_ns()
+
+
+@functools.cache
+def _environment(directory: Path) -> str:
+    """The compiler itself, by the text of its files: a rule that was edited must not meet plans of
+    what it was.
+
+    Raises
+    ------
+    _NotStorableError
+        If there are no files, or one changed since this process imported it, maybe: then it runs
+        another text.
+    """
+    package = Path(__file__).parent.parent
+    try:
+        files = sorted(_files(str(package)))
+    except OSError:  # in an archive
+        files = []
+    if not files or any(max(s.st_mtime_ns, s.st_ctime_ns) > _imported_ns for _, s in files):
+        raise _NotStorableError
+    # Reading them takes five times as long as this look, so their digest is on disk as well.
+    looks = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for name, s in files]
+    remembered = cache.key_of("text of the compiler", str(package), repr(looks))
+    found = cache.read(remembered)
+    if found is None:
+        digest = hashlib.sha256()
+        for name, _ in files:
+            text = (package / name).read_bytes()
+            digest.update(b"%s %d:" % (name.encode(), len(text)))
+            digest.update(text)
+        found = digest.digest()
+        cache.write(remembered, found)
+    return f"{found.hex()} numpy {np.__version__}"
+
+
+def _files(folder: str, prefix: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield prefix + entry.name, entry.stat()
+            elif entry.is_dir() and entry.name not in (*_ABOVE, "__pycache__"):
+                yield from _files(entry.path, f"{prefix}{entry.name}/")
+
+
+# Reading and writing.
+
+_ARRAYS = ("steps", "words", "relocations")
+_COLUMNS = {"steps": (4,), "words": (), "relocations": (3,)}
+_COMPRESSION = 1  # of zlib: words and relocations of repeated steps are alike
+
+
+def read(key: str, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> Plan | None:
+    """The plan that is stored under `key`, ready to run; None if there is none, or not whole."""
+    content = cache.read(key)
+    if content is None:
+        return None
+    try:
+        plan = _decoded(content, stored_kernels)
+        check_plan(plan)
+    except (ValueError, KeyError, TypeError, zlib.error, InternalError, KernelError):
+        # The checksum was right, so this was written by something else than what reads it; or a
+        # kernel is missing.
+        return None
+    return plan
+
+
+def write(key: str, plan: Plan) -> None:
+    """Store a plan whose kernels have keys."""
+    if any(site.exception is not None for site in plan.sites) or plan.accesses is not None:
+        return
+    content = _encoded(plan)
+    if len(content) <= _MOST_OF_CACHE * config.cache_bytes:
+        cache.write(key, content)
+
+
+def _encoded(plan: Plan) -> bytes:
+    arrays = [getattr(plan, name) for name in _ARRAYS]
+    described = {
+        "kernels": [kernel.key for kernel in plan.kernels],
+        "input_count": plan.input_count,
+        "outputs": [(shape, dtype.name) for shape, dtype in plan.outputs],
+        "arena_bytes": plan.arena_bytes,
+        "symbols": plan.symbols,
+        "sites": [(site.kind, site.operation, site.axis, site.note) for site in plan.sites],
+        "lengths": [len(array) for array in arrays],
+    }
+    text = json.dumps(described).encode()
+    parts = [
+        struct.pack("<q", len(text)),
+        text,
+        *[array.astype("<i8").tobytes() for array in arrays],
+    ]
+    return zlib.compress(b"".join(parts), _COMPRESSION)
+
+
+def _decoded(content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> Plan:
+    data = zlib.decompress(content)
+    (length,) = struct.unpack_from("<q", data)
+    described = json.loads(data[8 : 8 + length])
+    arrays = {}
+    start = 8 + length
+    for name, rows in zip(_ARRAYS, described["lengths"], strict=True):
+        shape = (rows, *_COLUMNS[name])
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(data, "<i8", count, start).astype(np.int64).reshape(shape)
+        start += 8 * count
+    return Plan(
+        **arrays,
+        kernels=tuple(stored_kernels(described["kernels"])),
+        input_count=described["input_count"],
+        outputs=tuple([(tuple(s), as_dtype(name)) for s, name in described["outputs"]]),
+        arena_bytes=described["arena_bytes"],
+        symbols=tuple(described["symbols"]),
+        sites=tuple([ErrorSite(*site) for site in described["sites"]]),
+    )
