@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.compiler.flat_graph import FlatGraph, Role
-from numba_grad.compiler.segments import LONGEST_WHOLE, cut
+from numba_grad.compiler.segments import cut
 from numba_grad.compiler.sources import Sources, distinct
 
 
@@ -95,8 +95,8 @@ class _Segmentation:
     def cut_run(self, first: int, end: int) -> list[int]:
         """Where segments start within `computed[first:end]`, in which nothing is called; its
         length."""
-        if end - first <= LONGEST_WHOLE:
-            return [0, end - first] if end > first else [0]
+        if end == first:
+            return [0]
         run = self.sources.computed[first:end]
         low, high = np.searchsorted(self.sources.flow[:, 1], [run[0], run[-1] + 1])
         pairs = self.sources.flow[low:high]
