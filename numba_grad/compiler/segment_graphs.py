@@ -70,9 +70,12 @@ class _Segmentation:
         computed = self.sources.computed
         bounds: list[int] = []
         end = 0
-        for first, stop in self.calls():
+        # Who reads an assembly comes in a later segment than who computes its pieces.
+        assembled = np.searchsorted(computed, self.graph.assemblies).tolist()
+        for first, stop in sorted([*self.calls(), *zip(assembled, assembled, strict=True)]):
             bounds += [end + start for start in self.cut_run(end, first)[:-1]]
-            bounds.append(first)
+            if stop > first:
+                bounds.append(first)
             end = stop
         bounds += [end + start for start in self.cut_run(end, len(computed))[:-1]]
         return np.array([*bounds, len(computed)])
@@ -100,7 +103,8 @@ class _Segmentation:
         run = self.sources.computed[first:end]
         low, high = np.searchsorted(self.sources.flow[:, 1], [run[0], run[-1] + 1])
         pairs = self.sources.flow[low:high]
-        pairs = pairs[(pairs[:, 0] >= run[0]) & (self.sources.roles[pairs[:, 0]] != Role.INPUT)]
+        in_memory = (self.sources.roles[pairs] == Role.INPUT).any(axis=1)  # inputs, assemblies
+        pairs = pairs[(pairs[:, 0] >= run[0]) & ~in_memory]
         hashes = self.graph.facts("hash", run)
         return cut(hashes, np.searchsorted(run, pairs))
 
@@ -203,4 +207,5 @@ class _Segmentation:
         home = self.segment_of[sources]
         is_needed = (home >= 0) & (home != self.segment_of[users])
         outputs = np.array(self.graph.outputs, np.int64)
+        outputs = outputs[self.segment_of[outputs] >= 0]  # but for assemblies
         return distinct(np.concatenate([sources[is_needed], outputs]))
