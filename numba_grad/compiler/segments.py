@@ -23,12 +23,12 @@ LONGEST_WHOLE = 600
 WINDOW = 512
 LONGEST = 1024
 # Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
-# twenty operations.
-SHORT = 48
-# What repeats less often is no loop to be cut, and shorter loops are better seen as a whole: a
-# loop inside of each step of another one, or a few small steps in all.
-FEWEST_REPEATS = 8
-FEWEST_NODES = 40
+# twenty operations. But not too many, since those that are left are taken alone.
+SHORT = 24
+MOST_TOGETHER = 6
+# What repeats less often is no loop to be cut. A short loop in each step of another one is a part
+# of that.
+FEWEST_REPEATS = 12
 FEWEST_NODES_OF_INNER_LOOP = 192
 # Periods that are looked at, those of most nodes.
 MOST_PERIODS = 24
@@ -44,7 +44,7 @@ def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     """
     n = len(signatures)
-    if n < FEWEST_NODES:
+    if n < FEWEST_REPEATS and n <= LONGEST_WHOLE:
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
     result = [0]
@@ -112,8 +112,8 @@ def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
     result: list[Stretch] = []
     periods = _likely_periods(signatures)
     # Values from the steps before the last one are read at any distance: forward by backward.
-    hashes = {period: _hashes(signatures, edges, 2 * period) for period in periods}
-    for fewest in (FEWEST_NODES_OF_INNER_LOOP, FEWEST_NODES):
+    hashes = {period: _hashes(signatures, edges, period) for period in periods}
+    for fewest in (FEWEST_NODES_OF_INNER_LOOP, 0):
         for period in periods:
             h = hashes[period]
             repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
@@ -133,7 +133,7 @@ def _likely_periods(signatures: np.ndarray) -> list[int]:
     counts = np.bincount((order[1:] - order[:-1])[is_same], minlength=1)
     counts = counts[: min(WINDOW, n // FEWEST_REPEATS) + 1]
     likely = np.argsort(-counts, kind="stable")[:MOST_PERIODS]
-    return sorted(int(period) for period in likely if counts[period] >= FEWEST_REPEATS // 2)
+    return sorted(int(period) for period in likely if period and counts[period] >= FEWEST_REPEATS // 2)
 
 
 def _runs(flags: np.ndarray, shortest: int) -> Iterator[tuple[int, int]]:
@@ -147,9 +147,22 @@ def _runs(flags: np.ndarray, shortest: int) -> Iterator[tuple[int, int]]:
 def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> list[int]:
     """Where segments start within a stretch, and where the last of them stops.
 
-    Some periods are taken together where they are short; the first one and what remains stay alone,
-    so that loops of any length need the same kernels.
+    Some periods are taken together where they are short. Which ones does not depend on how many
+    there are: they are counted from the first step of the loop, which a backward pass comes to last.
+    Those that are left stay alone.
     """
+    period = stretch.period
+    starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)
+    together = min(math.ceil(SHORT / period), MOST_TOGETHER)
+    left = (len(starts) - 1) % together
+    first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
+    if _goes_back(stretch, edges[first:last]):
+        return [*starts[:left], *starts[left::together]]
+    return [*starts[: len(starts) - left : together], *starts[len(starts) - left :]]
+
+
+def _phase(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> int:
+    """The place within a period that the fewest values cross."""
     period = stretch.period
     middle = stretch.start + (stretch.stop - stretch.start) // period // 2 * period
     low, high = middle - 3 * period, middle + 4 * period
@@ -158,12 +171,16 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
     near = near[near[:, 0] >= 0]
     crossing = _crossing(high - low, near, 2 * period)[3 * period : 4 * period]
     hashes = _mix(_hashes(signatures[low:high], near, 2 * period))[3 * period : 4 * period]
-    phase = int(np.lexsort((hashes, crossing))[0])
-    starts = range(stretch.start + phase, stretch.stop + 1, period)
-    together = math.ceil(SHORT / period)
-    groups = (len(starts) - 2) // together
-    grouped = [starts[1 + together * group] for group in range(groups)]
-    return [starts[0], *grouped, *starts[1 + together * groups :]]
+    return int(np.lexsort((hashes, crossing))[0])
+
+
+def _goes_back(stretch: Stretch, edges: np.ndarray) -> bool:
+    """Whether later steps read earlier values from before the stretch: a backward pass."""
+    far = edges[edges[:, 0] < stretch.start]
+    if not len(far):
+        return False
+    source, user = (far - far.mean(axis=0)).T
+    return float(source @ user) < 0
 
 
 # What does not repeat

@@ -112,7 +112,6 @@ def test_chains_of_rows_change_nothing(monkeypatch):
 @pytest.mark.parametrize("longest", [12, 30])
 def test_cutting_changes_nothing(monkeypatch, longest):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", longest)
-    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", longest)
     monkeypatch.setattr(segments, "WINDOW", longest)
     monkeypatch.setattr(segments, "LONGEST", 2 * longest)
 
