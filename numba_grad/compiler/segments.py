@@ -26,12 +26,14 @@ LONGEST = 1024
 # twenty operations. But not too many, since those that are left are taken alone.
 SHORT = 24
 MOST_TOGETHER = 6
-# What repeats less often is no loop to be cut. A short loop in each step of another one is a part
-# of that.
-FEWEST_REPEATS = 12
+# What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
+# the ends, and two may be one period.) A short loop in each step of another one is a part of that.
+FEWEST_REPEATS = 6
+FEWEST_NODES = 16
 FEWEST_NODES_OF_INNER_LOOP = 192
 # Periods that are looked at, those of most nodes.
-MOST_PERIODS = 24
+MOST_PERIODS = 12
+FACTORS = (1, 2, 3, 4)
 
 
 def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
@@ -44,7 +46,7 @@ def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     """
     n = len(signatures)
-    if n < FEWEST_REPEATS and n <= LONGEST_WHOLE:
+    if n <= min(FEWEST_NODES, LONGEST_WHOLE):
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
     result = [0]
@@ -113,7 +115,7 @@ def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
     periods = _likely_periods(signatures)
     # Values from the steps before the last one are read at any distance: forward by backward.
     hashes = {period: _hashes(signatures, edges, period) for period in periods}
-    for fewest in (FEWEST_NODES_OF_INNER_LOOP, 0):
+    for fewest in (FEWEST_NODES_OF_INNER_LOOP, FEWEST_NODES):
         for period in periods:
             h = hashes[period]
             repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
@@ -131,9 +133,12 @@ def _likely_periods(signatures: np.ndarray) -> list[int]:
     order = np.argsort(local, kind="stable")
     is_same = local[order[1:]] == local[order[:-1]]
     counts = np.bincount((order[1:] - order[:-1])[is_same], minlength=1)
-    counts = counts[: min(WINDOW, n // FEWEST_REPEATS) + 1]
-    likely = np.argsort(-counts, kind="stable")[:MOST_PERIODS]
-    return sorted(int(period) for period in likely if period and counts[period] >= FEWEST_REPEATS // 2)
+    longest = min(WINDOW, n // FEWEST_REPEATS)
+    likely = np.argsort(-counts[: longest + 1], kind="stable")[:MOST_PERIODS]
+    likely = likely[(likely > 0) & (counts[likely] >= FEWEST_REPEATS // 2)]
+    # Half of a step may look like the other half, and two steps differ in what they read from afar.
+    multiples = {int(period) * factor for period in likely for factor in FACTORS}
+    return sorted(period for period in multiples if period <= longest)
 
 
 def _runs(flags: np.ndarray, shortest: int) -> Iterator[tuple[int, int]]:
