@@ -20,10 +20,10 @@ FEWEST_COPIES = 4
 # Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
-# Elements of an array that is written out as a whole, at most, and lines that a segment may come to
-# by that. A loop of 30 elements is as fast, and compiles ten times as fast: 2 to 4 ms a line.
+# Elements of an array that is written out as a whole, at most, and lines that this may add to a
+# segment. A loop of 30 elements is as fast, and compiles ten times as fast: 2 to 4 ms a line.
 MOST_ELEMENTS = 16
-UNROLLED_LINES = 96
+UNROLLED_LINES = 128
 
 
 class _Unrolling(threading.local):
@@ -40,8 +40,11 @@ def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator
     afford."""
     before = _unrolling.copies, _unrolling.elements
     _unrolling.copies, _unrolling.elements = MOST_COPIES, MOST_ELEMENTS
-    wholes = [(shape, 1) for shape, _ in operations if _is_small(shape)]
-    while _unrolling.elements > FEWEST_COPIES and _unrolled_operations(wholes) > UNROLLED_LINES:
+    wholes = [(shape, 1) for shape, _ in operations if _is_small(shape) and math.prod(shape) > 1]
+    while (
+        _unrolling.elements > FEWEST_COPIES
+        and _unrolled_operations(wholes) - len(wholes) > UNROLLED_LINES
+    ):
         _unrolling.elements //= 2
     while (
         _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS
