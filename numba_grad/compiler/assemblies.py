@@ -153,9 +153,9 @@ class _Rewriting:
         signatures[moved] = graph.signatures
         for k, node in self.nodes.items():
             nodes[position[k]] = node
-            signatures[position[k]] = table.number(node)
-        in_memory = np.array(list(self.in_memory), np.int64)
-        signatures[position[in_memory]] = 0
+            if k not in self.in_memory:
+                signatures[position[k]] = table.number(node)
+        signatures[position[np.array(list(self.in_memory), np.int64)]] = 0
         owner = np.repeat(np.arange(n), np.diff(graph.starts))
         is_kept = np.ones(n, bool)
         is_kept[[k for k in self.inputs if k >= 0]] = False
@@ -292,7 +292,8 @@ class _Region:
 
     starts: tuple[int, ...]
     size: int
-    assigned: list[tuple[int, Reference]]  # by which position, and what
+    # (by which position, what, whether it is added to what was there)
+    assigned: list[tuple[int, Reference, bool]]
 
 
 @dataclass(slots=True, eq=False)
@@ -302,7 +303,6 @@ class _Chain:
     rewriting: _Rewriting
     base: Reference
     layout: Layout
-    adds: bool
     regions: dict[int, _Region] = field(default_factory=dict)  # by first element
     firsts: list[int] = field(default_factory=list)  # of the regions, sorted
     links: list[int] = field(default_factory=list)
@@ -312,38 +312,47 @@ class _Chain:
 
     def append(self, k: int) -> bool:
         """Let `k`, an assignment to the last link, be a link of this chain, if it can be."""
-        node = self.rewriting.node(k)
-        v = self.rewriting.inputs_of(k)[1]
+        node, v = self.rewriting.node(k), self.rewriting.inputs_of(k)[1]
         value = self.rewriting.node(v).type
-        params = node.params
-        if value.dtype != node.dtype or not self.assign(
-            k, v, params["starts"], params["steps"], value.shape
-        ):
+        starts = node.params["starts"]
+        first = self.layout.first_of_run(starts, node.params["steps"], value.shape)
+        if first is None or not value.size or value.dtype != node.dtype:
             return False
+        region = self.regions.get(first)
+        adds = node.op.name == "add_slice"
+        if region is None:
+            if self.overlaps(first, value.size):
+                return False
+            if adds:
+                share = self.share_of_pad(starts, value.shape)
+                if share is None:
+                    return False
+                # What is outside of the first contribution to a gradient is absent rather than 0,
+                # as where kernels read through the additions.
+                adds = share
+            region = self.regions[first] = _Region(starts, value.size, [])
+            insort(self.firsts, first)
+        elif region.size != value.size:
+            return False
+        region.assigned.append((k, v, adds))
         self.links.append(k)
         return True
 
-    def assign(
-        self,
-        k: int,
-        value: Reference,
-        starts: tuple[int, ...],
-        steps: Sequence[int],
-        part: tuple[int, ...],
-    ) -> bool:
-        first, size = self.layout.first_of_run(starts, steps, part), math.prod(part)
-        if first is None or not size:
+    def share_of_pad(self, starts: Sequence[int], part: Sequence[int]) -> bool | None:
+        """Whether a region of the base has values: not if that is a pad, and the region outside of
+        what was padded. None if that is so for a part of it."""
+        pad = self.rewriting.node(self.base)
+        if pad.op.name != "pad":
+            return True
+        if any(pad.params["interior"]):
+            return None
+        (inner,) = self.rewriting.inputs_of(self.base)
+        sides = list(
+            zip(starts, part, pad.params["low"], self.rewriting.node(inner).shape, strict=True)
+        )
+        if any(a + m <= low or low + n <= a for a, m, low, n in sides):
             return False
-        region = self.regions.get(first)
-        if region is None:
-            if self.overlaps(first, size):
-                return False
-            region = self.regions[first] = _Region(starts, size, [])
-            insort(self.firsts, first)
-        elif region.size != size:
-            return False
-        region.assigned.append((k, value))
-        return True
+        return True if all(low <= a and a + m <= low + n for a, m, low, n in sides) else None
 
     def overlaps(self, first: int, size: int) -> bool:
         """Whether some region has elements of the run."""
@@ -399,11 +408,21 @@ class _Chain:
     def values_of(self, region: _Region) -> list[Reference]:
         """The values that a region has had."""
         result: list[Reference] = []
-        for k, value in region.assigned:
-            if self.adds and result:
-                value = self.rewriting.put_in(k, OPS["add"], [result[-1], value])
+        for k, value, adds in region.assigned:
+            if adds:
+                part = self.rewriting.node(value).shape
+                before = result[-1] if result else self.part_of_base(k, region.starts, part)
+                value = self.rewriting.put_in(k, OPS["add"], [before, value])
             result.append(value)
         return result
+
+    def part_of_base(
+        self, before: int, starts: tuple[int, ...], part: tuple[int, ...]
+    ) -> Reference:
+        steps = (1,) * len(part)
+        return self.rewriting.put_in(
+            before, OPS["slice"], [self.base], starts=starts, sizes=part, steps=steps
+        )
 
     def gaps(self, before: int) -> list[tuple[Reference, int]]:
         """What nothing was assigned to."""
@@ -433,17 +452,7 @@ def _new_chain(rewriting: _Rewriting, k: int) -> _Chain | None:
     layout = _layout_of(node.shape, starts, steps, rewriting.node(v).shape)
     if layout is None:
         return None
-    chain = _Chain(rewriting, base, layout, adds=node.op.name == "add_slice")
-    if chain.adds:
-        # The first contribution to a gradient. What is outside of it is absent rather than 0, as
-        # where kernels read through the additions.
-        pad = rewriting.node(base)
-        if pad.op.name != "pad" or any(pad.params["interior"]):
-            return None
-        (inner,) = rewriting.inputs_of(base)
-        part = rewriting.node(inner).shape
-        if not chain.assign(base, inner, pad.params["low"], (1,) * len(part), part):
-            return None
+    chain = _Chain(rewriting, base, layout)
     return chain if chain.append(k) else None
 
 
@@ -465,7 +474,7 @@ def _chains(rewriting: _Rewriting, assignments: list[int]) -> list[_Chain]:
         others = [x for x in found if graph.nodes[x].op.name != "slice"]
         if len(others) == 1 and k not in rewriting.outputs:
             (x,) = others
-            if graph.nodes[x].op is graph.nodes[k].op and rewriting.inputs_of(x)[0] == k:
+            if is_assignment[x] and rewriting.inputs_of(x)[0] == k:
                 following[k] = x
     is_first = readers.keys() - following.values()
     result: list[_Chain] = []
