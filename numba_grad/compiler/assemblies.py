@@ -177,9 +177,9 @@ class _Rewriting:
             inputs=moved[graph.inputs].tolist(),
             outputs=moved[graph.outputs].tolist(),
             calls={int(moved[k]): call for k, call in graph.calls.items()},
-            assemblies=sorted(position[
-                np.array([*graph.assemblies, *self.assemblies], np.int64)
-            ].tolist()),
+            assemblies=sorted(
+                position[np.array([*graph.assemblies, *self.assemblies], np.int64)].tolist()
+            ),
             stored=position[np.array([*graph.stored.tolist(), *self.stored], np.int64)],
             places={
                 int(position[k]): (int(position[assembly]), first)

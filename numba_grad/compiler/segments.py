@@ -153,8 +153,8 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
     """Where segments start within a stretch, and where the last of them stops.
 
     Some periods are taken together where they are short. Which ones does not depend on how many
-    there are: they are counted from the first step of the loop, which a backward pass comes to last.
-    Those that are left stay alone.
+    there are: they are counted from the first step of the loop, which a backward pass comes to
+    last. Those that are left stay alone.
     """
     period = stretch.period
     starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)

@@ -1,8 +1,8 @@
 """Which axes are loops and which are unrolled, and index expressions over loop variables.
 
-An axis of at most `config.unroll_extent` elements may be *unrolled*: its indices are literals in the
-kernel. Others are *loops*: their extents, and strides and offsets that depend on them, are run-time
-arguments. So a kernel depends on the small extents and on nothing else of the sizes.
+An axis of at most `config.unroll_extent` elements may be *unrolled*: its indices are literals in
+the kernel. Others are *loops*: their extents, and strides and offsets that depend on them, are
+run-time arguments. So a kernel depends on the small extents and on nothing else of the sizes.
 """
 
 import math

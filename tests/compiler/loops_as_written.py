@@ -64,7 +64,7 @@ def stacked_as_columns(steps: int) -> Loop:
             states.append(x)
         return np.sum((np.stack(states, axis=1) - data) ** 2)
 
-    return f, (np.linspace(0.1, 1.0, 20), np.linspace(0.5, 1.0, 20), np.ones((20, steps)))
+    return f, (np.linspace(0.1, 1.0, 25), np.linspace(0.5, 1.0, 25), np.ones((25, steps)))
 
 
 def loss_summed_in_the_loop(steps: int) -> Loop:
@@ -128,7 +128,7 @@ def heat_by_pads(steps: int) -> Loop:
 def heat_by_slices(steps: int) -> Loop:
     def f(u, rate):
         for _ in range(steps):
-            new = ng.tensor(u)
+            new = u.copy()
             new[1:-1] = u[1:-1] + rate * (u[2:] - 2.0 * u[1:-1] + u[:-2])
             u = new
         return np.sum(u**2)
