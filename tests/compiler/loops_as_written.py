@@ -101,7 +101,7 @@ def rows_of_a_parameter(steps: int) -> Loop:
 def sines(steps: int) -> Loop:
     def f(x):
         for k in range(steps):
-            x = np.sin(x) * 1.1 + 0.01 * k
+            x = np.sin(x) * 1.1 + 0.013 * k
         return np.sum(x)
 
     return f, (np.linspace(0.0, 1.0, 4),)
