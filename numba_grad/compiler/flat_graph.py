@@ -7,7 +7,7 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,11 @@ class FlatGraph:
     outputs: list[int]
     calls: dict[int, Node]  # of the results of calls of traced functions: by position, the call
     table: "Signatures"  # the meaning of `signatures`
+    # What `assemblies.py` adds: arrays that others compute their pieces into, what must be in
+    # memory, and of pieces the assembly and the first element there.
+    assemblies: list[int] = field(default_factory=list)
+    stored: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -196,6 +201,8 @@ _FACTS = np.dtype(
         ("role", np.int8),
         ("writes", np.bool_),  # whether it changes a part of its first input
         ("overwrites", np.bool_),  # whether it may be computed to the memory of an input
+        ("assigns", np.bool_),  # whether it is an assignment to a region
+        ("slices", np.bool_),  # whether it is a slice
     ]
 )
 
@@ -251,6 +258,8 @@ class Signatures:
             role,
             any(x.op.name in WRITES for x in changing),
             any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing),
+            node.op.name in ASSIGNMENTS,
+            node.op.name == "slice",
         )
         return number
 

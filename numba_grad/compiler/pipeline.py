@@ -1,6 +1,7 @@
 """Graph -> plan: the whole way, read from top to bottom in `lowered`.
 
-order     the nodes that compute something, as recorded
+order     the nodes that compute something, as recorded; what has many pieces is put together
+          where they are computed (assemblies.py)
 segments  short stretches of them (segments.py); a graph of a few hundred nodes is one
 programs  each distinct segment compiled once (segment_program.py): simplify, fuse, lower, emit
 memory    lifetimes of what segments leave for each other, in one arena (memory.py)
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.assemblies import with_assemblies
 from numba_grad.compiler.flat_graph import ALIASES, RENAMINGS, FlatGraph, value_inputs
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
@@ -57,14 +59,16 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
-        self.graph = graph
+        self.graph = graph = with_assemblies(graph)
         self.target = target
         self.nodes = graph.nodes
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
-        # Where each computed value is: a key of memory, and the first element.
-        self.places: dict[int, tuple[object, int]] = {
-            k: (("input", number), 0) for number, k in enumerate(graph.inputs)
+        # Where each computed value is: a key of memory, the first element, and from which element
+        # of the memory that counts. The last is no part of a segment: it goes into a pointer.
+        self.places: dict[int, tuple[object, int, int]] = {
+            k: (("input", number), 0, 0) for number, k in enumerate(graph.inputs)
         }
+        self.places.update({k: (self.assembly_key(k), 0, 0) for k in graph.assemblies})
         # The last segment that reads anything in an array of the plan's own.
         self.busy_until: dict[object, int] = {}
 
@@ -89,17 +93,20 @@ class _Compiler:
         for k, array, first in zip(
             segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
         ):
-            memory, offset = self.places[array]
+            memory, offset, origin = self.places[array]
             # Devices have been settled: here everything is on the target.
             type = self.nodes[k].type.on(CPU)
             # Where a view starts is not part of the key: each row of an array of observations is a
             # pointer of its own, so that the steps that read them are one segment.
-            pointer = (memory, first * type.dtype.itemsize)
+            pointer = (memory, (origin + first) * type.dtype.itemsize)
             number = externals.setdefault(pointer, len(externals))
             places.append((number, offset, type))
             memories.append(memory)
         writable = self.writable(segment, memories)
-        has_own_memory = tuple([k in self.output_number for k in segment.needed])
+        in_assembly = self.graph.places
+        has_own_memory = tuple(
+            [k in self.output_number or k in in_assembly for k in segment.needed]
+        )
         key = (
             self.target.name,
             segment.key,
@@ -123,7 +130,10 @@ class _Compiler:
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
             memory = self.memory_key(instance, place.source)
-            self.places[k] = (memory, place.offset)
+            self.places[k] = (memory, place.offset, in_assembly.get(k, (0, 0))[1])
+            # An assembly is never written over.
+            if k in in_assembly:
+                continue
             if isinstance(place.source, Output) or memory in self.busy_until:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
@@ -200,7 +210,10 @@ class _Compiler:
             case External(number):
                 return instance.externals[number][0]
             case Output(number):
-                output = self.output_number.get(instance.results[number])
+                k = instance.results[number]
+                if k in self.graph.places:
+                    return self.assembly_key(self.graph.places[k][0])
+                output = self.output_number.get(k)
                 if output is not None:
                     return ("output", output)
                 return (id(instance), number)
@@ -210,11 +223,25 @@ class _Compiler:
                 return (id(instance), "temporary", number)
         raise InternalError(f"plan: no memory called {source!r}")
 
+    def assembly_key(self, k: int) -> object:
+        output = self.output_number.get(k)
+        return ("assembly", k) if output is None else ("output", output)
+
+    def first_byte(self, instance: Instance, source: object) -> int:
+        """Where in its memory a segment's source begins."""
+        match source:
+            case External(number):
+                return instance.externals[number][1]
+            case Output(number) if instance.results[number] in self.graph.places:
+                k = instance.results[number]
+                return self.graph.places[k][1] * self.nodes[k].type.dtype.itemsize
+        return 0
+
     def lifetimes(self, instances: list[Instance]) -> tuple[Lifetimes, dict[object, int]]:
         """When the plan's own memory is used, and bytes of each."""
         lifetimes = Lifetimes()
         number = 0
-        sizes: dict[object, int] = {}
+        sizes = {self.assembly_key(k): self.nodes[k].type.nbytes for k in self.graph.assemblies}
         for instance in instances:
             program = instance.program
             for dtype, count in program.small.items():
@@ -244,8 +271,7 @@ class _Compiler:
         for row, source in template.memory:
             key = self.memory_key(instance, source)
             kind = key[0]  # type: ignore[index]
-            if isinstance(source, External):
-                relocations[row, 2] += instance.externals[source.number][1]
+            relocations[row, 2] += self.first_byte(instance, source)
             if kind == "input":
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.compiler.flat_graph import FlatGraph, Role
-from numba_grad.compiler.segments import LONGEST_WHOLE, cut
+from numba_grad.compiler.segments import cut
 from numba_grad.compiler.sources import Sources, distinct
 
 
@@ -70,9 +70,12 @@ class _Segmentation:
         computed = self.sources.computed
         bounds: list[int] = []
         end = 0
-        for first, stop in self.calls():
+        # Who reads an assembly comes in a later segment than who computes its pieces.
+        assembled = np.searchsorted(computed, self.graph.assemblies).tolist()
+        for first, stop in sorted([*self.calls(), *zip(assembled, assembled, strict=True)]):
             bounds += [end + start for start in self.cut_run(end, first)[:-1]]
-            bounds.append(first)
+            if stop > first:
+                bounds.append(first)
             end = stop
         bounds += [end + start for start in self.cut_run(end, len(computed))[:-1]]
         return np.array([*bounds, len(computed)])
@@ -95,12 +98,13 @@ class _Segmentation:
     def cut_run(self, first: int, end: int) -> list[int]:
         """Where segments start within `computed[first:end]`, in which nothing is called; its
         length."""
-        if end - first <= LONGEST_WHOLE:
-            return [0, end - first] if end > first else [0]
+        if end == first:
+            return [0]
         run = self.sources.computed[first:end]
         low, high = np.searchsorted(self.sources.flow[:, 1], [run[0], run[-1] + 1])
         pairs = self.sources.flow[low:high]
-        pairs = pairs[(pairs[:, 0] >= run[0]) & (self.sources.roles[pairs[:, 0]] != Role.INPUT)]
+        in_memory = (self.sources.roles[pairs] == Role.INPUT).any(axis=1)  # inputs, assemblies
+        pairs = pairs[(pairs[:, 0] >= run[0]) & ~in_memory]
         hashes = self.graph.facts("hash", run)
         return cut(hashes, np.searchsorted(run, pairs))
 
@@ -203,4 +207,5 @@ class _Segmentation:
         home = self.segment_of[sources]
         is_needed = (home >= 0) & (home != self.segment_of[users])
         outputs = np.array(self.graph.outputs, np.int64)
+        outputs = outputs[self.segment_of[outputs] >= 0]  # but for assemblies
         return distinct(np.concatenate([sources[is_needed], outputs]))

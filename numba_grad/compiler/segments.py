@@ -1,28 +1,39 @@
-"""Cut a long graph into short segments, so that a repeated part of the graph gives repeated
-segments.
+"""Cut a graph into segments, so that a repeated part of the graph gives repeated segments.
 
 The nodes stand in the order of recording, in which the steps of a Python loop are exactly periodic,
-forward and backward.
-Cuts are content-defined, as when a file is cut for deduplication: each position gets a score from
+forward and backward. Where some nodes repeat, the cuts are one or several periods apart, at the
+place of a period that the fewest values cross (`_stretches`). What comes before, between and after
+is the same for any number of steps, and so are the segments: 5,000 steps compile the kernels of 20.
+
+What does not repeat is one segment, so that fusion sees all of it. If it is too long for that, its
+cuts are *content-defined*, as when a file is cut for deduplication: each position gets a score from
 its neighbourhood alone, first the number of values that cross it, then a hash; a position is cut if
-no position within half a window has a lower score. A loop whose step fits in the window is then cut
-at the same place of every step, and nothing far away moves a cut. So 5,000 steps compile the same
-few kernels as 500.
+no position within half a window has a lower score. Nothing far away moves such a cut.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-# A graph up to this size is one segment: fusion sees all of it.
+# What does not repeat, up to this size, is one segment.
 LONGEST_WHOLE = 600
 WINDOW = 512
 LONGEST = 1024
-# Steps shorter than this are taken several to a segment: entering a kernel costs as much as some
-# twenty operations.
-SHORT = 48
+# Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
+# twenty operations. But not too many, since those that are left are taken alone.
+SHORT = 24
+MOST_TOGETHER = 6
+# What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
+# the ends, and two may be one period.) A short loop in each step of another one is a part of that.
+FEWEST_REPEATS = 6
+FEWEST_NODES = 16
+FEWEST_NODES_OF_INNER_LOOP = 192
+# Periods that are looked at, those of most nodes.
+MOST_PERIODS = 12
+FACTORS = (1, 2, 3, 4)
 
 
 def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
@@ -32,17 +43,19 @@ def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     ----------
     signatures : for each node, in order, an integer that says what it does (op, params, type), the
         same in every process
-    edges : int64 (m, 2), pairs of positions (source, user)
+    edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     """
     n = len(signatures)
-    if n <= LONGEST_WHOLE:
+    if n <= min(FEWEST_NODES, LONGEST_WHOLE):
         return [0, n]
-    local = _local_hashes(np.asarray(signatures, np.uint64), edges)
-    scores = _scores(local, edges)
-    lowest = _window_minimum(scores, WINDOW // 2)
-    starts = np.flatnonzero(scores == lowest)
-    starts = _with_forced_cuts([0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores)
-    return _merge_short_runs(starts, local)
+    signatures = np.asarray(signatures, np.uint64)
+    result = [0]
+    for stretch in _stretches(signatures, edges):
+        inside = _cuts_of_stretch(stretch, signatures, edges)
+        result += _cuts_of_rest(result[-1], inside[0], signatures, edges)
+        result += inside
+    result += _cuts_of_rest(result[-1], n, signatures, edges)
+    return [*dict.fromkeys([*result, n])]
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
@@ -52,32 +65,148 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def _local_hashes(signatures: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """For each node a hash of what it does and of how far its inputs are, if they are near."""
+def _hashes(signatures: np.ndarray, edges: np.ndarray, reach: int) -> np.ndarray:
+    """For each node a hash of what it does and of how far its inputs are, if within `reach`."""
     distance = edges[:, 1] - edges[:, 0]
-    near = np.where(distance <= WINDOW, distance, WINDOW + 1).astype(np.uint64)
+    near = np.where(distance <= reach, distance, reach + 1).astype(np.uint64)
     result = _mix(signatures + np.uint64(0x9E3779B97F4A7C15))
     np.add.at(result, edges[:, 1], _mix(near * np.uint64(0x9E3779B97F4A7C15)))
-    # Two more rounds over the neighbours make the hash depend on a handful of nodes on both sides.
-    for reach in (1, 2):
-        mixed = _mix(result)
-        result = mixed + _mix(np.roll(mixed, reach)) * np.uint64(3)
-        result += _mix(np.roll(mixed, -reach)) * np.uint64(5)
     return result
 
 
-def _scores(local: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Values that cross each position, where use is near; ties by hash, which the low bits hold."""
-    n = len(local)
+def _with_neighbours(hashes: np.ndarray) -> np.ndarray:
+    """Hashes that depend on a handful of nodes on both sides."""
+    for reach in (1, 2):
+        mixed = _mix(hashes)
+        hashes = mixed + _mix(np.roll(mixed, reach)) * np.uint64(3)
+        hashes += _mix(np.roll(mixed, -reach)) * np.uint64(5)
+    return hashes
+
+
+def _crossing(n: int, edges: np.ndarray, reach: int) -> np.ndarray:
+    """How many values are needed on both sides of each position, uses within `reach` counted."""
     source, user = edges[:, 0], edges[:, 1]
-    near = (user - source) <= WINDOW
+    near = (user - source) <= reach
     last_use = np.arange(n)
     np.maximum.at(last_use, source[near], user[near])
     change = np.zeros(n + 2, np.int64)
     np.add.at(change, np.arange(n) + 1, 1)
     np.add.at(change, last_use + 1, -1)
-    crossing = np.cumsum(change)[:n]
-    return (crossing.astype(np.uint64) << np.uint64(40)) | (_mix(local) >> np.uint64(24))
+    return np.cumsum(change)[:n]
+
+
+# What repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Nodes from `start` to `stop - 1` of which each does what the one `period` before does."""
+
+    start: int
+    stop: int
+    period: int
+
+
+def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
+    """The loops of a graph, in order."""
+    n = len(signatures)
+    is_taken = np.zeros(n, bool)
+    result: list[Stretch] = []
+    periods = _likely_periods(signatures)
+    # Values from the steps before the last one are read at any distance: forward by backward.
+    hashes = {period: _hashes(signatures, edges, period) for period in periods}
+    for fewest in (FEWEST_NODES_OF_INNER_LOOP, FEWEST_NODES):
+        for period in periods:
+            h = hashes[period]
+            repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
+            shortest = max(fewest, FEWEST_REPEATS * period) - period
+            for start, stop in _runs(repeats, shortest):
+                result.append(Stretch(start, stop + period, period))
+                is_taken[start : stop + period] = True
+    return sorted(result, key=lambda stretch: stretch.start)
+
+
+def _likely_periods(signatures: np.ndarray) -> list[int]:
+    """Distances at which many nodes have a like one with like neighbours, in order."""
+    n = len(signatures)
+    local = _with_neighbours(_mix(signatures + np.uint64(1)))
+    order = np.argsort(local, kind="stable")
+    is_same = local[order[1:]] == local[order[:-1]]
+    counts = np.bincount((order[1:] - order[:-1])[is_same], minlength=1)
+    longest = min(WINDOW, n // FEWEST_REPEATS)
+    likely = np.argsort(-counts[: longest + 1], kind="stable")[:MOST_PERIODS]
+    likely = likely[(likely > 0) & (counts[likely] >= FEWEST_REPEATS // 2)]
+    # Half of a step may look like the other half, and two steps differ in what they read from afar.
+    multiples = {int(period) * factor for period in likely for factor in FACTORS}
+    return sorted(period for period in multiples if period <= longest)
+
+
+def _runs(flags: np.ndarray, shortest: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of the runs of at least `shortest` true values."""
+    changes = np.flatnonzero(np.diff(flags, prepend=False, append=False))
+    for start, stop in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
+        if stop - start >= max(shortest, 1):
+            yield start, stop
+
+
+def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> list[int]:
+    """Where segments start within a stretch, and where the last of them stops.
+
+    Some periods are taken together where they are short. Which ones does not depend on how many
+    there are: they are counted from the first step of the loop, which a backward pass comes to
+    last. Those that are left stay alone.
+    """
+    period = stretch.period
+    starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)
+    together = min(math.ceil(SHORT / period), MOST_TOGETHER)
+    left = (len(starts) - 1) % together
+    first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
+    if _goes_back(stretch, edges[first:last]):
+        return [*starts[:left], *starts[left::together]]
+    return [*starts[: len(starts) - left : together], *starts[len(starts) - left :]]
+
+
+def _phase(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> int:
+    """The place within a period that the fewest values cross."""
+    period = stretch.period
+    middle = stretch.start + (stretch.stop - stretch.start) // period // 2 * period
+    low, high = middle - 3 * period, middle + 4 * period
+    first, last = np.searchsorted(edges[:, 1], [low, high])
+    near = edges[first:last] - low
+    near = near[near[:, 0] >= 0]
+    crossing = _crossing(high - low, near, 2 * period)[3 * period : 4 * period]
+    hashes = _mix(_hashes(signatures[low:high], near, 2 * period))[3 * period : 4 * period]
+    return int(np.lexsort((hashes, crossing))[0])
+
+
+def _goes_back(stretch: Stretch, edges: np.ndarray) -> bool:
+    """Whether later steps read earlier values from before the stretch: a backward pass."""
+    far = edges[edges[:, 0] < stretch.start]
+    if not len(far):
+        return False
+    source, user = (far - far.mean(axis=0)).T
+    return float(source @ user) < 0
+
+
+# What does not repeat
+
+
+def _cuts_of_rest(start: int, stop: int, signatures: np.ndarray, edges: np.ndarray) -> list[int]:
+    """Where segments start after the first one of these nodes, none if they are not too many."""
+    n = stop - start
+    if n <= LONGEST_WHOLE:
+        return []
+    first, last = np.searchsorted(edges[:, 1], [start, stop])
+    inside = edges[first:last] - start
+    inside = inside[inside[:, 0] >= 0]
+    local = _with_neighbours(_hashes(signatures[start:stop], inside, WINDOW))
+    # Ties by hash, which the low bits hold.
+    crossing = _crossing(n, inside, WINDOW).astype(np.uint64)
+    scores = (crossing << np.uint64(40)) | (_mix(local) >> np.uint64(24))
+    lowest = _window_minimum(scores, WINDOW // 2)
+    starts = np.flatnonzero(scores == lowest)
+    starts = _with_forced_cuts([0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores)
+    return [start + k for k in _merge_short_runs(starts, local)[1:-1]]
 
 
 def _window_minimum(scores: np.ndarray, reach: int) -> np.ndarray:

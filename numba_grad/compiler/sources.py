@@ -33,6 +33,9 @@ class Sources:
         outputs = np.array(graph.outputs, np.int64)
         self.roles[outputs[self.roles[outputs] != Role.CALL_ITEM]] = Role.COMPUTED
         self.roles[self.parts_of_old_values()] = Role.COMPUTED
+        self.roles[graph.stored] = Role.COMPUTED
+        # In memory, but computed by no step of its own.
+        self.roles[graph.assemblies] = Role.INPUT
         self.roles[self.cheap()] = Role.FREE
         self.roles[self.repeated_movements()] = Role.COMPUTED
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
@@ -83,6 +86,7 @@ class Sources:
         costs = self.graph.facts("cost")
         is_candidate = (self.roles == Role.COMPUTED) & (costs > 0) & (costs <= CHEAP)
         is_candidate[self.graph.outputs] = False
+        is_candidate[self.graph.stored] = False
         root = self.roots((self.roles == Role.FREE) | (self.roles == Role.VIEW))
         candidates = np.flatnonzero(is_candidate & (sizes > SMALL))
         reads, reader = self.reads_of(candidates)

@@ -1,9 +1,8 @@
 """Which axes are loops and which are unrolled, and index expressions over loop variables.
 
-An axis of at most `config.unroll_extent` elements is *unrolled*: its indices are literals in the
-kernel. Others are
-*loops*: their extents, and strides and offsets that depend on them, are run-time arguments. So a
-kernel depends on the small extents and on nothing else of the sizes.
+An axis of at most `config.unroll_extent` elements may be *unrolled*: its indices are literals in
+the kernel. Others are *loops*: their extents, and strides and offsets that depend on them, are
+run-time arguments. So a kernel depends on the small extents and on nothing else of the sizes.
 """
 
 import functools
@@ -15,16 +14,22 @@ from typing import NamedTuple
 
 from numba_grad.config import config
 
-# Scalar copies of an expression that are written out, at most: for short graphs, and for any.
+# Scalar copies of an expression that are written out in a loop over rows, at most: for short
+# graphs, and for any.
 MOST_COPIES = 32
 FEWEST_COPIES = 4
 # Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
+# Elements of an array that is written out as a whole, at most, and lines that this may add to a
+# segment. A loop of 30 elements is as fast, and compiles ten times as fast: 2 to 4 ms a line.
+MOST_ELEMENTS = 16
+UNROLLED_LINES = 128
 
 
 class _Unrolling(threading.local):
     copies = MOST_COPIES
+    elements = MOST_ELEMENTS
 
 
 _unrolling = _Unrolling()
@@ -34,8 +39,14 @@ _unrolling = _Unrolling()
 def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator[None]:
     """Within, axes are unrolled as far as operations with results of these shapes, and costs, can
     afford."""
-    before = _unrolling.copies
-    _unrolling.copies = MOST_COPIES
+    before = _unrolling.copies, _unrolling.elements
+    _unrolling.copies, _unrolling.elements = MOST_COPIES, MOST_ELEMENTS
+    wholes = [(shape, 1) for shape, _ in operations if _is_small(shape) and math.prod(shape) > 1]
+    while (
+        _unrolling.elements > FEWEST_COPIES
+        and _unrolled_operations(wholes) - len(wholes) > UNROLLED_LINES
+    ):
+        _unrolling.elements //= 2
     while (
         _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS
     ):
@@ -43,7 +54,7 @@ def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator
     try:
         yield
     finally:
-        _unrolling.copies = before
+        _unrolling.copies, _unrolling.elements = before
 
 
 def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> int:
@@ -54,13 +65,28 @@ def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> i
     return total
 
 
+def _is_small(shape: tuple[int, ...]) -> bool:
+    """Whether no axis is too long to be unrolled."""
+    return all(1 <= n <= max(config.unroll_extent, 1) for n in shape)
+
+
 def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of `shape` that are loops, in order."""
-    return _loop_axes(shape, config.unroll_extent, _unrolling.copies)
+    """The axes of `shape` that are loops, in order.
+
+    A small array is written out as a whole or not at all; of others, the short axes are, as many as
+    can be.
+    """
+    return _loop_axes(shape, config.unroll_extent, _unrolling.copies, _unrolling.elements)
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _loop_axes(shape: tuple[int, ...], unroll_extent: int, most_copies: int) -> tuple[int, ...]:
+def _loop_axes(
+    shape: tuple[int, ...], unroll_extent: int, most_copies: int, most_elements: int
+) -> tuple[int, ...]:
+    if _is_small(shape):
+        if math.prod(shape) <= most_elements:
+            return ()
+        return tuple(axis for axis, n in enumerate(shape) if n != 1)
     unrolled = sorted(
         (axis for axis, n in enumerate(shape) if 1 < n <= unroll_extent),
         key=lambda axis: shape[axis],

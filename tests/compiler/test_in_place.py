@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import segment_graphs, segments
+from numba_grad.compiler import segments
 
 SIZE = 40
 
@@ -16,7 +16,6 @@ SIZE = 40
 def short_segments(monkeypatch):
     """Small graphs are cut like large ones."""
     monkeypatch.setattr(segments, "LONGEST_WHOLE", 12)
-    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", 12)
     monkeypatch.setattr(segments, "WINDOW", 10)
     monkeypatch.setattr(segments, "LONGEST", 20)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import cpu_row_chains, cpu_target, flat_graph, segment_graphs, segments
+from numba_grad.compiler import cpu_row_chains, cpu_target, flat_graph, segments
 
 ROWS, COLUMNS = 19, 34  # longer than what is unrolled
 PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]  # one of them twice
@@ -112,7 +112,6 @@ def test_chains_of_rows_change_nothing(monkeypatch):
 @pytest.mark.parametrize("longest", [12, 30])
 def test_cutting_changes_nothing(monkeypatch, longest):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", longest)
-    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", longest)
     monkeypatch.setattr(segments, "WINDOW", longest)
     monkeypatch.setattr(segments, "LONGEST", 2 * longest)
 

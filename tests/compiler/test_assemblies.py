@@ -1,0 +1,149 @@
+"""Arrays that are put together of many pieces have the values that NumPy gives them."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.config import configure
+
+STEPS = 20
+X = np.linspace(0.1, 1.0, 3)
+W = np.linspace(0.2, 1.2, 3 * STEPS).reshape(STEPS, 3)
+
+
+def stacked(x, w):
+    return np.stack([np.sin(x * w[k]) for k in range(STEPS)])
+
+
+def stacked_on_the_last_axis(x, w):
+    return np.stack([np.sin(x * w[k]) for k in range(STEPS)], axis=-1)
+
+
+def repeated_and_from_outside(x, w):
+    """A piece that is an input, one that is in two places, one that is a part of another array."""
+    y = np.sin(x)
+    return np.stack([x, y, y, w[1], w[0] * y, *[y * w[k] for k in range(2, STEPS)]])
+
+
+def pieces_that_are_results(x, w):
+    rows = [np.sin(x * w[k]) for k in range(STEPS)]
+    return np.stack(rows), rows[3], np.concatenate(rows)
+
+
+def of_different_lengths(x, w):
+    return np.concatenate([np.tanh(x[: 1 + k % 3] * w[k, : 1 + k % 3]) for k in range(STEPS)])
+
+
+def rows_between_other_rows(x, w):
+    table = np.cos(w) * x
+    for k in range(1, STEPS - 1):
+        table[k] = np.sin(x * w[k]) + table[k - 1]
+    return table
+
+
+def rows_assigned_twice(x, w):
+    table = ng.zeros((STEPS, 3))
+    for k in range(STEPS):
+        table[k] = x * w[k]
+        table[k] = table[k] * table[k - 1 if k else 0]
+    return table
+
+
+def rows_added_to(x, w):
+    table = 1.0 * w
+    for k in range(STEPS - 1):
+        table[k] += x
+        table[k + 1] += x * w[k]
+    return table
+
+
+def columns_of_a_table(x, w):
+    table = ng.zeros((3, STEPS))
+    for k in range(STEPS):
+        table[:, k] = x * w[k] + (table[:, k - 1] if k else 0.0)
+    return table
+
+
+def elements(x, w):
+    table = ng.zeros((STEPS, 3))
+    for k in range(STEPS):
+        for j in range(3):
+            table[k, j] = x[j] * w[k, 2 - j] + (table[k - 1, j] if k else 1.0)
+    return table
+
+
+def looked_at_as_a_whole_meanwhile(x, w):
+    table = ng.zeros((STEPS, 3))
+    total = 0.0
+    for k in range(STEPS):
+        table[k] = x * w[k]
+        if k == 10:
+            total = table.sum()
+    return table * total
+
+
+def parts_of_several_rows(x, w):
+    table = ng.zeros((STEPS, 3))
+    for k in range(STEPS):
+        table[k] = x * w[k] + table[max(k - 2, 0) : k + 1].sum(axis=0)
+    return table
+
+
+def read_by_columns(x, w):
+    total = x[0]
+    table = np.sin(w.T * x[0])
+    for k in range(STEPS):
+        total = total + np.sum(table[:, k] * x) * total
+    return total
+
+
+PROGRAMS = [
+    stacked,
+    stacked_on_the_last_axis,
+    repeated_and_from_outside,
+    pieces_that_are_results,
+    of_different_lengths,
+    rows_between_other_rows,
+    rows_assigned_twice,
+    rows_added_to,
+    columns_of_a_table,
+    elements,
+    looked_at_as_a_whole_meanwhile,
+    parts_of_several_rows,
+    read_by_columns,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_values_and_gradients_are_those_of_the_reference(program):
+    def loss(x, w):
+        found = program(x, w)
+        found = found if isinstance(found, tuple) else (found,)
+        return sum(((k + 1.3) * np.sin(y) * y).sum() for k, y in enumerate(found)), found
+
+    def both(x, w):
+        values = loss(x, w)[1]
+        return values, ng.grad(lambda *a: loss(*a)[0], argnums=(0, 1))(x, w)
+
+    values, gradients = ng.jit(both)(X, W)
+    with configure(engine="reference"):
+        expected_values, expected_gradients = ng.jit(both)(X, W)
+    everything = (*values, *gradients), (*expected_values, *expected_gradients)
+    for y, expected in zip(*everything, strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_stacking_copies_nothing():
+    """What the steps compute they compute into the stack."""
+
+    def states(x):
+        kept = []
+        for _ in range(100):
+            x = np.sin(x) + 0.5
+            kept.append(x)
+        return np.stack(kept)
+
+    x = np.linspace(0.0, 1.0, 1000)
+    lowered = ng.jit(states).lower(x)
+    assert sum(kernel.nbytes for kernel in lowered.kernels) <= 2.1 * 100 * x.nbytes
+    assert lowered.peak_memory <= 1.1 * 100 * x.nbytes

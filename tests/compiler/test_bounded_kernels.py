@@ -1,0 +1,136 @@
+"""However a loop is written, its kernels are few and short, and no more for more steps.
+
+Nothing is compiled here: sources are counted.
+"""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import build, evaluate, pipeline
+from tests.compiler.loops_as_written import LOOPS
+
+# Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step
+# has some 60 forward and 150 backward.
+LONGEST = 320
+LINES = 2_000
+# Loops with few operations in a step.
+QUICK = ("sines", "heat_by_pads", "rows_of_a_parameter", "stacked_as_columns")
+
+
+@pytest.fixture(autouse=True)
+def not_compiled(monkeypatch):
+    def kernels(requests):
+        return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
+
+    monkeypatch.setattr(build, "_build", kernels)
+
+
+def sources_by_jit(f, arguments) -> set[str]:
+    return {kernel.source for kernel in ng.jit(f).lower(*arguments).kernels}
+
+
+@pytest.fixture
+def sources_by_run(monkeypatch):
+    """Of the programs that evaluate a function that is not jitted."""
+    seen: list[set[str]] = []
+
+    def runner(program, device):
+        seen[-1].update(program.kernels)
+        return lambda *_: [np.zeros(shape, dtype) for shape, dtype in program.plan.outputs]
+
+    monkeypatch.setattr(evaluate, "runner", runner)
+
+    def sources(f, arguments) -> set[str]:
+        seen.append(set())
+        result = f(*(ng.tensor(x) for x in arguments))
+        for x in result if isinstance(result, tuple) else (result,):
+            np.asarray(x)
+        return seen[-1]
+
+    return sources
+
+
+def gradient(f):
+    return ng.value_and_grad(f, argnums=(0,))
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("transform", [lambda f: f, gradient], ids=["value", "gradient"])
+def test_kernels_do_not_depend_on_the_number_of_steps(name, transform):
+    counted = {}
+    # Steps that are taken together, where they are short, may leave 0 to 5 alone.
+    for steps in (20, 44, 104, *([404] if name in QUICK else [])):
+        f, arguments = LOOPS[name](steps)
+        counted[steps] = sources_by_jit(transform(f), arguments)
+        assert counted[steps] == counted[20]
+    lengths = [source.count("\n") for source in counted[20]]
+    assert max(lengths) <= LONGEST
+    assert sum(lengths) <= LINES
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_other_numbers_of_steps_add_no_more_than_a_few(name):
+    """Of steps that are left alone, and where every other step is another: one kernel of each."""
+    seen: set[str] = set()
+    for steps in range(20, 32):
+        f, arguments = LOOPS[name](steps)
+        seen |= sources_by_jit(gradient(f), arguments)
+    for steps in (47, 83):
+        f, arguments = LOOPS[name](steps)
+        assert sources_by_jit(gradient(f), arguments) <= seen
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run):
+    few, many = (
+        sources_by_run(gradient(f), arguments)
+        for f, arguments in (LOOPS[name](20), LOOPS[name](104))
+    )
+    assert many == few
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_more_steps_lower_nothing_again(name, monkeypatch):
+    """Which row a step reads or writes is no part of a segment."""
+    f, arguments = LOOPS[name](104)
+    sources_by_jit(gradient(f), arguments)
+    lowered = []
+    compile_segment = pipeline.compile_segment
+
+    def counting(*args, **kwargs):
+        lowered.append(1)
+        return compile_segment(*args, **kwargs)
+
+    monkeypatch.setattr(pipeline, "compile_segment", counting)
+    f, arguments = LOOPS[name](152)
+    sources_by_jit(gradient(f), arguments)
+    # What reads the whole of a stack or of data, such as their difference, knows their size.
+    assert len(lowered) <= 10
+
+
+SMALL = {
+    "sum": lambda x: np.sum(np.sin(x) * x[0]),
+    "variance": lambda x: np.var(x),
+    "softmax": lambda x: np.sum(np.exp(x - np.max(x, axis=1, keepdims=True))[:, 0]),
+    "cubes": lambda x: np.sum(np.where(x > 0.5, x**3, -x)),
+    "pairs": lambda x: np.sum(1.0 / (1.0 + np.sum((x[:, None] - x) ** 2, axis=-1))),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_arrays_make_no_long_kernels(name):
+    """30 elements were 30 copies of each line."""
+    sources = sources_by_jit(gradient(SMALL[name]), [np.linspace(0.0, 1.0, 30).reshape(6, 5)])
+    assert sum(source.count("\n") for source in sources) <= 160
+
+
+def test_small_systems_are_written_out():
+    """A rotation of three coordinates is one kernel without a loop."""
+
+    def rotated(angle, v):
+        c, s = np.cos(angle), np.sin(angle)
+        return np.stack([c * v[0] - s * v[1], s * v[0] + c * v[1], v[2]])
+
+    (source,) = sources_by_jit(rotated, [0.3, np.ones(3)])
+    assert "for " not in source
