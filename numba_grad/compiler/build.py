@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import llvmlite.binding as llvm
 
 from numba_grad import forks
-from numba_grad.compiler import cache, code_generation, parallel_build
+from numba_grad.compiler import cache, code_generation, compile_log, parallel_build
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import Claims
 from numba_grad.runtime import loader
@@ -118,12 +118,14 @@ def _object_codes(requests: list[Request]) -> list[bytes]:
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
     tasks = [(r.source, r.entry_name, r.signature, r.is_quick) for r in missing]
-    with parallel_build.workers_for(tasks) as are_working:
+    with compile_log.report() as report, parallel_build.workers_for(tasks) as are_working:
+        report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
         for request in missing:
             stored = None
             if are_working and cache.contains(request.key):
                 stored = cache.read(request.key)
             codes[request] = stored or compile_and_store(request)
+            report.compiled += 1
     return [code for code in codes.values() if code is not None]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import cpu_target
+from numba_grad.compiler import compile_log, cpu_target
 from numba_grad.compiler.flat_graph import (
     ALIASES,
     RENAMINGS,
@@ -71,9 +71,13 @@ def compile_program(
 
 def compile_flat(graph: FlatGraph, target: Target = cpu_target.TARGET) -> CompiledProgram:
     """The plan that computes the outputs of `graph`, which are distinct and no inputs."""
-    return without_collection(_Compiler(graph, target).compile)
+    with compile_log.report() as report:
+        if len(graph.nodes) > _LONG:
+            report.watch()
+        return without_collection(_Compiler(graph, target).compile)
 
 
+_LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
 _MOST_SEGMENT_PROGRAMS = 1 << 12

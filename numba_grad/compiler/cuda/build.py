@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_grad.compiler import cache, parallel_build
+from numba_grad.compiler import cache, compile_log, parallel_build
 from numba_grad.compiler.build import compiling
 from numba_grad.compiler.cuda import front_end
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
@@ -140,12 +140,17 @@ def _stored(requests: list[Request], architecture: str) -> list[bytes]:
     found = {request: cache.read(request.key) for request in requests}
     missing = [request for request, stored in found.items() if stored is None]
     tasks = [(request.source, request.architecture, "") for request in missing]
-    with parallel_build.workers_for(tasks, WORKER, KERNELS_PER_WORKER) as are_working:
+    with (
+        compile_log.report() as report,
+        parallel_build.workers_for(tasks, WORKER, KERNELS_PER_WORKER) as are_working,
+    ):
+        report.expect([r.key for r in missing], from_cache=len(found) - len(missing))
         for request in missing:
             stored = None
             if are_working and cache.contains(request.key):
                 stored = cache.read(request.key)
             found[request] = stored or compile_and_store(request)
+            report.compiled += 1
     return [stored for stored in found.values() if stored is not None]
 
 
