@@ -406,6 +406,7 @@ def complex_sample(dtype, seed=11):
     return np.concatenate([sizes[0] + 1j * sizes[1], around_1]).astype(dtype)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize("name", COMPLEX)
 def test_error_of_complex_functions(name, dtype):

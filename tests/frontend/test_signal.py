@@ -12,6 +12,7 @@ RNG = np.random.default_rng(0)
 IMAGE, WINDOW = RNG.standard_normal((5, 6)), RNG.standard_normal((3, 2))
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("method", ["auto", "fft"])
 @pytest.mark.parametrize("function", ["convolve", "correlate"])
@@ -38,6 +39,7 @@ def test_long_ones_go_by_transforms():
     np.testing.assert_allclose(signal.convolve(x, y), np.convolve(x, y), atol=1e-11)
 
 
+@pytest.mark.thorough(but="direct")
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_axes_are_chosen_and_products_summed(method):
     """Images of 2 by 3 channels, with 4 filters of 3 channels."""
