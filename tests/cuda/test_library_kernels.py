@@ -37,6 +37,7 @@ FAMILIES = (
 )
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_examples(name, single):
@@ -306,6 +307,7 @@ def test_small_matrices(name, dtype):
         np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", [*MATRICES, "lu", "cofactor"])
 def test_a_warp_for_each_matrix(name, dtype):

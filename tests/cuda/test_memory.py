@@ -79,6 +79,7 @@ def test_memory_used_on_another_device_goes_back_after_that(driver):
     assert driver.live_bytes(0) == 0
 
 
+@pytest.mark.thorough
 def test_the_pool_is_emptied_once_before_giving_up():
     with installed(HostDriver(total_memory=10 * MIB)) as driver:
         kept = allocate(4 * MIB)

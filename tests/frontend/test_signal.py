@@ -57,6 +57,7 @@ def test_axes_are_chosen_and_products_summed(method):
     np.testing.assert_allclose(turned, expected.transpose(1, 0, 2, 3), atol=1e-13)
 
 
+@pytest.mark.thorough(but="direct")
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_gradients(method):
     check_gradients(lambda x, y: signal.convolve(x, y, "same", method), IMAGE[:3, :3], WINDOW[:2])
