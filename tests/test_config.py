@@ -14,7 +14,7 @@ from numba_grad.config import _RULES, Config, config
 @pytest.mark.parametrize(
     ("name", "wrong", "expected"),
     [
-        ("engine", "fast", "'native' or 'reference'"),
+        ("engine", "fast", "'native' or 'fused' or 'reference'"),
         ("threads", -3, "an integer from 1 to 1024"),
         ("threads", "a", "an integer from 1 to 1024"),
         ("threads", 2.0, "an integer from 1 to 1024"),
@@ -63,7 +63,7 @@ def test_every_setting_has_a_rule():
 @pytest.mark.parametrize(
     ("variable", "wrong", "expected"),
     [
-        ("NUMBA_GRAD_ENGINE", "fast", "'native' or 'reference'"),
+        ("NUMBA_GRAD_ENGINE", "fast", "'native' or 'fused' or 'reference'"),
         ("NUMBA_GRAD_NUM_THREADS", "99999999", "an integer from 1 to 1024"),
         ("NUMBA_GRAD_NUM_THREADS", "two", "an integer from 1 to 1024"),
         ("NUMBA_GRAD_CACHE_BYTES", "1GB", "an integer of at least 0"),
