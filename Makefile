@@ -7,13 +7,16 @@ PYTEST_ARGS ?=
 python = $(VENV)/bin/python
 install = $(python) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint lint-format lint-rules lint-types clean
+.PHONY: demo test test-all lint lint-format lint-rules lint-types clean
 
 demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
 	$(python) examples/lynx_hare.py
 
-test: $(VENV)/.installed-test ## the tests
-	$(python) -m pytest $(PYTEST_ARGS)
+test: $(VENV)/.installed-test ## the tests that find nearly everything, on all cores
+	$(python) -m pytest -n auto $(PYTEST_ARGS)
+
+test-all: $(VENV)/.installed-test ## every test
+	$(python) -m pytest -n auto --all $(PYTEST_ARGS)
 
 lint: lint-format lint-rules lint-types ## format, rules, types
 

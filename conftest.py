@@ -1,7 +1,21 @@
-"""What the examples in docstrings take for granted, and Ctrl-C in tests that are about it."""
+"""Which tests run, what the examples in docstrings take for granted, and Ctrl-C in tests about it.
+
+Tests that are marked `thorough` are long, and find what others miss once in a while: each dtype of
+each operation, thousands of generated cases. They run with `--all`, and where they are asked for:
+where their file or they themselves are named, or by `-k` or `-m thorough`. Of a test with many
+cases
+
+    @pytest.mark.thorough(but="float64")   leaves those that have this (a regular expression) in
+                                           their id to every run
+    @pytest.mark.thorough(every=4)         leaves each fourth one
+"""
 
 import importlib
+import itertools
+import re
 import signal
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -28,6 +42,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the kernels in tests/golden"
     )
+    parser.addoption("--all", action="store_true", help="thorough tests as well")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    numbers = defaultdict[tuple[Path, str], itertools.count](itertools.count)
+    for item in items:
+        number = next(numbers[item.path, item.name.partition("[")[0]])
+        if _is_in_every_run(item, number):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "thorough"]
+    options = config.option
+    if options.all or options.keyword or "thorough" in options.markexpr:
+        return
+    directory = config.invocation_params.dir
+    named = {(directory / argument.partition("::")[0]).resolve() for argument in config.args}
+    left_out = [
+        item for item in items if item.get_closest_marker("thorough") and item.path not in named
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(items) - set(left_out)
+        items[:] = [item for item in items if item in chosen]
+
+
+def _is_in_every_run(item: pytest.Item, number: int) -> bool:
+    """Whether a thorough test with many cases leaves this one to every run."""
+    mark = item.get_closest_marker("thorough")
+    if mark is None:
+        return False
+    pattern, step = mark.kwargs.get("but"), mark.kwargs.get("every")
+    if pattern is not None:
+        return re.search(pattern, item.name.partition("[")[2].removesuffix("]")) is not None
+    return step is not None and number % step == 0
 
 
 @pytest.fixture(autouse=True)

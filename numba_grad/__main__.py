@@ -1,18 +1,22 @@
-"""`python -m numba_grad`: what is installed and in force; `python -m numba_grad cache clear`."""
+"""`python -m numba_grad`: what is installed and in force. With a command, the kernels on disk."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import os
 import platform
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
 
 import numba_grad
-from numba_grad.compiler import cache
+from numba_grad.compiler import cache, cache_archive
 from numba_grad.config import config
+from numba_grad.errors import ArchiveError, explain
 from numba_grad.frontend import cuda
 from numba_grad.frontend.gradients import grad
 from numba_grad.runtime.cuda import diagnosis
@@ -23,21 +27,93 @@ PACKAGES = ("numba_grad", "numba", "llvmlite", "numpy", "scipy", "optree")
 SHOWN_FEATURES = ("sse4.2", "avx", "fma", "avx2", "avx512f", "avx512vl", "neon", "sve", "sve2")
 
 
+EXPORT = """Write the kernels on disk that are for this machine's processor, and for the versions
+that are installed, to one file: for machines of the same kind."""
+IMPORT = """Put the kernels of an exported file into the cache directory, if they are for this
+machine's processor and versions. They are code that your programs will run: import only what you
+trust as you trust a program."""
+WARM = """Run a script as `python script.py arguments` does, and compile its kernels, so that the
+next run finds them on disk. It reads and writes what it always does; what is compiled is reported
+on standard error. The exit status is that of the script."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m numba_grad", description=__doc__)
-    commands = parser.add_subparsers(dest="command")
-    actions = commands.add_parser("cache", help="the compiled kernels on disk")
-    actions.add_argument("action", choices=["clear"])
-    if parser.parse_args(arguments).command == "cache":
-        return clear_cache()
-    return describe()
+    commands = parser.add_subparsers(title="commands")
+    warming = commands.add_parser(
+        "warm", help="fill the cache by running a script", description=WARM
+    )
+    warming.add_argument("script", type=Path)
+    warming.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    warming.set_defaults(run=lambda given: warm(given.script, given.arguments))
+    caching = commands.add_parser("cache", help="the compiled kernels on disk")
+    actions = caching.add_subparsers(title="actions", required=True, metavar="action")
+    clearing = actions.add_parser("clear", help="remove all of them")
+    clearing.set_defaults(run=lambda given: clear_cache())
+    exporting = actions.add_parser("export", help="write them to a file", description=EXPORT)
+    exporting.add_argument("file", type=Path)
+    exporting.set_defaults(run=lambda given: export_cache(given.file))
+    importing = actions.add_parser("import", help="read them from a file", description=IMPORT)
+    importing.add_argument("file", type=Path)
+    importing.set_defaults(run=lambda given: import_cache(given.file))
+    given = parser.parse_args(arguments)
+    if not hasattr(given, "run"):
+        return describe()
+    try:
+        return given.run(given)
+    except (ArchiveError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def warm(script: Path, arguments: list[str]) -> int:
+    """Run a script in a process of its own, which shows what it compiles."""
+    if not script.exists():
+        raise FileNotFoundError(explain("warm", f"there is no file {script}"))
+    if not cache.is_usable():
+        problem = f"the cache directory {config.cache_directory} cannot be written"
+        raise PermissionError(explain("warm", problem, fix="NUMBA_GRAD_CACHE_DIR=... of another"))
+    before = cache.stored_keys()
+    # Of what users set, all stays; what they did not set shows what is compiled.
+    process = subprocess.Popen(
+        [sys.executable, script, *arguments], env={"NUMBA_GRAD_LOG": "compile", **os.environ}
+    )
+    while process.returncode is None:
+        with contextlib.suppress(KeyboardInterrupt):  # which the script gets, too
+            process.wait()
+    new, found = len(cache.stored_keys() - before), cache.statistics()
+    print(
+        f"numba_grad: {_kernels(new)} new in {found.directory}, of {found.files}, "
+        f"{found.bytes / 1e6:.1f} MB",
+        file=sys.stderr,
+    )
+    # As shells have it, where a signal ended the script.
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 def clear_cache() -> int:
     directory = config.cache_directory
     removed = cache.clear()
-    print(f"removed {removed} kernels from {directory}")
+    print(f"removed {_kernels(removed)} from {directory}")
     return 0
+
+
+def export_cache(file: Path) -> int:
+    done = cache_archive.export_to(file)
+    print(f"exported {_kernels(done.kernels)} to {file}, {done.bytes / 1e6:.1f} MB")
+    return 0
+
+
+def import_cache(file: Path) -> int:
+    done = cache_archive.import_from(file)
+    if done.left_out:
+        print(done.left_out, file=sys.stderr)
+    print(f"imported {_kernels(done.new)} into {config.cache_directory}; {done.known} were known")
+    return 0
+
+
+def _kernels(count: int) -> str:
+    return "1 kernel" if count == 1 else f"{count} kernels"
 
 
 def describe() -> int:

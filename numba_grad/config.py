@@ -17,6 +17,7 @@ from typing import Any
 from numba_grad.errors import explain
 
 ENGINES = ("native", "fused", "reference")
+LOGS = ("progress", "compile", "off")
 MAXIMUM_THREADS = 1024
 
 
@@ -68,6 +69,7 @@ _RULES = {
     "threads": _integer(1, MAXIMUM_THREADS),
     "cache_directory": _Rule("the path of a directory", _path, _path),
     "cache_bytes": _integer(0),
+    "log": _choice({name: name for name in LOGS}, " or ".join(map(repr, LOGS))),
     "check_passes": _SWITCH,
     "unroll_extent": _integer(0, 1024),
     "specializations": _integer(1),
@@ -139,6 +141,7 @@ _VARIABLES: dict[str, tuple[str, Callable[[], Any]]] = {
     "threads": ("NUMBA_GRAD_NUM_THREADS", _default_threads),
     "cache_directory": ("NUMBA_GRAD_CACHE_DIR", _default_directory),
     "cache_bytes": ("NUMBA_GRAD_CACHE_BYTES", lambda: 1 << 30),
+    "log": ("NUMBA_GRAD_LOG", lambda: "progress"),
     "check_passes": ("NUMBA_GRAD_CHECK_PASSES", lambda: False),
     "unroll_extent": ("NUMBA_GRAD_UNROLL_EXTENT", lambda: 16),
     "specializations": ("NUMBA_GRAD_SPECIALIZATIONS", lambda: 256),
@@ -166,6 +169,9 @@ class Config:
     cache_directory: Path = field(default_factory=_reader("cache_directory"))
     # oldest files go first beyond this
     cache_bytes: int = field(default_factory=_reader("cache_bytes"))
+    # "compile": a line on standard error for each program that is compiled, beside the progress of
+    # those that take long, at a terminal; "off": neither
+    log: str = field(default_factory=_reader("log"))
     # verify the graph after each compiler pass
     check_passes: bool = field(default_factory=_reader("check_passes"))
     # axes up to this long are unrolled, and are part of a kernel's identity

@@ -51,6 +51,10 @@ class KernelError(RuntimeError):
     """A generated kernel could not be built or run."""
 
 
+class ArchiveError(ValueError):
+    """An archive of kernels that is damaged, or for another kind of machine."""
+
+
 class InternalError(AssertionError):
     """A broken invariant of this library, never a user's mistake; the message names the pass."""
 

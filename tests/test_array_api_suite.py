@@ -25,7 +25,7 @@ def test_nothing_is_said_to_fail_that_numpy_does_not_fail():
     assert failures_of("numba_grad") < failures_of("numpy")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(
     not CHECKOUT, reason="needs NUMBA_GRAD_ARRAY_API_TESTS=checkout of data-apis/array-api-tests"
 )

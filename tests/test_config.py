@@ -14,7 +14,7 @@ from numba_grad.config import _RULES, Config, config
 @pytest.mark.parametrize(
     ("name", "wrong", "expected"),
     [
-        ("engine", "fast", "'native' or 'reference'"),
+        ("engine", "fast", "'native' or 'fused' or 'reference'"),
         ("threads", -3, "an integer from 1 to 1024"),
         ("threads", "a", "an integer from 1 to 1024"),
         ("threads", 2.0, "an integer from 1 to 1024"),
@@ -22,6 +22,7 @@ from numba_grad.config import _RULES, Config, config
         ("cache_directory", 3, "the path of a directory"),
         ("cache_bytes", -1, "an integer of at least 0"),
         ("check_passes", 2, "False or True"),
+        ("log", "everything", "'progress' or 'compile' or 'off'"),
         ("unroll_extent", None, "an integer from 0 to 1024"),
         ("specializations", 0, "an integer of at least 1"),
         ("tf32", "yes", "False or True"),
@@ -62,11 +63,12 @@ def test_every_setting_has_a_rule():
 @pytest.mark.parametrize(
     ("variable", "wrong", "expected"),
     [
-        ("NUMBA_GRAD_ENGINE", "fast", "'native' or 'reference'"),
+        ("NUMBA_GRAD_ENGINE", "fast", "'native' or 'fused' or 'reference'"),
         ("NUMBA_GRAD_NUM_THREADS", "99999999", "an integer from 1 to 1024"),
         ("NUMBA_GRAD_NUM_THREADS", "two", "an integer from 1 to 1024"),
         ("NUMBA_GRAD_CACHE_BYTES", "1GB", "an integer of at least 0"),
         ("NUMBA_GRAD_CHECK_PASSES", "yes", "in the environment 0 or 1"),
+        ("NUMBA_GRAD_LOG", "1", "'progress' or 'compile' or 'off'"),
         ("NUMBA_GRAD_UNROLL_EXTENT", "-1", "an integer from 0 to 1024"),
         ("NUMBA_GRAD_SPECIALIZATIONS", "0", "an integer of at least 1"),
     ],

@@ -105,6 +105,7 @@ def test_custom_kernel_solves_as_lapack_does(custom_kernel):
         custom_kernel.solve(np.ones(2), np.ones(2), np.ones(2), np.ones(2)).numpy()
 
 
+@pytest.mark.thorough
 def test_custom_kernel_finds_the_conductivities(custom_kernel, capsys):
     np.testing.assert_allclose(custom_kernel.main(), custom_kernel.CONDUCTIVITIES, rtol=1e-5)
     assert "tridiagonal_solve: float64" in capsys.readouterr().out

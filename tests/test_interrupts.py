@@ -16,6 +16,7 @@ from tests.interleaving import PACKAGE
 from tests.interrupts import INTERRUPTED, interrupted_at, places_in
 
 X = np.array([0.5, 1.5, 2.5])
+SHARES = 8  # of the places, one of which each test has: together they have all
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -54,6 +55,8 @@ def _forget_programs(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of finalizers
+@pytest.mark.thorough(but="share 0")
+@pytest.mark.parametrize("share", range(SHARES), ids="share {}".format)
 @pytest.mark.parametrize(
     ("function", "modules"),
     [
@@ -62,7 +65,7 @@ def _forget_programs(monkeypatch):
         (replayed, ("runtime/",)),
     ],
 )
-def test_an_interrupt_leaves_everything_usable(function, modules, device, monkeypatch):
+def test_an_interrupt_leaves_everything_usable(function, modules, device, share, monkeypatch):
     expected = function(device)()
     with monkeypatch.context() as patch:
         _forget_programs(patch)
@@ -70,6 +73,7 @@ def test_an_interrupt_leaves_everything_usable(function, modules, device, monkey
     within = tuple([f"{PACKAGE}/{part}" for part in modules])
     places = [place for place in places if place[0].co_filename.startswith(within)]
     assert len(places) > 20
+    places = places[share::SHARES]
     interruptions = 0
     for place in places:
         with monkeypatch.context() as patch:

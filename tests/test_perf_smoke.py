@@ -174,7 +174,7 @@ def test_plots_are_written(tmp_path):
     assert (tmp_path / "figures" / "speeds.svg").stat().st_size > 1000
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_writes_a_report(tmp_path):
     file = tmp_path / "report.json"
     subprocess.run(

@@ -428,15 +428,22 @@ def check_described(description: tuple) -> None:
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(QUIET, max_examples=2000)
-@given(programs)
-def test_programs_have_numpys_values_and_torchs_gradients(description):
+@pytest.mark.thorough(but="^100$")
+@pytest.mark.parametrize("count", [100, 2000])
+def test_programs_have_numpys_values_and_torchs_gradients(count):
     """Node by node: what is recorded, and its derivatives. Kernels are below."""
-    with ng.configure(engine="reference"):
-        check_described(description)
+
+    @settings(QUIET, max_examples=count)
+    @given(programs)
+    def have(description):
+        with ng.configure(engine="reference"):
+            check_described(description)
+
+    have()
 
 
 # Without shrinking: each attempt would compile kernels.
+@pytest.mark.thorough
 @settings(QUIET, max_examples=25, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(programs)
 def test_compiled_programs_have_numpys_values_and_torchs_gradients(description):

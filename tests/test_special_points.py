@@ -10,6 +10,8 @@ from numba_grad.config import configure
 from tests import special_points
 from tests.special_points import ALL, Point, value_here
 
+SHARES = 6
+
 # What NumPy and torch say about nan, infinities and nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 
@@ -42,15 +44,17 @@ def test_value_and_gradient(point):
         assert_as_in_table(point, *value_and_gradient(point, *point.arguments()))
 
 
-@pytest.mark.slow
-def test_kernels_have_the_same():
-    """All points in one program."""
+@pytest.mark.thorough(but="^0$")
+@pytest.mark.parametrize("share", range(SHARES))
+def test_kernels_have_the_same(share):
+    """Many points in one program."""
+    points = ALL[share::SHARES]
 
     def everything(arguments: list[list[Any]]) -> list[Any]:
-        return [value_and_gradient(p, *own) for p, own in zip(ALL, arguments, strict=True)]
+        return [value_and_gradient(p, *own) for p, own in zip(points, arguments, strict=True)]
 
-    found = ng.jit(everything)([point.arguments() for point in ALL])
-    for point, result in zip(ALL, found, strict=True):
+    found = ng.jit(everything)([point.arguments() for point in points])
+    for point, result in zip(points, found, strict=True):
         assert_as_in_table(point, *result)
 
 

@@ -30,6 +30,7 @@ SHARED = (
     "transforms/",
 )
 X = np.array([0.5, 1.5, 2.5])
+SHARES = 8  # of the lines, one of which each test has: together they have all
 Work = Callable[[], list[Any]]
 # Of a scenario the first two run at once; a third one, if there is one, when both are done.
 
@@ -136,6 +137,8 @@ def _arrays(work: Work) -> list[np.ndarray]:
     return [x.detach().cpu().numpy() if isinstance(x, ng.Tensor) else np.asarray(x) for x in work()]
 
 
+@pytest.mark.thorough(but="share 0")
+@pytest.mark.parametrize("share", range(SHARES), ids="share {}".format)
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -150,12 +153,12 @@ def _arrays(work: Work) -> list[np.ndarray]:
         first_views_of_one_tensor,
     ],
 )
-def test_what_one_thread_has_half_done_does_not_disturb_another(scenario, device):
+def test_what_one_thread_has_half_done_does_not_disturb_another(scenario, device, share):
     expected = [_arrays(work) for work in scenario(device)]
     first, *_ = scenario(device)
     lines = lines_of(partial(_arrays, first), SHARED)
     assert len(lines) > 100
-    for line in lines:
+    for line in lines[share::SHARES]:
         first, second, *after = scenario(device)
         found = stopped_at(line, partial(_arrays, first), partial(_arrays, second))
         found += [_arrays(work) for work in after]

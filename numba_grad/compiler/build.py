@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import llvmlite.binding as llvm
 
 from numba_grad import forks
-from numba_grad.compiler import cache, code_generation, parallel_build
+from numba_grad.compiler import cache, code_generation, compile_log, parallel_build
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import Claims
@@ -143,7 +143,9 @@ def _load_stored(keys: list[str]) -> None:
         if code is None:
             raise KernelError(f"no kernel is stored under {key}")
         codes[key] = code
-    _load(codes)
+    with compile_log.report() as report:
+        report.expect([], from_cache=len(codes))
+        _load(codes)
 
 
 def _load(codes: dict[str, bytes]) -> None:
@@ -157,12 +159,14 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
     tasks = [(r.source, r.entry_name, r.signature, r.is_quick) for r in missing]
-    with parallel_build.workers_for(tasks) as are_working:
+    with compile_log.report() as report, parallel_build.workers_for(tasks) as are_working:
+        report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
         for request in missing:
             stored = None
             if are_working and cache.contains(request.key):
                 stored = cache.read(request.key)
             codes[request] = stored or compile_and_store(request)
+            report.compiled += 1
     return {request.key: code for request, code in codes.items() if code is not None}
 
 

@@ -14,7 +14,7 @@ import re
 import stat
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,34 +61,41 @@ class Statistics:
     misses: int
 
 
-# Keys.
+# Keys. The first digits say for what the code is: which processor, compilers, and versions.
+
+_DIGITS_OF_ENVIRONMENT = 16
+
+Environment = dict[str, str]  # all that code depends on besides its source, for people to read
 
 
 def key_of(*parts: str) -> str:
     """The name of what these texts compile to, here and with the versions in use."""
-    return _key(_environment_hash().copy(), parts)
+    return key_in(_processors_identity(), *parts)
 
 
-def key_in(environment: bytes, *parts: str) -> str:
-    """The same for code that is not for this CPU: `environment` is all else it depends on."""
-    return _key(hashlib.sha256(environment), parts)
-
-
-def _key(digest: "hashlib._Hash", parts: tuple[str, ...]) -> str:
+def key_in(identity: bytes, *parts: str) -> str:
+    """The same for code that is not for this CPU: `identity` is that of its environment."""
+    digest = hashlib.sha256(identity)
     # Lengths go in, so that moving text from one part to the next changes the key.
     for part in parts:
         data = part.encode()
         digest.update(b"%d:" % len(data))
         digest.update(data)
-    return digest.hexdigest()
+    return prefix_of(identity) + digest.hexdigest()[_DIGITS_OF_ENVIRONMENT:]
 
 
-@functools.cache
-def _environment_hash() -> "hashlib._Hash":
-    """All that the object code depends on besides its source."""
-    digest = hashlib.sha256()
-    for text in (code_generation.target_description(), llvmlite.__version__, _numba_version()):
-        digest.update(text.encode() + b"\0")
+def prefix_of(identity: bytes) -> str:
+    """How all keys in an environment begin."""
+    return hashlib.sha256(identity).hexdigest()[:_DIGITS_OF_ENVIRONMENT]
+
+
+def identity_of(environment: Environment) -> bytes:
+    return hashlib.sha256(repr(sorted(environment.items())).encode()).digest()
+
+
+def processors_environment() -> Environment:
+    """What code for this CPU depends on."""
+    system, processor, features = code_generation.target_description().split(" ", 2)
     here = Path(__file__).parent
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
@@ -99,21 +106,44 @@ def _environment_hash() -> "hashlib._Hash":
         "kernel_*.py",
         "elementary/*.py",
     )
-    for path in sorted(path for name in names for path in here.glob(name)):
+    return {
+        "system": system,
+        "processor": processor,
+        "features": features,
+        "llvmlite": llvmlite.__version__,
+        "Numba": _numba_version(),
+        "code generator": text_identity(sorted(path for name in names for path in here.glob(name))),
+    }
+
+
+@functools.cache
+def _processors_identity() -> bytes:
+    return identity_of(processors_environment())
+
+
+def text_identity(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
         digest.update(path.read_bytes())
-    return digest
+    return digest.hexdigest()[:16]
 
 
 def _numba_version() -> str:
-    """Numba's version file. Importing Numba costs 0.3 s, and `importlib.metadata` 12 ms."""
+    """What Numba's version file says. Importing Numba costs 0.3 s, `importlib.metadata` 12 ms."""
     spec = importlib.util.find_spec("numba")
     if spec is not None and spec.origin is not None:
         version_file = Path(spec.origin).with_name("_version.py")
         if version_file.exists():
-            return version_file.read_text()
+            version = re.search(r'"version": "([^"]+)"', version_file.read_text())
+            return f"{version[1] if version else 'unknown'} {text_identity([version_file])}"
     from importlib import metadata
 
     return metadata.version("numba")
+
+
+def is_entry_name(name: str) -> bool:
+    """Whether a file of the cache directory may be called so."""
+    return _ENTRY_NAME.fullmatch(name) is not None
 
 
 # Reading and writing.
@@ -131,7 +161,7 @@ def contains(key: str) -> bool:
 def read(key: str) -> bytes | None:
     """The object code stored under `key`, or None."""
     global _hits, _misses
-    code = _read(key)
+    code = peek(key)
     with _lock:
         if code is None:
             _misses += 1
@@ -140,7 +170,8 @@ def read(key: str) -> bytes | None:
     return code
 
 
-def _read(key: str) -> bytes | None:
+def peek(key: str) -> bytes | None:
+    """The same, which does not count as a lookup."""
     if not _is_trusted(config.cache_directory):
         return None
     try:
@@ -149,13 +180,27 @@ def _read(key: str) -> bytes | None:
             age = time.time() - os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
-    code = content[len(_MAGIC) + _CHECKSUM_BYTES :]
-    if content[: -len(code) or None] != _header(key, code):
-        return None
-    if age > _TOUCH_SECONDS:
+    code = code_in(key, content)
+    if code is not None and age > _TOUCH_SECONDS:
         with contextlib.suppress(OSError):
             os.utime(path_of(key))
     return code
+
+
+def content_of(key: str) -> bytes | None:
+    """What the file of `key` holds, if it can be read."""
+    if not _is_trusted(config.cache_directory):
+        return None
+    try:
+        return path_of(key).read_bytes()
+    except OSError:  # another process removed it
+        return None
+
+
+def code_in(key: str, content: bytes) -> bytes | None:
+    """The object code in the content of the file of `key`, or None if that is damaged."""
+    code = content[len(_MAGIC) + _CHECKSUM_BYTES :]
+    return code if content[: -len(code) or None] == _header(key, code) else None
 
 
 def write(key: str, code: bytes) -> None:
@@ -163,19 +208,36 @@ def write(key: str, code: bytes) -> None:
     directory = config.cache_directory
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_trusted(directory):
-            return
-        temporary = directory / f"{key}.{os.urandom(8).hex()}.temporary"
-        try:
-            temporary.touch(mode=0o600, exist_ok=False)
-            temporary.write_bytes(_header(key, code) + code)
-            temporary.replace(path_of(key))
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _bound_size(directory, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
+        if _is_trusted(directory):
+            store(key, code)
     except OSError as error:
         _warn_once(directory, f"cannot be written ({error})")
+
+
+def store(key: str, code: bytes) -> None:
+    """Store object code in the directory, which is there.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    directory = config.cache_directory
+    temporary = directory / f"{key}.{os.urandom(8).hex()}.temporary"
+    try:
+        temporary.touch(mode=0o600, exist_ok=False)
+        temporary.write_bytes(_header(key, code) + code)
+        temporary.replace(path_of(key))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _bound_size(directory, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
+
+
+def stored_keys() -> set[str]:
+    """Of all kernels in the directory."""
+    found = (path for path, _ in _entries(config.cache_directory))
+    return {path.stem for path in found if path.suffix == ".object"}
 
 
 def _header(key: str, code: bytes) -> bytes:

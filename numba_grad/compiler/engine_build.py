@@ -7,6 +7,7 @@ with Python are laid out in `runtime/native_engine.py` and `runtime/threads.py`.
 import enum
 import functools
 
+from numba_grad.compiler import compile_log
 from numba_grad.compiler.build import build_function
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
@@ -356,6 +357,7 @@ WORKER_SOURCE = _HEADER + _WORKER
 @functools.cache
 def native_engine() -> NativeEngine:
     """The engine of this process."""
-    replay = build_function(REPLAY_SOURCE, "replay", "int64(int64, int64, int64)")
-    worker = build_function(WORKER_SOURCE, "worker", "int64(int64)")
+    with compile_log.report():
+        replay = build_function(REPLAY_SOURCE, "replay", "int64(int64, int64, int64)")
+        worker = build_function(WORKER_SOURCE, "worker", "int64(int64)")
     return NativeEngine(EntryPoints(replay=replay.address, worker=worker.address))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler import compile_log
 from numba_grad.compiler.assemblies import with_assemblies
 from numba_grad.compiler.flat_graph import ALIASES, RENAMINGS, FlatGraph, value_inputs
 from numba_grad.compiler.groups import Place
@@ -49,9 +50,13 @@ class Instance:
 
 def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
     """The program of a graph whose outputs are distinct and no inputs."""
-    return without_collection(_Compiler(graph, target).compile)
+    with compile_log.report() as report:
+        if len(graph.nodes) > _LONG:
+            report.watch()
+        return without_collection(_Compiler(graph, target).compile)
 
 
+_LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
 _MOST_SEGMENT_PROGRAMS = 1 << 12

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 
-from numba_grad.compiler import cache
+from numba_grad.compiler import cache, compile_log
 from numba_grad.compiler.build import compiling
 from numba_grad.compiler.function_identity import identity_of
 from numba_grad.errors import KernelError
@@ -56,11 +56,17 @@ def exception_of(code: int, record: int) -> BaseException:
 def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
     key = _key_of(kernel, arguments)
     stored = None if key is None else cache.read(key)
-    if key is not None and stored is not None:
-        # What it needs may be missing here: a function of the C library that another has.
-        with contextlib.suppress(KernelError):
-            return loader.load([(_entry(key), stored)])[0]
-    return compiling((kernel, arguments), lambda: _compiled_address(kernel, arguments, key))
+    with compile_log.report() as report:
+        if key is not None and stored is not None:
+            # What it needs may be missing here: a function of the C library that another has.
+            with contextlib.suppress(KernelError):
+                address = loader.load([(_entry(key), stored)])[0]
+                report.expect([], from_cache=1)
+                return address
+        report.expect([key or "nowhere"])
+        address = compiling((kernel, arguments), lambda: _compiled_address(kernel, arguments, key))
+        report.compiled += 1
+        return address
 
 
 def _compiled_address(

@@ -175,6 +175,7 @@ def long(x):
     return times_x(x)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(
     "function",
     [

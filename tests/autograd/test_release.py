@@ -203,6 +203,7 @@ def test_pending_results_below_a_freed_history_are_still_computable():
     np.testing.assert_array_equal(other, [3.0, 12.0, 27.0])
 
 
+@pytest.mark.thorough
 def test_chains_of_100_000_operations():
     x = ng.tensor(1.0, requires_grad=True)
     one = ng.tensor(1.0)

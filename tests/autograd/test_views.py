@@ -214,6 +214,7 @@ def ping_pong(x):
     return np.sum(u * u) + first[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("f", [ping_pong])
 def test_writes_through_views_are_the_same_in_every_transform(native, f):
     x = np.random.default_rng(0).standard_normal((6, 2))
@@ -286,6 +287,7 @@ def test_views_keep_neither_arrays_nor_history_alive():
     assert row.tolist() == [3, 3] and row._view is None
 
 
+@pytest.mark.thorough
 def test_long_chains_of_views():
     x = ng.tensor(np.arange(20_001.0))
     rest = x

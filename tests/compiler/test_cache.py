@@ -203,6 +203,7 @@ def test_a_warm_process_compiles_nothing_and_does_not_import_numba(directory):
     assert output_of(start_process(directory)) == ["0", "3", "False"]
 
 
+@pytest.mark.thorough
 def test_eight_processes_share_one_cold_directory(directory):
     processes = [start_process(directory) for _ in range(8)]
     for process in processes:

@@ -124,6 +124,7 @@ def test_any_program_of_assignments(lines):
     check_program(lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("short_segments")
 def test_any_program_in_short_segments():
     @settings(max_examples=20)

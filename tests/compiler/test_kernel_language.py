@@ -93,6 +93,7 @@ def test_buffers_start_where_the_range_does():
     assert np.array_equal(y, [0, 0, 0, 4, 5, 6, 7, 0, 0, 0])
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="NumPy's overflow is that of the machine"
 )

@@ -150,6 +150,7 @@ def errors(function, arguments, results):
             yield float(abs(mp.mpf(float(result)) - exact) / unit), argument
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", UNARY)
 def test_error_of_one_argument(name, dtype):
@@ -319,6 +320,7 @@ def test_integer_powers_wrap_around(dtype):
     assert_identical(compute("power", x, y), np.power(x, y))
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64"])
 @pytest.mark.parametrize("name", ["sign", "absolute", "square", "floor", "ceil", "trunc", "rint"])
 def test_signs_and_rounding_are_those_of_numpy(name, dtype):
@@ -406,6 +408,7 @@ def complex_sample(dtype, seed=11):
     return np.concatenate([sizes[0] + 1j * sizes[1], around_1]).astype(dtype)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize("name", COMPLEX)
 def test_error_of_complex_functions(name, dtype):
@@ -518,6 +521,7 @@ PACKED = re.compile(
 )
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", [*UNARY, "absolute", "floor", "rint"])
 def test_loops_of_one_argument_are_vectorized(name, dtype):

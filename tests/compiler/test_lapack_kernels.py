@@ -61,6 +61,7 @@ def unitary(q: np.ndarray, dtype: np.dtype) -> None:
     )
 
 
+@pytest.mark.thorough(but="complex64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_factors_of_every_shape(dtype: np.dtype) -> None:
     for m, n in SIZES:
@@ -85,6 +86,7 @@ def test_factors_of_every_shape(dtype: np.dtype) -> None:
         assert (np.abs(lower) <= 1.5).all()
 
 
+@pytest.mark.thorough(but="complex64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_singular_values_of_every_shape(dtype: np.dtype) -> None:
     for m, n in SIZES:
@@ -109,6 +111,7 @@ def test_singular_values_of_every_shape(dtype: np.dtype) -> None:
         close(x, np.linalg.pinv(a.astype(np.complex128)) @ b, dtype, factor=condition)
 
 
+@pytest.mark.thorough(but="complex64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_functions_of_square_matrices(dtype: np.dtype) -> None:
     for n in (1, 2, 5, 40):
@@ -161,6 +164,7 @@ def test_functions_of_square_matrices(dtype: np.dtype) -> None:
         close(run(kernels.expm_call(dtype, n, 3), [small], a.shape, dtype), expected, dtype)
 
 
+@pytest.mark.thorough(but="complex64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_triangular_systems(dtype: np.dtype) -> None:
     for n, columns in ((1, 1), (3, 2), (40, 5)):

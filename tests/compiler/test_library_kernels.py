@@ -127,6 +127,7 @@ def test_products_propagate_nan() -> None:
     )
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(
     ("a_stack", "b_stack", "n", "columns"),
@@ -186,6 +187,7 @@ def descending_key(x: np.ndarray) -> np.ndarray:
     return -x if x.dtype.kind in "fc" else ~x
 
 
+@pytest.mark.thorough(but="float64|int8|complex64")
 @pytest.mark.parametrize("dtype", SORTED, ids=str)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorting_is_numpys(dtype: np.dtype, descending: bool) -> None:

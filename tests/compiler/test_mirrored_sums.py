@@ -153,6 +153,7 @@ def expressions(draw, depth=3):
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=25)
 @given(expressions(), st.lists(st.integers(-2, 2), min_size=9, max_size=9))
 def test_any_expression(text, values):

@@ -112,6 +112,7 @@ def test_a_scan_by_doubling_has_few_kernels_whatever_its_length():
     np.testing.assert_allclose(ng.jit(np.hypot.accumulate)(x), np.hypot.accumulate(x), rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_chain_of_100_000_nodes():
     x = y = ng.tensor(np.ones(3))
     for _ in range(50_000):

@@ -85,6 +85,7 @@ def test_gradients_match_the_reference(lines):
     check(lines)
 
 
+@pytest.mark.thorough
 def test_chains_of_rows_change_nothing(monkeypatch):
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())  # nothing compiled before
     monkeypatch.setattr(cpu_row_chains, "LEAST_SHARED_BYTES", 1)
@@ -109,6 +110,7 @@ def test_chains_of_rows_change_nothing(monkeypatch):
     assert max(lengths) > 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("longest", [12, 30])
 def test_cutting_changes_nothing(monkeypatch, longest):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", longest)

@@ -46,6 +46,7 @@ def test_more_steps_need_no_more_kernels():
     assert len(few) <= 6
 
 
+@pytest.mark.thorough
 def test_neither_do_their_gradients():
     few = kernels(ng.grad(lotka_volterra(250)), START, PARAMETERS)
     before = build.statistics().compilations
@@ -54,7 +55,7 @@ def test_neither_do_their_gradients():
     assert len(few) <= 30
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_5_000_steps_need_the_kernels_of_500():
     few = kernels(lotka_volterra(500), START, PARAMETERS)
     before = build.statistics().compilations
@@ -134,6 +135,7 @@ def test_rows_of_parameters_that_are_differentiated_are_not_copied():
     assert not [kernel.name for kernel in kernels if kernel.name.startswith("slice")]
 
 
+@pytest.mark.thorough
 def test_parts_of_a_long_sum_do_not_wait_for_its_end():
     """The gradient of what each of many steps reads: all adjoints would be kept until the last."""
 

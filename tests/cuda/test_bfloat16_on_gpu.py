@@ -74,6 +74,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", CALLS)
 def test_as_on_the_cpu(name, gpu):
     call, x = CALLS[name], bfloats(40, 50)

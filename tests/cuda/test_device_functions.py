@@ -80,6 +80,7 @@ def assert_same(case: Case, inputs: list[np.ndarray]) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=ulps * np.finfo(case.result).eps, atol=0)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_values_are_numpys(case):
     random = np.random.default_rng(sum(str(case).encode()))

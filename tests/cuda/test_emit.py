@@ -165,6 +165,7 @@ DTYPES = (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.u
 # fmt: on
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_dtypes(dtype):
     for shape, axis in (((700,), 0), ((40, 41), 0), ((40, 41), 1), ((2100, 3), 0)):

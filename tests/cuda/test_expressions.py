@@ -66,6 +66,7 @@ def groups():
             )
 
 
+@pytest.mark.thorough(but="^(float32, no|int64|complex64, no)")
 @needs_compiler
 @pytest.mark.parametrize("group", list(groups()))
 def test_expressions_compile(group):

@@ -139,6 +139,7 @@ def test_every_recorded_file_has_a_case():
     assert {path.stem for path in GOLDEN.glob("*.py")} == set(NAMES)
 
 
+@pytest.mark.thorough(every=4)
 @needs_compiler
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", NAMES)
@@ -150,6 +151,7 @@ def test_kernels_compile_without_spills(name, architecture):
             assert ".f64" not in kernel.ptx
 
 
+@pytest.mark.thorough(every=8)
 @needs_compiler
 @pytest.mark.skipif(
     find_spec("numba_cuda_mlir") is None,

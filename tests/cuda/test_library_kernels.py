@@ -37,6 +37,7 @@ FAMILIES = (
 )
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_examples(name, single):
@@ -102,6 +103,7 @@ def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
         np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
 
 
+@pytest.mark.thorough(but="float32")
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "complex128"])
 def test_sorts_compile(dtype):
@@ -261,6 +263,7 @@ def test_positions_of_the_last_nan(name):
         np.testing.assert_array_equal(value, OPS[name].reference(y, axis=0))
 
 
+@pytest.mark.thorough(but="float32")
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "dtype"),
@@ -304,6 +307,7 @@ def test_small_matrices(name, dtype):
         np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", [*MATRICES, "lu", "cofactor"])
 def test_a_warp_for_each_matrix(name, dtype):
@@ -344,6 +348,7 @@ def test_qr_has_the_signs_of_lapack(mode, dtype):
         np.testing.assert_allclose(value, node.op.reference(a, mode=mode), atol=tolerance * 20)
 
 
+@pytest.mark.thorough(but="complex64")
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_eigenvalues_of_hermitian_matrices(lower, dtype):
@@ -436,6 +441,7 @@ def test_a_bad_matrix_is_recorded_by_its_number(name):
         assert errors[:4].tolist() == [1, 7, 1, 3]
 
 
+@pytest.mark.thorough(but="3$")
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "n"),
@@ -457,6 +463,7 @@ def test_small_matrices_compile(name, n):
 # From tensors
 
 
+@pytest.mark.thorough
 def test_gradients_through_library_operations(gpu):
     x = np.random.default_rng(0).standard_normal((6, 6))
 

@@ -60,6 +60,7 @@ def test_larger_tiles():
     check(node_of("matmul", x, y), x, y)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("stacks", [((2,), ()), ((), (3,)), ((2, 1), (1, 3)), ((0,), (1,))])
 def test_stacks_broadcast(stacks):
     for m, n in ((2, 2), (1, 260)):
@@ -117,6 +118,7 @@ def test_axes_of_stacks_are_merged(words, axes):
     assert merged_axes(words) == axes
 
 
+@pytest.mark.thorough(every=4)
 @needs_compiler
 @pytest.mark.parametrize(
     ("dtype", "size"),

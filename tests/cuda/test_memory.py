@@ -79,6 +79,7 @@ def test_memory_used_on_another_device_goes_back_after_that(driver):
     assert driver.live_bytes(0) == 0
 
 
+@pytest.mark.thorough
 def test_the_pool_is_emptied_once_before_giving_up():
     with installed(HostDriver(total_memory=10 * MIB)) as driver:
         kept = allocate(4 * MIB)
@@ -176,6 +177,7 @@ def test_sizes_are_shown(nbytes, text):
     assert shown(nbytes) == text
 
 
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("attempt", range(6))
 def test_streams_and_their_memory_are_collected_in_any_order(driver, attempt):
     """Finalizers of a cycle run in whatever order: memory goes back when the stream's work is

@@ -4,6 +4,7 @@ kernels are launched one by one and when they are a graph, in whatever order its
 import dataclasses
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import numba_grad as ng
@@ -43,6 +44,7 @@ PATIENT = settings(
 )
 
 
+@pytest.mark.thorough
 @settings(PATIENT, max_examples=24)
 @given(programs)
 def test_gradients_match_the_reference(last_gpu, lines):

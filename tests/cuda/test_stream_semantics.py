@@ -192,6 +192,7 @@ def test_threads_share_a_graph(late, has_own_streams):
     assert len(found) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_late", [False, True])
 def test_threads_devices_streams_and_sizes_at_once(is_late):
     """One jitted function, called by several threads, on two devices, on streams of their own or

@@ -66,6 +66,7 @@ def test_operators_and_mixed_dtypes():
 REDUCTIONS = ["max", "min", "nanmax", "nanmin", "argmax", "argmin", "ptp"]
 
 
+@pytest.mark.thorough(but="reference|native-(max|nanmin|argmin)-ties")
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:All-NaN")
 @pytest.mark.parametrize("array", ARRAYS)
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -105,6 +106,7 @@ def test_positions_without_nan(name):
     same(getattr(ng, name)(ng.tensor(HOLES), 1), getattr(np, name)(HOLES, 1))
 
 
+@pytest.mark.thorough(but="reference|native-strided")
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("array", ARRAYS)
 def test_sorting(array):
@@ -177,6 +179,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thorough(but="reference|native-(max|sort)$")
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_jit_and_vmap(name):
     z = RNG.standard_normal((3, 4, 2)) @ np.array([1, 1j])

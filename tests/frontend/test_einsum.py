@@ -115,6 +115,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("number", range(len(CALLS)))
 def test_products_are_those_of_numpy(number):
     call, x = CALLS[number]

@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import numpy as np
+import pytest
 
 import numba_grad as ng
 from numba_grad.frontend import arrays, tensor
@@ -17,6 +18,7 @@ def oscillation(steps):
     return x, v
 
 
+@pytest.mark.thorough
 def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
     monkeypatch.setattr(tensor, "FLUSH_EVERY", 101)
     first = ng.ones(3)
@@ -30,6 +32,7 @@ def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
     np.testing.assert_allclose(x.numpy(), 2.0)
 
 
+@pytest.mark.thorough
 def test_values_are_the_same(monkeypatch):
     expected = [y.numpy() for y in oscillation(400)]
     monkeypatch.setattr(tensor, "FLUSH_EVERY", 97)

@@ -193,6 +193,7 @@ def test_derivatives_to_second_order(name):
     check_gradients(written, X, v)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", INDICES)
 def test_gradients_are_those_of_torch(name):
     torch = pytest.importorskip("torch")
@@ -365,6 +366,7 @@ def test_derivatives_of_functions(name):
     check_gradients(*DIFFERENTIABLE[name])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap(name):
     f, *arrays = DIFFERENTIABLE[name]

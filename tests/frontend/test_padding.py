@@ -101,6 +101,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", CALLS)
 def test_kernels_do_what_numpy_does(name):
     arrays = [X, np.asfortranarray(X)[::2]]
@@ -144,6 +145,7 @@ def test_values_that_are_added_have_derivatives():
     check_gradients(padded, X, np.array([[0.1, 0.2], [0.3, 0.4]]), np.array(0.7), elements=6)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", ["wrap", "odd symmetric", "mean"])
 def test_jit_and_vmap(name):
     f = DIFFERENTIABLE[name]

@@ -101,6 +101,7 @@ def test_every_argument_does_what_numpys_does(call):
                 check_same(found, expected)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_kernels_do_what_numpy_does(name):
     kwargs = {"axis": (0, -1)}
@@ -164,6 +165,7 @@ def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["sum", "prod where", "max", "var"])
 def test_jit_and_vmap(name):
     f, *arrays = DIFFERENTIABLE[name]
@@ -173,6 +175,7 @@ def test_jit_and_vmap(name):
     np.testing.assert_allclose(many[1], f(*[2 * x for x in arrays]), rtol=1e-13)
 
 
+@pytest.mark.thorough
 def test_gradients_are_those_of_torch():
     torch = pytest.importorskip("torch")
     tied = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])

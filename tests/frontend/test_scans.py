@@ -41,6 +41,7 @@ def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
     f, *arrays = DIFFERENTIABLE[name]
@@ -62,6 +63,7 @@ def test_third_derivatives_of_a_product_with_two_zeros():
     assert (third[0, 1, 3], third[1, 2, 3], third[0, 1, 2]) == (3.0, 2.0, 0.0)
 
 
+@pytest.mark.thorough(but="float64-cum(prod|max)")
 @pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin", "logcumsumexp"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_and_gradients_are_those_of_torch(name, dtype):

@@ -176,6 +176,7 @@ def test_derivatives_to_second_order(name):
     check_gradients(lambda *args: f(*args) ** 2, *arrays, elements=6)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", sorted(set(DIFFERENTIABLE) - {"trim_zeros"}))
 def test_jit_and_vmap(name):
     f, *arrays = DIFFERENTIABLE[name]

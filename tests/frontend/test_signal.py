@@ -12,6 +12,7 @@ RNG = np.random.default_rng(0)
 IMAGE, WINDOW = RNG.standard_normal((5, 6)), RNG.standard_normal((3, 2))
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("method", ["auto", "fft"])
 @pytest.mark.parametrize("function", ["convolve", "correlate"])
@@ -38,6 +39,7 @@ def test_long_ones_go_by_transforms():
     np.testing.assert_allclose(signal.convolve(x, y), np.convolve(x, y), atol=1e-11)
 
 
+@pytest.mark.thorough(but="direct")
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_axes_are_chosen_and_products_summed(method):
     """Images of 2 by 3 channels, with 4 filters of 3 channels."""
@@ -55,6 +57,7 @@ def test_axes_are_chosen_and_products_summed(method):
     np.testing.assert_allclose(turned, expected.transpose(1, 0, 2, 3), atol=1e-13)
 
 
+@pytest.mark.thorough(but="direct")
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_gradients(method):
     check_gradients(lambda x, y: signal.convolve(x, y, "same", method), IMAGE[:3, :3], WINDOW[:2])

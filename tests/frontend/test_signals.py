@@ -39,6 +39,7 @@ def test_all_modes_and_lengths(name, mode, numpy_engine):
     assert function(ng.tensor(X), 2.0).shape == function(X, 2.0 * np.ones(1)).shape
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "complex64"])
 def test_kernels_in_every_dtype(dtype):
     x = RNG.integers(0, 3, 2500).astype(dtype)
@@ -104,6 +105,7 @@ def test_ediff1d_is_numpys(numpy_engine):
 # Histograms
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64"])
 @pytest.mark.filterwarnings("ignore:Converting input from bool")
 def test_histogram_is_numpys(dtype):
@@ -209,6 +211,7 @@ def test_derivative_of_bincount():
     check_gradients(lambda w: ng.bincount(np.array([3, 1, 1, 0]), w) ** 2, Y)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
     f, *arrays = DIFFERENTIABLE[name]
@@ -260,6 +263,7 @@ def test_what_is_refused(call, error, message):
         call(ng.tensor([1.0, 2.0, 3.0]))
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 def test_elements_at_the_edges_of_equal_bins(dtype):
     """Which bin they are in is for the edges to say, not for the rounding of a division."""

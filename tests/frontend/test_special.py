@@ -192,6 +192,7 @@ def value_of(name, *arrays):
     return np.asarray(getattr(special, name)(*arrays))
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_error_is_below_the_stated_bound(name):
     case = CASES[name]
@@ -383,6 +384,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n != "rgamma at a pole"])
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])
@@ -455,6 +457,7 @@ OF_TORCH = (
 )
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", OF_TORCH.split())
 def test_gradients_are_those_of_torch(name):
     torch = pytest.importorskip("torch")

@@ -188,6 +188,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])

@@ -51,11 +51,13 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_gives_the_same(name):
     f, *arrays = DIFFERENTIABLE[name]
@@ -92,6 +94,7 @@ def test_infinite_elements_are_those_of_numpys_median():
     assert ng.quantile(np.array([1.0, 2.0, 3.0, np.inf, np.inf]), 0.5).item() == 3
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("axis", [None, 0, 1, (1, 0)])
 def test_weights_of_quantiles(name, axis):

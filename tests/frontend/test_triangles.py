@@ -264,6 +264,7 @@ def test_each_matrix_of_a_stack_has_its_own(name):
             np.testing.assert_allclose(of_stack(stack), singles, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize(("name", "dtype"), [("cholesky", "complex128"), ("eigh", "float64")])
 def test_the_compiled_gradient_of_a_stack(name, dtype):
     stack = mixed(dtype)

@@ -360,6 +360,7 @@ def test_derivatives_of_folds(name, numpy_engine):
     check_gradients(FOLDS[name], FOLDED)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", FOLDS)
 def test_folds_under_jit_and_vmap(name):
     x = np.random.default_rng(0).standard_normal((2, 3, 4))

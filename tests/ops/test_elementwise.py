@@ -130,6 +130,7 @@ def assert_slopes_match_torch(name, arrays):
         assert not bad.any(), f"result {k}: rows of inputs, ours, torch's:\n{listed}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("op", COMPARED, ids=lambda op: op.name)
 def test_slopes_at_edges_match_torch(op, engine):
     if "d" in op.dtypes:

@@ -6,7 +6,6 @@ A warm start imports no compiler: the figures of a kernel are stored with its co
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib.util
 import json
 import shutil
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_grad.compiler import cache, parallel_build
+from numba_grad.compiler import cache, compile_log, parallel_build
 from numba_grad.compiler.build import compiling
 from numba_grad.compiler.cuda import front_end
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
@@ -40,7 +39,7 @@ class Request:
 
     @property
     def key(self) -> str:
-        return cache.key_in(_environment(), self.source, self.architecture)
+        return cache.key_in(_identity(), self.source, self.architecture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +139,17 @@ def _stored(requests: list[Request], architecture: str) -> list[bytes]:
     found = {request: cache.read(request.key) for request in requests}
     missing = [request for request, stored in found.items() if stored is None]
     tasks = [(request.source, request.architecture, "") for request in missing]
-    with parallel_build.workers_for(tasks, WORKER, KERNELS_PER_WORKER) as are_working:
+    with (
+        compile_log.report() as report,
+        parallel_build.workers_for(tasks, WORKER, KERNELS_PER_WORKER) as are_working,
+    ):
+        report.expect([r.key for r in missing], from_cache=len(found) - len(missing))
         for request in missing:
             stored = None
             if are_working and cache.contains(request.key):
                 stored = cache.read(request.key)
             found[request] = stored or compile_and_store(request)
+            report.compiled += 1
     return [stored for stored in found.values() if stored is not None]
 
 
@@ -165,7 +169,7 @@ def kept(
     name: str, architecture: str, make: Callable[[], tuple[bytes, Usage]]
 ) -> tuple[bytes, Usage]:
     """Code and figures of what `name` says all about: from the disk cache, or made and kept."""
-    key = cache.key_in(_environment(), name, architecture)
+    key = cache.key_in(_identity(), name, architecture)
     stored = cache.read(key)
     if stored is not None:
         return _unpacked(stored)
@@ -191,14 +195,25 @@ def _unpacked(stored: bytes) -> tuple[bytes, Usage]:
     return code, Usage(**json.loads(head))
 
 
-@functools.cache
-def _environment() -> bytes:
-    """What a cubin depends on besides its source and architecture; device functions are in it."""
-    digest = hashlib.sha256(front_end.description(front_end.provider()).encode())
+def environment() -> cache.Environment:
+    """What a cubin depends on besides its source and architecture; device functions are in it.
+
+    Raises
+    ------
+    KernelError
+        If there is no compiler.
+    """
     here = Path(__file__).parent
-    for name in ("front_end.py", "bfloat16_type.py", "../kernel_bfloat16.py", "link.py"):
-        digest.update((here / name).read_bytes())
-    return digest.digest()
+    names = ("front_end.py", "bfloat16_type.py", "../kernel_bfloat16.py", "link.py")
+    return {
+        "CUDA compiler": front_end.description(front_end.provider()),
+        "code generator": cache.text_identity(here / name for name in names),
+    }
+
+
+@functools.cache
+def _identity() -> bytes:
+    return cache.identity_of(environment())
 
 
 def _disassembled(cubin: bytes) -> str:
