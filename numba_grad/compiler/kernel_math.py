@@ -82,7 +82,7 @@ def _add_to_module(module: ir.Module, traced: Traced) -> ir.Function:
     for symbol, (result, arguments) in traced.declarations.items():
         if symbol not in module.globals:
             ir.Function(module, _function_type(result, arguments), symbol)
-    has_vector_forms = module.numba_grad_has_vector_forms
+    has_vector_forms = module.numba_grad_has_vector_forms  # pyright: ignore[reportAttributeAccessIssue]
     for symbol, text in traced.definitions.items():
         if symbol not in module.globals and (has_vector_forms or symbol not in traced.kept):
             _TextFunction(module, _function_type("void", ()), symbol, text)

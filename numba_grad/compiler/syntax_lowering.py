@@ -15,6 +15,7 @@ Types, names and their meaning are exactly Numba's, but for these:
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
 import ast
 import builtins
@@ -215,8 +216,8 @@ class _FunctionLowering:
         self.in_memory = _Uses(definition).in_memory()
         self.variables: dict[str, Typed] = {}
         self.loops: list[_Loop] = []
-        names = [argument.arg for argument in definition.args.args]
-        for name, kind, value in zip(names, argument_types, function.args, strict=True):
+        parameters = [argument.arg for argument in definition.args.args]
+        for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
             if name in self.in_memory:
                 self.assign(name, Typed(kind, value))
             else:

@@ -70,11 +70,13 @@ def test_a_line_says_what_was_compiled_and_what_came_from_cache(capsys):
         build.build_all(sources)  # from memory
         assert capsys.readouterr().err == ""
         build._kernels.clear()
+        build._addresses.clear()
         build.build_all([*sources, source_of_kernel(403)])
         line = capsys.readouterr().err
     assert line.startswith("numba_grad: compiled 1 kernel in ")
     assert line.endswith("s, 3 from cache\n")
     build._kernels.clear()
+    build._addresses.clear()
     with configure(log="compile"):
         build.build_all(sources)
     assert capsys.readouterr().err.startswith("numba_grad: 3 kernels from cache in ")

@@ -25,10 +25,10 @@ def compiled(monkeypatch):
     graphs = []
     made = evaluation._made
 
-    def noting(graph, target, device, *, is_first):
+    def noting(graph, destination, *, is_first):
         if is_first:
             graphs.append(graph)
-        return made(graph, target, device, is_first=is_first)
+        return made(graph, destination, is_first=is_first)
 
     monkeypatch.setattr(evaluation, "_made", noting)
     monkeypatch.setattr(evaluation, "_programs", OrderedDict())
