@@ -173,7 +173,7 @@ def test_medians_of_runs_leave_out_those_that_failed():
     assert first_gradient.median_of(runs)["torch"]["seconds"][0] == 2.0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_writes_tables(tmp_path):
     file = tmp_path / "first.json"
     subprocess.run(

@@ -16,6 +16,7 @@ import math
 import os
 import struct
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -131,7 +132,7 @@ def _append(value: Any, parts: list[bytes]) -> None:
     elif kind is Op:
         _append(("op", value.name), parts)
     elif hasattr(value, "arguments") and hasattr(value, "outputs"):
-        _append(_described_call(value), parts)
+        parts.append(b"call" + _digest_of_call(value))
     else:
         raise _NotStorableError
 
@@ -140,8 +141,29 @@ def _described(type: Type) -> tuple[Any, ...]:
     return (type.shape, type.dtype, type.device)
 
 
+_digests_of_calls: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+
+
+def _digest_of_call(target: Any) -> bytes:
+    """A traced function that another graph calls. What it calls itself comes first: functions may
+    call each other deeper than Python's stack."""
+    stack = [target]
+    while stack:
+        called = [
+            node.params["target"]
+            for node in toposort(stack[-1].outputs)
+            if node.op.name == "call" and node.params["target"] not in _digests_of_calls
+        ]
+        if called:
+            stack += called
+        else:
+            last = stack.pop()
+            _digests_of_calls[last] = hashlib.sha256(canonical(_described_call(last))).digest()
+    return _digests_of_calls[target]
+
+
 def _described_call(target: Any) -> tuple[Any, ...]:
-    """A traced function that another graph calls: its own graph, in the order of recording."""
+    """Its own graph, in the order of recording."""
     nodes = in_order_of_recording({*toposort(target.outputs), *target.arguments})
     positions = {node: k for k, node in enumerate(nodes)}
 

@@ -29,7 +29,16 @@ class CallTarget:
     GPU, and so their cotangents among its outputs: `devices` says where these are wanted.
     """
 
-    __slots__ = ("_batched", "_lock", "_vjps", "arguments", "devices", "name", "outputs")
+    __slots__ = (
+        "__weakref__",
+        "_batched",
+        "_lock",
+        "_vjps",
+        "arguments",
+        "devices",
+        "name",
+        "outputs",
+    )
 
     def __init__(self, name: str, arguments: Sequence[Node], outputs: Sequence[Node]) -> None:
         self.name = name

@@ -83,11 +83,13 @@ def test_other_numbers_of_steps_add_no_more_than_a_few(name):
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run):
-    few, many = (
+    fewest, few, many = (
         sources_by_run(gradient(f), arguments)
-        for f, arguments in (LOOPS[name](20), LOOPS[name](104))
+        for f, arguments in (LOOPS[name](20), LOOPS[name](44), LOOPS[name](104))
     )
-    assert many == few
+    assert many <= few
+    # Where a backward pass takes up the last step of a short loop, there are kernels of its own.
+    assert len(many - fewest) <= 2
 
 
 @pytest.mark.parametrize("name", LOOPS)

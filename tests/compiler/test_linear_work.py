@@ -20,10 +20,10 @@ from numba_grad.compiler import (
     flat_graph,
     roots,
     row_chains,
-    segment_graphs,
     segments,
     sources,
 )
+from numba_grad.compiler.programs import Destination
 from numba_grad.frontend import specialization
 
 PACKAGE = Path(ng.__file__).parent
@@ -36,7 +36,8 @@ rng = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def _no_machine_code(monkeypatch):
     target = dataclasses.replace(cpu_target.TARGET, build=list)
-    backend = SimpleNamespace(target=lambda device: target)
+    destination = Destination("without machine code", lambda: target)
+    backend = SimpleNamespace(destination=lambda device: destination)
     monkeypatch.setattr(specialization, "backend_of", lambda device: backend)
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 
@@ -44,7 +45,6 @@ def _no_machine_code(monkeypatch):
 @pytest.fixture(autouse=True)
 def _small_bounds(monkeypatch):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", 100)
-    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", 100)
     monkeypatch.setattr(segments, "WINDOW", 64)
     monkeypatch.setattr(segments, "LONGEST", 128)
     monkeypatch.setattr(sources, "MOST_MOVEMENTS", 12)

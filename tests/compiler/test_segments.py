@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import build, flat_graph, segment_graphs, segments, sources
+from numba_grad.compiler import build, flat_graph, segments, sources
 from numba_grad.compiler.segments import LONGEST, LONGEST_WHOLE, cut
 from numba_grad.config import configure
 
@@ -157,7 +157,6 @@ def test_parts_of_a_long_sum_do_not_wait_for_its_end():
 @pytest.fixture
 def short_segments(monkeypatch):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", 60)
-    monkeypatch.setattr(segment_graphs, "LONGEST_WHOLE", 60)
     monkeypatch.setattr(segments, "WINDOW", 32)
     monkeypatch.setattr(segments, "LONGEST", 64)
     monkeypatch.setattr(sources, "MOST_MOVEMENTS", 9)
