@@ -119,6 +119,22 @@ def reduction_of_nothing(node: Node) -> Node | None:
     return full(node.op.extras["identity"](node.dtype), node.shape, node.dtype)
 
 
+def nothing_put_in(node: Node) -> Node | None:
+    """An array without elements, put into another: kernels never read it, but where they test for
+    each element whether it comes from there, they would need its first one."""
+    name = node.op.name
+    if name not in ("pad", "concatenate", "update_slice", "add_slice") or not node.type.size:
+        return None
+    if all(x.type.size for x in node.inputs):
+        return None
+    if name == "pad":
+        return full(0, node.shape, node.dtype)
+    if name != "concatenate":
+        return node.inputs[0]
+    parts = tuple([x for x in node.inputs if x.type.size])
+    return parts[0] if len(parts) == 1 else record(node.op, parts, node.params)
+
+
 def is_literal(node: Node, value: float) -> bool:
     """Whether `node` is that constant, maybe broadcast."""
     while node.op.name in ("broadcast_to", "reshape"):
@@ -138,6 +154,7 @@ RULES = (
     reshape_of_one_element,
     whole_slice,
     reduction_of_nothing,
+    nothing_put_in,
     movement_of_movement,
 )
 

@@ -5,8 +5,14 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import build
+from numba_grad.compiler.simplify import simplify
 from numba_grad.config import configure
 from numba_grad.errors import TracingError
+from numba_grad.graph.node import OPS, argument
+from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import toposort
+
+F8 = np.dtype(np.float64)
 
 
 def all_pairs(x):
@@ -219,3 +225,20 @@ def test_a_branch_on_a_value_names_what_to_use_instead():
     f = ng.jit(lambda x: x * 2 if x.sum() > 0 else x)
     with pytest.raises(TracingError, match=r"ng\.where"):
         f(np.ones(3))
+
+
+def test_arrays_without_elements_are_not_read():
+    x, nothing = argument(array_type((3, 40), F8)), argument(array_type((0, 40), F8))
+    no_rows = {"starts": (1, 0), "steps": (1, 1)}
+    one_above = {"low": (1, 0), "high": (0, 0), "interior": (0, 0)}
+    outputs = [
+        OPS["concatenate"](x, nothing, x, axis=0),
+        OPS["concatenate"](nothing, x, axis=0),
+        OPS["update_slice"](x, nothing, **no_rows),
+        OPS["add_slice"](x, nothing, **no_rows),
+        OPS["pad"](nothing, **one_above),
+    ]
+    simplified = simplify(outputs)
+    assert [node.type for node in simplified] == [node.type for node in outputs]
+    assert nothing not in toposort(simplified)
+    assert simplified[1:4] == [x, x, x]
