@@ -18,7 +18,7 @@ from numba_grad.ops.families import (
     position_reduction,
     reduction,
 )
-from numba_grad.ops.logic import equal, less
+from numba_grad.ops.logic import equal, isfinite, isinf, less, logical_and
 
 Axes = tuple[int, ...]
 
@@ -46,6 +46,9 @@ def _product_of_others(x: Node, axes: Axes) -> Node:
         two      0                        p * (s - x), as s - x is the other zero
         more     0                        0
 
+    With infinities and zeros it is PyTorch's: beside one zero, p / x of the only infinity is taken
+    for 1, and two zeros make 0.
+
     Third derivatives would also need the product of two zeros, and are wrong where there are zeros.
     """
     zero = literal(0, x.dtype)
@@ -54,13 +57,19 @@ def _product_of_others(x: Node, axes: Axes) -> Node:
     nonzero = where(at_zero, literal(1, x.dtype), x)
     p = expand_reduced(prod(nonzero, axes=axes), x.shape, axes)
     s = expand_reduced(sum(where(at_zero, x, zero), axes=axes), x.shape, axes)
-    others = p / nonzero
+    infinite = isinf(x)
+    infinities = expand_reduced(sum(cast(infinite, count.dtype), axes=axes), x.shape, axes)
     integer = count.dtype
+    one = literal(1, integer)
+    is_only_infinity = logical_and(infinite, equal(infinities, one))
+    others = p / nonzero
+    beside_zero = where(is_only_infinity, literal(1, x.dtype), others)
     none = equal(count, literal(0, integer))
     few = less(count, literal(2, integer))
     pair = less(count, literal(3, integer))
-    of_zero = where(few, p, where(pair, p * (s - x), zero))
-    of_nonzero = where(none, others, where(few, others * s, zero))
+    other_zero = where(isfinite(p), p * (s - x), zero)
+    of_zero = where(few, p, where(pair, other_zero, zero))
+    of_nonzero = where(none, others, where(few, beside_zero * s, zero))
     return where(at_zero, of_zero, of_nonzero)
 
 
