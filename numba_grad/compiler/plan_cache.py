@@ -147,7 +147,7 @@ _digests_of_calls: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictio
 def _digest_of_call(target: Any) -> bytes:
     """A traced function that another graph calls. What it calls itself comes first: functions may
     call each other deeper than Python's stack."""
-    stack = [target]
+    stack = [] if target in _digests_of_calls else [target]
     while stack:
         called = [
             node.params["target"]
