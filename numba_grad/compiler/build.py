@@ -99,8 +99,8 @@ def build(source: str) -> Kernel:
 def build_all(sources: Iterable[str], *, is_quick: bool = False) -> list[Kernel]:
     """The kernels of several source texts; missing ones are compiled together.
 
-    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which nothing
-    is contracted.
+    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
+    nothing is contracted.
     """
     return _build([Request(source, is_quick=is_quick) for source in sources])
 
