@@ -155,6 +155,14 @@ def test_products_sums_and_casts_in_every_precision(dtype):
     np.testing.assert_allclose(out.numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
+def test_elementary_functions_give_the_bits_of_vector_code():
+    x = np.random.default_rng(2).uniform(0.01, 0.99, 200)
+    for name in ("sin", "cos", "tan", "exp", "expm1", "log", "log1p", "tanh", "arcsin", "arctan"):
+        one_by_one = getattr(ng, name)(ng.tensor(x)).numpy()
+        with configure(engine="fused"):
+            np.testing.assert_array_equal(getattr(ng, name)(ng.tensor(x)).numpy(), one_by_one)
+
+
 def test_empty_and_0d_arrays():
     x = ng.tensor(np.zeros((0, 3)))
     assert ng.sum(ng.exp(x) * 2, axis=1).numpy().shape == (0,)
