@@ -25,7 +25,7 @@ from numba.core import (
 from numba.core.codegen import CodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu_options import FastMathOptions
-from numba.core.typing import cmathdecl, mathdecl
+from numba.core.typing import cmathdecl, mathdecl, templates
 from numba.cpython import (  # importing some of them is what registers
     builtins,  # noqa: F401
     cmathimpl,
@@ -49,12 +49,21 @@ _TYPES = {"void": types.none, "int64": types.int64, "float64": types.float64}
 
 
 class _TypingContext(typing.Context):
-    """Numba's types of scalars. Kernels have no lists, arrays or strings."""
+    """Numba's types of scalars. Kernels have no lists, arrays or strings, and no attributes that
+    Numba would have to know: those that it has, `float.view` for one, ask its whole CPU target."""
+
+    def _load_builtins(self) -> None:
+        self.install_registry(_BUILTINS)
 
     def load_additional_registries(self) -> None:
         self.install_registry(kernel_registry.TYPING)
         self.install_registry(mathdecl.registry)
         self.install_registry(cmathdecl.registry)
+
+
+_BUILTINS = templates.Registry()
+_BUILTINS.functions = templates.builtin_registry.functions
+_BUILTINS.globals = templates.builtin_registry.globals
 
 
 class _TargetContext(cpu.CPUContext):
