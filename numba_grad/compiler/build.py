@@ -6,16 +6,17 @@ Nothing here imports Numba until a kernel is missing from both.
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numba_grad import forks
-from numba_grad.compiler import cache, code_generation, compile_log, parallel_build
+from numba_grad.compiler import cache, compile_log, parallel_build
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import Claims
 from numba_grad.runtime import loader
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 Form = TypeVar("Form")
 
@@ -49,11 +50,10 @@ class Kernel:
     @property
     def asm(self) -> str:
         """The machine code as assembly, compiled again for the occasion."""
-        return _compiled(self.request, code_generation.assembly)
+        return _compiled(self.request, _assembly)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredKernel:
+class StoredKernel(NamedTuple):
     """A kernel that a stored plan names: its source is not at hand."""
 
     address: int
@@ -68,8 +68,7 @@ class Statistics:
     loads: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     source: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
@@ -175,10 +174,7 @@ def compile_and_store(request: Request) -> bytes:
     """Object code of a kernel that the disk cache does not have."""
 
     def work() -> bytes:
-        emit = (
-            code_generation.quick_object_code if request.is_quick else code_generation.object_code
-        )
-        code = _compiled(request, emit)
+        code = _compiled(request, _quick_object_code if request.is_quick else _object_code)
         _statistics.compilations += 1
         cache.write(request.key, code)
         return code
@@ -209,11 +205,11 @@ def compiling(what: Hashable, work: Callable[[], Form]) -> Form:
     return work() if numbas is not None and numbas.is_locked() else unbroken(what, work)
 
 
-def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
+def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> Form:
     """One form of the optimized module, which does not live on."""
 
     def work() -> Form:
-        from numba_grad.compiler import front_end
+        from numba_grad.compiler import code_generation, front_end
 
         symbol = _symbol(request.key)
         module = front_end.module_for(
@@ -227,3 +223,21 @@ def _compiled(request: Request, form: Callable[[llvm.ModuleRef], Form]) -> Form:
         return form(finish(module, symbol))
 
     return compiling((request, form), work)
+
+
+def _object_code(module: "llvm.ModuleRef") -> bytes:
+    from numba_grad.compiler import code_generation
+
+    return code_generation.object_code(module)
+
+
+def _quick_object_code(module: "llvm.ModuleRef") -> bytes:
+    from numba_grad.compiler import code_generation
+
+    return code_generation.quick_object_code(module)
+
+
+def _assembly(module: "llvm.ModuleRef") -> str:
+    from numba_grad.compiler import code_generation
+
+    return code_generation.assembly(module)

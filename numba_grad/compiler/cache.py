@@ -17,11 +17,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import llvmlite
 
-from numba_grad.compiler import code_generation
 from numba_grad.config import config
+from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import new_lock
 
 _MAGIC = b"numba_grad object code, format 1\n"
@@ -50,8 +51,7 @@ class _Measured:
 _measured: dict[Path, _Measured] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(NamedTuple):
     """The cache directory now, and the lookups of this process."""
 
     directory: Path
@@ -95,7 +95,8 @@ def identity_of(environment: Environment) -> bytes:
 
 def processors_environment() -> Environment:
     """What code for this CPU depends on."""
-    system, processor, features = code_generation.target_description().split(" ", 2)
+    # llvmlite's import and its lock are not what an interrupt may break off.
+    system, processor, features = unbroken("target", _target_description).split(" ", 2)
     here = Path(__file__).parent
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
@@ -114,6 +115,12 @@ def processors_environment() -> Environment:
         "Numba": _numba_version(),
         "code generator": text_identity(sorted(path for name in names for path in here.glob(name))),
     }
+
+
+def _target_description() -> str:
+    from numba_grad.compiler import code_generation
+
+    return code_generation.target_description()
 
 
 @functools.cache

@@ -1,21 +1,19 @@
-"""LLVM text to an object file for this machine, through llvmlite alone."""
+"""LLVM text to an object file for this machine, through llvmlite alone.
+
+To import llvmlite takes 20 ms: so this module is imported when something is compiled or loaded.
+"""
 
 import functools
 
 import llvmlite.binding as llvm
 
 from numba_grad.errors import InternalError
-from numba_grad.fresh_thread import unbroken
 
 
 @functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
-
-    def work() -> str:
-        return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
-
-    return unbroken("target", work)  # llvmlite's lock is not one that an interrupt leaves free
+    return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
 
 
 def _features() -> str:

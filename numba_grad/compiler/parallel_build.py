@@ -7,14 +7,16 @@ They are fresh interpreters, never forks: LLVM and running threads do not surviv
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numba_grad.compiler import cache
 from numba_grad.config import config
+
+if TYPE_CHECKING:
+    import subprocess
 
 # Measured on 2 cores: a worker compiles its first kernel 0.7 s after its start, in which time this
 # process compiles some 20 small ones. With 40 to do, one worker turns 1.5 s into 1.1 s.
@@ -69,7 +71,9 @@ def _can_start() -> bool:
     return bool(sys.executable) and Path(sys.executable).name.lower().startswith("python")
 
 
-def _start(worker: str) -> subprocess.Popen[bytes]:
+def _start(worker: str) -> "subprocess.Popen[bytes]":
+    import subprocess  # 3 ms, and seldom used
+
     environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(config.cache_directory)}
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, json.dumps([str(p) for p in sys.path]), worker],
@@ -81,7 +85,7 @@ def _start(worker: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _send(worker: subprocess.Popen[bytes], tasks: Sequence[Task]) -> None:
+def _send(worker: "subprocess.Popen[bytes]", tasks: Sequence[Task]) -> None:
     assert worker.stdin is not None
     with contextlib.suppress(OSError):  # it died: the caller does the work
         # Stays open: its end tells the worker that this process is gone.
