@@ -1,8 +1,7 @@
 """Just-in-time compiled reverse-mode automatic differentiation for NumPy code."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy import (
     bool,
@@ -28,7 +27,7 @@ from numpy import (
     uint64,
 )
 
-from numba_grad import autograd, errors, testing
+from numba_grad import autograd, errors
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
 from numba_grad.dtypes import bfloat16_class
@@ -106,7 +105,6 @@ from numba_grad.frontend.creation import (
     zeros,
     zeros_like,
 )
-from numba_grad.frontend.custom_op import custom_op
 from numba_grad.frontend.dtype_functions import (
     can_cast,
     common_type,
@@ -444,13 +442,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ml_dtypes import bfloat16 as bfloat16
 
-    from numba_grad import cuda, fft, linalg, random, signal, special
+    from numba_grad import cuda, fft, linalg, random, signal, special, testing
     from numba_grad import numpy as numpy
+    from numba_grad.frontend.custom_op import custom_op
 
 
-def __getattr__(name: str) -> ModuleType | type:
-    if name in NAMESPACES or name == "numpy":
+def __getattr__(name: str) -> Any:
+    if name in NAMESPACES or name in ("numpy", "testing"):
         return import_module(f"{__name__}.{name}")
+    if name == "custom_op":
+        return import_module(f"{__name__}.frontend.custom_op").custom_op
     if name == "bfloat16":
         # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
         # would take the place of NumPy.

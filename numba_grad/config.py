@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.errors import explain
 
@@ -24,8 +24,7 @@ MAXIMUM_THREADS = 1024
 # What a setting may be
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     """What values a setting has; also as the text of an environment variable."""
 
     expected: str

@@ -28,8 +28,17 @@ MAY_IMPORT = {
 }
 # What a process that finds all plans on disk does without.
 LOWERING = {f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")}
+# What most programs do without.
+SELDOM = {"numba_grad.frontend.lowered"}
+# What `import numba_grad` imports beside NumPy.
+EVERYBODYS = {
+    *("array", "atexit", "copy", "dataclasses", "difflib", "gc", "hashlib", "heapq", "importlib"),
+    *("json", "llvmlite", "logging", "mmap", "optree", "select", "signal", "string", "threading"),
+    *("traceback", "typing_extensions"),
+}
 PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
-Import = tuple[str, str, int, bool]  # importing, imported, line, whether inside a function
+# Importing, imported, line, and when: "now", "late", in a function, or "never", for annotations.
+Import = tuple[str, str, int, str]
 
 
 @functools.cache
@@ -38,12 +47,12 @@ def imports() -> list[Import]:
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(("numba_grad", *path.relative_to(PACKAGE).with_suffix("").parts))
         tree = ast.parse(path.read_text())
-        late = {
-            node
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            for node in ast.walk(function)
-        }
+        when: dict[ast.AST, str] = {}
+        for block in ast.walk(tree):
+            if isinstance(block, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                when |= dict.fromkeys(ast.walk(block), "late")
+            elif isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+                when |= dict.fromkeys(ast.walk(block), "never")
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -52,7 +61,7 @@ def imports() -> list[Import]:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             else:
                 continue
-            found += [(module, name, node.lineno, node in late) for name in names]
+            found += [(module, name, node.lineno, when.get(node, "now")) for name in names]
     return found
 
 
@@ -70,10 +79,10 @@ def imported_module(name: str) -> str:
 
 
 @functools.cache
-def compiling_modules() -> set[str]:
-    """Those that import Numba as soon as they are imported, directly or not."""
-    now = [(module, name) for module, name, _, late in imports() if not late]
-    result = {module for module, name in now if name.split(".")[0] == "numba"}
+def compiling_modules(*compilers: str) -> set[str]:
+    """Those that import one of these as soon as they are imported, directly or not."""
+    now = [(module, name) for module, name, _, when in imports() if when == "now"]
+    result = {module for module, name in now if name.startswith(compilers)}
     size = -1
     while size < len(result):
         size = len(result)
@@ -94,18 +103,42 @@ def test_imports_go_down_only():
 
 
 def test_modules_are_imported_late_only_to_compile():
-    compiling = compiling_modules() | LOWERING
+    compiling = compiling_modules("numba.", "llvmlite.") | LOWERING | SELDOM
     wrong = [
         f"{module}:{line} imports {name} inside a function"
-        for module, name, line, late in imports()
-        if late and name.startswith("numba_grad.") and imported_module(name) not in compiling
+        for module, name, line, when in imports()
+        if when == "late"
+        and name.startswith("numba_grad.")
+        and imported_module(name) not in compiling
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_only_the_compiler_imports_numba():
-    wrong = [m for m in compiling_modules() if layer(m) != "compiler"]
+    wrong = [m for m in compiling_modules("numba.") if layer(m) != "compiler"]
     assert not wrong, f"import numba_grad would import Numba through {', '.join(sorted(wrong))}"
+
+
+def test_importing_the_package_imports_what_every_program_needs_and_no_more():
+    code = """
+import sys
+import numpy
+before = set(sys.modules)
+import numba_grad
+print(*sorted(set(sys.modules) - before))
+"""
+    command = [sys.executable, "-c", code]
+    imported = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    # Each of them is a part of the 0.1 s that the import may take: LLVM 20 ms, `subprocess` 3.
+    others = {name.split(".")[0] for name in imported} - {"numba_grad"}
+    public = {name for name in others if not name.startswith("_")}
+    assert public <= EVERYBODYS, public - EVERYBODYS
+    assert "llvmlite.binding" not in imported
+    own = [name for name in imported if name.startswith("numba_grad.")]
+    assert len(own) <= 140, own
+    assert not (LOWERING | SELDOM | {"numba_grad.testing", "numba_grad.ops.custom_kernels"}) & set(
+        own
+    )
 
 
 def test_namespaces_are_imported_when_they_are_asked_for():
@@ -125,5 +158,16 @@ assert loaded() == ["linalg"], loaded()
 ng.cuda, ng.fft, ng.random, ng.signal, ng.special
 assert len(loaded()) == 6 and set(loaded()) <= set(dir(ng))
 assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_compiling_a_kernel_imports_nothing_of_numbas_arrays():
+    code = """
+import sys
+from numba_grad.compiler import engine_build, front_end
+front_end.module_for(engine_build.WORKER_SOURCE, "worker", "int64(int64)", "worker")
+# 0.4 s, most of it for SciPy, which Numba imports for the sake of arrays.
+assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,7 @@ A process that meets what another has compiled imports none of the modules that 
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_grad.compiler import build, plan_cache
 from numba_grad.compiler.flat_graph import FlatGraph, flatten
@@ -27,8 +27,7 @@ class CompiledProgram:
     kernels: dict[str, Any] = field(default_factory=dict)  # by source
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """What graphs are compiled for, before any is lowered."""
 
     name: str  # "cpu", "cuda sm_90": part of the key of whatever is compiled

@@ -5,10 +5,12 @@ weakly typed: they take the dtype that NumPy's promotion (NEP 50) gives them nex
 operands. So does what stands for one while a function is traced (`python_numbers.py`).
 """
 
+import functools
+import itertools
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 # What a public function takes for an array: Tensor, numpy.ndarray, NumPy or Python scalar, nested
 # sequences of numbers, an object with __array__ or the buffer protocol.
 ArrayLike = Any
+
+Element = TypeVar("Element")
 
 # The dtypes of Python scalars where there is nothing else to go by.
 DEFAULT_DTYPES = {
@@ -287,15 +291,32 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
     )
 
 
-def uncast_dtypes(ufunc: np.ufunc) -> frozenset[np.dtype]:
+class FilledLater(set[Element]):
+    """A set that is empty until somebody who missed an element has it filled: NumPy's answers about
+    all operators are a twelfth of the import, and few programs need more than some of them."""
+
+    __slots__ = ("_elements",)
+
+    def __init__(self, elements: Callable[[], Iterable[Element]]) -> None:
+        super().__init__()
+        self._elements = elements
+
+    def fill(self) -> None:
+        if not self:
+            self.update(self._elements())
+
+
+@functools.cache
+def uncast_dtypes(ufunc: np.ufunc) -> FilledLater[np.dtype]:
     """The dtypes that the ufunc, with all operands of it, computes in."""
-    return frozenset([d for d in DTYPES if _is_uncast(ufunc, (d,) * ufunc.nin)])
+    return FilledLater(lambda: [d for d in DTYPES if _is_uncast(ufunc, (d,) * ufunc.nin)])
 
 
-def dtypes_uncast_by_scalar(ufunc: np.ufunc) -> frozenset[tuple[np.dtype, type]]:
+@functools.cache
+def dtypes_uncast_by_scalar(ufunc: np.ufunc) -> FilledLater[tuple[np.dtype, type]]:
     """The pairs of a dtype and a class of Python numbers that the ufunc computes in that dtype."""
-    pairs = [(dtype, kind) for dtype in DTYPES for kind in (int, float)]
-    return frozenset([pair for pair in pairs if _is_uncast(ufunc, pair)])
+    pairs = itertools.product(DTYPES, (int, float))
+    return FilledLater(lambda: [pair for pair in pairs if _is_uncast(ufunc, pair)])
 
 
 def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:

@@ -55,6 +55,7 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     def function(x: ArrayLike, /) -> "Tensor":
         node = node_of(x)
         if node is None or node.type.dtype not in uncast:
+            uncast.fill()
             (node,) = operands(ufunc, (x,))
         return wrap(op(node))
 

@@ -15,13 +15,11 @@ import functools
 import os
 import re
 import sys
-import sysconfig
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +32,7 @@ _MOST_ITEMS = 32  # of a list or dict
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
 _OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
-_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
 _PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 # Of lists, dicts and sets: who calls these keeps books of his own.
 _WRITES = frozenset(
@@ -66,8 +64,7 @@ class Guard:
         return Guard(kept, self._names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
+class _Condition(NamedTuple):
     text: str
     is_content: bool  # of something that is still the same object
 
@@ -126,8 +123,7 @@ def _is_of_library(file: str) -> bool:
 _Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(NamedTuple):
     """What the code of a function names, and what it assigns to: the books that it keeps."""
 
     places: tuple[_Place, ...]

@@ -10,7 +10,7 @@ caller's graph.
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
-from numba_grad.frontend.lowered import Lowered
 from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
@@ -34,6 +33,9 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.lowered import Lowered
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -196,9 +198,11 @@ class Jitted:
                     return _as_tensors(found, results) if as_tensors else _as_arrays(found, results)
         return self._call(args, kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing
         is computed."""
+        from numba_grad.frontend.lowered import Lowered
+
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
         specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)

@@ -7,8 +7,7 @@ they make of Python numbers: `np.sqrt(2.0)` is float64.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -124,8 +123,7 @@ def _no_assignment(self: "PythonNumber", other: Any) -> Any:
 # What is known of an integer at the call only
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """Which integers an argument may be: one that is cast to int8 must fit that, and one that is
     the exponent of an integer must not be negative."""
 

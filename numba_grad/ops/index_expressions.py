@@ -14,7 +14,6 @@ result, the value of the mask is needed while recording: `value_of(node)` is ask
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,8 +68,7 @@ class AdvancedIndex(NamedTuple):
     named_axes: Shape  # the numbers of the same axes in x
 
 
-@dataclass(frozen=True, slots=True)
-class IndexExpression:
+class IndexExpression(NamedTuple):
     """One index, taken apart."""
 
     basic: BasicIndex

@@ -10,8 +10,8 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,8 +77,7 @@ class _Block(np.ndarray):
             self._pool.take_back(self._memory)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStatistics:
+class PoolStatistics(NamedTuple):
     """Bytes, and how often memory was taken from the pool (reused) or from the system (mapped)."""
 
     idle_bytes: int

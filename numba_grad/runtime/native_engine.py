@@ -16,8 +16,7 @@ import ctypes
 import enum
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,8 +90,7 @@ class Status(enum.IntEnum):
     BAD_ARGUMENTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPoints:
+class EntryPoints(NamedTuple):
     """Addresses of the native code."""
 
     replay: int
