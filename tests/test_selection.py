@@ -1,34 +1,62 @@
 """Which tests run when: those that are marked thorough where they are asked for."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent
+
+FILE = "tests/test_kinds.py"
+TESTS = """
 import pytest
 
-ROOT = Path(__file__).parent.parent
-FILE = "tests/compiler/test_lapack_kernels.py"
-CASES = [f"test_triangular_systems[{kind}]" for kind in ("complex128", "complex64", "float32")]
+@pytest.mark.thorough(but="float32$")
+@pytest.mark.parametrize("kind", ["complex64", "float32", "float64"])
+def test_kinds(kind):
+    pass
+
+@pytest.mark.thorough(every=3)
+@pytest.mark.parametrize("number", range(6))
+def test_numbers(number):
+    pass
+"""
+KINDS = [f"test_kinds[{kind}]" for kind in ("complex64", "float32", "float64")]
+NUMBERS = [f"test_numbers[{number}]" for number in range(6)]
+EVERYTHING = [*KINDS, *NUMBERS]
+IN_EVERY_RUN = [KINDS[1], NUMBERS[0], NUMBERS[3]]
+COLLECTED = [
+    (["tests"], IN_EVERY_RUN),
+    (["tests", "--all"], EVERYTHING),
+    (["tests", "-m", "thorough"], [case for case in EVERYTHING if case not in IN_EVERY_RUN]),
+    (["tests", "-k", "kinds and 64"], [KINDS[0], KINDS[2]]),
+    ([FILE], EVERYTHING),
+    ([f"{FILE}::{KINDS[0]}"], KINDS[:1]),
+]
+# One process for all: each would import pytest, hypothesis and NumPy.
+PROGRAM = """
+import json, sys, pytest
+for arguments in json.loads(sys.argv[1]):
+    print("collected by", arguments)
+    pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *arguments])
+"""
 
 
-def collected(*arguments):
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    run = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode in (0, 5), run.stdout
-    return [case for case in CASES if f"{FILE}::{case}" in run.stdout]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["tests/compiler"], CASES[1:2]),  # a case that it leaves to every run
-        (["tests/compiler", "--all"], CASES),
-        (["tests/compiler", "-m", "thorough"], [CASES[0], CASES[2]]),  # what the first leaves out
-        (["tests/compiler", "-k", "triangular_systems"], CASES),
-        ([FILE], CASES),
-        ([f"{FILE}::{CASES[0]}"], CASES[:1]),
-    ],
-    ids=str,
-)
-def test_thorough_tests_run_where_they_are_asked_for(arguments, expected):
-    assert collected(*arguments) == expected
+def test_thorough_tests_run_where_they_are_asked_for(tmp_path):
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = thorough: long\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / FILE).write_text(TESTS)
+    command = [sys.executable, "-c", PROGRAM, json.dumps([given for given, _ in COLLECTED])]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    runs = run.stdout.split("collected by ")[1:]
+    found = [
+        [
+            line.removeprefix(f"{FILE}::")
+            for line in run.splitlines()
+            if line.startswith(f"{FILE}::")
+        ]
+        for run in runs
+    ]
+    assert found == [expected for _, expected in COLLECTED], run.stdout
