@@ -47,6 +47,7 @@ def test_every_workload_has_what_the_command_reads():
 QUICK = ("rosenbrock", "black_scholes", "softmax_rows", "layer_normalization", "mlp_float32")
 
 
+@pytest.mark.thorough(but="rosenbrock|softmax_rows")
 @pytest.mark.parametrize("name", QUICK)
 def test_small_workloads_agree_with_those_written_by_hand(name):
     module = importlib.import_module(f"perf.workloads.{name}")
@@ -198,6 +199,7 @@ def test_functions_beside_numpy_give_the_same():
     assert len(done.stdout.splitlines()) == 8
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_gpu_workloads_compile_without_a_gpu(tmp_path):
     file = tmp_path / "predicted.json"

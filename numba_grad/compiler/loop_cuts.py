@@ -70,7 +70,7 @@ def _longest(bounds: list[int]) -> tuple[int, int]:
 
 def fewest_blocks() -> int:
     """Fewer than these would be combined without a loop: by a kernel for each number of them."""
-    return config.unroll_extent + 1
+    return max(config.unroll_extent, 1) + 1
 
 
 def number_of_blocks(

@@ -21,3 +21,15 @@ def test_conditions_that_always_hold_on_an_axis_hold_on_the_merged_axis():
     with ng.configure(engine="reference"):
         expected = np.asarray(ng.jit(ng.grad(loss))(u))
     np.testing.assert_allclose(native, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_no_axis_has_to_be_unrolled():
+    x = np.random.default_rng(0).normal(size=(2, 1, 3))
+
+    def values(x):
+        return np.sum(x * x), np.sum(np.sin(x), axis=-1), np.max(x, axis=(0, 1)), np.cumsum(x, 0)
+
+    with ng.configure(unroll_extent=0):
+        found = ng.jit(values)(x)
+    for y, expected in zip(found, values(x), strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-13)

@@ -107,6 +107,7 @@ def test_rounding_to_even(gpu):
     np.testing.assert_array_equal(numbers(rounded), x.astype(BFLOAT16).astype(np.float32))
 
 
+@pytest.mark.thorough(but="sm_90")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @needs_compiler
 def test_kernels_compile(architecture):

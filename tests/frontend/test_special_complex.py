@@ -3,7 +3,7 @@
 Values in each dtype, derivatives of each primitive to second order, batching: tests/ops.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import mpmath as mp
@@ -13,8 +13,18 @@ import scipy.special
 
 import numba_grad as ng
 from numba_grad import special
+from numba_grad.config import configure
 from numba_grad.errors import DTypeError, GradientError
 from numba_grad.testing import check_gradients
+
+
+@pytest.fixture(autouse=True)
+def _in_loops() -> Iterator[None]:
+    """Written out for each element of a small array, functions as long as these take seconds to
+    compile: the branches of `lambertw` took 22."""
+    with configure(unroll_extent=0):
+        yield
+
 
 EPS = float(np.finfo(np.float64).eps)
 INF, NAN = np.inf, np.nan
@@ -101,6 +111,7 @@ def test_error_is_below_the_stated_bound(name):
             assert abs(mp.mpc(value.real, value.imag) - exact) <= case.eps * unit, z
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_complex64_is_the_same_to_its_precision(name):
     z = CASES[name].z.astype(np.complex64)
