@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numba_grad import forks
 from numba_grad.compiler import cache, compile_log, parallel_build
+from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
-from numba_grad.locks import Claims
+from numba_grad.locks import Claims, new_lock
 from numba_grad.runtime import loader
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ _claims = Claims()
 _kernels: dict[Request, Kernel] = {}
 _addresses: dict[str, int] = {}  # of all that is loaded, by key
 _statistics = Statistics()
+_counting = new_lock()
 
 
 def statistics() -> Statistics:
@@ -158,15 +160,18 @@ def _load(codes: dict[str, bytes]) -> None:
 def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
-    tasks = [(r.source, r.entry_name, r.signature, r.is_quick) for r in missing]
-    with compile_log.report() as report, parallel_build.workers_for(tasks) as are_working:
+    with compile_log.report() as report:
         report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
-        for request in missing:
-            stored = None
-            if are_working and cache.contains(request.key):
-                stored = cache.read(request.key)
-            codes[request] = stored or compile_and_store(request)
-            report.compiled += 1
+
+        def compiled(request: Request) -> bytes:
+            code = compile_and_store(request)
+            with _counting:
+                report.compiled += 1
+            return code
+
+        # Inside of Numba, this thread has the lock that others would wait for.
+        threads = 1 if _is_inside_numba() else config.threads
+        codes |= parallel_build.of_each(missing, compiled, threads)
     return {request.key: code for request, code in codes.items() if code is not None}
 
 
@@ -175,7 +180,8 @@ def compile_and_store(request: Request) -> bytes:
 
     def work() -> bytes:
         code = _compiled(request, _quick_object_code if request.is_quick else _object_code)
-        _statistics.compilations += 1
+        with _counting:
+            _statistics.compilations += 1
         cache.write(request.key, code)
         return code
 
@@ -201,8 +207,13 @@ def compiling(what: Hashable, work: Callable[[], Form]) -> Form:
     A thread that is inside of Numba already, as in a user's `@overload` that computes with us, goes
     on itself: it holds the lock that another one would wait for.
     """
+    return work() if _is_inside_numba() else unbroken(what, work)
+
+
+def _is_inside_numba() -> bool:
+    """Whether this thread is, not another one."""
     numbas = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
-    return work() if numbas is not None and numbas.is_locked() else unbroken(what, work)
+    return numbas is not None and numbas.is_locked()
 
 
 def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> Form:

@@ -1,9 +1,16 @@
 """LLVM text to an object file for this machine, through llvmlite alone.
 
 To import llvmlite takes 20 ms: so this module is imported when something is compiled or loaded.
+
+llvmlite takes one lock for every call of LLVM. What takes time goes without it here, so that
+threads compile at once: LLVM wants a context for each module, and a target machine for each thread.
 """
 
+import contextlib
+import ctypes
 import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -31,13 +38,28 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
-@functools.cache
-def _target_machine(effort: int = 3) -> llvm.TargetMachine:
+_idle_machines: dict[int, list[llvm.TargetMachine]] = {0: [], 3: []}  # by effort
+
+
+@contextlib.contextmanager
+def _target_machine(effort: int = 3) -> Iterator[llvm.TargetMachine]:
     """Position-independent code with near constants: vector code reads them as memory operands.
 
     The width of vectors is left to what LLVM knows of the CPU. On Zen 4, 512 bits were up to 20 %
     faster than 256 where arithmetic bounds a kernel, and the same elsewhere.
     """
+    idle = _idle_machines[effort]
+    try:
+        machine = idle.pop()
+    except IndexError:  # other threads have them all
+        machine = _new_target_machine(effort)
+    try:
+        yield machine
+    finally:
+        idle.append(machine)
+
+
+def _new_target_machine(effort: int) -> llvm.TargetMachine:
     _initialize()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -48,13 +70,24 @@ def _target_machine(effort: int = 3) -> llvm.TargetMachine:
     )
 
 
+@functools.cache
+def _data_layout() -> str:
+    with _target_machine() as machine:
+        return str(machine.target_data)
+
+
+def _without_lock(name: str) -> Callable[..., Any]:
+    """A function of llvmlite's library as it is."""
+    return getattr(llvm.ffi.lib, name)._cfn
+
+
 def module_of(text: str, symbol: str) -> llvm.ModuleRef:
-    """The module that exports `symbol`, for this machine."""
+    """The module that exports `symbol`, for this machine, in a context of its own."""
     _initialize()
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.name = symbol
     module.triple = llvm.get_process_triple()
-    module.data_layout = str(_target_machine().target_data)
+    module.data_layout = _data_layout()
     return module
 
 
@@ -95,13 +128,15 @@ def _optimize(module: llvm.ModuleRef) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     options.slp_vectorization = True
-    builder = llvm.create_pass_builder(_target_machine(), options)
-    builder.getModulePassManager().run(module, builder)
-    if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
-        _inline_vector_forms(module, builder)
+    run = _without_lock("LLVMPY_RunNewModulePassManager")
+    with _target_machine() as machine:
+        builder = llvm.create_pass_builder(machine, options)
+        run(builder.getModulePassManager(), module, builder)
+        if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
+            run(_inlining_of_vector_forms(), module, builder)
 
 
-def _inline_vector_forms(module: llvm.ModuleRef, builder: llvm.PassBuilder) -> None:
+def _inlining_of_vector_forms() -> llvm.ModulePassManager:
     """Calls of rare cases have vector forms, which only the vectorizer puts in (`kernel_math`).
 
     Inlined, they leave one test per vector and no call that clobbers registers: sin 10 % faster,
@@ -111,21 +146,35 @@ def _inline_vector_forms(module: llvm.ModuleRef, builder: llvm.PassBuilder) -> N
     passes.add_always_inliner_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+    return passes
 
 
 def object_code(module: llvm.ModuleRef) -> bytes:
-    return _target_machine().emit_object(module)
+    return _emitted(module, effort=3, is_object=True)
 
 
 def quick_object_code(module: llvm.ModuleRef) -> bytes:
     """Instruction by instruction: 0.9 ms for a loop with a product, where optimizing takes 8, and
     its passes take another 4. Products and sums are not contracted."""
-    return _target_machine(effort=0).emit_object(module)
+    return _emitted(module, effort=0, is_object=True)
 
 
 def assembly(module: llvm.ModuleRef) -> str:
-    return _target_machine().emit_assembly(module)
+    return _emitted(module, effort=3, is_object=False).decode()
+
+
+def _emitted(module: llvm.ModuleRef, effort: int, *, is_object: bool) -> bytes:
+    library = llvm.ffi.lib
+    emit = _without_lock("LLVMPY_TargetMachineEmitToMemory")
+    with _target_machine(effort) as machine, llvm.ffi.OutputString() as error:
+        buffer = emit(machine, module, int(is_object), error)
+        if not buffer:
+            raise InternalError(f"build: LLVM emits no code for {module.name}: {error}")
+    try:
+        start, size = library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(start, size)
+    finally:
+        library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def _check_closed(module: llvm.ModuleRef, symbol: str) -> None:

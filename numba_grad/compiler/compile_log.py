@@ -34,7 +34,7 @@ class Report:
         self.start = time.perf_counter()
         self.from_cache = 0
         self.compiled = 0
-        self._keys: list[str] = []  # of what is compiled, here or by a worker
+        self._keys: list[str] = []  # of what is compiled, here or by a worker process
         self._thread: threading.Thread | None = None
 
     def expect(self, keys: Sequence[str], from_cache: int = 0) -> None:

@@ -82,6 +82,7 @@ class Meanings:
         self.typing_context = typing_context
         self.target_context = target_context
         self._types: dict[Any, Any] = {}
+        self._sees_literals: dict[Any, bool] = {}
         self._calls: dict[tuple[Any, tuple[Any, ...]], _Call | None] = {}
 
     def type_of_global(self, value: Any) -> Any:
@@ -92,18 +93,23 @@ class Meanings:
 
     def of_call(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
         """A call of a Numba type, or of an operator; None if there is no such thing."""
+        sees_literals = self._sees_literals.get(function)
+        if sees_literals is None:
+            sees_literals = _sees_literals(self._type_of(function))
+            self._sees_literals[function] = sees_literals
+        if not sees_literals:  # so that x[7] means what x[8] does
+            argument_types = tuple([types.unliteral(kind) for kind in argument_types])
         key = (function, argument_types)
         try:
             return self._calls[key]
         except KeyError:
-            found = self._calls[key] = self._resolved(function, argument_types)
+            found = self._calls[key] = self._resolved(self._type_of(function), argument_types)
             return found
 
+    def _type_of(self, function: Any) -> Any:
+        return function if isinstance(function, types.Type) else self.type_of_global(function)
+
     def _resolved(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
-        if not isinstance(function, types.Type):
-            function = self.type_of_global(function)
-        if not _sees_literals(function):
-            argument_types = tuple([types.unliteral(kind) for kind in argument_types])
         signature = self.typing_context.resolve_function_type(function, argument_types, {})
         if signature is None:
             return None

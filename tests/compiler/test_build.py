@@ -6,12 +6,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from numba_grad.compiler import build, cache, code_generation, parallel_build
+from numba_grad.compiler import build, cache, code_generation
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
@@ -41,21 +40,15 @@ def run(kernel, x):
     function(args.ctypes.data, 0, len(x))
 
 
-def start_process(directory, program, *, from_stdin=False):
-    process = subprocess.Popen(
-        [sys.executable] + ([] if from_stdin else ["-c", program]),
+def start_process(directory, program):
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
         env=os.environ
         | {"NUMBA_GRAD_CACHE_DIR": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    if from_stdin:
-        process.stdin.write(program)
-        process.stdin.close()
-        process.stdin = None
-    return process
 
 
 def output_of(process):
@@ -69,15 +62,6 @@ def wait_until(condition, seconds=60):
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
-
-
-def is_running(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{process_id}/stat")  # an orphan may stay there after its end
-    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_kernels_compute():
@@ -199,88 +183,122 @@ def test_loading_reports_missing_symbols():
         loader.load([("another_name", cache.read(kernel.key))])
 
 
-# Worker processes.
+# Threads.
 
 
-def tasks(count, first=100):
-    return [(source_of_kernel(first + k), "kernel", build.KERNEL_SIGNATURE) for k in range(count)]
+def sources_from(first, count):
+    return [source_of_kernel(first + k) for k in range(count)]
 
 
-def keys_of(some_tasks):
-    return [build.Request(*task).key for task in some_tasks]
+class Places:
+    """How many threads are in a place at once, at most."""
+
+    def __init__(self, wanted):
+        self.most = self._count = 0
+        self._wanted = wanted
+        self._lock = threading.Lock()
+        self._is_full = threading.Event()
+
+    def wait(self, seconds):
+        with self._lock:
+            self._count += 1
+            self.most = max(self.most, self._count)
+        if self.most >= self._wanted:
+            self._is_full.set()
+        self._is_full.wait(seconds)
+        with self._lock:
+            self._count -= 1
 
 
-def test_workers_fill_the_cache_and_stop(monkeypatch):
-    monkeypatch.setattr(parallel_build, "KERNELS_PER_WORKER", 2)
-    work = tasks(4)
-    with configure(threads=3), parallel_build.workers_for(work) as are_working:
-        assert are_working
-        wait_until(lambda: all(cache.contains(key) for key in keys_of(work)))
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_as_many_threads_compile_as_the_setting_says(threads, monkeypatch):
+    """Inside of LLVM: nothing there waits for who is inside of it already."""
+    places = Places(wanted=threads)
+    without_lock = code_generation._without_lock
+
+    def counted(name):
+        function = without_lock(name)
+        assert function.argtypes
+
+        def call(*arguments):
+            places.wait(60)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(code_generation, "_without_lock", counted)
     before = build.statistics().compilations
-    build.build_all([source for source, _, _ in work])
-    assert build.statistics().compilations == before
+    with configure(threads=threads):
+        kernels = build.build_all(sources_from(100 + 10 * threads, 5))
+    assert places.most == threads
+    assert len({kernel.address for kernel in kernels}) == 5
+    assert build.statistics().compilations == before + 5
 
 
-def test_few_kernels_start_no_worker():
-    with configure(threads=8), parallel_build.workers_for(tasks(3)) as are_working:
-        assert not are_working
+def test_object_code_does_not_depend_on_the_number_of_threads(tmp_path):
+    sources = [
+        source_of_kernel(140),
+        source_of_kernel(141).replace("exp", "sin"),
+        source_of_kernel(142).replace("exp", "tanh"),
+        source_of_kernel(143).replace("x[i] =", "x[i // 3] ="),
+    ]
+    contents = []
+    for threads, order in ((1, sources), (4, sources), (3, sources[::-1])):
+        with configure(threads=threads, cache_directory=tmp_path / str(threads)):
+            codes = build._object_codes([build.Request(source) for source in order])
+        contents.append(codes)
+    assert len(contents[0]) == 4
+    assert contents[0] == contents[1] == contents[2]
 
 
-@pytest.mark.parametrize("failure", ["worker dies", "no Python", "no cache"])
-def test_without_workers_the_process_compiles_alone(failure, monkeypatch, directory):
-    monkeypatch.setattr(parallel_build, "KERNELS_PER_WORKER", 2)
-    monkeypatch.setattr(cache, "_warned", {directory})
-    if failure == "worker dies":
-        monkeypatch.setattr(parallel_build, "_PROGRAM", "raise SystemExit(1)")
-    elif failure == "no Python":
-        monkeypatch.setattr(sys, "executable", None)
-    else:
-        directory.write_text("in the way")
-    before = build.statistics().compilations
-    first = {"worker dies": 200, "no Python": 210, "no cache": 220}[failure]
-    with configure(threads=2):
-        kernels = build.build_all([source for source, _, _ in tasks(4, first)])
-    assert len({kernel.address for kernel in kernels}) == 4
-    assert build.statistics().compilations == before + 4
+def test_a_kernel_that_fails_in_another_thread_fails_here():
+    wrong = source_of_kernel(150).replace("exp", "no_such_function")
+    with configure(threads=3), pytest.raises(KernelError, match="no_such_function"):
+        build.build_all([*sources_from(151, 3), wrong, *sources_from(154, 3)])
+
+
+def test_without_another_thread_this_one_compiles(monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with configure(threads=3):
+        assert len({kernel.address for kernel in build.build_all(sources_from(160, 3))}) == 3
+
+
+def test_who_is_inside_of_numba_compiles_alone():
+    compiler_lock = pytest.importorskip("numba.core.compiler_lock")
+    with compiler_lock.global_compiler_lock, configure(threads=3):
+        assert len({kernel.address for kernel in build.build_all(sources_from(170, 3))}) == 3
 
 
 PROGRAM = """
-import os, subprocess, sys
-from numba_grad.compiler import build, parallel_build
+import threading
+from numba_grad.compiler import build
 from numba_grad.config import config
 config.threads = 2
-parallel_build.KERNELS_PER_WORKER = 2
-start = parallel_build._start
-def announced(worker):
-    process = start(worker)
-    print(process.pid, flush=True)
-    return process
-parallel_build._start = announced
-source = {source!r}
-sources = [source.replace("7.0", f"{{k}}.0") for k in range({count})]
+sources = [{source!r}.replace("7.0", f"{{k}}.0") for k in range(400)]
 try:
-    print(len(build.build_all(sources)))
+    build.build_all(sources)
 except KeyboardInterrupt:
+    compiled = build.statistics().compilations
     print("interrupted", build.build(sources[0].replace("exp", "sin")).address > 0)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(60)
+    print(build.statistics().compilations - compiled)
 """
 
 
-@pytest.mark.parametrize("from_stdin", [False, True])
-def test_workers_do_not_run_the_users_program_again(directory, from_stdin):
-    program = PROGRAM.format(source=source_of_kernel(7), count=4)
-    worker, count = output_of(start_process(directory, program, from_stdin=from_stdin))
-    assert count == "4"
-    assert not is_running(int(worker))
-
-
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
-def test_interrupt_leaves_a_usable_process_and_no_worker(directory):
-    process = start_process(directory, PROGRAM.format(source=source_of_kernel(7), count=400))
-    worker = int(process.stdout.readline())
+def test_an_interrupt_leaves_a_usable_process_and_ends_the_other_threads(directory):
+    process = start_process(directory, PROGRAM.format(source=source_of_kernel(7)))
     wait_until(lambda: directory.exists() and len(list(directory.iterdir())) > 3)
     process.send_signal(signal.SIGINT)
-    assert output_of(process) == ["interrupted", "True"]
-    assert not is_running(worker)
+    interrupted, is_usable, more = output_of(process)
+    assert (interrupted, is_usable) == ("interrupted", "True")
+    # What was under way in two threads, and the new one.
+    assert 1 <= int(more) <= 3
 
 
 def test_an_interrupt_while_a_module_is_freed_is_not_lost(monkeypatch):
@@ -311,13 +329,3 @@ def test_a_handler_that_is_not_pythons_stays_in_place():
         left = libc.signal(signal.SIGINT, before)
     assert left == handler
     assert kernel.address
-
-
-@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
-def test_workers_of_a_killed_process_end(directory):
-    process = start_process(directory, PROGRAM.format(source=source_of_kernel(7), count=400))
-    worker = int(process.stdout.readline())
-    wait_until(lambda: directory.exists() and len(list(directory.iterdir())) > 3)
-    process.kill()
-    process.communicate()
-    wait_until(lambda: not is_running(worker))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, cache, compile_log, engine_build, parallel_build
+from numba_grad.compiler import build, cache, compile_log, engine_build
 from numba_grad.config import configure
-from tests.compiler.test_build import source_of_kernel, tasks
+from tests.compiler.test_build import source_of_kernel
 
 KEYS = [f"{k:064x}" for k in range(3)]
 
@@ -176,10 +176,9 @@ def test_threads_share_the_line(terminal):
     assert terminal.rows()[-1] == ""
 
 
-def test_kernels_that_workers_compile_count(terminal, monkeypatch):
-    monkeypatch.setattr(parallel_build, "KERNELS_PER_WORKER", 2)
+def test_kernels_that_other_threads_compile_count(terminal):
     with configure(log="compile", threads=3):
-        build.build_all([source for source, _, _ in tasks(6, first=430)])
+        build.build_all([source_of_kernel(430 + k) for k in range(6)])
     assert terminal.rows()[-2].startswith("numba_grad: compiled 6 kernels in ")
     assert terminal.rows()[-1] == ""
 

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from numba_grad.compiler import syntax_lowering
 from numba_grad.compiler.build import build, build_function
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
@@ -422,3 +423,25 @@ def kernel(args, lo, hi):
     for i in range(len(x)):
         run(source, x, y, one_by_one, start=i, stop=i + 1)
     assert same_bits(at_once, one_by_one)
+
+
+def test_what_operators_mean_does_not_depend_on_the_value_of_a_number(monkeypatch):
+    source = """
+def kernel(args, lo, hi):
+    x = buffer(args, 0, float64)
+    x[7] = x[8] * 2.0 + x[lo + 9]
+"""
+    asked = []
+    resolved = syntax_lowering.Meanings._resolved
+
+    def counted(self, function, argument_types):
+        asked.append(function)
+        return resolved(self, function, argument_types)
+
+    build(source)
+    monkeypatch.setattr(syntax_lowering.Meanings, "_resolved", counted)
+    other = source.replace("7", "17").replace("8", "18").replace("9", "19")
+    x = np.arange(20.0)
+    run(other, x, stop=1)
+    assert x[17] == 2 * 18 + 19
+    assert not asked

@@ -221,6 +221,26 @@ def test_cumulative_sums(name: str, reverse: bool) -> None:
             assert_array_equal(run(call, [x], shape, expected.dtype), expected)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 7, 8, 9])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_for_any_number_of_columns(columns: int, reverse: bool) -> None:
+    x = np.random.default_rng(7).normal(size=(3, 20, columns))
+    around = slice(None, None, -1 if reverse else 1)
+    dtype, shape = x.dtype, x.shape
+    call = kernels.cumsum_call(dtype, dtype, shape, 1, reverse=reverse)
+    expected = np.cumsum(x[:, around], axis=1)[:, around]
+    assert_array_equal(run(call, [x], shape, dtype), expected)
+    # Few leave nothing in a row to make a vector of: then no result is read again.
+    assert ("= out[" in call.steps[0].source) == (columns >= 8)
+
+    call = kernels.linear_recurrence_call(dtype, shape, 1, reverse=reverse)
+    expected = np.zeros((3, columns))
+    for i in range(20)[around]:
+        expected = x[:, i] * expected + x[:, i]
+    found = run(call, [x, x], shape, dtype)
+    np.testing.assert_allclose(found[:, 0 if reverse else -1], expected, rtol=1e-14, atol=1e-14)
+
+
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "int16", "uint32"])
 def test_sorting_any_bits(name: str) -> None:
     """Subnormal numbers, infinities, every kind of NaN; one line is long enough to be counted."""

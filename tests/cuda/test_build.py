@@ -2,14 +2,17 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from numba_grad.compiler import cache
-from numba_grad.compiler.cuda import build, front_end, link
+from numba_grad.compiler.cuda import build, front_end, link, worker_processes
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.frontend.lowered import LoweredKernel
@@ -121,13 +124,134 @@ def test_keys_tell_architectures_and_sources_apart():
     assert len(keys) == 4
 
 
+# Worker processes.
+
+
+def sources_from(first, count):
+    return [SOURCE.replace("2.0", f"{first + k}.0") for k in range(count)]
+
+
 @needs_compiler
-def test_worker_processes_compile_too(monkeypatch):
-    sources = [SOURCE.replace("2.0", f"{k}.0") for k in range(3, 7)]
-    monkeypatch.setattr(build, "KERNELS_PER_WORKER", 2)
+def test_worker_processes_fill_the_cache_and_stop(monkeypatch):
+    monkeypatch.setattr(worker_processes, "KERNELS_PER_WORKER", 2)
+    sources = sources_from(3, 4)
+    keys = [build.Request(source, "sm_90").key for source in sources]
     with configure(threads=2):
+        with worker_processes.workers_for([(source, "sm_90") for source in sources]) as are_working:
+            assert are_working
+            wait_until(lambda: all(map(cache.contains, keys)))
+        before = build.statistics().compilations
         kernels = build.build_all(sources, "sm_90")
+    assert build.statistics().compilations == before
     assert len({kernel.code for kernel in kernels}) == 4
+
+
+def test_few_kernels_start_no_worker():
+    tasks = [(source, "sm_90") for source in sources_from(3, 3)]
+    with configure(threads=8), worker_processes.workers_for(tasks) as are_working:
+        assert not are_working
+
+
+@needs_compiler
+@pytest.mark.parametrize("failure", ["worker dies", "no Python", "no cache"])
+def test_without_workers_the_process_compiles_alone(failure, monkeypatch, tmp_path):
+    monkeypatch.setattr(worker_processes, "KERNELS_PER_WORKER", 1)
+    directory = tmp_path / "cache"
+    monkeypatch.setattr(cache, "_warned", {directory})
+    if failure == "worker dies":
+        monkeypatch.setattr(worker_processes, "_PROGRAM", "raise SystemExit(1)")
+    elif failure == "no Python":
+        monkeypatch.setattr(sys, "executable", None)
+    else:
+        directory.write_text("in the way")
+    monkeypatch.setattr(build, "_kernels", {})
+    before = build.statistics().compilations
+    with configure(threads=2, cache_directory=directory):
+        build.build_all(sources_from(20, 2), "sm_90")
+    assert build.statistics().compilations == before + 2
+
+
+PROGRAM = """
+from numba_grad.compiler.cuda import build, worker_processes
+from numba_grad.config import config
+config.threads = 2
+worker_processes.KERNELS_PER_WORKER = 2
+start = worker_processes._start
+def announced():
+    process = start()
+    print(process.pid, flush=True)
+    return process
+worker_processes._start = announced
+sources = [{source!r}.replace("2.0", f"{{k}}.0") for k in range({count})]
+try:
+    print(len(build.build_all(sources, "sm_90")))
+except KeyboardInterrupt:
+    print("interrupted", len(build.build_all([sources[0].replace("fmul_rn", "fadd_rn")], "sm_90")))
+"""
+
+
+def start_process(directory, count, *, from_stdin=False):
+    program = PROGRAM.format(source=SOURCE, count=count)
+    process = subprocess.Popen(
+        [sys.executable] + ([] if from_stdin else ["-c", program]),
+        env=os.environ | {"NUMBA_GRAD_CACHE_DIR": str(directory), "PYTHONPATH": path()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if from_stdin:
+        process.stdin.write(program)
+        process.stdin.close()
+        process.stdin = None
+    return process
+
+
+def output_of(process):
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output.split()
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_running(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process_id}/stat")  # an orphan may stay there after its end
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@needs_compiler
+def test_workers_do_not_run_the_users_program_again(tmp_path):
+    worker, count = output_of(start_process(tmp_path / "cache", 4, from_stdin=True))
+    assert count == "4"
+    assert not is_running(int(worker))
+
+
+@needs_compiler
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+@pytest.mark.parametrize("ends_by", ["an interrupt", "being killed"])
+def test_no_worker_outlives_what_started_it(tmp_path, ends_by):
+    directory = tmp_path / "cache"
+    process = start_process(directory, 400)
+    worker = int(process.stdout.readline())
+    wait_until(lambda: directory.exists() and len(list(directory.iterdir())) > 1)
+    if ends_by == "an interrupt":
+        process.send_signal(signal.SIGINT)
+        assert output_of(process) == ["interrupted", "1"]
+        assert not is_running(worker)
+    else:
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not is_running(worker))
 
 
 LOG = """\

@@ -15,16 +15,11 @@ def kernel(args, lo, hi):
     out = buffer(args, 1, float64)
     n = integer(args, 2)
     inner = integer(args, 3)
-    width = integer(args, 4)
-    tiles = integer(args, 5)
     for task in range(lo, hi):
-        first = task % tiles * width
-        end = min(first + width, inner)
-        row = (task // tiles * n + 0) * inner
-        for column in range(first, end):
-            out[row + column] = float64(x[row + column])
+        place = (task // inner * n) * inner + task % inner
+        before = float64(x[place])
+        out[place] = before
         for i in range(1, n):
-            before = row
-            row += inner
-            for column in range(first, end):
-                out[row + column] = out[before + column] + float64(x[row + column])
+            place += inner
+            before = before + float64(x[place])
+            out[place] = before

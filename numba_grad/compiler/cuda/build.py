@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_grad.compiler import cache, compile_log, parallel_build
+from numba_grad.compiler import cache, compile_log
 from numba_grad.compiler.build import compiling
-from numba_grad.compiler.cuda import front_end
+from numba_grad.compiler.cuda import front_end, worker_processes
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
 from numba_grad.fresh_thread import imported
@@ -26,10 +26,6 @@ from numba_grad.locks import Claims
 
 # Of a driver that runs the source itself, in host memory: what tests use.
 SOURCE_ARCHITECTURE = "source"
-WORKER = "numba_grad.compiler.cuda.build_worker"
-# A worker compiles its first kernel after 1.2 s of work, in which time this process compiles 7:
-# 0.17 s each, of which Numba's front end takes 0.13, NVVM and nvJitLink 0.02 each.
-KERNELS_PER_WORKER = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +134,8 @@ def _stored(requests: list[Request], architecture: str) -> list[bytes]:
         return [_packed(request.source.encode(), Usage(0, 0, 0, 0)) for request in requests]
     found = {request: cache.read(request.key) for request in requests}
     missing = [request for request, stored in found.items() if stored is None]
-    tasks = [(request.source, request.architecture, "") for request in missing]
-    with (
-        compile_log.report() as report,
-        parallel_build.workers_for(tasks, WORKER, KERNELS_PER_WORKER) as are_working,
-    ):
+    tasks = [(request.source, request.architecture) for request in missing]
+    with compile_log.report() as report, worker_processes.workers_for(tasks) as are_working:
         report.expect([r.key for r in missing], from_cache=len(found) - len(missing))
         for request in missing:
             stored = None
