@@ -19,6 +19,7 @@ from numba_grad.compiler.held_values import (
     is_filled,
     past_of,
     set_rows,
+    still_pending,
     to_keep,
 )
 from numba_grad.compiler.programs import (
@@ -31,6 +32,7 @@ from numba_grad.compiler.programs import (
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import without_collection
@@ -89,17 +91,27 @@ def _evaluate_on(
     device: str, nodes: list[Node], is_look: bool = False, is_complete: bool = False
 ) -> None:
     kept: list[Node] = []
-    with _graph_lock:
-        past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
-        if set_rows(past):
-            past = past_of(nodes)
-        if not is_complete:
+    row: Node | None = None
+    while True:
+        if row is not None:
+            _evaluate_on(device, [row])
+        with _graph_lock:
+            past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
             if is_look:
-                kept = carried_along(past)
-            wanted = [*nodes, *kept]
-            if kept:
-                past = past_of(wanted)
-            kept += to_keep(past, wanted, is_look=is_look)
+                row = next_row(past, nodes)
+                if row is not None:
+                    continue
+                past = still_pending(past, nodes)
+            set_rows(past)
+            past = still_pending(past, nodes)
+            if not is_complete:
+                if is_look:
+                    kept = carried_along(past)
+                wanted = [*nodes, *kept]
+                if kept:
+                    past = past_of(wanted)
+                kept += to_keep(past, wanted, is_look=is_look)
+            break
     is_whole = not is_complete or len(past.nodes) <= LONGEST_WHOLE
     reached = past.nodes if is_whole else None
     if kept:

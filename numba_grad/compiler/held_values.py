@@ -88,16 +88,19 @@ def past_of(wanted: Iterable[Node], most: float = math.inf) -> Past:
     return Past(nodes, pending)
 
 
-def set_rows(past: Past) -> bool:
-    """Give their values to slices of arrays in memory that are such arrays themselves; whether
-    there were any.
+def still_pending(past: Past, wanted: Iterable[Node]) -> Past:
+    """The past of `wanted`, which was `past` before some of it got values."""
+    return past_of(wanted) if any(x.value is not None for x in past.pending) else past
+
+
+def set_rows(past: Past) -> None:
+    """Give their values to slices of arrays in memory that are such arrays themselves.
 
     A loop that reads `data[k]` then runs one program for all k. A graph too long for a segment does
     not need it: there, k is a number that the segment is given.
     """
     if len(past.nodes) > LONGEST_WHOLE:
-        return False
-    found = False
+        return
     for node in past.pending:
         if node.op is slice_:
             whole = node.inputs[0].value
@@ -105,8 +108,6 @@ def set_rows(past: Past) -> bool:
                 part = whole[region(**node.params)]
                 if part.flags.c_contiguous:
                     node.value = part
-                    found = True
-    return found
 
 
 def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
@@ -140,7 +141,7 @@ def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
 
 def carried_along(past: Past) -> list[Node]:
     """What goes on from pass to pass beside `past`, which a look computes: see above."""
-    if any([x.requires_grad for x in past.nodes]):
+    if any(x.requires_grad for x in past.nodes):
         observers.end_notes()
         return []
     noted = observers.next_notes()
