@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_grad.compiler import build, plan_cache
 from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
 from numba_grad.runtime.plan import Plan
@@ -84,7 +85,7 @@ def compile_small(graph: FlatGraph) -> CompiledProgram:
     def lowered() -> CompiledProgram:
         from numba_grad.compiler import first_tier
 
-        return first_tier.lowered(graph)
+        return without_collection(first_tier.lowered, graph)
 
     key = plan_cache.key_of(graph, "cpu, operation by operation")
     return _from_disk_or(lowered, key, PROCESSOR.stored)
@@ -107,7 +108,7 @@ def _from_disk_or(
 
 # Beyond, fusion pays at the first run: every operation here reads and writes memory, one thread
 # computes, and sums are not cut into blocks.
-MOST_NODES = 2000
+MOST_NODES = 20_000
 MOST_ELEMENTS = 1 << 14
 MOST_BYTES = 1 << 23
 MOST_PRODUCTS = 1 << 19  # of a matrix product
