@@ -97,13 +97,14 @@ def _evaluate_on(
             _evaluate_on(device, [row])
         with _graph_lock:
             past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
-            if is_look:
-                row = next_row(past, nodes)
-                if row is not None:
-                    continue
+            if past.parts:
+                set_rows(past, is_look=is_look)
+                if is_look:
+                    row = next_row(past, nodes)
+                    if row is not None:
+                        continue
+                    set_rows(past, is_look=True)  # of arrays that were written now
                 past = still_pending(past, nodes)
-            set_rows(past)
-            past = still_pending(past, nodes)
             if not is_complete:
                 if is_look:
                     kept = carried_along(past)

@@ -25,6 +25,7 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import by_serial
 from numba_grad.ops.control import item
-from numba_grad.ops.movement import region, slice_
+from numba_grad.ops.movement import region, slice_, update_slice
 
 SMALL_BYTES = 1 << 16
 
@@ -57,6 +58,9 @@ _carried: weakref.WeakSet[Node] = weakref.WeakSet()
 _LONGEST_SUM = 20_000  # operations
 
 
+_requires_grad = attrgetter("requires_grad")
+
+
 class _Looks(threading.local):
     last = 0  # what is recorded from now on has a greater serial; before the first look, all has
 
@@ -70,44 +74,52 @@ class Past:
 
     nodes: dict[Node, None]
     pending: list[Node]  # those of them that have no values
+    parts: list[Node]  # and of these, what reads or writes parts of arrays
 
 
 def past_of(wanted: Iterable[Node], most: float = math.inf) -> Past:
     """The past of `wanted`; of more than `most` nodes, a part."""
     nodes = dict.fromkeys(wanted)
     pending: list[Node] = []
+    parts: list[Node] = []
     stack = list(nodes)
     while stack and len(nodes) <= most:
         node = stack.pop()
         if node.value is None:
             pending.append(node)
-            for x in node.inputs if node.op is not item else value_inputs(node):
+            op = node.op
+            if op is slice_ or op is update_slice:
+                parts.append(node)
+            for x in node.inputs if op is not item else value_inputs(node):
                 if x not in nodes:
                     nodes[x] = None
                     stack.append(x)
-    return Past(nodes, pending)
+    return Past(nodes, pending, parts)
 
 
 def still_pending(past: Past, wanted: Iterable[Node]) -> Past:
-    """The past of `wanted`, which was `past` before some of it got values."""
-    return past_of(wanted) if any(x.value is not None for x in past.pending) else past
+    """The past of `wanted`, which was `past` before parts of arrays got values."""
+    return past_of(wanted) if any(x.value is not None for x in past.parts) else past
 
 
-def set_rows(past: Past) -> None:
-    """Give their values to slices of arrays in memory that are such arrays themselves.
+def set_rows(past: Past, *, is_look: bool) -> None:
+    """Give their values to slices of arrays in memory that are such arrays themselves, and for a
+    look to small ones that are columns and the like.
 
     A loop that reads `data[k]` then runs one program for all k. A graph too long for a segment does
     not need it: there, k is a number that the segment is given.
     """
     if len(past.nodes) > LONGEST_WHOLE:
         return
-    for node in past.pending:
-        if node.op is slice_:
+    for node in past.parts:
+        if node.op is slice_ and node.value is None:
             whole = node.inputs[0].value
             if whole.__class__ is np.ndarray:
                 part = whole[region(**node.params)]
                 if part.flags.c_contiguous:
                     node.value = part
+                elif is_look and not _is_large(node) and 2 * part.size <= whole.size:
+                    node.value = np.ascontiguousarray(part)
 
 
 def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
@@ -141,7 +153,7 @@ def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
 
 def carried_along(past: Past) -> list[Node]:
     """What goes on from pass to pass beside `past`, which a look computes: see above."""
-    if any(x.requires_grad for x in past.nodes):
+    if any(map(_requires_grad, past.nodes)):
         observers.end_notes()
         return []
     noted = observers.next_notes()

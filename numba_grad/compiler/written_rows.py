@@ -37,7 +37,7 @@ def next_row(past: Past, wanted: Collection[Node]) -> Node | None:
     None: all of these rows are known, and have been written for whoever in `past` reads them. Under
     the lock of the graph.
     """
-    if not any(x.op is update_slice for x in past.pending):
+    if not any(x.op is update_slice for x in past.parts):
         return None
     pending = sorted(past.pending, key=by_serial)
     waiting: dict[Node, int] = {}  # how many assignments, after the last one that was made
@@ -56,7 +56,7 @@ def next_row(past: Past, wanted: Collection[Node]) -> Node | None:
             if node.type.nbytes <= SMALL_BYTES or waiting[node] >= _MOST_WAITING or node in wanted:
                 _write(node)
         elif node.op is slice_ and node.inputs[0] in waiting:
-            if not _set_from_rows(node):
+            if node.value is None and not _set_from_rows(node):
                 _write(node.inputs[0])
         else:
             for x in node.inputs:
