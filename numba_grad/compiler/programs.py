@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_grad.compiler import build, plan_cache
 from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
@@ -39,9 +40,7 @@ class Destination(NamedTuple):
 
 
 def _target_of_cpu() -> "Target":
-    from numba_grad.compiler import cpu_target
-
-    return cpu_target.TARGET
+    return imported("numba_grad.compiler.cpu_target").TARGET
 
 
 PROCESSOR = Destination("cpu", _target_of_cpu, build.stored)
@@ -70,8 +69,7 @@ def compile_flat(
     """
 
     def lowered() -> CompiledProgram:
-        from numba_grad.compiler import pipeline
-
+        pipeline = imported("numba_grad.compiler.pipeline")
         return pipeline.lowered(graph, destination.target())
 
     stored = destination.stored
@@ -83,8 +81,7 @@ def compile_small(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph for which `is_small` operation by operation."""
 
     def lowered() -> CompiledProgram:
-        from numba_grad.compiler import first_tier
-
+        first_tier = imported("numba_grad.compiler.first_tier")
         return without_collection(first_tier.lowered, graph)
 
     key = plan_cache.key_of(graph, "cpu, operation by operation")
