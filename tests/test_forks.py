@@ -272,6 +272,35 @@ def test_children_compile_that_are_forked_while_other_threads_do(tmp_path):
     assert output == f"{[7] * 4}\n"
 
 
+def test_a_fork_waits_for_what_is_imported_to_compile(tmp_path):
+    code = """
+        import importlib.abc, os, signal, sys, threading, time
+        import numpy as np
+        import numba_grad as ng
+
+        class Slow(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name.startswith("numba_grad.compiler."):
+                    is_importing.set()
+                    time.sleep(0.05)
+
+        is_importing = threading.Event()
+        sys.meta_path.insert(0, Slow())
+        double = ng.jit(lambda x: 2.0 * x)
+        thread = threading.Thread(target=double, args=(np.ones(3),))
+        thread.start()
+        is_importing.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(int(double(np.ones(3))[0]))
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    output = run(code, "-W", "ignore::DeprecationWarning", NUMBA_GRAD_CACHE_DIR=str(tmp_path))
+    assert output == "2\n"
+
+
 def test_pools_of_processes(tmp_path):
     script = tmp_path / "pools.py"
     script.write_text(

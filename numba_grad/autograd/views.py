@@ -15,7 +15,7 @@ Who does not write pays for noting the view alone, 0.2 us, and 0.5 for the first
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,8 +164,13 @@ def is_contiguous(x: Any, order: str) -> bool:
     return layout.flags.c_contiguous if order == "C" else layout.flags.f_contiguous
 
 
-def assign(tensor: Any, node: Node) -> None:
+def assign(
+    tensor: Any, node: Node, region: Callable[[], Sequence[Step] | None] | None = None
+) -> None:
     """Make `node` the value of `tensor`, and write it through to what shows the same elements.
+
+    `region` gives the steps from the tensor to the only part of it that is another now, if these
+    are movements.
 
     Raises
     ------
@@ -187,7 +192,7 @@ def assign(tensor: Any, node: Node) -> None:
         state.replace(tensor, node, keeps_history=not grad_mode.enabled)
         note_array(tensor)
         return
-    _assign_through(tensor, node, others)
+    _assign_through(tensor, node, others, None if region is None else region())
 
 
 def _live(members: dict[int, weakref.ref[Any]]) -> list[Any]:
@@ -205,8 +210,11 @@ def _live(members: dict[int, weakref.ref[Any]]) -> list[Any]:
     return found
 
 
-def _assign_through(tensor: Any, node: Node, others: list[Any]) -> None:
+def _assign_through(
+    tensor: Any, node: Node, others: list[Any], region: Sequence[Step] | None
+) -> None:
     view = tensor._view
+    changed = view if region is None else _part_of(view, region)
     array = _array_of(view)
     path = _path(view, array)
     keeps_history = not grad_mode.enabled or detach in [op for op, _, _ in path]
@@ -215,7 +223,7 @@ def _assign_through(tensor: Any, node: Node, others: list[Any]) -> None:
     for other in others:
         if other._view is array:
             base = other
-        elif _array_of(other._view) is array and _overlap(view, other._view):
+        elif _array_of(other._view) is array and _overlap(changed, other._view):
             overlapping.append(other)
 
     # All that can be refused is refused before the first handle moves on.
@@ -243,6 +251,18 @@ def _assign_through(tensor: Any, node: Node, others: list[Any]) -> None:
         moves.insert(0, (base, new_base))
     for moved, new in moves:
         state.move_on(moved, new)
+
+
+def _part_of(parent: View, steps: Sequence[Step]) -> View:
+    """A view that no tensor has."""
+    view = View()
+    view.members = {}
+    view.parent = parent
+    view.steps = steps
+    view.type = parent.type
+    view.is_copy = None
+    view.layout = _NOT_FOUND
+    return view
 
 
 def _has_history(tensor: Any) -> bool:
@@ -386,6 +406,8 @@ def _overlap(first: View, second: View) -> bool:
     one, other = _layout_of(first), _layout_of(second)
     if one is None or other is None:
         return True
+    if not np.may_share_memory(one, other):  # their ends tell, at a tenth of the price
+        return False
     try:
         return np.shares_memory(one, other, max_work=_MOST_WORK)
     except np.exceptions.TooHardError:

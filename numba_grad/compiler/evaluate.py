@@ -8,7 +8,7 @@ there.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from numba_grad.compiler.held_values import (
     is_filled,
     past_of,
     set_rows,
+    still_pending,
     to_keep,
 )
 from numba_grad.compiler.programs import (
@@ -31,6 +32,7 @@ from numba_grad.compiler.programs import (
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
 from numba_grad.graph import placement
 from numba_grad.graph.collection import without_collection
@@ -89,30 +91,47 @@ def _evaluate_on(
     device: str, nodes: list[Node], is_look: bool = False, is_complete: bool = False
 ) -> None:
     kept: list[Node] = []
-    with _graph_lock:
-        past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
-        set_rows(past)
-        if is_look:
-            kept = carried_along(past)
-        if not is_complete:
-            wanted = [*nodes, *kept]
-            kept += to_keep(past_of(wanted) if kept else past, wanted, is_look=is_look)
+    row: Node | None = None
+    while True:
+        if row is not None:
+            _evaluate_on(device, [row])
+        with _graph_lock:
+            past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
+            if past.parts:
+                set_rows(past, is_look=is_look)
+                if is_look:
+                    row = next_row(past, nodes)
+                    if row is not None:
+                        continue
+                    set_rows(past, is_look=True)  # of arrays that were written now
+                past = still_pending(past, nodes)
+            if not is_complete:
+                if is_look:
+                    kept = carried_along(past)
+                wanted = [*nodes, *kept]
+                if kept:
+                    past = past_of(wanted)
+                kept += to_keep(past, wanted, is_look=is_look)
+            break
+    is_whole = not is_complete or len(past.nodes) <= LONGEST_WHOLE
+    reached = past.nodes if is_whole else None
     if kept:
         together = [*nodes, *kept]
         try:
-            values = _values(device, together)
+            values = _values(device, together, reached)
         except Exception:
-            pass  # a mistake in what nobody asked for, or in what is wanted: the next lines tell
+            reached = None  # a mistake in what nobody asked for, or in what is wanted: we will see
         else:
             _set_values(together, values)
             return
-    _set_values(nodes, _values(device, nodes))
+    _set_values(nodes, _values(device, nodes, reached))
 
 
-def _values(device: str, nodes: list[Node]) -> list[Any]:
+def _values(device: str, nodes: list[Node], reached: Collection[Node] | None) -> list[Any]:
+    """`reached`: what `nodes` are computed from, with both, from who has walked it."""
     if config.engine == "reference" and device == CPU:
         return evaluate_with_numpy(nodes)
-    return _evaluate_with_kernels(device, nodes)
+    return _evaluate_with_kernels(device, nodes, reached)
 
 
 def _set_values(nodes: Sequence[Node], values: Sequence[Any]) -> None:
@@ -169,12 +188,19 @@ def _stages_before(targets: Sequence[Node]) -> list[tuple[list[Node], list[Node]
 _graph_lock = new_lock()
 
 
-def _evaluate_with_kernels(device: str, targets: list[Node]) -> list[Any]:
+def _evaluate_with_kernels(
+    device: str, targets: list[Node], reached: Collection[Node] | None
+) -> list[Any]:
     with _graph_lock:
         bases = [_without_reshapes(node) for node in targets]
         values = {base: base.value for base in bases}
         known = [base for base, value in values.items() if value is None]
-        graph = without_collection(flatten, known) if known else None
+        if known != targets:
+            reached = None  # what another one is computed from is not what these are
+        if reached is None or len(reached) > LONGEST_WHOLE:
+            graph = without_collection(flatten, known, reached=reached) if known else None
+        else:
+            graph = flatten(known, reached=reached)  # too short for a pause, which takes 3 us
         input_values = [graph.nodes[k].value for k in graph.inputs] if graph else []
     if graph is not None:
         program = _program_for(device, graph)

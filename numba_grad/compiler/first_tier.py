@@ -10,6 +10,7 @@ Movements are strides and offsets, as in NumPy. What has no kernel here, such as
 goes the usual way, as a segment of one operation.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -171,19 +172,13 @@ class _Compiler:
         operands: Sequence[tuple[_View, np.dtype]],
     ) -> None:
         """`result = expression`, element by element; operands are broadcast."""
-        rank = len(result.shape)
-        layouts = [result.strides, *[_broadcast(view, rank) for view, _ in operands]]
-        extents, strides = _joined(result.shape, layouts)
-        if 0 in extents:
+        layouts = tuple([(view.shape, view.strides, own) for view, own in operands])
+        found = _elementwise_step(expression, names, result.shape, result.strides, dtype, layouts)
+        if found is None:
             return
-        if len(extents) == 1 and not any(layout[0] for layout in strides):
-            extents, strides = (), [()] * len(strides)
-        source = elementwise_text(
-            expression, names, tuple([own for _, own in operands]), dtype, len(extents)
-        )
-        tasks = extents[0] if len(extents) == 1 else math.prod(extents[:-1])
+        source, tasks, numbers = found
         pointers = [(view.base, view.offset) for view in (result, *[v for v, _ in operands])]
-        self.step(source, [*pointers, *extents, *(n for own in strides for n in own)], tasks)
+        self.step(source, [*pointers, *numbers], tasks)
 
     def copied(self, x: _View, result: _View, dtype: np.dtype) -> _View:
         self.apply("{x}", ("x",), result, dtype, [(x, dtype)])
@@ -204,7 +199,7 @@ class _Compiler:
         operands = []
         for number, position in enumerate((x, y)):
             view = self.view(position)
-            strides = _broadcast(view, rank)
+            strides = _broadcast(view.shape, view.strides, rank)
             rows, columns = strides[-2:]
             inner = (rows, 0, columns) if number == 0 else (0, columns, rows)
             n = self.graph.nodes[x].shape[-1]
@@ -366,10 +361,34 @@ def _contiguous(base: int, offset: int, shape: Shape) -> _View:
     return _View(base, offset, shape, _strides(shape))
 
 
-def _broadcast(view: _View, rank: int) -> Shape:
-    """Strides of the view among arrays of more axes: 0 along those it is broadcast over."""
-    own = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
+def _broadcast(shape: Shape, strides: Shape, rank: int) -> Shape:
+    """Strides of a view among arrays of more axes: 0 along those it is broadcast over."""
+    own = tuple([0 if n == 1 else s for n, s in zip(shape, strides, strict=True)])
     return (0,) * (rank - len(own)) + own
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a loop has the same few again and again
+def _elementwise_step(
+    expression: str,
+    names: tuple[str, ...],
+    shape: Shape,
+    strides: Shape,
+    dtype: np.dtype,
+    operands: tuple[tuple[Shape, Shape, np.dtype], ...],
+) -> tuple[str, int, list[int]] | None:
+    """Kernel, tasks and the words after the pointers of `result = expression`, given the layouts of
+    the result and the operands. None where there are no elements."""
+    rank = len(shape)
+    layouts = [strides, *[_broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
+    extents, steps = _joined(shape, layouts)
+    if 0 in extents:
+        return None
+    if len(extents) == 1 and not any(layout[0] for layout in steps):
+        extents, steps = (), [()] * len(steps)
+    dtypes = tuple([own for _, _, own in operands])
+    source = elementwise_text(expression, names, dtypes, dtype, len(extents))
+    tasks = extents[0] if len(extents) == 1 else math.prod(extents[:-1])
+    return source, tasks, [*extents, *(n for own in steps for n in own)]
 
 
 def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
@@ -424,7 +443,9 @@ def _flip(view: _View, node: Node) -> _View:
 
 
 def _broadcast_to(view: _View, node: Node) -> _View:
-    return _View(view.base, view.offset, node.shape, _broadcast(view, len(node.shape)))
+    return _View(
+        view.base, view.offset, node.shape, _broadcast(view.shape, view.strides, len(node.shape))
+    )
 
 
 def _reshape(view: _View, node: Node) -> _View | None:

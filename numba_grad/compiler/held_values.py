@@ -23,7 +23,9 @@ Nothing here depends on time, addresses or what was compiled before.
 import math
 import threading
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -36,7 +38,7 @@ from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import by_serial
 from numba_grad.ops.control import item
-from numba_grad.ops.movement import region
+from numba_grad.ops.movement import region, slice_, update_slice
 
 SMALL_BYTES = 1 << 16
 
@@ -56,6 +58,9 @@ _carried: weakref.WeakSet[Node] = weakref.WeakSet()
 _LONGEST_SUM = 20_000  # operations
 
 
+_requires_grad = attrgetter("requires_grad")
+
+
 class _Looks(threading.local):
     last = 0  # what is recorded from now on has a greater serial; before the first look, all has
 
@@ -63,64 +68,92 @@ class _Looks(threading.local):
 _looks = carried(_Looks())
 
 
-def past_of(wanted: Collection[Node], most: float = math.inf) -> dict[Node, None]:
-    """What `wanted` are computed from, down to what has values, with both; of more than `most`
-    nodes, a part."""
-    past = dict.fromkeys(wanted)
-    stack = list(past)
-    while stack and len(past) <= most:
+@dataclass(slots=True)
+class Past:
+    """What some nodes are computed from, down to what has values, with both."""
+
+    nodes: dict[Node, None]
+    pending: list[Node]  # those of them that have no values
+    parts: list[Node]  # and of these, what reads or writes parts of arrays
+
+
+def past_of(wanted: Iterable[Node], most: float = math.inf) -> Past:
+    """The past of `wanted`; of more than `most` nodes, a part."""
+    nodes = dict.fromkeys(wanted)
+    pending: list[Node] = []
+    parts: list[Node] = []
+    stack = list(nodes)
+    while stack and len(nodes) <= most:
         node = stack.pop()
         if node.value is None:
-            for x in node.inputs if node.op is not item else value_inputs(node):
-                if x not in past:
-                    past[x] = None
+            pending.append(node)
+            op = node.op
+            if op is slice_ or op is update_slice:
+                parts.append(node)
+            for x in node.inputs if op is not item else value_inputs(node):
+                if x not in nodes:
+                    nodes[x] = None
                     stack.append(x)
-    return past
+    return Past(nodes, pending, parts)
 
 
-def set_rows(past: Collection[Node]) -> None:
-    """Give their values to slices of arrays in memory that are such arrays themselves.
+def still_pending(past: Past, wanted: Iterable[Node]) -> Past:
+    """The past of `wanted`, which was `past` before parts of arrays got values."""
+    return past_of(wanted) if any(x.value is not None for x in past.parts) else past
+
+
+def set_rows(past: Past, *, is_look: bool) -> None:
+    """Give their values to slices of arrays in memory that are such arrays themselves, and for a
+    look to small ones that are columns and the like.
 
     A loop that reads `data[k]` then runs one program for all k. A graph too long for a segment does
     not need it: there, k is a number that the segment is given.
     """
-    if len(past) > LONGEST_WHOLE:
+    if len(past.nodes) > LONGEST_WHOLE:
         return
-    for node in past:
-        if node.op.name == "slice" and node.value is None:
+    for node in past.parts:
+        if node.op is slice_ and node.value is None:
             whole = node.inputs[0].value
             if whole.__class__ is np.ndarray:
                 part = whole[region(**node.params)]
                 if part.flags.c_contiguous:
                     node.value = part
+                elif is_look and not _is_large(node) and 2 * part.size <= whole.size:
+                    node.value = np.ascontiguousarray(part)
 
 
-def to_keep(past: Collection[Node], wanted: Collection[Node], *, is_look: bool) -> list[Node]:
+def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
     """What is to be kept of the past of `wanted`, in the order of recording.
 
     Under a lock: it takes notes of what is not.
     """
-    pending = [x for x in past if x.value is None]
-    states = [x for x in pending if x.handle is not None and held_tensor(x) is not None]
+    asked = set(wanted)
+    states = [
+        x
+        for x in past.pending
+        if x.handle is not None and x not in asked and held_tensor(x) is not None
+    ]
     if is_look:
         last, _looks.last = _looks.last, next_serial()
-        if any(x.serial < last for x in pending):
-            newer = [x for x in pending if x.serial > last]
+        newer = [x for x in past.pending if x.serial > last]
+        if len(newer) < len(past.pending):
             states += [x for y in newer for x in _sources(y) if x.serial < last]
-    held = sorted({x for x in map(_shown, states) if _is_data(x)}.difference(wanted), key=by_serial)
+    if not states:
+        return []
+    held = sorted([x for x in set(map(_shown, states)) - asked if _is_data(x)], key=by_serial)
     large = [x for x in held if _is_large(x) and x.op.family in _FUSED]
     if not large:
         return held
-    if any(x in _left or x in _kept for x in past):
+    if any(x in _left or x in _kept for x in past.nodes):
         _kept.update(large)
         return held
     _left.update(large)
     return [x for x in held if x not in _left]
 
 
-def carried_along(past: Collection[Node]) -> list[Node]:
+def carried_along(past: Past) -> list[Node]:
     """What goes on from pass to pass beside `past`, which a look computes: see above."""
-    if any(x.requires_grad for x in past):
+    if any(map(_requires_grad, past.nodes)):
         observers.end_notes()
         return []
     noted = observers.next_notes()
@@ -129,9 +162,9 @@ def carried_along(past: Collection[Node]) -> list[Node]:
         for node in noted
         if node.value is None
         and not node.requires_grad
-        and node not in past
+        and node not in past.nodes
         and held_tensor(node) is not None
-        and _is_carried(node, past, noted[0].serial)
+        and _is_carried(node, past.nodes, noted[0].serial)
     ]
     _carried.update(found)
     return found
@@ -140,8 +173,8 @@ def carried_along(past: Collection[Node]) -> list[Node]:
 def _is_carried(node: Node, past: Collection[Node], first: int) -> bool:
     """Whether `node` reads what `past` computes and a pending value from before `first`, or one
     that was carried before. An array that is assigned into is not: its states need each value."""
-    own = past_of([node])
-    pending = [x for x in own if x.value is None]
+    behind = past_of([node])
+    own, pending = behind.nodes, behind.pending
     if len(pending) > _LONGEST_SUM or any(x.op is ARGUMENT or x.op.name in WRITES for x in pending):
         return False
     if not any(x in past and x.op.family != LEAF.family for x in own):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_grad.compiler import build, plan_cache
 from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.fresh_thread import imported
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
 from numba_grad.runtime.plan import Plan
@@ -38,9 +40,7 @@ class Destination(NamedTuple):
 
 
 def _target_of_cpu() -> "Target":
-    from numba_grad.compiler import cpu_target
-
-    return cpu_target.TARGET
+    return imported("numba_grad.compiler.cpu_target").TARGET
 
 
 PROCESSOR = Destination("cpu", _target_of_cpu, build.stored)
@@ -69,8 +69,7 @@ def compile_flat(
     """
 
     def lowered() -> CompiledProgram:
-        from numba_grad.compiler import pipeline
-
+        pipeline = imported("numba_grad.compiler.pipeline")
         return pipeline.lowered(graph, destination.target())
 
     stored = destination.stored
@@ -82,9 +81,8 @@ def compile_small(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph for which `is_small` operation by operation."""
 
     def lowered() -> CompiledProgram:
-        from numba_grad.compiler import first_tier
-
-        return first_tier.lowered(graph)
+        first_tier = imported("numba_grad.compiler.first_tier")
+        return without_collection(first_tier.lowered, graph)
 
     key = plan_cache.key_of(graph, "cpu, operation by operation")
     return _from_disk_or(lowered, key, PROCESSOR.stored)
@@ -107,7 +105,7 @@ def _from_disk_or(
 
 # Beyond, fusion pays at the first run: every operation here reads and writes memory, one thread
 # computes, and sums are not cut into blocks.
-MOST_NODES = 2000
+MOST_NODES = 20_000
 MOST_ELEMENTS = 1 << 14
 MOST_BYTES = 1 << 23
 MOST_PRODUCTS = 1 << 19  # of a matrix product

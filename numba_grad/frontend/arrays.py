@@ -23,7 +23,7 @@ from numba_grad.frontend.calling_lines import instead_of_conversion
 from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import reads_arguments, toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
     control,
@@ -566,10 +566,7 @@ def known_value(node: Node) -> np.ndarray | None:
 
 def is_traced(node: Node) -> bool:
     """Whether the value of `node` depends on an argument that has no value."""
-    if node.value is not None:
-        return False
-    order = toposort([node], stop=lambda n: n.value is not None)
-    return any(n.op is ARGUMENT and n.value is None for n in order)
+    return node.value is None and reads_arguments([node])
 
 
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a

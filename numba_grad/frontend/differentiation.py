@@ -27,9 +27,9 @@ from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import values_asked_for
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.repeated_views import without_repeated_views
@@ -402,7 +402,7 @@ class Differentiation:
 
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
-        if _running.depth == 0 and not _is_traced(nodes):
+        if _running.depth == 0 and not reads_arguments(nodes):
             values_asked_for(*nodes)
             evaluate(nodes)
         return [_result(node, node in callers) for node in nodes]
@@ -435,22 +435,6 @@ def _result(node: Node, is_callers: bool) -> Tensor:
     if node.value is not None:
         return wrap(leaf(node.value))
     return wrap(OPS["detach"](node) if node.requires_grad else node)
-
-
-def _is_traced(nodes: Sequence[Node]) -> bool:
-    """Whether any value depends on a parameter of a trace, so that it cannot be computed yet."""
-    seen = set(nodes)
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node.op is ARGUMENT and node.value is None:
-            return True
-        if node.value is None:
-            for x in node.inputs:
-                if x not in seen:
-                    seen.add(x)
-                    stack.append(x)
-    return False
 
 
 def _unit_vectors(type: Type, unit: complex) -> Node:

@@ -5,12 +5,13 @@ are written in terms of primitives. Here abs, divmod, pow and round are NumPy's,
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from numba_grad.autograd.views import view_of
+from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import ends, finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
@@ -28,7 +29,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.index_functions import nonzero
-from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.node import NO_PARAMS, OPS, Node, record
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
 
@@ -369,15 +370,24 @@ def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object 
 def real(x: ArrayLike, /) -> "Tensor":
     """The real part: a view."""
     node = as_node(x)
-    return view_of(x, record(OPS["real"], (node,)) if node.dtype.kind == "c" else node)
+    return _part(x, node, _REAL) if node.type.dtype.kind == "c" else view_of(x, node)
 
 
 def imag(x: ArrayLike, /) -> "Tensor":
     """The imaginary part: a view; zeros for real `x`."""
     node = as_node(x)
-    if node.dtype.kind != "c":
-        return wrap(zeros_like(node))
-    return view_of(x, record(OPS["imag"], (node,)))
+    return _part(x, node, _IMAG) if node.type.dtype.kind == "c" else wrap(zeros_like(node))
+
+
+_REAL = ((OPS["real"], (), NO_PARAMS),)
+_IMAG = ((OPS["imag"], (), NO_PARAMS),)
+
+
+def _part(x: ArrayLike, node: Node, steps: Sequence[Step]) -> "Tensor":
+    result = new_tensor(record(steps[0][0], (node,)))
+    if is_tensor(x):
+        note_view(x, result, steps)
+    return result
 
 
 def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":

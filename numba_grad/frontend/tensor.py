@@ -164,7 +164,8 @@ class Tensor(Operators, Methods, Conversions):
                 )
             )
         index = index_functions.index_of_nodes(index)
-        views.assign(self, assign_index(x, index, v, index_functions.mask_value))
+        node = assign_index(x, index, v, index_functions.mask_value)
+        views.assign(self, node, lambda: _movements(index, x))
 
     def _is_own_view(self, index: Index, value: "Tensor") -> bool:
         """Whether `value` is `self[index]`, a view: there is nothing to assign then."""
@@ -360,6 +361,17 @@ def _has_ellipsis(index: Index) -> bool:
     return index is Ellipsis or (
         index.__class__ is tuple and any(entry is Ellipsis for entry in index)
     )
+
+
+def _movements(index: Index, x: Node) -> Sequence[views.Step] | None:
+    """The steps from `x` to its elements at `index`; None where that may be no view."""
+    parts = index if index.__class__ is tuple else (index,)
+    if any(part.__class__ not in _BASIC for part in parts):
+        return None
+    return normalize_index(index, x.type.shape, index_functions.mask_value).basic.movements
+
+
+_BASIC = (int, slice, type(None), type(...))
 
 
 def _is_dtype(target: object) -> bool:

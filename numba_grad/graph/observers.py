@@ -20,6 +20,7 @@ from numba_grad.locks import new_lock
 _LONGEST_PASS = 2000
 
 _lock = new_lock()
+_reference = weakref.ref
 
 
 class _Registered:
@@ -105,12 +106,14 @@ def _install() -> None:
 def _observe(node: Node) -> None:
     notes = _of_thread.notes
     if notes is not None:
-        notes.nodes.append(weakref.ref(node))
-        if len(notes.nodes) > _LONGEST_PASS:
+        nodes = notes.nodes
+        nodes.append(_reference(node))
+        if len(nodes) > _LONGEST_PASS:
             _drop(notes)
-    collected = _of_thread.collected
-    if collected is not None:
-        collected.append(node)
+    if _Registered.collectors:
+        collected = _of_thread.collected
+        if collected is not None:
+            collected.append(node)
     anomaly = _Registered.anomaly
     if anomaly is not None:
         anomaly(node)

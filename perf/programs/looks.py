@@ -72,3 +72,48 @@ def ray_marching_with_a_break(np: Any, sphere: Any) -> Any:
             point = point + distance * direction / 1.1
         total = total + point[2]
     return total
+
+
+@program(lambda random, n: [random.normal(size=(n, n)), random.normal(size=n)], looks=True)
+def conjugate_gradients(np: Any, w: Any, b: Any) -> Any:
+    matrix = w @ w.T / b.shape[0] + np.eye(b.shape[0])
+    x, r = np.zeros(b.shape[0]), b
+    p, square = r, np.sum(r * r)
+    for _ in range(2 * b.shape[0]):
+        image = matrix @ p
+        rate = square / np.sum(p * image)
+        x, r = x + rate * p, r - rate * image
+        new = np.sum(r * r)
+        if np.sqrt(new) < 1e-10:
+            break
+        p, square = r + new / square * p, new
+    return np.sum(x**2)
+
+
+@program(lambda random, n: [random.uniform(0.5, 1.5, size=2)], looks=True)
+def newton_of_two_scalars(np: Any, a: Any) -> Any:
+    x, y = a[0], a[1]
+    for _ in range(30):
+        f, g = x**2 + y**2 - a[0] - 2.0, x * y - 0.1 * a[1]
+        determinant = 2.0 * x**2 - 2.0 * y**2
+        dx = (x * f - 2.0 * y * g) / determinant
+        dy = (2.0 * x * g - y * f) / determinant
+        x, y = x - dx, y - dy
+        if np.abs(dx) + np.abs(dy) < 1e-10:
+            break
+    return x + 2.0 * y
+
+
+@program(lambda random, n: [random.uniform(0.5, 1.5, size=4)], looks=True)
+def adaptive_steps_in_a_list(np: Any, p: Any) -> Any:
+    states, t, h = [np.array([1.0, 0.5])], 0.0, 0.05
+    while t < 1.0:
+        h = min(h, 1.0 - t)
+        y = states[-1]
+        change = h * np.stack([p[0] * y[0] - p[1] * y[0] * y[1], p[2] * y[0] * y[1] - p[3] * y[1]])
+        if np.max(np.abs(change)) < 0.05:
+            states.append(y + change)
+            t, h = t + h, 1.1 * h
+        else:
+            h = 0.5 * h
+    return np.sum(np.stack(states) ** 2)

@@ -329,3 +329,15 @@ def test_detach_shares_the_value():
 def test_recording_views_and_writes_stays_short(work, most):
     x, v = ng.tensor(np.ones((4, 2))), ng.tensor(np.ones((2, 2)))
     assert functions_entered(functools.partial(work, x, v)) <= most
+
+
+def test_views_of_other_elements_are_not_read_again():
+    states, rows = ng.zeros((9, 2)), []
+    for k in range(8):
+        states[k + 1] = states[k] + 1.0
+        rows.append(states[k + 1])
+    first, last = rows[0]._node, rows[-1]._node
+    states[8, 1:] = 5.0
+    assert rows[0]._node is first and rows[-1]._node is not last
+    states[ng.tensor(np.arange(9) == 1)] = 7.0  # a mask: whoever may show it
+    np.testing.assert_array_equal(np.stack(rows)[[0, 1, 7]], [[7, 7], [2, 2], [8, 5]])

@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate as evaluation
-from numba_grad.compiler import held_values
+from numba_grad.compiler import held_values, written_rows
 from numba_grad.config import configure
 from numba_grad.graph import node as node_module
 
@@ -207,6 +207,62 @@ def list_of_states(a, start):
     return np.sum(np.stack(states) ** 2)
 
 
+def states_in_a_buffer(a, start):
+    states = np.zeros((PASSES + 1, 4), like=a)
+    states[0] = a
+    while (number := start()) < PASSES:
+        y = states[number]
+        states[number + 1] = np.cos(y) * a
+        if np.max(np.abs(states[number + 1] - y)) < NEVER:
+            break
+    return np.sum(states**2)
+
+
+def states_in_columns(a, start):
+    states = np.zeros((4, PASSES + 1), like=a)
+    states[:, 0] = a
+    while (number := start()) < PASSES:
+        states[:, number + 1] = np.cos(states[:, number]) * a
+        if np.max(states[:, number + 1]) < NEVER:
+            break
+    return np.sum(states**2)
+
+
+def history_of_errors(a, start):
+    x, errors = 0 * a, np.zeros(PASSES, like=a)
+    while (number := start()) < PASSES:
+        new = np.cos(x) * a
+        errors[number] = np.sum((new - x) ** 2)
+        if errors[number] < NEVER or np.mean(errors) < NEVER:
+            break
+        x = new
+    return np.sum(x) + np.sum(errors)
+
+
+def stages_in_a_buffer(a, start):
+    y, slopes = a, np.zeros((3, 4), like=a)
+    while start() < PASSES:
+        for k in range(3):
+            slopes[k] = -(y + 0.1 * slopes[k - 1]) * a
+        if np.max(np.abs(slopes[2] - slopes[0])) < NEVER:
+            break
+        y = y + 0.1 * np.sum(slopes, axis=0)
+    return np.sum(y)
+
+
+def elements_in_turn(a, start):
+    x = np.zeros(4, like=a)
+    while start() < PASSES:
+        change = 0.0
+        for k in range(1, 3):
+            new = 0.25 * (x[k - 1] + x[k + 1] + a[k])
+            change = np.maximum(change, np.abs(new - x[k]))
+            x[k] = new
+        if change < NEVER:
+            break
+    return np.sum(x**2)
+
+
 LOOPS = [
     newton,
     newton_by_residual,
@@ -223,6 +279,11 @@ LOOPS = [
     line_search,
     rows_of_data,
     list_of_states,
+    states_in_a_buffer,
+    states_in_columns,
+    history_of_errors,
+    stages_in_a_buffer,
+    elements_in_turn,
 ]
 
 
@@ -370,6 +431,47 @@ def test_what_is_assigned_into_waits_for_its_last_value():
         assert np.max(x) < 2
     assert not is_known(states)
     np.testing.assert_allclose(states[2], np.cos(np.cos(np.cos(A))), rtol=1e-14)
+
+
+def test_rows_that_are_written_and_read_in_every_way_are_numpys(compiled):
+    def filled(array, start):
+        looks = []
+        while (k := start()) < PASSES:
+            array[k + 2] = np.cos(array[k + 1]) + k
+            array[k, 1:3] = array[k + 2, :2] * 0.5
+            row = array[k + 2]
+            row *= 2.0
+            looks.append(float(np.max(array[k + 2] - array[k + 1])))
+            looks.append(float(np.sum(array[k : k + 3])))
+            looks.append(float(array[k, 2] + array[0, 0]))
+        return looks, np.asarray(array)
+
+    start = np.outer(np.arange(1.0, PASSES + 3), A)
+    expected_looks, expected = filled(start.copy(), Passes([]))
+    large = np.zeros((LARGE // 4, 4))
+    large[: len(start)] = start
+    for array in (start, large):
+        passes = Passes(compiled)
+        looks, result = filled(ng.tensor(array), passes)
+        assert passes.counts[4] == passes.counts[-1]
+        np.testing.assert_allclose(looks, expected_looks, rtol=1e-14)
+        np.testing.assert_allclose(result[: len(expected)], expected, rtol=1e-14)
+
+
+def test_a_large_array_is_not_copied_for_each_row_that_is_written(monkeypatch):
+    made = []
+    write = written_rows._write
+    monkeypatch.setattr(written_rows, "_write", lambda node: made.append(node) or write(node))
+    states = ng.zeros((LARGE // 4, 4))
+    states[0] = A
+    count = 3 * written_rows._MOST_WAITING
+    x = A
+    for k in range(count):
+        states[k + 1] = np.cos(states[k])
+        assert np.max(states[k + 1]) < 2
+        x = np.cos(x)
+    assert len(made) <= 3
+    np.testing.assert_allclose(states[count], x, rtol=1e-14)
 
 
 def test_nothing_is_noted_for_long():

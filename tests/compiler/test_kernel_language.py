@@ -445,3 +445,33 @@ def kernel(args, lo, hi):
     run(other, x, stop=1)
     assert x[17] == 2 * 18 + 19
     assert not asked
+
+
+DIVIDED = ("int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128")
+
+
+@pytest.mark.parametrize("y", DIVIDED)
+@pytest.mark.parametrize("x", DIVIDED)
+def test_no_division_by_zero_ends_a_kernel(x, y):
+    dividends, divisors = np.array([1, 0, 5, 0, 7], x), np.array([0, 0, 2, 3, 0], y)
+    is_complex = "complex" in x + y
+    for operator in ("/",) if is_complex else ("/", "//", "%"):
+        if operator != "/" and {DTYPES[x].kind, DTYPES[y].kind} == {"i", "u"}:
+            continue  # of which NumPy makes floats
+        with np.errstate(all="ignore"):
+            expected = eval(f"dividends {operator} divisors")
+        dtype = expected.dtype.name
+        quotients, is_done = np.full(5, 9, dtype), np.zeros(5, np.int64)
+        source = f"""
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {x})
+    y = buffer(args, 1, {y})
+    quotients = buffer(args, 2, {dtype})
+    is_done = buffer(args, 3, int64)
+    for i in range(lo, hi):
+        quotients[i] = {dtype}(x[i] {operator} y[i])
+        is_done[i] = 1
+"""
+        run(source, dividends, divisors, quotients, is_done, stop=5)
+        assert is_done.all()
+        np.testing.assert_array_equal(quotients, expected)

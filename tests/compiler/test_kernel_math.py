@@ -438,6 +438,23 @@ def test_complex_numbers_that_overflow_on_the_way():
     assert max(relative_errors(mp.exp, zip(large, strict=True), compute("exp", large))) <= 3
 
 
+@pytest.mark.parametrize(("dtype", "overflow"), [(np.complex128, 709.78), (np.complex64, 88.72)])
+@pytest.mark.parametrize("name", ["sinh", "cosh", "sin", "cos"])
+def test_complex_hyperbolic_functions_are_numbers_as_long_as_numpys(name, dtype, overflow):
+    rng = np.random.default_rng(5)
+    large = rng.uniform(overflow - 4, overflow + 20, 400) * rng.choice([-1, 1], 400)
+    direction = np.concatenate([rng.uniform(-7, 7, 200), 10 ** rng.uniform(-9, -1, 200)])
+    z = (large + 1j * direction if name.endswith("h") else direction + 1j * large).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(z)
+    actual = compute(name, z)
+    for ours, numpys in ((actual.real, expected.real), (actual.imag, expected.imag)):
+        np.testing.assert_array_equal(np.isfinite(ours), np.isfinite(numpys))
+    is_number = np.isfinite(expected)
+    assert 50 < is_number.sum() < 350
+    np.testing.assert_allclose(actual[is_number], expected[is_number], rtol=8 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize(("numpy_name", "name"), AS_IN_C99.items(), ids=AS_IN_C99)
 def test_complex_functions_of_zeros_infinities_and_nan_are_numpys(numpy_name, name, dtype):

@@ -244,13 +244,24 @@ def sqrt(x: Value, y: Value) -> Pair:
 # know nothing.
 
 
+def _below_overflow(x: Value) -> Pair:
+    """What has an exponential below overflow, and the factor that is missing: beside sines and
+    cosines, sinh(x) and cosh(x) may be infinite although their products are not."""
+    overflow = FORMATS[x.kind].exp_overflow
+    shift = overflow - 33.0  # leaves so much that sinh and cosh are half of an exponential
+    is_large = absolute(x) > overflow - 3.0
+    rest = select(is_large, x - copy_sign(x.like(shift), x), x)
+    return rest, select(is_large, x.like(math.exp(shift)), 1.0)
+
+
 @shared_of_pairs
 def sinh(x: Value, y: Value) -> Pair:
     cosine = trigonometric.cos(y)
     is_known = (x == 0) | (absolute(x) == math.inf)
     cosine = select(is_known & (cosine != cosine), 1.0, cosine)
-    imaginary_part = exponential.cosh(x) * trigonometric.sin(y)
-    return exponential.sinh(x) * cosine, select(y == 0, y, imaginary_part)
+    rest, factor = _below_overflow(x)
+    imaginary_part = exponential.cosh(rest) * trigonometric.sin(y) * factor
+    return exponential.sinh(rest) * cosine * factor, select(y == 0, y, imaginary_part)
 
 
 @shared_of_pairs
@@ -258,8 +269,9 @@ def cosh(x: Value, y: Value) -> Pair:
     cosine, sine = trigonometric.cos(y), trigonometric.sin(y)
     cosine = select((absolute(x) == math.inf) & (cosine != cosine), 1.0, cosine)
     sine = select((x == 0) & (sine != sine), 1.0, sine)
-    growth = select(y == 0, copy_sign(x.like(1.0), x), exponential.sinh(x))
-    return exponential.cosh(x) * cosine, growth * sine
+    rest, factor = _below_overflow(x)
+    growth = select(y == 0, copy_sign(x.like(1.0), x), exponential.sinh(rest))
+    return exponential.cosh(rest) * cosine * factor, growth * sine * factor
 
 
 @shared_of_pairs
