@@ -47,6 +47,14 @@ def with_assemblies(graph: FlatGraph) -> FlatGraph:
             _assemble_concatenation(rewriting, k)
         graph = rewriting.result()
     sliced = _sliced(graph)
+    padded = {k: views for k, views in sliced.items() if graph.nodes[k].op.name == "pad"}
+    if padded:
+        rewriting = _Rewriting(graph)
+        for array, views in padded.items():
+            for k in views:
+                _slice_before_pad(rewriting, array, k)
+        graph = rewriting.result()
+        sliced = _sliced(graph)
     if sliced:
         rewriting = _Rewriting(graph)
         for array, views in sliced.items():
@@ -530,6 +538,8 @@ def _store_slices(rewriting: _Rewriting, array: int, views: list[int]) -> None:
     if layout is None:
         return
     if layout.is_identity:
+        while rewriting.is_only_another_shape(array):
+            (array,) = rewriting.inputs_of(array)
         is_view = rewriting.node(array).op.name in (*VIEWS, *RENAMINGS)
         if rewriting.role(array) in (Role.COMPUTED, Role.FREE) and not is_view:
             rewriting.stored.append(array)
@@ -549,3 +559,23 @@ def _store_slices(rewriting: _Rewriting, array: int, views: list[int]) -> None:
         }
         row = rewriting.put_in(k, OPS["slice"], [moved], **region)
         rewriting.change(k, OPS["reshape"], [row], shape=node.shape)
+
+
+def _slice_before_pad(rewriting: _Rewriting, array: int, view: int) -> None:
+    """Let a slice of a pad be a pad of a slice, where it can be: a row of the adjoint of
+    `states[:, receiver]` is one number among zeros that nobody has to store."""
+    params, node = rewriting.node(array).params, rewriting.node(view)
+    (inner,) = rewriting.inputs_of(array)
+    regions = zip(*(node.params[name] for name in ("starts", "sizes", "steps")), strict=True)
+    pads = list(zip(*(params[name] for name in ("low", "high", "interior")), strict=True))
+    whole = [(0, n, 1) for n in rewriting.node(array).shape]
+    own: list[tuple[int, int, int]] = []
+    for region, pad, all_of_it, n in zip(
+        regions, pads, whole, rewriting.node(inner).shape, strict=True
+    ):
+        if any(pad) and region != all_of_it:
+            return
+        own.append((0, n, 1) if any(pad) else region)
+    starts, sizes, steps = zip(*own, strict=True)
+    part = rewriting.put_in(view, OPS["slice"], [inner], starts=starts, sizes=sizes, steps=steps)
+    rewriting.change(view, OPS["pad"], [part], **params)

@@ -10,7 +10,9 @@ from numba_grad.config import config
 
 # A piece of a loop shorter than this runs through the general body, which tests its conditions.
 SHORTEST_PIECE = 16
+# Of a loop in more pieces, the long ones have bodies of their own.
 MOST_PIECES = 4
+MOST_LONG_PIECES = 3
 
 Ranges = dict[str, tuple[int, int]]  # start and stop, by loop variable
 ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_blocks`
@@ -53,19 +55,21 @@ def pieces(bounds: list[int], known: tuple[int, int]) -> list[tuple[int, int, tu
     first, last = bounds[0], bounds[-1]
     if len(bounds) == 2:
         return [(first, last, known)]
-    if len(bounds) - 1 > MOST_PIECES:
-        start, stop = _longest(bounds)
-        result = [(start, stop, (start, stop))]
-        if start > first:
-            result.insert(0, (first, start, (first, last)))
-        if stop < last:
-            result.append((stop, last, (first, last)))
-        return result
-    return [(a, b, (a, b)) for a, b in itertools.pairwise(bounds)]
+    parts = list(itertools.pairwise(bounds))
+    if len(parts) > MOST_PIECES:
+        long = sorted(parts, key=_length)[-MOST_LONG_PIECES:]
+        # What lies between them may hold bounds, and then tests conditions.
+        ends = sorted({first, last, *itertools.chain.from_iterable(long)})
+        parts = list(itertools.pairwise(ends))
+    return [(a, b, (a, b)) for a, b in parts]
 
 
 def _longest(bounds: list[int]) -> tuple[int, int]:
-    return max(itertools.pairwise(bounds), key=lambda p: p[1] - p[0])
+    return max(itertools.pairwise(bounds), key=_length)
+
+
+def _length(piece: tuple[int, int]) -> int:
+    return piece[1] - piece[0]
 
 
 def fewest_blocks() -> int:

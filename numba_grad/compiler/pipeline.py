@@ -53,7 +53,11 @@ def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
     with compile_log.report() as report:
         if len(graph.nodes) > _LONG:
             report.watch()
-        return without_collection(_Compiler(graph, target).compile)
+        return without_collection(_compiled, graph, target)
+
+
+def _compiled(graph: FlatGraph, target: Target) -> CompiledProgram:
+    return _Compiler(graph, target).compile()
 
 
 _LONG = 1000  # nodes: what takes long about fewer is kernels

@@ -69,6 +69,7 @@ class Roots:
             for x in dict.fromkeys(node.inputs):
                 self.users[x].append(node)
         self.loops = {node: loop_axes(node.shape) for node in order}
+        self.are_roots_known = False
         self.parts: dict[Node, int] = {}  # of concatenations that are read through
         self.find()
 
@@ -103,8 +104,18 @@ class Roots:
                 self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
-        self.bound_repetition(self.add_expensive_roots())
+        evaluations = self.add_expensive_roots()
+        self.store_long_concatenations()
+        self.bound_repetition(evaluations)
         self.bound_kernels()
+
+    def store_long_concatenations(self) -> None:
+        """Those that are long after all, as something that they are made of is not stored."""
+        self.are_roots_known = True
+        for node in self.order:
+            self.parts[node] = self.count_parts(node)
+            if node.op.name == "concatenate" and self.is_long(node):
+                self.add_root(node)
 
     def bound_kernels(self) -> None:
         """Store values so that what is computed in one place stays short, and is not a sum of many
@@ -265,11 +276,18 @@ class Roots:
         return self.parts[node] > MOST_PARTS and node.params["axis"] in self.loops[node]
 
     def count_parts(self, node: Node) -> int:
-        parts = [1 if self.is_stored(x) else self.parts[x] for x in node.inputs]
+        parts = [1 if self.is_one_part(x) else self.parts[x] for x in node.inputs]
         if node.op.name == "concatenate" and node.params["axis"] in self.loops[node]:
             return sum(parts)
         is_inline = node.op.family in ("elementwise", "movement")
         return max(parts, default=1) if is_inline else 1
+
+    def is_one_part(self, node: Node) -> bool:
+        """Whether it is in memory. Before that is decided, what several movements read is taken to
+        be: a state, say, of which the next step of a loop joins parts again."""
+        if self.are_roots_known or node.op.family != "elementwise":
+            return self.is_stored(node)
+        return sum(user.op.family == "movement" for user in self.users[node]) > 1
 
     def untangles_loops(self, node: Node) -> bool:
         """Whether a reshape cuts a long axis into several: computing through it takes divisions."""
@@ -413,6 +431,8 @@ class Roots:
         """Evaluations of each element of `x` for one evaluation of all of `user`."""
         if not self.loops[x]:
             return 1.0  # outside of all loops
+        if user.op.name in CONDITIONAL:
+            return 1.0  # what is put into it, each element in its place
         stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
         if not stretched:
             return user.type.size / max(1, x.type.size)

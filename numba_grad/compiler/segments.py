@@ -26,6 +26,7 @@ LONGEST = 1024
 # twenty operations. But not too many, since those that are left are taken alone.
 SHORT = 24
 MOST_TOGETHER = 6
+FEWEST_ALONE = 2
 # What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
 # the ends, and two may be one period.) A short loop in each step of another one is a part of that.
 FEWEST_REPEATS = 6
@@ -83,16 +84,22 @@ def _with_neighbours(hashes: np.ndarray) -> np.ndarray:
     return hashes
 
 
-def _crossing(n: int, edges: np.ndarray, reach: int) -> np.ndarray:
-    """How many values are needed on both sides of each position, uses within `reach` counted."""
+def _crossing(n: int, edges: np.ndarray, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many values are needed on both sides of each position, and how often they are read; uses
+    within `reach` counted."""
     source, user = edges[:, 0], edges[:, 1]
     near = (user - source) <= reach
     last_use = np.arange(n)
     np.maximum.at(last_use, source[near], user[near])
-    change = np.zeros(n + 2, np.int64)
-    np.add.at(change, np.arange(n) + 1, 1)
-    np.add.at(change, last_use + 1, -1)
-    return np.cumsum(change)[:n]
+    reads = np.bincount(source[near], minlength=n)
+
+    def sums(counts: np.ndarray) -> np.ndarray:
+        change = np.zeros(n + 2, np.int64)
+        np.add.at(change, np.arange(n) + 1, counts)
+        np.add.at(change, last_use + 1, -counts)
+        return np.cumsum(change)[:n]
+
+    return sums(np.ones(n, np.int64)), sums(reads)
 
 
 # What repeats
@@ -154,12 +161,13 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
 
     Some periods are taken together where they are short. Which ones does not depend on how many
     there are: they are counted from the first step of the loop, which a backward pass comes to
-    last. Those that are left stay alone.
+    last. Those that are left stay alone, and there always are two at least, since what is next to
+    the loop may make one of them another: so loops of any number of steps have the same kernels.
     """
     period = stretch.period
     starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)
     together = min(math.ceil(SHORT / period), MOST_TOGETHER)
-    left = (len(starts) - 1) % together
+    left = (len(starts) - 1 - FEWEST_ALONE) % together + FEWEST_ALONE if together > 1 else 0
     first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
     if _goes_back(stretch, edges[first:last]):
         return [*starts[:left], *starts[left::together]]
@@ -167,16 +175,21 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
 
 
 def _phase(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> int:
-    """The place within a period that the fewest values cross."""
+    """The place within a period that the fewest values cross.
+
+    Of several, the one after the value that is read most often: of a stencil, the state rather than
+    what is added to it, since a kernel would compute the state again wherever it reads it.
+    """
     period = stretch.period
     middle = stretch.start + (stretch.stop - stretch.start) // period // 2 * period
     low, high = middle - 3 * period, middle + 4 * period
     first, last = np.searchsorted(edges[:, 1], [low, high])
     near = edges[first:last] - low
     near = near[near[:, 0] >= 0]
-    crossing = _crossing(high - low, near, 2 * period)[3 * period : 4 * period]
-    hashes = _mix(_hashes(signatures[low:high], near, 2 * period))[3 * period : 4 * period]
-    return int(np.lexsort((hashes, crossing))[0])
+    crossing, reads = _crossing(high - low, near, 2 * period)
+    hashes = _mix(_hashes(signatures[low:high], near, 2 * period))
+    within = slice(3 * period, 4 * period)
+    return int(np.lexsort((hashes[within], -reads[within], crossing[within]))[0])
 
 
 def _goes_back(stretch: Stretch, edges: np.ndarray) -> bool:
@@ -201,7 +214,7 @@ def _cuts_of_rest(start: int, stop: int, signatures: np.ndarray, edges: np.ndarr
     inside = inside[inside[:, 0] >= 0]
     local = _with_neighbours(_hashes(signatures[start:stop], inside, WINDOW))
     # Ties by hash, which the low bits hold.
-    crossing = _crossing(n, inside, WINDOW).astype(np.uint64)
+    crossing = _crossing(n, inside, WINDOW)[0].astype(np.uint64)
     scores = (crossing << np.uint64(40)) | (_mix(local) >> np.uint64(24))
     lowest = _window_minimum(scores, WINDOW // 2)
     starts = np.flatnonzero(scores == lowest)

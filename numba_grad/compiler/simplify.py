@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.compiler.flat_graph import RENAMINGS
-from numba_grad.graph.node import Node, record
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import toposort
-from numba_grad.ops.families import full
+from numba_grad.ops.families import broadcast_to, full
 
 
 def simplify(outputs: Sequence[Node]) -> list[Node]:
@@ -135,6 +135,76 @@ def nothing_put_in(node: Node) -> Node | None:
     return parts[0] if len(parts) == 1 else record(node.op, parts, node.params)
 
 
+def sum_assigned_to_a_slice(node: Node) -> Node | None:
+    """`x[region] = x[region] + v` adds `v` there, and so does `x[region] += v`."""
+    if node.op.name != "update_slice" or node.dtype.kind == "b":
+        return None
+    x, new = node.inputs
+    if new.op.name not in ("add", "subtract"):
+        return None
+    left, right = new.inputs
+    if is_region(left, x, node) and left.shape == new.shape:
+        v = right
+    elif new.op.name == "add" and is_region(right, x, node) and right.shape == new.shape:
+        v = left
+    else:
+        return None
+    if v.dtype != node.dtype:
+        return None
+    if new.op.name == "subtract":
+        v = record(OPS["negative"], (v,))  # adding it is the same, to the bit
+    return record(OPS["add_slice"], (x, broadcast_to(v, new.shape)), node.params)
+
+
+def moved_away_and_back(node: Node) -> Node | None:
+    """A region of a cotangent that is taken out, leaving zeros, and added again: the adjoint of
+    `x[region] += v`. What is not there any more is absent rather than 0."""
+    if node.op.name != "add_slice" or node.inputs[0].op.name != "update_slice":
+        return None
+    rest, part = node.inputs
+    x, zeros = rest.inputs
+    is_same = rest.params == node.params and zeros.shape == part.shape
+    return x if is_same and is_literal(zeros, 0) and is_region(part, x, node) else None
+
+
+def is_region(part: Node, x: Node, assignment: Node) -> bool:
+    """Whether `part` is the slice of `x` at the place of an assignment."""
+    return (
+        part.op.name == "slice"
+        and part.inputs[0] is x
+        and part.params["starts"] == assignment.params["starts"]
+        and part.params["steps"] == assignment.params["steps"]
+    )
+
+
+def added_to_two_halves(node: Node) -> Node | None:
+    """What is added to all elements before a place on an axis, and to all from there on, is added
+    as one array: the adjoint of a roll is a roll, and a sum of such reads each array once."""
+    if node.op.name != "add_slice" or any(step != 1 for step in node.params["steps"]):
+        return None
+    before, v = node.inputs
+    if before.op.name == "pad":
+        (u,) = before.inputs
+        starts, is_dense = before.params["low"], not any(before.params["interior"])
+    elif before.op.name == "add_slice":
+        u = before.inputs[1]
+        starts, is_dense = before.params["starts"], all(s == 1 for s in before.params["steps"])
+    else:
+        return None
+    axes = [axis for axis, n in enumerate(node.shape) if v.shape[axis] != n]
+    if not is_dense or len(axes) != 1:
+        return None
+    (axis,) = axes
+    rest = (*node.shape[:axis], node.shape[axis] - v.shape[axis], *node.shape[axis + 1 :])
+    ends = sorted([(node.params["starts"][axis], v), (starts[axis], u)], key=lambda end: end[0])
+    (first, low), (second, high) = ends
+    if u.shape != rest or first != 0 or second != low.shape[axis]:
+        return None
+    whole = record(OPS["concatenate"], (low, high), {"axis": axis})
+    # Around a pad there is nothing, rather than 0, to add to: see `_add_slice` in index_rules.py.
+    return whole if before.op.name == "pad" else record(OPS["add"], (before.inputs[0], whole))
+
+
 def is_literal(node: Node, value: float) -> bool:
     """Whether `node` is that constant, maybe broadcast."""
     while node.op.name in ("broadcast_to", "reshape"):
@@ -155,6 +225,9 @@ RULES = (
     whole_slice,
     reduction_of_nothing,
     nothing_put_in,
+    sum_assigned_to_a_slice,
+    moved_away_and_back,
+    added_to_two_halves,
     movement_of_movement,
 )
 

@@ -87,17 +87,25 @@ class Sources:
         is_candidate = (self.roles == Role.COMPUTED) & (costs > 0) & (costs <= CHEAP)
         is_candidate[self.graph.outputs] = False
         is_candidate[self.graph.stored] = False
-        root = self.roots((self.roles == Role.FREE) | (self.roles == Role.VIEW))
-        candidates = np.flatnonzero(is_candidate & (sizes > SMALL))
+        is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
+        root = self.roots(is_free)
+        # Through concatenations as well, such as a roll.
+        joins = is_free & (self.degrees > 1)
+        candidates = np.flatnonzero((is_candidate | joins) & (sizes > SMALL))
         reads, reader = self.reads_of(candidates)
-        # Single numbers are cheap to keep, and inputs of the graph stay anyway.
-        matters = ((sizes[root] > 1) & (self.roles[root] != Role.INPUT))[reads]
+        # Single numbers are cheap to keep.
+        matters = (sizes[root] > 1)[reads]
         arrays: list[list[int]] = [[] for _ in candidates]
         for x, number in zip(root[reads[matters]].tolist(), reader[matters].tolist(), strict=True):
             arrays[number].append(x)
+        is_input = (self.roles == Role.INPUT).tolist()
         may_be_kept = (self.roles == Role.COMPUTED).tolist()
         # For each cheap node the array that it is made of, if that is computed, and its cost.
         made_of: dict[int, tuple[int | None, int]] = {}
+        # What costs too much in one step of a loop is cheap in none, so that steps stay equal: not
+        # every other state made of the one before. By operations, the inputs' included.
+        too_expensive: set[tuple[int, ...]] = set()
+        starts, signatures = self.graph.starts, self.graph.signatures
         for k, inputs, cost in zip(
             candidates.tolist(), arrays, costs[candidates].tolist(), strict=True
         ):
@@ -107,11 +115,22 @@ class Sources:
                 sources.add(source)
                 cost += own_cost
             sources.discard(None)
-            if cost > CHEAP or len(sources) > 1:
+            if len(sources) > 1:
+                continue
+            own_inputs = self.edges[starts[k] : starts[k + 1]]
+            operations = (int(signatures[k]), *signatures[own_inputs].tolist())
+            if cost > CHEAP:
+                too_expensive.add(operations)
+            if operations in too_expensive:
                 continue
             source = sources.pop() if sources else None
-            if source is None or (
-                may_be_kept[source] and nodes[source].type.nbytes <= 1.25 * nodes[k].type.nbytes
+            # Inputs of the graph stay anyway.
+            if (
+                source is None
+                or is_input[source]
+                or (
+                    may_be_kept[source] and nodes[source].type.nbytes <= 1.25 * nodes[k].type.nbytes
+                )
             ):
                 made_of[k] = (source, cost)
         return list(made_of)

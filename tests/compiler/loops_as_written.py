@@ -89,6 +89,17 @@ def rows_of_a_buffer(steps: int) -> Loop:
     return f, (START, RATES, np.ones((steps, 2)))
 
 
+def column_of_a_buffer(steps: int) -> Loop:
+    def f(u, data):
+        states = ng.zeros((steps, 30))
+        for k in range(steps):
+            u = u + 0.1 * (np.roll(u, 1) - 2.0 * u + np.roll(u, -1)) * u
+            states[k] = u
+        return np.sum((states[:, 0] - data) ** 2)
+
+    return f, (np.linspace(0.0, 1.0, 30), np.ones(steps))
+
+
 def rows_of_a_parameter(steps: int) -> Loop:
     def f(weights, x):
         for k in range(steps):
@@ -189,6 +200,7 @@ LOOPS = {
         stacked_as_columns,
         loss_summed_in_the_loop,
         rows_of_a_buffer,
+        column_of_a_buffer,
         rows_of_a_parameter,
         sines,
         heat_by_rolls,

@@ -184,7 +184,7 @@ PROGRAMS = [
     (heat_by_assignments, 20),
     (heat_by_pads, 20),
     (layers, 20),
-    (differences, 20),
+    (differences, 40),
     (delay_line, 30),
     (rolls_of_rolls, 30),
     (elements_of_pieces, 30),

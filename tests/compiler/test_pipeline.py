@@ -1,10 +1,14 @@
 """The whole way from a graph to values: kernels used again, memory, threads, messages."""
 
+import gc
+
 import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler import build, cpu_target, pipeline
+from numba_grad.compiler.assemblies import with_assemblies
+from numba_grad.compiler.flat_graph import flatten
 from numba_grad.compiler.simplify import simplify
 from numba_grad.config import configure
 from numba_grad.errors import TracingError
@@ -102,7 +106,7 @@ def test_each_part_of_a_chain_of_slices_is_written_out_for_few_places(f, shape, 
 
 def test_what_is_not_read_of_a_long_expression_is_not_computed():
     def head(x):
-        for k in range(20):
+        for k in range(6):
             x = x * x + k
         return x[:8] * 2
 
@@ -242,3 +246,17 @@ def test_arrays_without_elements_are_not_read():
     assert [node.type for node in simplified] == [node.type for node in outputs]
     assert nothing not in toposort(simplified)
     assert simplified[1:4] == [x, x, x]
+
+
+def test_no_cycles_are_collected_while_a_graph_is_lowered(monkeypatch):
+    """From the first pass on: each collection would look at every node."""
+    enabled = []
+
+    def noting(graph):
+        enabled.append(gc.isenabled())
+        return with_assemblies(graph)
+
+    monkeypatch.setattr(pipeline, "with_assemblies", noting)
+    pipeline.lowered(flatten([(ng.tensor(np.ones(3)) * 2.0)._node]), cpu_target.TARGET)
+    assert enabled == [False]
+    assert gc.isenabled()

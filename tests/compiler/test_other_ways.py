@@ -1,0 +1,48 @@
+"""The same computation written in another way reads, writes and computes about as much.
+
+Counted in bytes and operations of kernels, of which none is compiled. `perf/workloads` has the
+times.
+"""
+
+import importlib
+
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import build
+from perf import implementations
+
+WORKLOADS = ("heat_adjoint", "jacobi", "wave_inversion")  # with arrays in each step
+MOST = 1.3
+
+
+@pytest.fixture
+def not_compiled(monkeypatch):
+    def kernels(requests):
+        return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
+
+    monkeypatch.setattr(build, "_build", kernels)
+
+
+def kernels_of_workload(name, way, monkeypatch):
+    workload = importlib.import_module(f"perf.workloads.{name}")
+    lowered = []
+
+    def lower(loss, args, wrt=(0,)):
+        f = ng.jit(ng.value_and_grad(loss, argnums=tuple(wrt)))
+        lowered.extend(f.lower(*args).kernels)
+        return implementations.Prepared(lambda: None)
+
+    monkeypatch.setattr(workload, "by_numba_grad", lower)
+    workload.IMPLEMENTATIONS[way](workload.SIZES["small"])
+    return lowered
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_ways_of_writing_a_loop_move_about_as_many_bytes(name, monkeypatch, not_compiled):
+    workload = importlib.import_module(f"perf.workloads.{name}")
+    moved = {
+        way: sum(kernel.nbytes for kernel in kernels_of_workload(name, way, monkeypatch))
+        for way in ("numba_grad", *workload.OTHERWISE)
+    }
+    assert max(moved.values()) <= MOST * min(moved.values()), moved
