@@ -109,7 +109,7 @@ def _cumprod_vjp(g: Node, out: Node, x: Node, *, axis: int) -> Node:
 def _cumprod_jvp(tangents: Sequence[Node], out: Node, x: Node, *, axis: int) -> Node:
     """Of y[i] = x[i] y[i - 1]: y'[i] = x[i] y'[i - 1] + x'[i] y[i - 1]."""
     (t,) = tangents
-    return linear_recurrence(x, t * _earlier(out, axis, 1), axis=axis)
+    return linear_recurrence(x, t * _earlier(out, axis, 1), axis=axis, reverse=False)
 
 
 cumprod = structural(

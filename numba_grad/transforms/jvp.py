@@ -9,7 +9,7 @@ modes, batched and compiled. None stands for a tangent of 0, which nothing is co
 integers, bools and what does not depend on the inputs have no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,7 +20,7 @@ from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, rebuilt
-from numba_grad.ops.control import item, pullback_of, several_results
+from numba_grad.ops.control import custom, item, pullback_of, several_results
 from numba_grad.ops.families import full, placed
 from numba_grad.transforms.vjp import cotangents, reached, released_error
 
@@ -59,34 +59,55 @@ def _tangents(
             if any(t is not None for t in own):
                 if block is not None:
                     block.follow(node)
-                t = tangent_of(node, own)
+                t = tangent_of(node, node.inputs, own)
                 if t is not None:
                     found[node] = t
     return [found.get(root) for root in roots]
 
 
 def pushed_forward(
-    roots: Sequence[Node],
-    given: Mapping[Node, Tangent],
-    order: Sequence[Node],
-    *,
-    is_recorded: bool,
+    roots: Sequence[Node], given: Mapping[Node, Tangent], *, since: int, is_recorded: bool
 ) -> tuple[list[Node], list[Tangent]]:
-    """`roots` recorded again, and their tangents.
+    """The values of `roots`, recorded again, and their tangents.
+
+    Where a tensor was hooked on the way, the values stay the nodes that have the hooks.
 
     Parameters
     ----------
     given : as in `tangents`; these nodes stay
-    order : what to record again, inputs before users: nodes without values that nobody hooks
+    since : the serial of a node: what was recorded before it stays, too, and has no tangents
     is_recorded : whether the tangents get a history. The values have that of the originals.
 
     Notes
     -----
-    An op may have a rule for both at once, `op.extras["with_tangents"](tangents, *inputs, **params)`
-    -> a node that takes the place of the original (items have their numbers in it), and its
-    tangent.
+    An op may have a rule for both, `op.extras["with_tangents"](tangents, *inputs, **params)` -> a
+    node that takes the place of the original, where items have their numbers, and its tangent.
     """
+    order = _recorded(roots, given, since)
+    if any(node.autograd is not None and node.autograd.hooks for node in order):
+        enabled = grad_mode.enabled
+        grad_mode.enabled = is_recorded
+        try:
+            return list(roots), tangents(roots, given, order)
+        finally:
+            grad_mode.enabled = enabled
     return without_collection(_pushed_forward, roots, given, order, is_recorded)
+
+
+def _recorded(roots: Sequence[Node], given: Container[Node], since: int) -> list[Node]:
+    """The operations behind `roots`, inputs before users. Of those with values only what requires
+    grad is followed."""
+    seen = set()
+    operations = []
+    pending = list(roots)
+    for node in pending:  # grows while it is walked
+        if node in seen or node in given or not node.inputs or node.serial < since:
+            continue
+        seen.add(node)
+        operations.append(node)
+        inputs = node.inputs
+        pending += inputs if node.value is None else [x for x in inputs if x.requires_grad]
+    return in_order_of_recording(operations)
 
 
 def _pushed_forward(
@@ -108,15 +129,21 @@ def _pushed_forward(
                 inputs = tuple([again.get(x, x) for x in node.inputs])
                 own = [found.get(x) for x in inputs]
                 flows = node.requires_grad and any(t is not None for t in own)
-                grad_mode.enabled = True
                 with_tangents = node.op.extras.get("with_tangents") if flows else None
-                if with_tangents is not None:
+                grad_mode.enabled = True
+                if node.value is not None:
+                    copy = node
+                elif with_tangents is not None:
                     copy, t = with_tangents(own, *inputs, **node.params)
+                    found[copy] = t
+                    flows = False
                 else:
                     copy = rebuilt(node, inputs, again)
-                    grad_mode.enabled = is_recorded
-                    t = tangent_of(copy, own) if flows else None
                 again[node] = copy
+                if not flows:
+                    continue
+                grad_mode.enabled = is_recorded
+                t = tangent_of(copy, inputs, own)
                 if t is not None:
                     found[copy] = t
     finally:
@@ -130,8 +157,8 @@ def _on_streams() -> AbstractContextManager[streams.followed | None]:
     return streams.followed() if streams.are_in_use() else nullcontext()
 
 
-def tangent_of(node: Node, own: Sequence[Tangent]) -> Tangent:
-    """The tangent of `node`; `own` has those of its inputs."""
+def tangent_of(node: Node, inputs: Sequence[Node], own: Sequence[Tangent]) -> Tangent:
+    """The tangent of `node`, from its inputs, or others of the same values, and their tangents."""
     if node.released:
         raise released_error(node)
     if node.op is item:
@@ -141,9 +168,9 @@ def tangent_of(node: Node, own: Sequence[Tangent]) -> Tangent:
     t: Any = NotImplemented
     try:
         if rule is not None:
-            t = rule(own, node, *node.inputs, **node.params)
+            t = rule(own, node, *inputs, **node.params)
         if t is NotImplemented:
-            t = _transposed(own, node, *node.inputs, **node.params)
+            t = _transposed(own, node, *inputs, **node.params)
     except Exception as error:
         error.add_note(f"in the tangent of {node.op.name}, recorded as {node.type}")
         raise
@@ -211,20 +238,37 @@ def _through(points: Sequence[Node], ends: Sequence[Node], operation: Node) -> l
     GradientError
         If some of that has no derivative.
     """
-    recorded = list(dict.fromkeys(ends))
-    seen = set(recorded)
-    for node in recorded:  # grows while it is walked
-        for x in node.inputs:
-            if x not in seen and x.serial >= points[0].serial:
-                seen.add(x)
-                recorded.append(x)
     depends = set(points)
-    for node in in_order_of_recording(recorded):
-        if node not in depends and any(x in depends for x in node.inputs):
+    for node in in_order_of_recording(_newer(points[0].serial, ends)):
+        if any(x in depends for x in node.inputs):
             depends.add(node)
-            if not node.requires_grad and (several_results(node) or is_inexact(node.dtype)):
+    order = list({end for end in ends if end in depends})
+    seen = set(order)
+    for node in order:  # grows while it is walked
+        if not node.requires_grad:
+            if several_results(node) or is_inexact(node.dtype):
                 raise _no_tangent(operation, node)
-    return [node for node in in_order_of_recording(depends) if node.requires_grad]
+            continue
+        inputs = node.inputs
+        if node.op is custom:
+            inputs = inputs[: node.params["context"].tensor_count]  # the others are its values
+        for x in inputs:
+            if x in depends and x not in seen:
+                seen.add(x)
+                order.append(x)
+    return in_order_of_recording([node for node in order if node.requires_grad])
+
+
+def _newer(serial: int, ends: Sequence[Node]) -> list[Node]:
+    """What `ends` depend on of what was recorded from that serial on."""
+    found = list(dict.fromkeys(ends))
+    seen = set(found)
+    for node in found:  # grows while it is walked
+        for x in node.inputs:
+            if x not in seen and x.serial >= serial:
+                seen.add(x)
+                found.append(x)
+    return found
 
 
 def _no_tangent(operation: Node, node: Node) -> GradientError:
