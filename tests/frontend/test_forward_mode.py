@@ -129,7 +129,9 @@ def test_second_order_in_all_four_ways():
 
 def test_vmap_of_jvp_and_jvp_of_vmap():
     rows, directions = np.stack([X, V]), np.stack([V, X])
-    expected = np.stack([ng.jvp(damped, (x,), (v,))[1] for x, v in zip(rows, directions)])
+    expected = np.stack(
+        [ng.jvp(damped, (x,), (v,))[1] for x, v in zip(rows, directions, strict=True)]
+    )
     batched = ng.vmap(lambda x, v: ng.jvp(damped, (x,), (v,))[1])(rows, directions)
     _, tangent = ng.jvp(ng.vmap(damped), (rows,), (directions,))
     np.testing.assert_allclose(batched, expected, rtol=1e-14)
@@ -419,17 +421,17 @@ def test_tangents_that_are_zero_reach_jvp_as_zeros_or_none():
 
     class Sum(ng.autograd.Function):
         @staticmethod
-        def forward(ctx, x, y):
+        def forward(ctx, x, y, materializes):
             ctx.set_materialize_grads(materializes)
             return x + y
 
         @staticmethod
-        def jvp(ctx, of_x, of_y):
+        def jvp(ctx, of_x, of_y, _):
             seen.append(of_y)
             return of_x
 
     for materializes in (True, False):
-        ng.jvp(lambda x: Sum.apply(x, ng.tensor(V)), (X,), (V,))
+        ng.jvp(lambda x, m=materializes: Sum.apply(x, ng.tensor(V), m), (X,), (V,))
     np.testing.assert_array_equal(seen[0], np.zeros(5))
     assert seen[1] is None
 
@@ -494,3 +496,35 @@ def test_a_custom_operation_without_derivatives_has_no_tangent():
     op = ng.custom_op("half", half, shape=lambda x: x.shape, vjp=lambda g, out, x: adjoint(g))
     with pytest.raises(GradientError, match="half"):
         ng.jvp(op, (X,), (V,))
+
+
+# Checks against finite differences.
+
+
+def test_gradcheck_checks_forward_mode():
+    x, z = (ng.tensor(a, requires_grad=True) for a in (X, X + 1j * V))
+    options = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    for fast in (True, False):
+        assert ng.autograd.gradcheck(relaxed, (x,), fast_mode=fast, **options)
+        assert ng.autograd.gradcheck(
+            lambda z: (abs(z) * z, z.real), (z,), fast_mode=fast, check_backward_ad=False, **options
+        )
+    assert ng.autograd.gradgradcheck(damped, (x,), check_fwd_over_rev=True)
+
+
+def test_gradcheck_finds_a_wrong_jvp():
+    x = ng.tensor(X, requires_grad=True)
+    for fast in (True, False):
+        with pytest.raises(RuntimeError, match="Jacobian mismatch in forward mode for output 0"):
+            ng.autograd.gradcheck(
+                lambda x: SquareWithJvp.apply(x, 3.0), (x,), check_forward_ad=True, fast_mode=fast
+            )
+    assert ng.autograd.gradcheck(lambda x: SquareWithJvp.apply(x, 3.0), (x,))
+
+
+def test_gradcheck_has_something_to_check():
+    x = ng.tensor(X, requires_grad=True)
+    with pytest.raises(ValueError, match="check_forward_ad or check_backward_ad"):
+        ng.autograd.gradcheck(damped, (x,), check_backward_ad=False)
+    with pytest.raises(ValueError, match="needs check_forward_ad=True"):
+        ng.autograd.gradcheck(damped, (x,), check_batched_forward_grad=True)
