@@ -536,7 +536,7 @@ def structural(
     example : rng -> list of (input arrays, params), what the registry-driven tests run
     no_vjp : without `vjp`, why there is no derivative; needless where results are integers or bools
     jvp : `linear`, `multilinear`, or (tangents, out, *inputs, **params) -> tangent; without it the
-        tangent is made of `vjp`, at several times the price
+        tangent is made of `vjp`, and costs what that does
     """
     if vjp is not None and not callable(vjp):
         vjp = by_argument(vjp)
