@@ -9,9 +9,11 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from numba_grad.autograd import forward_ad
 from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.state import state_of
 from numba_grad.dtypes import is_inexact
@@ -297,6 +299,22 @@ class Call:
             ]
         )
 
+    def set_tangents(self, level: Any, args: Sequence[Any], results: Sequence[Any]) -> None:
+        """In a level of dual numbers: the tangents of the results, by the user's `jvp`."""
+        tensors = [a for a in args if is_tensor(a)]
+        own = [level.tangent(x._node) for x in tensors]
+        if all(t is None for t in own):
+            return
+        nodes = [x._node for x in results if is_tensor(x)]
+        # A call that is not recorded for gradients has no operation that could be asked.
+        operation = custom_node(self, [x._node for x in tensors], nodes)
+        operation.requires_grad = False
+        with level.paused():
+            found = self.push_forward(own, operation)
+        for node, t in zip(nodes, found, strict=True):
+            if is_inexact(node.dtype):
+                level.set_tangent(node, t)
+
     def _save(self, numbers: dict[Node, int], wrapped: dict[Node, Any]) -> None:
         """Keep what was given to save_for_backward and save_for_forward."""
         kept = self._kept
@@ -421,16 +439,20 @@ class Function:
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
         call = Call(cls, args)
-        with _recording(False):
-            if has_setup:
-                returned = cls.forward(*args, **kwargs)
-                cls.setup_context(call.context, args, returned)
-            else:
-                returned = cls.forward(call.context, *args, **kwargs)
-        is_recorded = grad_mode.enabled and any(call.context.needs_input_grad)
-        if not isinstance(returned, tuple):
-            return call.results(args, (returned,), is_recorded)[0]
-        return call.results(args, returned, is_recorded)
+        level = forward_ad.current_level()
+        with nullcontext() if level is None else level.paused():
+            with _recording(False):
+                if has_setup:
+                    returned = cls.forward(*args, **kwargs)
+                    cls.setup_context(call.context, args, returned)
+                else:
+                    returned = cls.forward(call.context, *args, **kwargs)
+            is_recorded = grad_mode.enabled and any(call.context.needs_input_grad)
+            values = returned if isinstance(returned, tuple) else (returned,)
+            results = call.results(args, values, is_recorded)
+            if level is not None:
+                call.set_tangents(level, args, results)
+        return results if isinstance(returned, tuple) else results[0]
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Context, Function
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_floating, promoted
@@ -265,7 +266,8 @@ class CustomOp:
         if kwargs or self.kernel.number_names or len(args) != len(self.kernel.input_names):
             args, numbers = self._bound(args, kwargs)
         nodes = self._nodes(args)
-        if grad_mode.enabled and any(node.requires_grad for node in nodes):
+        is_recorded = grad_mode.enabled and any(node.requires_grad for node in nodes)
+        if is_recorded or any(has_tangent(node) for node in nodes):
             tensors = [
                 x if is_tensor(x) else wrap(node) for x, node in zip(args, nodes, strict=True)
             ]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.forward_ad import has_tangent, with_tangents
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.autograd.running import running
 from numba_grad.compiler.evaluate import evaluate
@@ -443,7 +444,7 @@ class Differentiation:
         What depends on variables alone does not require grad from now on: nobody can differentiate
         by them any more.
         """
-        history = self._own_history(nodes)
+        history = self._own_history(with_tangents(nodes))
         callers = self._callers(history)
         self.closed = []
         for node in history:
@@ -506,7 +507,7 @@ def _nodes_in(tree: Any) -> tuple[list[Node], Callable[[Sequence[Tensor]], Any]]
 
 
 def _result(node: Node, is_callers: bool) -> Tensor:
-    if is_callers:
+    if is_callers or has_tangent(node):
         return wrap(node)
     if node.value is not None:
         return wrap(leaf(node.value))
