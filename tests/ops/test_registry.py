@@ -315,6 +315,9 @@ def test_a_derivative_that_is_missing_for_one_input_is_refused(op, name):
     k = op.input_names.index(name)
     with pytest.raises(GradientError, match=rf"{op.name}: there is no derivative by {name}: \w"):
         op.vjp(k, leaf(np.ones(out.shape)), out, *out.inputs, **params)
+    own = [leaf(np.ones_like(a)) if j == k else None for j, a in enumerate(arrays)]
+    with pytest.raises(GradientError, match=rf"{op.name}: there is no derivative by {name}: \w"):
+        op.jvp(own, out, *out.inputs, **params)
 
 
 @pytest.mark.parametrize("op", BY_ELEMENT, ids=lambda op: op.name)
