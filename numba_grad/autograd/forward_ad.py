@@ -4,8 +4,8 @@ Within a level each operation on a tensor that has a tangent gets its own as soo
 The tangent is kept with the node, marked by the level, and means nothing any more when the level is
 over. Whether history is recorded for gradients has no part in this.
 
-A level belongs to the thread that has entered it. A jitted function that is called in one runs as it
-is written. For derivatives of functions there is `ng.jvp`, which nests and is compiled.
+A level belongs to the thread that has entered it. A jitted function that is called in one runs as
+it is written. For derivatives of functions there is `ng.jvp`, which nests and is compiled.
 """
 
 import functools

@@ -414,7 +414,10 @@ class Differentiation:
         )
 
         def blocks(unit: complex) -> list[Node]:
-            columns = batch(pushed, {direction: _unit_vectors(x.type, unit)}, x.type.size)
+            # With each value beside the tangents that it is for: a loop keeps none.
+            since = self.variables[-1].serial + 1
+            units = {direction: _unit_vectors(x.type, unit)}
+            columns = batch(pushed, units, x.type.size, since=since)
             return [
                 reshape(permuted(c, (*range(1, len(c.shape)), 0)), output.shape + x.shape)
                 for c, output in zip(columns, outputs, strict=True)

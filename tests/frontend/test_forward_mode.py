@@ -163,6 +163,16 @@ def test_a_loop_keeps_nothing_of_its_past():
     assert peak(200) == peak(100)
 
 
+def test_a_jacobian_by_columns_keeps_nothing_of_the_past():
+    x = np.linspace(0, 1, 1000)
+
+    def peak(steps):
+        run = ng.jit(ng.jacfwd(lambda rates: relaxed(x * rates[0] + rates[1], steps)))
+        return run.lower(np.array([0.5, 0.1])).peak_memory
+
+    assert peak(200) == peak(100)
+
+
 def test_values_of_hooked_tensors_keep_their_hooks():
     seen = []
 
