@@ -105,6 +105,10 @@ def _batch_matmul(is_batched: Sequence[bool], x: Node, y: Node) -> Node:
     if not is_batched[1] and len(y.shape) == 2:
         # One tall product: BLAS does it faster than a stack of small ones.
         return reshape(matmul(_stack_in_rows(x), y), (*x.shape[:-1], y.shape[-1]))
+    if not is_batched[0] and len(x.shape) == 2 and y.shape[1:] == (x.shape[1], 1):
+        # Likewise: vectors become the columns of one matrix.
+        columns = matrix_transpose(reshape(y, y.shape[:2]))
+        return reshape(matrix_transpose(matmul(x, columns)), (y.shape[0], x.shape[0], 1))
     return matmul(*_aligned(is_batched, x, y))
 
 

@@ -3,8 +3,9 @@ Function.
 
 An operation with several results has a `TupleType`; its cotangent is a list with None where nothing
 arrived. Its derivative is asked for once, for all inputs: `op.extras["pullback"](cotangents, out,
-*inputs, **params)` returns one cotangent, or None, per input. Reverse mode (`transforms/vjp.py`)
-knows this and `item`, and nothing else here.
+*inputs, **params)` returns one cotangent, or None, per input. Its tangent, from `op.jvp`, is such a
+list, too. Reverse and forward mode (`transforms/vjp.py`, `jvp.py`) know this and `item`, and hardly
+anything else here.
 """
 
 from collections.abc import Sequence
