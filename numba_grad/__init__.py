@@ -226,7 +226,18 @@ from numba_grad.frontend.elementwise_functions import (
     trunc,
     where,
 )
-from numba_grad.frontend.gradients import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from numba_grad.frontend.gradients import (
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+)
 from numba_grad.frontend.index_arrays import (
     diag_indices,
     diag_indices_from,
@@ -672,7 +683,9 @@ __all__ = [
     "isreal",
     "isrealobj",
     "ix_",
+    "jacfwd",
     "jacobian",
+    "jacrev",
     "jit",
     "jvp",
     "kaiser",
@@ -685,6 +698,7 @@ __all__ = [
     "lexsort",
     "linalg",
     "linear_recurrence",
+    "linearize",
     "linspace",
     "load",
     "loadtxt",

@@ -3,7 +3,7 @@
 What is per tensor (`.grad`, hooks, ...) is in a `state.GradientState` on its node.
 """
 
-from numba_grad.autograd import function, functional, graph
+from numba_grad.autograd import forward_ad, function, functional, graph
 from numba_grad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from numba_grad.autograd.backward import backward, grad
 from numba_grad.autograd.function import Function
@@ -16,6 +16,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
     "functional",
     "grad",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
+from numba_grad.autograd.forward_ad import current_level, has_tangent
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
 from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.hooks import (
@@ -591,7 +592,8 @@ class _Pass:
             results = self._as_results(gradients)
             # A gradient that has history, or is symbolic, stays a node: one of its own for each
             # `.grad`.
-            keeps_nodes = self.create_graph or self.is_traced
+            # A level of dual numbers has tangents of nodes, not of values.
+            keeps_nodes = self.create_graph or self.is_traced or current_level() is not None
             gradients_of_states = [*self.retained, *[(s, g) for _, s, g in self.leaf_gradients]]
             updates = [_Update(state, g, keeps_nodes) for state, g in gradients_of_states]
             self._compute([g for g in results if g is not None] + [u.total for u in updates])
@@ -627,6 +629,8 @@ class _Pass:
     def _as_tensor(self, g: Node) -> Any:
         if self.create_graph or self.is_traced:
             return new_tensor(g)
+        if has_tangent(g):
+            return new_tensor(OPS["identity"](g))
         return new_tensor(leaf(g.value))
 
     def _compute(self, nodes: Sequence[Node]) -> None:

@@ -32,6 +32,7 @@ class GradientState:
         "owner",
         "post_accumulate_hooks",
         "retains_grad",
+        "tangent",
         "trace",
         "view",
     )
@@ -45,6 +46,7 @@ class GradientState:
     owner: weakref.ref[Any] | None  # the leaf's tensor, for post_accumulate_hooks
     metadata: dict[Any, Any] | None  # the user's, on the operation
     view: weakref.ref[Any] | None  # what `grad_fn` gave, while somebody holds it
+    tangent: tuple[Any, Any] | None  # a level of dual numbers, and the node's tangent in it
     trace: Any  # anomaly mode: where the operation was recorded
 
     def __init__(self) -> None:
@@ -57,6 +59,7 @@ class GradientState:
         self.owner = None
         self.metadata = None
         self.view = None
+        self.tangent = None
         self.trace = None
 
 
@@ -238,10 +241,15 @@ class _History:
 
     name = "Revalued"
     tensor_count = 1
+    has_tangent = True
 
     @staticmethod
     def pullback(cotangents: list[Node | None], out: Node) -> list[Node | None]:
         return cotangents
+
+    @staticmethod
+    def push_forward(tangents: list[Node | None], out: Node) -> list[Node | None]:
+        return tangents
 
     @staticmethod
     def release() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.forward_ad import current_level
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.config import config
@@ -172,7 +173,7 @@ class Jitted:
             for x in args:
                 if x.__class__ is Tensor:
                     node = x._node
-                    if node.value is None or node.requires_grad:
+                    if node.value is None or node.requires_grad or node.autograd is not None:
                         break
                     key.append(node.type)
                     values.append(node.value)
@@ -235,6 +236,9 @@ class Jitted:
         return specialization.input_values(values)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current_level() is not None:
+            # Tangents belong to operations as they are recorded, not to results of a program.
+            return self._f(*args, **kwargs)
         dynamic, key = self._split(args, kwargs)
         nodes = [x._node if isinstance(x, Tensor) else None for x in dynamic.leaves]
         wants_grad = [

@@ -1,9 +1,10 @@
 """Who is told of each operation as it is recorded. Nobody, usually: then recording costs nothing
 more.
 
-Three want to know: anomaly detection, of every operation in the process; a backward pass, of what
-users' hooks record on its thread, so that tensors they keep are computed with everything else; and
-evaluation, of what a thread records from one look at a value to the next, for a while.
+Four want to know: anomaly detection, of every operation in the process; a backward pass, of what
+users' hooks record on its thread, so that tensors they keep are computed with everything else;
+evaluation, of what a thread records from one look at a value to the next, for a while; and a level
+of dual numbers, of what its thread records, for the tangents.
 """
 
 import contextlib
@@ -40,6 +41,7 @@ class _Notes:
 class _OfThread(threading.local):
     collected: list[Node] | None = None
     notes: _Notes | None = None
+    tangents: Callable[[Node], None] | None = None
 
 
 _of_thread = carried(_OfThread())
@@ -50,6 +52,12 @@ def set_anomaly_observer(observer: Callable[[Node], None] | None) -> None:
     with _lock:
         _Registered.anomaly = observer
         _install()
+
+
+def set_tangent_observer(observer: Callable[[Node], None] | None) -> None:
+    """Tell `observer` of what this thread records."""
+    before, _of_thread.tangents = _of_thread.tangents, observer
+    _count((observer is not None) - (before is not None))
 
 
 @contextlib.contextmanager
@@ -117,3 +125,5 @@ def _observe(node: Node) -> None:
     anomaly = _Registered.anomaly
     if anomaly is not None:
         anomaly(node)
+    if _of_thread.tangents is not None:
+        _of_thread.tangents(node)

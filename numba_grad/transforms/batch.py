@@ -9,12 +9,17 @@ from typing import Any
 from numba_grad.errors import InternalError, explain
 from numba_grad.graph.node import OPS, Node, argument, grad_mode
 from numba_grad.graph.types import TupleType, Type
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.control import custom, custom_node
 from numba_grad.ops.families import broadcast_to, reshape
 
 
-def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> list[Node]:
+def batch(
+    outputs: Sequence[Node],
+    batched: Mapping[Node, Node],
+    size: int,
+    since: int | None = None,
+) -> list[Node]:
     """`outputs` rebuilt with a batch axis of `size` first.
 
     Parameters
@@ -23,6 +28,8 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> l
         requires grad where its replacement does. Any other node whose value is known is a constant,
         so the replaced nodes should have no value: arguments of a trace, or seeds of a backward
         pass.
+    since : a serial. What was recorded from then on and depends on no batched node is recorded
+        again beside what reads it, so that a loop need not keep it.
 
     Notes
     -----
@@ -30,6 +37,7 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> l
     as it was where each node was recorded: what was made without history has none afterwards.
     """
     done = dict(batched)
+    again: dict[Node, Node] = {}
     recording = grad_mode.enabled
     try:
         for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
@@ -38,7 +46,10 @@ def batch(outputs: Sequence[Node], batched: Mapping[Node, Node], size: int) -> l
             is_batched = tuple([x in done for x in node.inputs])
             if any(is_batched):
                 grad_mode.enabled = recording and not _was_recorded_without_history(node)
-                done[node] = _batched_node(node, is_batched, done, size)
+                done[node] = _batched_node(node, is_batched, done, again, size)
+            elif since is not None and node.serial >= since and node.inputs:
+                grad_mode.enabled = recording
+                again[node] = rebuilt(node, tuple([again.get(x, x) for x in node.inputs]), again)
         grad_mode.enabled = recording
         return [done[node] if node in done else repeat(node, size) for node in outputs]
     finally:
@@ -62,7 +73,11 @@ def batched_type(type: Type | TupleType, size: int) -> Type | TupleType:
 
 
 def _batched_node(
-    node: Node, is_batched: tuple[bool, ...], done: dict[Node, Node], size: int
+    node: Node,
+    is_batched: tuple[bool, ...],
+    done: dict[Node, Node],
+    again: dict[Node, Node],
+    size: int,
 ) -> Node:
     if node.op is custom and node.requires_grad:
         return _batched_custom(node, done, size)
@@ -75,7 +90,7 @@ def _batched_node(
                 fix="a loop over the batch, for this part of the computation",
             )
         )
-    inputs = [done.get(x, x) for x in node.inputs]
+    inputs = [done[x] if x in done else again.get(x, x) for x in node.inputs]
     try:
         result = node.op.batch(is_batched, *inputs, **node.params)
     except Exception as error:
@@ -97,7 +112,7 @@ def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
 
 
 class _BatchedContext:
-    """Takes the place of a Function's context: its `backward`, for the whole batch at once."""
+    """Takes the place of a Function's context: its rules, for the whole batch at once."""
 
     def __init__(self, count: int, node: Node, done: dict[Node, Node], size: int) -> None:
         self.tensor_count = count
@@ -121,6 +136,22 @@ class _BatchedContext:
             None if g is None else self._cotangent(k, next(of_batch))
             for k, g in enumerate(of_member)
         ]
+
+    def push_forward(self, tangents: Sequence[Node | None], out: Node) -> list[Node | None]:
+        """The tangents of the results. A tensor that is not batched has a tangent for all."""
+        seeds = [
+            _member(t) if t is not None and is_batched else t
+            for t, is_batched in zip(tangents, self._is_batched, strict=True)
+        ]
+        batched = {
+            seed: t
+            for seed, t in zip(seeds, tangents, strict=True)
+            if seed is not None and t is not None and seed is not t
+        }
+        of_member = self._node.params["context"].push_forward(seeds, self._node)
+        found = [t for t in of_member if t is not None]
+        of_batch = iter(batch(found, {**self._done, **batched}, self._size))
+        return [None if t is None else next(of_batch) for t in of_member]
 
     def _cotangent(self, k: int, g: Node) -> Node:
         return g if self._is_batched[k] else OPS["sum"](g, axes=(0,))

@@ -98,6 +98,25 @@ def test_transforms(gpu):
     close(slope, np.asarray(e_slope))
 
 
+def test_forward_mode(gpu):
+    step = ng.jit(lambda state: state + 0.1 * ng.sin(state) * state[::-1])
+
+    def f(state):
+        for _ in range(3):
+            state = step(state)
+        return ng.cumprod(state, 0), state.max(), ng.linalg.inv(state[:2, None] * ng.eye(2))
+
+    a, v = np.array([0.3, 1.2, -0.7]), np.array([1.0, -0.5, 2.0])
+    expected = ng.jvp(f, (a,), (v,))
+    for run in (lambda x, v: ng.jvp(f, (x,), (v,)), lambda x, v: ng.linearize(f, x)):
+        found = run(on(gpu, a), on(gpu, v))
+        tangents = found[1](on(gpu, v)) if callable(found[1]) else found[1]
+        for own, other in zip((*found[0], *tangents), (*expected[0], *expected[1]), strict=True):
+            close(own, np.asarray(other))
+    for own, other in zip(ng.jacfwd(f)(on(gpu, a)), ng.jacrev(f)(a), strict=True):
+        close(own, np.asarray(other))
+
+
 def test_jitted_steps_in_loops(gpu):
     @ng.jit
     def step(state, rate):

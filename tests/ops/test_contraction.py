@@ -5,8 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import DTypeError, ShapeError
 from numba_grad.graph.node import leaf
+from numba_grad.graph.walk import toposort
 from numba_grad.ops import elementwise, leaves, reductions  # noqa: F401
 from numba_grad.ops.contraction import matmul
 
@@ -62,3 +64,12 @@ def test_dtype_is_that_of_numpy(dtype, value):
 def test_refusals_name_the_arguments(x, y, error, text):
     with pytest.raises(error, match=re.escape(text)):
         matmul(leaf(x), leaf(y))
+
+
+def test_a_matrix_times_a_batch_of_vectors_is_one_product():
+    x, vectors = leaf(np.arange(6.0).reshape(2, 3)), leaf(np.arange(12.0).reshape(4, 3, 1))
+    batched = matmul.batch([False, True], x, vectors)
+    products = [n for n in toposort([batched]) if n.op.name == "matmul"]
+    assert [n.shape for n in products] == [(2, 4)]
+    (found,) = evaluate_with_numpy([batched])
+    np.testing.assert_array_equal(found, x.value @ vectors.value)

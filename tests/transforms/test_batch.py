@@ -161,3 +161,17 @@ def test_several_results_are_batched_together():
     totals, products = batch([total, product], {x: leaf(xs), w: leaf(ws)}, 4)
     np.testing.assert_allclose(value_of(products), xs * ws)
     np.testing.assert_allclose(value_of(totals), (xs * ws).sum(1))
+
+
+def test_what_is_not_batched_is_recorded_again_beside_what_reads_it():
+    x, t = leaf(np.array(0.5)), argument(array_type((), np.dtype(float)))
+    value, tangent = x, t
+    for _ in range(3):
+        value, tangent = OPS["sin"](value), tangent * OPS["cos"](value)
+    last = tangent.serial
+    (rows,) = batch([tangent], {t: leaf(np.array([1.0, 2.0]))}, 2, since=0)
+    recorded = sorted(toposort([rows], stop=lambda n: n.serial <= last), key=lambda n: n.serial)
+    names = [n.op.name for n in recorded if n.inputs and n.serial > last]
+    assert names == ["cos", "multiply"] + ["sin", "cos", "multiply"] * 2
+    slope = np.cos(0.5) * np.cos(np.sin(0.5)) * np.cos(np.sin(np.sin(0.5)))
+    np.testing.assert_allclose(evaluate_with_numpy([rows])[0], slope * np.array([1.0, 2.0]))
