@@ -12,14 +12,22 @@ Imported when a plan is neither in memory nor on disk (programs.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numba_grad.compiler import compile_log
 from numba_grad.compiler.assemblies import with_assemblies
-from numba_grad.compiler.flat_graph import ALIASES, RENAMINGS, FlatGraph, value_inputs
+from numba_grad.compiler.control_steps import Body, Opened, control_program
+from numba_grad.compiler.flat_graph import (
+    ALIASES,
+    RENAMINGS,
+    FlatGraph,
+    value_inputs,
+    with_stored_operands,
+)
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.memory import Lifetimes
@@ -64,7 +72,7 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
-        self.graph = graph = with_assemblies(graph)
+        self.graph = graph = with_stored_operands(with_assemblies(graph))
         self.target = target
         self.nodes = graph.nodes
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
@@ -88,6 +96,31 @@ class _Compiler:
         plan = self.plan(instances, kernels)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
+
+    def body(self) -> Body:
+        """The steps of a graph that is the body of a loop or a branch."""
+        instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
+        lifetimes, sizes = self.lifetimes(instances)
+        offsets, arena_bytes = lifetimes.allocate()
+        steps = []
+        for instance in instances:
+            opened = partial(self.opened, instance, offsets)
+            for step in instance.program.steps:
+                words = [
+                    opened(word) if isinstance(word, Pointer) else word for word in step.words
+                ]
+                steps.append(replace(step, words=words, memory=[]))
+        return Body(steps, arena_bytes)
+
+    def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
+        key = self.memory_key(instance, word.source)
+        offset = word.offset + self.first_byte(instance, word.source)
+        match key:
+            case ("input", number):
+                return Pointer(Opened("argument", number), offset)
+            case ("output", number):
+                return Pointer(Opened("result", number), offset)
+        return Pointer(Opened("arena"), offset + offsets[key])
 
     # Segments to programs
 
@@ -168,6 +201,16 @@ class _Compiler:
         writable: Sequence[int],
     ) -> SegmentProgram:
         """The program of a segment, as a graph with arguments for what comes from outside."""
+        call = self.graph.calls.get(int(segment.own[0]))
+        if call is not None and call.op.name != "call":
+            reads = segment.reads[: len(call.inputs)].tolist()
+            return control_program(
+                call,
+                [self.nodes[k].params["number"] for k in segment.needed],
+                [Place(External(places[k][0]), places[k][1]) for k in reads],
+                has_own_memory,
+                lambda graph: _Compiler(graph, self.target).body(),
+            )
         local = [argument(type) for _, _, type in places]
         argument_places = {
             node: Place(External(number), offset)
@@ -307,7 +350,7 @@ class _Template:
         # By relocation of memory: the step, and whether it may write there.
         self.uses: dict[int, tuple[int, bool]] = {}
         for number_of_step, step in enumerate(program.steps):
-            kernel = builder.kernel(kernels[step.source])
+            kernel = step.control or builder.kernel(kernels[step.source])
             start = len(words)
             steps.append((kernel, start, step.tasks, step.grain))
             for number_of_word, word in enumerate(step.words):

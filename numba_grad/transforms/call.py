@@ -8,17 +8,23 @@ The derivative of a call is a call: of the function's VJP, which computes what i
 forward pass again, so a call leaves nothing behind for its backward pass but its inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
+from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
-from numba_grad.ops.control import item
+from numba_grad.ops.control import rebuild_with_results, result, with_results
 from numba_grad.ops.families import placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.vjp import cotangents, reached
+
+
+Derived = TypeVar("Derived")
+# Of the reference engine: (nodes, values of arguments) -> values of the nodes.
+Evaluate = Callable[[Sequence[Node], dict[Node, Any]], list[Any]]
 
 
 class CallTarget:
@@ -31,9 +37,8 @@ class CallTarget:
 
     __slots__ = (
         "__weakref__",
-        "_batched",
+        "_derived",
         "_lock",
-        "_vjps",
         "arguments",
         "devices",
         "name",
@@ -45,20 +50,23 @@ class CallTarget:
         self.arguments = tuple(arguments)
         self.devices = tuple([node.type.device for node in outputs])
         self.outputs = _on_one_device(self.arguments, outputs)
-        self._vjps: dict[tuple, CallVjp] = {}
-        self._batched: dict[tuple, CallTarget] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._lock = new_lock()
 
     @property
     def type(self) -> TupleType:
         return TupleType(tuple(node.type for node in self.outputs))
 
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What is made of this graph once: its derivatives, its batched forms."""
+        with self._lock:
+            if key not in self._derived:
+                self._derived[key] = make()
+            return self._derived[key]
+
     def vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         """The derivative; `given` says for which outputs there is a cotangent."""
-        with self._lock:
-            if given not in self._vjps:
-                self._vjps[given] = self._make_vjp(given)
-            return self._vjps[given]
+        return self.derived(("vjp", given), lambda: self._make_vjp(given))
 
     def _make_vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         roots = [
@@ -91,18 +99,18 @@ class CallTarget:
 
     def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
         """The function with a batch axis in front of these arguments, and of every output."""
-        key = (is_batched, size)
-        with self._lock:
-            if key not in self._batched:
-                replaced = {
-                    node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-                    for node, has_axis in zip(self.arguments, is_batched, strict=True)
-                    if has_axis
-                }
-                outputs = batch(self.outputs, replaced, size)
-                arguments = [replaced.get(node, node) for node in self.arguments]
-                self._batched[key] = CallTarget(f"batched {self.name}", arguments, outputs)
-            return self._batched[key]
+
+        def make() -> CallTarget:
+            replaced = {
+                node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
+                for node, has_axis in zip(self.arguments, is_batched, strict=True)
+                if has_axis
+            }
+            outputs = batch(self.outputs, replaced, size)
+            arguments = [replaced.get(node, node) for node in self.arguments]
+            return CallTarget(f"batched {self.name}", arguments, outputs)
+
+        return self.derived(("batched", is_batched, size), make)
 
 
 def _on_one_device(arguments: Sequence[Node], outputs: Sequence[Node]) -> tuple[Node, ...]:
@@ -160,25 +168,27 @@ def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, target: CallTar
 
 def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
-    return record(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+    return with_results(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+
+
+def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget) -> tuple[Any, ...]:
+    return tuple(evaluate(target.outputs, dict(zip(target.arguments, arrays, strict=True))))
 
 
 call_op = Op(
     "call",
-    "control",
+    "call",
     ("x",),
     _infer_call,
     _vjp,
     _batch_call,
-    None,  # the reference engine evaluates the target's graph
     saves=("inputs",),
-    extras={"pullback": _pullback},
+    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
 )
 
 
 def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
     """The results of calling `target` on `inputs`, which have its arguments' types."""
-    node = record(call_op, tuple(inputs), {"target": target})
-    # All at once: nodes that stand together in the order of recording are one step of a plan.
-    results = [record(item, (node,), {"number": k}) for k in range(len(target.outputs))]
+    node = with_results(call_op, inputs, {"target": target})
+    results = [result(node, k) for k in range(len(target.outputs))]
     return [placed(x, device) for x, device in zip(results, target.devices, strict=True)]

@@ -1,0 +1,333 @@
+"""Loops and branches -> steps of a plan: the steps of their bodies, between rows that say which
+step comes next (`runtime/plan.py`).
+
+A body is compiled as any graph, with its memory left open (`Opened`). Here its arguments and
+results become places in the memory of the segment that the loop is. What changes from pass to pass
+are pointers: rows of sequences and results move by a stride, and what is carried is read from one
+buffer and written to another, in turn.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.library_kernels.calls import grain_for
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
+from numba_grad.compiler.segment_program import SegmentProgram
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.types import Type
+from numba_grad.runtime.plan import SERIAL, Control, LoopWord, MoveWord
+from numba_grad.transforms.call import CallTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Memory of a body that who runs it decides about: an "argument", a "result", or the "arena"
+    of what it needs meanwhile."""
+
+    kind: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The steps of a graph, over `Opened` memory."""
+
+    steps: list[ProgramStep]
+    arena_bytes: int
+
+
+CompileBody = Callable[[FlatGraph], Body]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A pointer that changes from pass to pass of a loop, by a stride or to another place in
+    turn."""
+
+    start: Pointer
+    stride: int = 0
+    other: Pointer | None = None
+
+    def after(self, offset: int) -> "Moving":
+        """The same, some bytes further."""
+        other = None if self.other is None else _further(self.other, offset)
+        return Moving(_further(self.start, offset), self.stride, other)
+
+
+def _further(pointer: Pointer, offset: int) -> Pointer:
+    return Pointer(pointer.source, pointer.offset + offset)
+
+
+def control_program(
+    call: Node,
+    numbers: Sequence[int],
+    places: Sequence[Place],
+    has_own_memory: Sequence[bool],
+    compile_body: CompileBody,
+) -> SegmentProgram:
+    """The program of a segment that is one loop or one branch.
+
+    Parameters
+    ----------
+    numbers : which results are needed
+    places : of the inputs, in memory
+    has_own_memory : for each of these results, whether it must be an array of its own
+    """
+    writer = _Writer(call, list(numbers), list(places), list(has_own_memory), compile_body)
+    _WRITERS[call.op.name](writer, call)
+    return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])
+
+
+@dataclass(slots=True, eq=False)
+class _Writer:
+    """Steps, one after the other, and the memory that they use."""
+
+    call: Node
+    numbers: list[int]
+    places: list[Place]
+    has_own_memory: list[bool]
+    compile_body: CompileBody
+    steps: list[ProgramStep] = field(default_factory=list)
+    temporaries: list[int] = field(default_factory=list)
+    word_count: int = 0
+    placed: dict[int, Place] = field(default_factory=dict)  # results, by number
+
+    # Memory
+
+    @property
+    def result_places(self) -> list[Place]:
+        return [self.placed[number] for number in self.numbers]
+
+    def temporary(self, nbytes: int) -> Temporary:
+        self.temporaries.append(nbytes)
+        return Temporary(len(self.temporaries) - 1)
+
+    def input(self, number: int) -> Pointer:
+        place = self.places[number]
+        itemsize = self.call.inputs[number].dtype.itemsize
+        return Pointer(place.source, place.offset * itemsize)
+
+    def output(self, number: int) -> Pointer:
+        """The array of a result that is needed."""
+        source = Output(self.numbers.index(number))
+        self.placed[number] = Place(source)
+        return Pointer(source, 0)
+
+    def is_needed(self, number: int) -> bool:
+        return number in self.numbers
+
+    def is_own(self, number: int) -> bool:
+        return self.has_own_memory[self.numbers.index(number)]
+
+    # Steps
+
+    def append(self, step: ProgramStep) -> int:
+        """Append a step; the position of its words."""
+        position = self.word_count
+        self.steps.append(step)
+        self.word_count += len(step.words)
+        return position
+
+    def control(self, kind: Control, words: list[object]) -> int:
+        memory = [word.source for word in words if isinstance(word, Pointer)]
+        return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
+
+    def copy(self, source: Pointer, target: Pointer, type: Type) -> int:
+        if not type.nbytes:
+            return self.word_count
+        text, count = copy_source(type.dtype.itemsize), type.nbytes // _unit(type.dtype.itemsize)
+        memory: Any = [source.source, target.source]
+        words: list[object] = [source, target]
+        return self.append(
+            ProgramStep(
+                text,
+                words,
+                count,
+                grain_for(1, 1 << 17),
+                memory,
+                2 * type.nbytes,
+                0,
+                written=frozenset([1]),
+            )
+        )
+
+    def compiled(self, target: CallTarget, outputs: Sequence[int]) -> Body:
+        """The steps of some of a graph's outputs."""
+        distinct = _distinct([target.outputs[k] for k in outputs], target.arguments)
+        return self.compile_body(flatten(distinct, target.arguments))
+
+    def body(
+        self,
+        body: Body,
+        arguments: Sequence["Pointer | Moving"],
+        results: Sequence["Pointer | Moving"],
+    ) -> list[tuple[int, Moving]]:
+        """Append the steps of a body; the words that move, by position."""
+        arena = Pointer(self.temporary(body.arena_bytes), 0) if body.arena_bytes else None
+        opened = {
+            "argument": arguments,
+            "result": results,
+            "arena": [arena],
+        }
+        moving: list[tuple[int, Moving]] = []
+        for step in body.steps:
+            words: list[object] = []
+            memory: list[Any] = []
+            for number, word in enumerate(step.words):
+                if isinstance(word, Pointer) and isinstance(word.source, Opened):
+                    place = opened[word.source.kind][word.source.number]
+                    if isinstance(place, Moving):
+                        moved = place.after(word.offset)
+                        moving.append((self.word_count + number, moved))
+                        memory += [p.source for p in (moved.start, moved.other) if p is not None]
+                        words.append(0)
+                        continue
+                    if place is None:
+                        raise InternalError("control steps: a body uses an arena that it lacks")
+                    word = _further(place, word.offset)
+                    memory.append(word.source)
+                words.append(word)
+            self.append(replace(step, words=words, memory=memory))
+        return moving
+
+    def loop(
+        self,
+        trips: "int | Pointer",
+        inside: Callable[[], list[tuple[int, Moving]]],
+        first: Pointer | None = None,
+    ) -> None:
+        """Append a loop over the steps that `inside` appends, and moves the words it returns."""
+        head: list[object] = [0] * LoopWord.END
+        if isinstance(trips, int):
+            head[LoopWord.TRIPS] = trips
+        else:
+            head[LoopWord.TRIPS_ADDRESS] = trips
+        head[LoopWord.FIRST_ADDRESS] = 0 if first is None else first
+        # The words inside come after those of the loop, whose number depends on the moves: what is
+        # inside is appended first, and once more when that is known.
+        number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
+        moves = len(inside())
+        length = len(self.steps) - number
+        del self.steps[number:]
+        del self.temporaries[kept:]
+        self.word_count = count
+        head[LoopWord.LENGTH] = length
+        head[LoopWord.MOVES] = moves
+        start = self.control(Control.LOOP, [*head, *[0] * (moves * MoveWord.END)])
+        words = self.steps[-1].words
+        for k, (position, move) in enumerate(inside()):
+            entry = LoopWord.END + k * MoveWord.END
+            words[entry + MoveWord.TARGET] = ("words", position - start)
+            words[entry + MoveWord.START] = move.start
+            words[entry + MoveWord.STRIDE] = move.stride
+            words[entry + MoveWord.OTHER] = 0 if move.other is None else move.other
+        self.control(Control.REPEAT, [("words", start - self.word_count)])
+        # What a loop uses lives from its beginning to its end.
+        used = dict.fromkeys(x for step in self.steps[number:] for x in step.memory)
+        for step in (self.steps[number], self.steps[-1]):
+            step.memory = list(used)
+
+
+def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
+    """The outputs, where one that is an argument or another output is a copy."""
+    seen = set(arguments)
+    result = []
+    for node in outputs:
+        if node in seen or node.value is not None:
+            node = record(OPS["reshape"], (node,), {"shape": node.shape})
+        seen.add(node)
+        result.append(node)
+    return result
+
+
+def _unit(itemsize: int) -> int:
+    return min(itemsize, 8)
+
+
+@functools.cache
+def copy_source(itemsize: int) -> str:
+    """A kernel that copies elements of a size. Task: an element, or half of a complex one."""
+    name = f"int{8 * _unit(itemsize)}"
+    return f"""\
+# copy
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {name})
+    out = buffer(args, 1, {name})
+    for i in range(lo, hi):
+        out[i] = x[i]
+"""
+
+
+# Loops of a known length.
+
+
+def _write_loop(writer: _Writer, call: Node) -> None:
+    body: CallTarget = call.params["body"]
+    carried, sequences = call.params["carried"], call.params["sequences"]
+    length, reverse = call.params["length"], call.params["reverse"]
+    types = [node.type for node in body.outputs]
+    stacked = [k for k in range(carried, len(types)) if writer.is_needed(k)]
+    reads: list[Pointer | Moving] = []
+    writes: list[Pointer | Moving] = []
+    finals: list[tuple[int, Pointer]] = []
+    for k in range(carried):
+        read, write, final = _carried(writer, k, len(types) + k, types[k], length, reverse)
+        reads.append(read)
+        writes.append(write)
+        finals.append((k, final))
+    for k in range(carried, carried + sequences):
+        row = call.inputs[k].type.nbytes // max(length, 1)
+        reads.append(_rows(writer.input(k), row, length, reverse))
+    reads += [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
+    writes += [_rows(writer.output(k), types[k].nbytes, length, reverse) for k in stacked]
+    steps = writer.compiled(body, [*range(carried), *stacked])
+    writer.loop(length, lambda: writer.body(steps, reads, writes))
+    for k, final in finals:
+        if writer.is_needed(k):
+            if writer.is_own(k):
+                writer.copy(final, writer.output(k), types[k])
+            else:
+                writer.placed[k] = Place(final.source, final.offset // types[k].dtype.itemsize)
+
+
+def _rows(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:
+    if reverse:
+        return Moving(_further(start, max(length - 1, 0) * nbytes), -nbytes)
+    return Moving(start, nbytes)
+
+
+def _carried(
+    writer: _Writer, number: int, entries: int, type: Type, length: int, reverse: bool
+) -> tuple[Moving, Moving, Pointer]:
+    """Where a carried value is read and written, and where it is at the end.
+
+    Where its values at the beginning of all steps are wanted, each step writes to the place after
+    the one that it reads. Else there are two buffers.
+    """
+    if writer.is_needed(entries):
+        whole = writer.temporary((length + 1) * type.nbytes)
+        first = 1 if reverse else 0
+        if writer.is_own(entries):
+            raise InternalError("control steps: entries are no results of a plan")
+        writer.placed[entries] = Place(whole, first * type.size)
+        start = Pointer(whole, length * type.nbytes if reverse else 0)
+        stride = -type.nbytes if reverse else type.nbytes
+        read, write = Moving(start, stride), Moving(_further(start, stride), stride)
+        final = _further(start, length * stride)
+    else:
+        own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
+        read, write = Moving(own, other=other), Moving(other, other=own)
+        final = other if length % 2 else own
+    writer.copy(writer.input(number), read.start, type)
+    return read, write, final
+
+
+_WRITERS: dict[str, Callable[[_Writer, Node], None]] = {"loop": _write_loop}
