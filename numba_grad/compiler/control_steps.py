@@ -22,7 +22,7 @@ from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import Type, array_type
 from numba_grad.runtime.plan import SERIAL, Control, LoopWord, MoveWord
 from numba_grad.transforms.call import CallTarget
 
@@ -201,10 +201,15 @@ class _Writer:
     def loop(
         self,
         trips: "int | Pointer",
-        inside: Callable[[], list[tuple[int, Moving]]],
+        inside: Callable[[int], list[tuple[int, Moving]]],
         first: Pointer | None = None,
+        leaving: "Sequence[tuple[Moving, Pointer, Type]]" = (),
     ) -> None:
-        """Append a loop over the steps that `inside` appends, and moves the words it returns."""
+        """Append a loop over the steps that `inside` appends, and move the words it returns.
+        `inside` is told where the words of the loop are.
+
+        `leaving`: what is copied after it, from where a moving pointer is then, to where.
+        """
         head: list[object] = [0] * LoopWord.END
         if isinstance(trips, int):
             head[LoopWord.TRIPS] = trips
@@ -214,7 +219,8 @@ class _Writer:
         # The words inside come after those of the loop, whose number depends on the moves: what is
         # inside is appended first, and once more when that is known.
         number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
-        moves = len(inside())
+        leaving = [copied for copied in leaving if copied[2].nbytes]
+        moves = len(inside(0)) + len(leaving)
         length = len(self.steps) - number
         del self.steps[number:]
         del self.temporaries[kept:]
@@ -223,16 +229,23 @@ class _Writer:
         head[LoopWord.MOVES] = moves
         start = self.control(Control.LOOP, [*head, *[0] * (moves * MoveWord.END)])
         words = self.steps[-1].words
-        for k, (position, move) in enumerate(inside()):
+        moving = inside(start)
+        self.control(Control.REPEAT, [("words", start - self.word_count)])
+        end = len(self.steps)
+        for move, target, type in leaving:
+            moving.append((self.copy(move.start, target, type), move))
+        for k, (position, move) in enumerate(moving):
             entry = LoopWord.END + k * MoveWord.END
             words[entry + MoveWord.TARGET] = ("words", position - start)
             words[entry + MoveWord.START] = move.start
             words[entry + MoveWord.STRIDE] = move.stride
             words[entry + MoveWord.OTHER] = 0 if move.other is None else move.other
-        self.control(Control.REPEAT, [("words", start - self.word_count)])
-        # What a loop uses lives from its beginning to its end.
-        used = dict.fromkeys(x for step in self.steps[number:] for x in step.memory)
-        for step in (self.steps[number], self.steps[-1]):
+        self.lives_from(number, end)
+
+    def lives_from(self, first: int, end: int) -> None:
+        """What these steps use lives from the first to the last of them: they run in any order."""
+        used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
+        for step in (self.steps[first], self.steps[end - 1]):
             step.memory = list(used)
 
 
@@ -289,7 +302,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
     reads += [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
     writes += [_rows(writer.output(k), types[k].nbytes, length, reverse) for k in stacked]
     steps = writer.compiled(body, [*range(carried), *stacked])
-    writer.loop(length, lambda: writer.body(steps, reads, writes))
+    writer.loop(length, lambda _: writer.body(steps, reads, writes))
     for k, final in finals:
         if writer.is_needed(k):
             if writer.is_own(k):
@@ -330,4 +343,64 @@ def _carried(
     return read, write, final
 
 
-_WRITERS: dict[str, Callable[[_Writer, Node], None]] = {"loop": _write_loop}
+# Branches.
+
+
+def _write_branch(writer: _Writer, call: Node) -> None:
+    branches: tuple[CallTarget, ...] = call.params["branches"]
+    bodies = [writer.compiled(branch, writer.numbers) for branch in branches]
+    arguments = [writer.input(k) for k in range(1, len(call.inputs))]
+    results = [writer.output(k) for k in writer.numbers]
+    first = len(writer.steps)
+    # After each branch a row leads to the end.
+    starts = np.cumsum([0, *[len(body.steps) + 1 for body in bodies]]).tolist()
+    writer.control(Control.SWITCH, [writer.input(0), len(bodies), *starts[:-1]])
+    for body, end in zip(bodies, starts[1:], strict=True):
+        writer.body(body, arguments, results)
+        writer.control(Control.SKIP, [starts[-1] - end])
+    writer.lives_from(first, len(writer.steps))
+
+
+# Loops that end when a condition says so.
+
+_ENDLESS = 1 << 62
+_BOOLEAN = array_type((), np.dtype(np.bool_))
+
+
+def _write_while(writer: _Writer, call: Node) -> None:
+    test: CallTarget = call.params["test"]
+    body: CallTarget = call.params["body"]
+    carried, of_test = call.params["carried"], call.params["constants_of_test"]
+    types = [node.type for node in call.inputs[:carried]]
+    reads: list[Moving] = []
+    writes: list[Moving] = []
+    for k, type in enumerate(types):
+        own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
+        reads.append(Moving(own, other=other))
+        writes.append(Moving(other, other=own))
+        writer.copy(writer.input(k), own, type)
+    constants = [writer.input(k) for k in range(carried, len(call.inputs))]
+    steps_of_test = writer.compiled(test, [0])
+    steps_of_body = writer.compiled(body, range(carried))
+    holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
+    if writer.is_needed(carried):
+        count = writer.output(carried)
+    else:
+        count = Pointer(writer.temporary(8), 0)
+
+    def inside(start: int) -> list[tuple[int, Moving]]:
+        moving = writer.body(steps_of_test, [*reads, *constants[:of_test]], [holds])
+        own = writer.word_count
+        skipped = len(steps_of_body.steps) + 1
+        writer.control(Control.LEAVE, [holds, skipped, ("words", start - own), count])
+        return moving + writer.body(steps_of_body, [*reads, *constants[of_test:]], writes)
+
+    leaving = [(reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)]
+    writer.loop(_ENDLESS, inside, leaving=leaving)
+
+
+_WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
+    "loop": _write_loop,
+    "branch": _write_branch,
+    "while": _write_while,
+}

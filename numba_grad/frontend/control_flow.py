@@ -1,4 +1,4 @@
-"""Loops and branches as operations: `scan`, `fori_loop`, `map`.
+"""Loops and branches as operations: `scan`, `fori_loop`, `while_loop`, `map`, `cond`, `switch`.
 
 The function of a step is traced once, compiled once and differentiated once, whatever the number of
 steps; the loop itself runs without Python. Inside of `jit` and outside.
@@ -16,9 +16,10 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.bodies import Traced, name_of, traced
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import Type
 from numba_grad.ops.families import cast
+from numba_grad.transforms.branches import branch, with_common_arguments
 from numba_grad.transforms.loops import loop
+from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
 
 def scan(
@@ -161,12 +162,16 @@ def _promoted(
 
 
 def _check_carried(
-    operation: str, structure: trees.Structure, before: Sequence[Node], after: Sequence[Node]
+    operation: str,
+    structure: trees.Structure,
+    before: Sequence[Node],
+    after: Sequence[Node],
+    what: str = "carry",
 ) -> None:
     for number, (a, b) in enumerate(zip(before, after, strict=True)):
         if a.type is b.type:
             continue
-        name = trees.leaf_names(structure, "carry")[number]
+        name = trees.leaf_names(structure, what)[number]
         same_shape = a.shape == b.shape
         raise (TypeError if same_shape else ShapeError)(
             explain(
@@ -319,3 +324,198 @@ def fori_loop(
 
     step.__name__ = name_of(body_fun)
     return _scan("fori_loop", step, init_val, indices, structure, count, False)[0]
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """`while cond_fun(val): val = body_fun(val)`; the last `val`.
+
+    Parameters
+    ----------
+    cond_fun : function of val that returns a boolean, 0-d
+    body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
+    init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
+        takes the dtype of what follows it.
+
+    Raises
+    ------
+    TypeError
+        If val changes structure or dtype, or the condition is no boolean.
+    ShapeError
+        If val changes shape, or the condition has one.
+
+    Notes
+    -----
+    Both functions are traced once. Of a batch (`vmap`) each member goes on as long as its own
+    condition holds, one after the other.
+
+    Examples
+    --------
+    >>> ng.while_loop(lambda x: x < 100, lambda x: 2 * x, 1)
+    tensor(128)
+    """
+    given, structure = trees.flatten(init_val)
+    carried = [as_node(x) for x in given]
+    body = None
+    arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
+    while body is None:
+        types = [x.type for x in carried]
+        body = traced("while_loop", body_fun, types, arguments)
+        if body.structure != structure:
+            raise TypeError(
+                trees.structure_mismatch("while_loop", "val after a step", body.structure, structure)
+            )
+        promoted = _promoted(given, carried, body)
+        if promoted is not None:
+            carried, body = promoted, None
+    _check_carried("while_loop", structure, carried, body.target.outputs, "val")
+    test = traced("while_loop", cond_fun, types, arguments)
+    _check_condition(test)
+    finals, _ = while_loop_of_nodes(
+        test.target, body.target, carried, test.captured, body.captured
+    )
+    return trees.unflatten(structure, builtins.map(wrap, finals))
+
+
+def _check_condition(test: Traced) -> None:
+    outputs = test.target.outputs
+    if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype == np.bool_:
+        return
+    raise (TypeError if len(outputs) != 1 or outputs[0].shape == () else ShapeError)(
+        explain(
+            "while_loop",
+            "the condition must be one boolean",
+            got={"result of the condition": [x.type for x in outputs]},
+            expected="bool[]",
+            fix="a comparison; np.any(...) or np.all(...) of several",
+        )
+    )
+
+
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
+    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`. Only one of them runs.
+
+    Parameters
+    ----------
+    pred : a boolean or number, 0-d
+    true_fun, false_fun : functions of the operands whose results have the same structure, shapes
+        and dtypes. Both are traced.
+    operands : arrays and numbers, possibly in nested containers
+
+    Raises
+    ------
+    TypeError
+        If results differ in structure or dtype.
+    ShapeError
+        If they differ in shape, or `pred` has one.
+
+    Notes
+    -----
+    Of a batch (`vmap`) whose members choose differently each runs the function that it chooses, one
+    after the other: a NaN of the other one reaches no value and no gradient. `np.where` computes
+    both, and is faster where they are cheap.
+
+    Examples
+    --------
+    >>> ng.cond(True, lambda x: x + 1, lambda x: x - 1, 2.0)
+    tensor(3.)
+    """
+    node = as_node(pred)
+    if node.shape != ():
+        raise ShapeError(
+            explain(
+                "cond",
+                "the condition must be one value",
+                got={"pred": node.type},
+                expected="a boolean, 0-d",
+                fix="np.where(pred, x, y) to choose element by element; vmap for many conditions",
+            )
+        )
+    chosen = cast(cast(node, np.dtype(np.bool_)), np.dtype(np.int64))
+    return _switch("cond", chosen, (false_fun, true_fun), operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; the first or the last branch where the index is beyond. Only
+    one of them runs.
+
+    Parameters
+    ----------
+    index : an integer, 0-d
+    branches : functions of the operands, at least one, whose results have the same structure,
+        shapes and dtypes. All are traced.
+    operands : arrays and numbers, possibly in nested containers
+
+    Raises
+    ------
+    As `cond`.
+
+    Examples
+    --------
+    >>> ng.switch(1, [lambda x: x, lambda x: x * x], 3.0)
+    tensor(9.)
+    """
+    node = as_node(index)
+    if node.shape != () or node.dtype.kind not in "iu":
+        raise (ShapeError if node.shape != () else TypeError)(
+            explain(
+                "switch",
+                "the index must be one integer",
+                got={"index": node.type},
+                expected="an integer, 0-d",
+            )
+        )
+    if not len(branches):
+        raise ValueError(explain("switch", "there is no branch", got={"branches": branches}))
+    return _switch("switch", cast(node, np.dtype(np.int64)), tuple(branches), operands)
+
+
+def _switch(
+    operation: str, index: Node, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
+) -> Any:
+    leaves, structure = trees.flatten(operands)
+    given = [as_node(x) for x in leaves]
+    branches = [traced(operation, f, [x.type for x in given], structure) for f in functions]
+    first = branches[0]
+    for f, other in zip(functions, branches, strict=True):
+        _check_branch(operation, functions[0], first, f, other)
+    captured = [node for x in branches for node in x.captured]
+    targets = with_common_arguments([x.target for x in branches], len(given))
+    if not first.target.outputs:
+        return trees.unflatten(first.structure, [])
+    results = branch(index, targets, [*given, *captured])
+    return trees.unflatten(first.structure, builtins.map(wrap, results))
+
+
+def _check_branch(
+    operation: str,
+    first_function: Callable[..., Any],
+    first: Traced,
+    function: Callable[..., Any],
+    other: Traced,
+) -> None:
+    if other.structure != first.structure:
+        raise TypeError(
+            trees.structure_mismatch(
+                operation, f"the result of {name_of(function)}", other.structure, first.structure
+            )
+        )
+    names = trees.leaf_names(first.structure, "result")
+    for name, a, b in zip(names, first.target.outputs, other.target.outputs, strict=True):
+        if a.type is not b.type:
+            same_shape = a.shape == b.shape
+            raise (TypeError if same_shape else ShapeError)(
+                explain(
+                    operation,
+                    f"branches return different {'dtypes' if same_shape else 'shapes'}",
+                    got={
+                        f"{name} of {name_of(first_function)}": a.type,
+                        f"{name} of {name_of(function)}": b.type,
+                    },
+                    expected="the same shapes and dtypes",
+                    fix=".astype(...) in one of them" if same_shape else "",
+                )
+            )

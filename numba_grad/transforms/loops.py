@@ -316,3 +316,40 @@ loop_op = Op(
     _batch,
     extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
 )
+
+
+def member_by_member(
+    op: Op,
+    is_batched: Sequence[bool],
+    inputs: Sequence[Node],
+    params: dict[str, Any],
+    target: CallTarget,
+    number_of_results: int,
+) -> Node:
+    """The batching rule of what decides by values: a loop over the members of the batch, each of
+    which takes its own way. So nothing is computed of a way that is not taken.
+
+    `target`: a graph of the params, by which the loop's body is remembered.
+    """
+    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    rows = [x for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis]
+    shared = [x for x, has_axis in zip(inputs, is_batched, strict=True) if not has_axis]
+
+    def make() -> CallTarget:
+        members = [
+            argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
+            for x, has_axis in zip(inputs, is_batched, strict=True)
+        ]
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            node = with_results(op, members, params)
+            results = [result(node, k) for k in range(number_of_results)]
+        finally:
+            grad_mode.enabled = enabled
+        of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
+        others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
+        return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
+
+    key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
+    _, stacks = loop(target.derived(key, make), [], rows, shared, size)
+    return aliases(stacks)

@@ -1,0 +1,99 @@
+"""Loops that go on while a condition holds, as one operation: bodies are graphs of their own.
+
+    while_loop(test, body, carried, ...)    while test(carried): carried = body(carried)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import Node, Op
+from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.ops.control import rebuild_with_results, result, with_results
+from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.loops import member_by_member
+
+
+def while_loop(
+    test: CallTarget,
+    body: CallTarget,
+    carried: Sequence[Node],
+    constants_of_test: Sequence[Node],
+    constants_of_body: Sequence[Node],
+) -> tuple[list[Node], Node]:
+    """What is carried out of the loop, and the number of steps, int64.
+
+    `test`: of (carried, its constants) -> a boolean; `body`: of (carried, its constants) -> carried
+    """
+    params = {
+        "test": test,
+        "body": body,
+        "carried": len(carried),
+        "constants_of_test": len(constants_of_test),
+    }
+    node = with_results(while_op, [*carried, *constants_of_test, *constants_of_body], params)
+    results = [result(node, k) for k in range(len(carried) + 1)]
+    return results[:-1], results[-1]
+
+
+def parted(
+    values: Sequence[Any], carried: int, constants_of_test: int
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Inputs: what is carried, constants of the test, constants of the body."""
+    first = carried + constants_of_test
+    return list(values[:carried]), list(values[carried:first]), list(values[first:])
+
+
+def _infer(
+    *types: Type, test: CallTarget, body: CallTarget, carried: int, constants_of_test: int
+) -> TupleType:
+    device = TupleType(types).device
+    return TupleType((*types[:carried], array_type((), np.dtype(np.int64), device)))
+
+
+def _evaluate(
+    evaluate: Evaluate,
+    *arrays: Any,
+    test: CallTarget,
+    body: CallTarget,
+    carried: int,
+    constants_of_test: int,
+) -> tuple[Any, ...]:
+    state, of_test, of_body = parted(arrays, carried, constants_of_test)
+    steps = 0
+    while True:
+        [holds] = evaluate(test.outputs, dict(zip(test.arguments, [*state, *of_test], strict=True)))
+        if not holds:
+            return (*state, np.array(steps, np.int64))
+        given = dict(zip(body.arguments, [*state, *of_body], strict=True))
+        state = evaluate(body.outputs, given)
+        steps += 1
+
+
+def _batch(
+    is_batched: Sequence[bool],
+    *inputs: Node,
+    test: CallTarget,
+    body: CallTarget,
+    carried: int,
+    constants_of_test: int,
+) -> Node:
+    params = {
+        "test": test,
+        "body": body,
+        "carried": carried,
+        "constants_of_test": constants_of_test,
+    }
+    return member_by_member(while_op, is_batched, inputs, params, body, carried + 1)
+
+
+while_op = Op(
+    "while",
+    "call",
+    ("x",),
+    _infer,
+    None,
+    _batch,
+    extras={"evaluate": _evaluate, "rebuild": rebuild_with_results},
+)
