@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler import checkpoint_schedule
+from numba_grad.compiler.checkpoint_schedule import Action, ScheduleWord
 from numba_grad.compiler.flat_graph import FlatGraph, flatten
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels.calls import grain_for
@@ -49,17 +51,21 @@ CompileBody = Callable[[FlatGraph], Body]
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A pointer that changes from pass to pass of a loop, by a stride or to another place in
-    turn."""
+    """A pointer that changes from pass to pass of a loop, by a stride or to another place in turn.
+
+    `first`: where the number of strides is by which it begins further on.
+    """
 
     start: Pointer
     stride: int = 0
     other: Pointer | None = None
+    first: Pointer | None = None
+    first_stride: int = 0
 
     def after(self, offset: int) -> "Moving":
         """The same, some bytes further."""
         other = None if self.other is None else _further(self.other, offset)
-        return Moving(_further(self.start, offset), self.stride, other)
+        return replace(self, start=_further(self.start, offset), other=other)
 
 
 def _further(pointer: Pointer, offset: int) -> Pointer:
@@ -140,24 +146,43 @@ class _Writer:
         memory = [word.source for word in words if isinstance(word, Pointer)]
         return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
 
-    def copy(self, source: Pointer, target: Pointer, type: Type) -> int:
+    def copy(
+        self, source: "Pointer | Moving", target: "Pointer | Moving", type: Type
+    ) -> list[tuple[int, Moving]]:
+        """Append a copy of an array; the words that move, by position."""
         if not type.nbytes:
-            return self.word_count
-        text, count = copy_source(type.dtype.itemsize), type.nbytes // _unit(type.dtype.itemsize)
-        memory: Any = [source.source, target.source]
-        words: list[object] = [source, target]
-        return self.append(
-            ProgramStep(
-                text,
-                words,
-                count,
-                grain_for(1, 1 << 17),
-                memory,
-                2 * type.nbytes,
-                0,
-                written=frozenset([1]),
-            )
+            return []
+        step = ProgramStep(
+            copy_source(type.dtype.itemsize),
+            [],
+            type.nbytes // _unit(type.dtype.itemsize),
+            grain_for(1, 1 << 17),
+            [],
+            2 * type.nbytes,
+            0,
+            written=frozenset([1]),
         )
+        return self.pointing(step, [source, target])
+
+    def pointing(
+        self, step: ProgramStep, words: Sequence[object]
+    ) -> list[tuple[int, Moving]]:
+        """Append a step with these words; which of them move, by position."""
+        moving: list[tuple[int, Moving]] = []
+        own: list[object] = []
+        memory: list[Any] = []
+        for word in words:
+            if isinstance(word, Moving):
+                moving.append((self.word_count + len(own), word))
+                pointers = (word.start, word.other, word.first)
+                memory += [p.source for p in pointers if p is not None]
+                own.append(0)
+                continue
+            if isinstance(word, Pointer):
+                memory.append(word.source)
+            own.append(word)
+        self.append(replace(step, words=own, memory=memory))
+        return moving
 
     def compiled(self, target: CallTarget, outputs: Sequence[int]) -> Body:
         """The steps of some of a graph's outputs."""
@@ -177,33 +202,27 @@ class _Writer:
             "result": results,
             "arena": [arena],
         }
-        moving: list[tuple[int, Moving]] = []
-        for step in body.steps:
-            words: list[object] = []
-            memory: list[Any] = []
-            for number, word in enumerate(step.words):
-                if isinstance(word, Pointer) and isinstance(word.source, Opened):
-                    place = opened[word.source.kind][word.source.number]
-                    if isinstance(place, Moving):
-                        moved = place.after(word.offset)
-                        moving.append((self.word_count + number, moved))
-                        memory += [p.source for p in (moved.start, moved.other) if p is not None]
-                        words.append(0)
-                        continue
-                    if place is None:
-                        raise InternalError("control steps: a body uses an arena that it lacks")
-                    word = _further(place, word.offset)
-                    memory.append(word.source)
-                words.append(word)
-            self.append(replace(step, words=words, memory=memory))
-        return moving
+        def placed(word: object) -> object:
+            if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+                return word
+            place = opened[word.source.kind][word.source.number]
+            if place is None:
+                raise InternalError("control steps: a body uses an arena that it lacks")
+            if isinstance(place, Moving):
+                return place.after(word.offset)
+            return _further(place, word.offset)
+
+        return [
+            moved
+            for step in body.steps
+            for moved in self.pointing(step, [placed(word) for word in step.words])
+        ]
 
     def loop(
         self,
         trips: "int | Pointer",
         inside: Callable[[int], list[tuple[int, Moving]]],
-        first: Pointer | None = None,
-        leaving: "Sequence[tuple[Moving, Pointer, Type]]" = (),
+        leaving: "Sequence[tuple[Pointer | Moving, Pointer | Moving, Type]]" = (),
     ) -> None:
         """Append a loop over the steps that `inside` appends, and move the words it returns.
         `inside` is told where the words of the loop are.
@@ -215,12 +234,12 @@ class _Writer:
             head[LoopWord.TRIPS] = trips
         else:
             head[LoopWord.TRIPS_ADDRESS] = trips
-        head[LoopWord.FIRST_ADDRESS] = 0 if first is None else first
         # The words inside come after those of the loop, whose number depends on the moves: what is
         # inside is appended first, and once more when that is known.
         number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
         leaving = [copied for copied in leaving if copied[2].nbytes]
-        moves = len(inside(0)) + len(leaving)
+        pointers = [p for source, copied, _ in leaving for p in (source, copied)]
+        moves = len(inside(0)) + sum(isinstance(p, Moving) for p in pointers)
         length = len(self.steps) - number
         del self.steps[number:]
         del self.temporaries[kept:]
@@ -232,15 +251,31 @@ class _Writer:
         moving = inside(start)
         self.control(Control.REPEAT, [("words", start - self.word_count)])
         end = len(self.steps)
-        for move, target, type in leaving:
-            moving.append((self.copy(move.start, target, type), move))
+        for source, target, type in leaving:
+            moving += self.copy(source, target, type)
         for k, (position, move) in enumerate(moving):
             entry = LoopWord.END + k * MoveWord.END
             words[entry + MoveWord.TARGET] = ("words", position - start)
             words[entry + MoveWord.START] = move.start
             words[entry + MoveWord.STRIDE] = move.stride
             words[entry + MoveWord.OTHER] = 0 if move.other is None else move.other
+            words[entry + MoveWord.FIRST_ADDRESS] = 0 if move.first is None else move.first
+            words[entry + MoveWord.FIRST_STRIDE] = move.first_stride
         self.lives_from(number, end)
+
+    def length_of(self, append: Callable[[], None]) -> int:
+        """How many steps something appends."""
+        number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
+        append()
+        result = len(self.steps) - number
+        del self.steps[number:]
+        del self.temporaries[kept:]
+        self.word_count = count
+        return result
+
+    def kernel(self, source: str, words: Sequence[object]) -> None:
+        """Append a small kernel of our own."""
+        self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
 
     def lives_from(self, first: int, end: int) -> None:
         """What these steps use lives from the first to the last of them: they run in any order."""
@@ -336,9 +371,8 @@ def _carried(
         read, write = Moving(start, stride), Moving(_further(start, stride), stride)
         final = _further(start, length * stride)
     else:
-        own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
-        read, write = Moving(own, other=other), Moving(other, other=own)
-        final = other if length % 2 else own
+        read, write = _two_buffers(writer, type)
+        final = write.start if length % 2 else read.start
     writer.copy(writer.input(number), read.start, type)
     return read, write, final
 
@@ -375,10 +409,10 @@ def _write_while(writer: _Writer, call: Node) -> None:
     reads: list[Moving] = []
     writes: list[Moving] = []
     for k, type in enumerate(types):
-        own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
-        reads.append(Moving(own, other=other))
-        writes.append(Moving(other, other=own))
-        writer.copy(writer.input(k), own, type)
+        read, write = _two_buffers(writer, type)
+        reads.append(read)
+        writes.append(write)
+        writer.copy(writer.input(k), read.start, type)
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
     steps_of_body = writer.compiled(body, range(carried))
@@ -399,8 +433,147 @@ def _write_while(writer: _Writer, call: Node) -> None:
     writer.loop(_ENDLESS, inside, leaving=leaving)
 
 
+# Adjoints within a memory budget: a schedule says, action by action, what to do.
+
+
+def _write_adjoint(writer: _Writer, call: Node) -> None:
+    body: CallTarget = call.params["body"]
+    backward: CallTarget = call.params["backward"]
+    held, carried = call.params["held"], call.params["carried"]
+    sequences, rows = call.params["sequences"], call.params["rows"]
+    length, slots = call.params["length"], call.params["slots"]
+    inputs = range(1, len(call.inputs))
+    of_held, of_state = inputs[:held], inputs[held : held + carried]
+    of_rows = inputs[held + carried : held + carried + rows]
+    constants = [writer.input(k) for k in inputs[held + carried + rows :]]
+    schedule = writer.temporary(checkpoint_schedule.schedule_bytes(slots))
+
+    def scheduled(word: ScheduleWord) -> Pointer:
+        return Pointer(schedule, 8 * word)
+
+    def row(start: Pointer, nbytes: int, *, is_return: bool) -> Moving:
+        """The row of a step: that of the action's first one, and on from there."""
+        forward = -nbytes if call.params["reverse"] else nbytes
+        first = _further(start, (length - 1) * nbytes) if call.params["reverse"] else start
+        stride = -forward if is_return else forward
+        return Moving(
+            first, stride, first=scheduled(ScheduleWord.STEP), first_stride=forward
+        )
+
+    # Memory: the kept states, one more, two buffers of the state, two of what is carried back.
+    types = [call.inputs[k].type for k in of_state]
+    kept = [Pointer(writer.temporary((slots + 1) * type.nbytes), 0) for type in types]
+    buffers = [_two_buffers(writer, type) for type in types]
+    types_held = [call.inputs[k].type for k in of_held]
+    buffers_held = [_two_buffers(writer, type) for type in types_held]
+    for k, pointer, type in zip(of_state, kept, types, strict=True):
+        writer.copy(writer.input(k), pointer, type)
+    for k, (read, _), type in zip(of_held, buffers_held, types_held, strict=True):
+        writer.copy(writer.input(k), read.start, type)
+
+    def slot(number: int, word: ScheduleWord, stride: int = 0) -> Moving:
+        nbytes = types[number].nbytes
+        return Moving(
+            kept[number], stride * nbytes, first=scheduled(word), first_stride=nbytes
+        )
+
+    sequences_forward = [
+        row(writer.input(k), call.inputs[k].type.nbytes // length, is_return=False)
+        for k in of_rows[:sequences]
+    ]
+    sequences_back = [
+        row(writer.input(k), call.inputs[k].type.nbytes // length, is_return=True)
+        for k in of_rows
+    ]
+    own_constants = constants[: len(body.arguments) - carried - sequences]
+    stacked = [k for k in range(held, len(backward.outputs)) if writer.is_needed(k)]
+    stacks = [
+        row(writer.output(k), backward.outputs[k].type.nbytes, is_return=True) for k in stacked
+    ]
+    forward_steps = writer.compiled(body, range(carried))
+    backward_steps = writer.compiled(backward, [*range(held), *stacked])
+    count = scheduled(ScheduleWord.COUNT)
+
+    def leap() -> None:
+        def first_state(_: int) -> list[tuple[int, Moving]]:
+            return [
+                moved
+                for k, (read, _) in enumerate(buffers)
+                for moved in writer.copy(slot(k, ScheduleWord.SLOT), read.start, types[k])
+            ]
+
+        writer.loop(1, first_state)
+        reads = [read for read, _ in buffers]
+        writes = [write for _, write in buffers]
+        writer.loop(
+            count,
+            lambda _: writer.body(
+                forward_steps, [*reads, *sequences_forward, *own_constants], writes
+            ),
+            [(reads[k], slot(k, ScheduleWord.TARGET), types[k]) for k in range(carried)],
+        )
+
+    def store() -> None:
+        reads = [slot(k, ScheduleWord.SLOT, 1) for k in range(carried)]
+        writes = [read.after(type.nbytes) for read, type in zip(reads, types, strict=True)]
+        writer.loop(
+            count,
+            lambda _: writer.body(
+                forward_steps, [*reads, *sequences_forward, *own_constants], writes
+            ),
+        )
+
+    def go_back() -> None:
+        reads = [read for read, _ in buffers_held]
+        states = [slot(k, ScheduleWord.SLOT, -1) for k in range(carried)]
+        results = [*[write for _, write in buffers_held], *stacks]
+        writer.loop(
+            count,
+            lambda _: writer.body(
+                backward_steps, [*reads, *states, *sequences_back, *constants], results
+            ),
+            [(read, read.start, type) for read, type in zip(reads, types_held, strict=True)],
+        )
+
+    actions = {Action.LEAP: leap, Action.STORE: store, Action.RETURN: go_back}
+    lengths = [writer.length_of(actions[action]) for action in Action]
+
+    def inside(start: int) -> list[tuple[int, Moving]]:
+        writer.kernel(checkpoint_schedule.NEXT_SOURCE, [scheduled(ScheduleWord.IS_RUNNING)])
+        # After each action a row leads to the end.
+        starts = np.cumsum([0, *[n + 1 for n in lengths]]).tolist()
+        running = scheduled(ScheduleWord.IS_RUNNING)
+        loop_words = ("words", start - writer.word_count)
+        writer.control(Control.LEAVE, [running, 2 + starts[-1], loop_words, passes])
+        action = scheduled(ScheduleWord.ACTION)
+        writer.control(Control.SWITCH, [action, len(Action), *starts[:-1]])
+        for action, end in zip(Action, starts[1:], strict=True):
+            actions[action]()
+            writer.control(Control.SKIP, [starts[-1] - end])
+        return []
+
+    passes = Pointer(writer.temporary(8), 0)
+    writer.kernel(
+        checkpoint_schedule.START_SOURCE,
+        [scheduled(ScheduleWord.IS_RUNNING), writer.input(0), slots],
+    )
+    first = len(writer.steps)
+    writer.loop(_ENDLESS, inside)
+    writer.lives_from(first, len(writer.steps))
+    for k, (read, _) in enumerate(buffers_held):
+        if writer.is_needed(k):
+            writer.copy(read.start, writer.output(k), types_held[k])
+
+
+def _two_buffers(writer: _Writer, type: Type) -> tuple[Moving, Moving]:
+    """Where a carried value is read, and where it is written."""
+    own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
+    return Moving(own, other=other), Moving(other, other=own)
+
+
 _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
     "loop": _write_loop,
     "branch": _write_branch,
     "while": _write_while,
+    "loop_adjoint": _write_adjoint,
 }

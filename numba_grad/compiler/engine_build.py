@@ -235,15 +235,15 @@ def replay(record_array, objects, count):
             elif kernel == CONTROL_LOOP:
                 if own[LOOP_TRIPS_ADDRESS] != 0:
                     own[LOOP_TRIPS] = pointer(own[LOOP_TRIPS_ADDRESS], int64)[0]
-                first = 0
-                if own[LOOP_FIRST_ADDRESS] != 0:
-                    first = pointer(own[LOOP_FIRST_ADDRESS], int64)[0]
                 own[LOOP_COUNTER] = 0
                 move_address = words_of_step + 8 * LOOP_END
                 for number in range(own[LOOP_MOVES]):
                     move = pointer(move_address, int64)
-                    pointer(move[MOVE_TARGET], int64)[0] = (
-                        move[MOVE_START] + first * move[MOVE_STRIDE])
+                    start = move[MOVE_START]
+                    if move[MOVE_FIRST_ADDRESS] != 0:
+                        first = pointer(move[MOVE_FIRST_ADDRESS], int64)[0]
+                        start += first * move[MOVE_FIRST_STRIDE]
+                    pointer(move[MOVE_TARGET], int64)[0] = start
                     move_address += 8 * MOVE_END
                 if own[LOOP_TRIPS] <= 0:
                     step += own[LOOP_LENGTH] + 1

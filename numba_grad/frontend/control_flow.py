@@ -373,7 +373,7 @@ def while_loop(
     test = traced("while_loop", cond_fun, types, arguments)
     _check_condition(test)
     finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, test.captured, body.captured
+        test.target, body.target, carried, test.captured, body.captured, 1 << 10
     )
     return trees.unflatten(structure, builtins.map(wrap, finals))
 

@@ -43,21 +43,23 @@ class LoopWord(enum.IntEnum):
     COUNTER = 0  # passes so far
     TRIPS = 1
     TRIPS_ADDRESS = 2  # where TRIPS is read at each entry, or 0
-    FIRST_ADDRESS = 3  # where the number of the first pass is read at each entry, or 0
-    LENGTH = 4  # steps inside
-    MOVES = 5  # how many
-    END = 6
+    LENGTH = 3  # steps inside
+    MOVES = 4  # how many
+    END = 5
 
 
 class MoveWord(enum.IntEnum):
-    """The words of one move. The pointer begins as START; it grows by STRIDE with each pass, or, if
-    there is an OTHER, is START and OTHER in turn."""
+    """The words of one move. The pointer begins as START, or so many FIRST_STRIDEs further as the
+    number at FIRST_ADDRESS says; it grows by STRIDE with each pass, or, if there is an OTHER, is
+    START and OTHER in turn."""
 
     TARGET = 0  # the address of the word
     START = 1
     STRIDE = 2
     OTHER = 3
-    END = 4
+    FIRST_ADDRESS = 4  # or 0
+    FIRST_STRIDE = 5
+    END = 6
 
 
 class LeaveWord(enum.IntEnum):

@@ -14,7 +14,8 @@ from numba_grad.ops.control import aliases, rebuild_with_results, result, with_r
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch, repeat
 from numba_grad.transforms.call import CallTarget, Evaluate
-from numba_grad.transforms.loops import depending_on, member_by_member
+from numba_grad.transforms.bodies import depending_on
+from numba_grad.transforms.loops import member_by_member
 
 Branches = tuple[CallTarget, ...]
 

@@ -6,11 +6,12 @@ and differentiated once, whatever the number of steps.
 The body's arguments are what is carried from step to step, a row of each sequence, and constants;
 its outputs are what is carried on, and rows of the results that are stacked. The node has one more
 result for each carried value: its values at the beginning of all steps. These are what the
-derivative reads, and are computed only where somebody does.
+derivative reads, and are computed only where somebody does. Where there is no memory for so many,
+the derivative is an operation of its own: it keeps the states of some steps and does the others
+again (`compiler/checkpoint_schedule.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,30 +19,11 @@ import numpy as np
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.types import TupleType, Type
-from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
-from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.batch import batch, repeat
+from numba_grad.ops.families import literal
+from numba_grad.transforms.batch import repeat
+from numba_grad.transforms.bodies import Shape, backward_body, batched_body, carried_along
 from numba_grad.transforms.call import CallTarget, Evaluate
-from numba_grad.transforms.vjp import add_cotangents
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many of a body's arguments and outputs are what."""
-
-    carried: int
-    sequences: int
-    stacked: int
-
-    @staticmethod
-    def of(body: CallTarget, carried: int, sequences: int) -> "Shape":
-        return Shape(carried, sequences, len(body.outputs) - carried)
-
-    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Arguments of a body, or inputs of a loop: carried ones, sequences, constants."""
-        first = self.carried + self.sequences
-        return list(values[: self.carried]), list(values[self.carried : first]), list(values[first:])
 
 
 def loop(
@@ -52,6 +34,7 @@ def loop(
     length: int,
     *,
     reverse: bool = False,
+    slots: int | None = None,
 ) -> tuple[list[Node], list[Node]]:
     """What is carried out of the loop, and the stacked results.
 
@@ -61,9 +44,10 @@ def loop(
     carried, sequences, constants : of the types of the body's arguments; sequences with an axis of
         `length` in front
     reverse : whether the last rows come first
+    slots : for how many states of what is carried the derivative has memory; None: for all
     """
     inputs = [*carried, *sequences, *constants]
-    node = _node(inputs, body, len(carried), len(sequences), length, reverse)
+    node = _node(inputs, body, len(carried), len(sequences), length, reverse, slots)
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
 
@@ -75,13 +59,21 @@ def _node(
     sequences: int,
     length: int,
     reverse: bool,
+    slots: int | None,
 ) -> Node:
-    params = {"body": body, "carried": carried, "sequences": sequences}
-    return with_results(loop_op, inputs, {**params, "length": length, "reverse": reverse})
+    params = {
+        "body": body,
+        "carried": carried,
+        "sequences": sequences,
+        "length": length,
+        "reverse": reverse,
+        "slots": None if slots is None or slots >= length else slots,
+    }
+    return with_results(loop_op, inputs, params)
 
 
 def _infer(
-    *types: Type, body: CallTarget, carried: int, sequences: int, length: int, reverse: bool
+    *types: Type, body: CallTarget, carried: int, length: int, **others: Any
 ) -> TupleType:
     def stack(type: Type) -> Type:
         return type.of_shape((length, *type.shape))
@@ -99,6 +91,7 @@ def _evaluate(
     sequences: int,
     length: int,
     reverse: bool,
+    slots: int | None,
 ) -> tuple[Any, ...]:
     state, rows, constants = Shape.of(body, carried, sequences).arguments(arrays)
     types = [node.type for node in body.outputs]
@@ -126,6 +119,7 @@ def _pullback(
     sequences: int,
     length: int,
     reverse: bool,
+    slots: int | None,
 ) -> list[Node | None]:
     shape = Shape.of(body, carried, sequences)
     of_carried = cotangents[:carried]
@@ -135,93 +129,32 @@ def _pullback(
     given_entries = tuple(g is not None for g in of_entries)
     backward = body.derived(
         ("loop vjp", carried, sequences, given, given_entries),
-        lambda: _backward_body(body, shape, given, given_entries),
+        lambda: backward_body(body, shape, given, given_entries),
     )
-    _, rows, constants = shape.arguments(inputs)
-    entries = [result(out, len(body.outputs) + k) for k in range(carried)]
-    seeds = [
-        zeros_like(inputs[k]) if (g := of_carried[k]) is None else g for k in backward.carried
-    ]
-    sums = [zeros_like(inputs[k]) for k in backward.constants]
-    finals, stacks = loop(
-        backward.body,
-        [*seeds, *sums],
-        [*entries, *rows, *[g for g in (*of_stacks, *of_entries) if g is not None]],
-        [*constants, *backward.captured],
-        length,
-        reverse=not reverse,
-    )
-    found: list[Node | None] = [None] * len(inputs)
-    numbers = (*backward.carried, *backward.constants, *backward.sequences)
-    for number, g in zip(numbers, [*finals, *stacks], strict=True):
-        found[number] = g
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Backward:
-    """The body of a derivative; the numbers are those of the arguments that have cotangents."""
-
-    body: CallTarget
-    carried: tuple[int, ...]
-    constants: tuple[int, ...]
-    sequences: tuple[int, ...]
-    captured: list[Node]
-
-
-def _backward_body(
-    body: CallTarget, shape: Shape, given: tuple[bool, ...], given_entries: tuple[bool, ...]
-) -> _Backward:
-    """Of (cotangents of what is carried, sums of those of constants; entries, rows, cotangents of
-    results and of entries; constants) -> the first two as they are after one step back, and the
-    cotangents of rows."""
-    arguments, outputs = body.arguments, body.outputs
-    count = shape.carried
-    differentiable = tuple(k for k in range(count) if is_inexact(arguments[k].dtype))
-    asked = tuple(k in differentiable for k in range(count)) + given
-    vjp = body.vjp(asked)
-    of = dict(zip(vjp.numbers, vjp.target.outputs, strict=True))
-    first_constant = count + shape.sequences
-    constants = tuple(k for k in vjp.numbers if k >= first_constant)
-    sequences = tuple(k for k in vjp.numbers if count <= k < first_constant)
-
-    def stand_in(node: Node) -> Node:
-        return argument(node.type, is_inexact(node.dtype))
-
-    own = [stand_in(node) for node in arguments]
-    seeds = {k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked}
-    sums = [stand_in(arguments[k]) for k in constants]
-    of_entries = {k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has}
-    captured = [stand_in(node) for node in vjp.captured]
-    given_to_vjp = [*own, *seeds.values(), *captured]
-    enabled, grad_mode.enabled = grad_mode.enabled, True
-    try:
-        replaced = dict(zip(vjp.target.arguments, given_to_vjp, strict=True))
-        pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
-        carried_on = []
-        for k in differentiable:
-            g = pulled.get(k)
-            if k in of_entries:
-                g = of_entries[k] if g is None else add_cotangents(g, of_entries[k])
-            carried_on.append(zeros_like(arguments[k]) if g is None else g)
-        sums_on = [add_cotangents(x, pulled[k]) for x, k in zip(sums, constants, strict=True)]
-    finally:
-        grad_mode.enabled = enabled
-    of_stacks = [seeds[k] for k in range(count, len(outputs)) if asked[k]]
-    target = CallTarget(
-        f"vjp of {body.name}",
-        [
-            *[seeds[k] for k in differentiable],
-            *sums,
-            *own[:first_constant],
-            *of_stacks,
-            *of_entries.values(),
-            *own[first_constant:],
-            *captured,
-        ],
-        [*carried_on, *sums_on, *[pulled[k] for k in sequences]],
-    )
-    return _Backward(target, differentiable, constants, sequences, vjp.captured)
+    state, rows, constants = shape.arguments(inputs)
+    held = backward.held(inputs, of_carried)
+    rows += [g for g in (*of_stacks, *of_entries) if g is not None]
+    constants += backward.captured
+    if slots is None:
+        entries = [result(out, len(body.outputs) + k) for k in range(carried)]
+        finals, stacks = loop(
+            backward.body, held, [*entries, *rows], constants, length, reverse=not reverse
+        )
+    else:
+        finals, stacks = loop_adjoint(
+            literal(length, np.dtype(np.int64)),
+            [*held, *state, *rows, *constants],
+            body=body,
+            backward=backward.body,
+            held=len(held),
+            carried=carried,
+            sequences=sequences,
+            rows=len(rows),
+            length=length,
+            reverse=reverse,
+            slots=slots,
+        )
+    return backward.cotangents(len(inputs), finals, stacks)
 
 
 def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
@@ -239,17 +172,18 @@ def _batch(
     sequences: int,
     length: int,
     reverse: bool,
+    slots: int | None,
 ) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
     flags = carried_along(body, is_batched, carried)
     batched, has_axis = body.derived(
-        ("batched", flags, size, "loop"), lambda: _batched_body(body, flags, size, carried)
+        ("batched", flags, size, "loop"), lambda: batched_body(body, flags, size, carried)
     )
     given = []
     for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
         x = repeat(x, size) if flag and not was else x
         given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
-    node = _node(given, batched, carried, sequences, length, reverse)
+    node = _node(given, batched, carried, sequences, length, reverse, slots)
     results = []
     for k, has in enumerate([*has_axis, *flags[:carried]]):
         x = result(node, k)
@@ -262,49 +196,6 @@ def _batch(
 
 def _axes_swapped(x: Node) -> Node:
     return OPS["transpose"](x, axes=(1, 0, *range(2, len(x.shape))))
-
-
-def carried_along(
-    body: CallTarget, is_batched: Sequence[bool], carried: int
-) -> tuple[bool, ...]:
-    """Which arguments of a body have a batch axis, where these have one at first: what is carried
-    gets one as soon as it depends on one."""
-    flags = list(is_batched)
-    while True:
-        dependent = depending_on(body, flags)
-        new = [flag or dependent[k] for k, flag in enumerate(flags[:carried])]
-        if new == flags[:carried]:
-            return tuple(flags)
-        flags[:carried] = new
-
-
-def depending_on(body: CallTarget, flags: Sequence[bool]) -> list[bool]:
-    """Which outputs of a graph depend on the arguments that have a flag."""
-    depends = {node for node, flag in zip(body.arguments, flags, strict=True) if flag}
-    for node in toposort(body.outputs):
-        if any(x in depends for x in node.inputs):
-            depends.add(node)
-    return [node in depends for node in body.outputs]
-
-
-def _batched_body(
-    body: CallTarget, flags: tuple[bool, ...], size: int, carried: int
-) -> tuple[CallTarget, list[bool]]:
-    """The body of a batch, and which of its outputs have a batch axis."""
-    replaced = {
-        node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-        for node, flag in zip(body.arguments, flags, strict=True)
-        if flag
-    }
-    has_axis = depending_on(body, flags)
-    has_axis[:carried] = flags[:carried]
-    with_axis = [node for node, has in zip(body.outputs, has_axis, strict=True) if has]
-    batched = iter(batch(with_axis, replaced, size))
-    outputs = [
-        next(batched) if has else node for node, has in zip(body.outputs, has_axis, strict=True)
-    ]
-    arguments = [replaced.get(node, node) for node in body.arguments]
-    return CallTarget(f"batched {body.name}", arguments, outputs), has_axis
 
 
 loop_op = Op(
@@ -353,3 +244,84 @@ def member_by_member(
     key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
     _, stacks = loop(target.derived(key, make), [], rows, shared, size)
     return aliases(stacks)
+
+
+# The adjoint within a memory budget.
+
+
+def loop_adjoint(
+    steps: Node, inputs: Sequence[Node], **params: Any
+) -> tuple[list[Node], list[Node]]:
+    """The cotangents that a loop of `steps` steps carries back, and those of rows.
+
+    Parameters
+    ----------
+    steps : int64, 0-d
+    inputs : those of the loop over `backward`; in place of the states at the beginning of all steps
+        the first one
+    params : `body`, the loop's; `backward`, that of its derivative; `held`, how many values that
+        carries; `carried` and `sequences`, of the loop; `rows`, the sequences of the derivative;
+        `length`, where it is known; `reverse`, whether the loop took the last rows first; `slots`,
+        how many states are kept
+    """
+    node = with_results(adjoint_op, [steps, *inputs], params)
+    held: int = params["held"]
+    results = [result(node, k) for k in range(len(params["backward"].outputs))]
+    return results[:held], results[held:]
+
+
+def _infer(*types: Type, backward: CallTarget, held: int, length: int | None, **_: Any) -> TupleType:
+    outputs = [node.type for node in backward.outputs]
+    rows = [t.of_shape((length, *t.shape)) for t in outputs[held:]] if length is not None else []
+    return TupleType((*outputs[:held], *rows))
+
+
+def _evaluate(
+    evaluate: Evaluate,
+    steps: Any,
+    *arrays: Any,
+    body: CallTarget,
+    backward: CallTarget,
+    held: int,
+    carried: int,
+    sequences: int,
+    rows: int,
+    length: int | None,
+    reverse: bool,
+    slots: int,
+) -> tuple[Any, ...]:
+    cotangents, state = list(arrays[:held]), list(arrays[held : held + carried])
+    sequence_arrays = arrays[held + carried : held + carried + rows]
+    constants = arrays[held + carried + rows :]
+    order = range(int(steps))[:: -1 if reverse else 1]
+    entries = []
+    for k in order:
+        entries.append(state)
+        values = [*state, *[x[k] for x in sequence_arrays[:sequences]], *constants]
+        outputs = evaluate(body.outputs, dict(zip(body.arguments, values, strict=False)))
+        state = outputs[:carried]
+    types = [node.type for node in backward.outputs[held:]]
+    stacks = [np.empty((len(order), *t.shape), t.dtype) for t in types]
+    for k, entry in zip(reversed(order), reversed(entries), strict=True):
+        values = [*cotangents, *entry, *[x[k] for x in sequence_arrays], *constants]
+        outputs = evaluate(backward.outputs, dict(zip(backward.arguments, values, strict=True)))
+        cotangents = outputs[:held]
+        for stack, value in zip(stacks, outputs[held:], strict=True):
+            stack[k] = value
+    return (*cotangents, *stacks)
+
+
+def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+    count = len(params["backward"].outputs)
+    return member_by_member(adjoint_op, is_batched, inputs, params, params["backward"], count)
+
+
+adjoint_op = Op(
+    "loop_adjoint",
+    "call",
+    ("steps", "x"),
+    _infer,
+    None,
+    _batch,
+    extras={"evaluate": _evaluate, "rebuild": rebuild_with_results},
+)

@@ -11,8 +11,9 @@ import numpy as np
 from numba_grad.graph.node import Node, Op
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.ops.control import rebuild_with_results, result, with_results
+from numba_grad.transforms.bodies import Shape, backward_body
 from numba_grad.transforms.call import CallTarget, Evaluate
-from numba_grad.transforms.loops import member_by_member
+from numba_grad.transforms.loops import loop_adjoint, member_by_member
 
 
 def while_loop(
@@ -21,16 +22,19 @@ def while_loop(
     carried: Sequence[Node],
     constants_of_test: Sequence[Node],
     constants_of_body: Sequence[Node],
+    slots: int,
 ) -> tuple[list[Node], Node]:
     """What is carried out of the loop, and the number of steps, int64.
 
-    `test`: of (carried, its constants) -> a boolean; `body`: of (carried, its constants) -> carried
+    `test`: of (carried, its constants) -> a boolean; `body`: of (carried, its constants) ->
+    carried; `slots`: for how many states of what is carried the derivative has memory
     """
     params = {
         "test": test,
         "body": body,
         "carried": len(carried),
         "constants_of_test": len(constants_of_test),
+        "slots": slots,
     }
     node = with_results(while_op, [*carried, *constants_of_test, *constants_of_body], params)
     results = [result(node, k) for k in range(len(carried) + 1)]
@@ -45,9 +49,7 @@ def parted(
     return list(values[:carried]), list(values[carried:first]), list(values[first:])
 
 
-def _infer(
-    *types: Type, test: CallTarget, body: CallTarget, carried: int, constants_of_test: int
-) -> TupleType:
+def _infer(*types: Type, carried: int, **others: Any) -> TupleType:
     device = TupleType(types).device
     return TupleType((*types[:carried], array_type((), np.dtype(np.int64), device)))
 
@@ -59,6 +61,7 @@ def _evaluate(
     body: CallTarget,
     carried: int,
     constants_of_test: int,
+    slots: int,
 ) -> tuple[Any, ...]:
     state, of_test, of_body = parted(arrays, carried, constants_of_test)
     steps = 0
@@ -71,21 +74,44 @@ def _evaluate(
         steps += 1
 
 
-def _batch(
-    is_batched: Sequence[bool],
+def _pullback(
+    cotangents: list[Node | None],
+    out: Node,
     *inputs: Node,
     test: CallTarget,
     body: CallTarget,
     carried: int,
     constants_of_test: int,
-) -> Node:
-    params = {
-        "test": test,
-        "body": body,
-        "carried": carried,
-        "constants_of_test": constants_of_test,
-    }
-    return member_by_member(while_op, is_batched, inputs, params, body, carried + 1)
+    slots: int,
+) -> list[Node | None]:
+    backward = body.derived(("while vjp", carried), lambda: backward_body(body, Shape(carried, 0, 0)))
+    state, of_test, constants = parted(inputs, carried, constants_of_test)
+    of_loop = [*state, *constants]
+    held = backward.held(of_loop, cotangents)
+    finals, _ = loop_adjoint(
+        result(out, carried),
+        [*held, *state, *constants, *backward.captured],
+        body=body,
+        backward=backward.body,
+        held=len(held),
+        carried=carried,
+        sequences=0,
+        rows=0,
+        length=None,
+        reverse=False,
+        slots=slots,
+    )
+    found = backward.cotangents(len(of_loop), finals, [])
+    return [*found[:carried], *[None] * len(of_test), *found[carried:]]
+
+
+def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
+    return _pullback(g, out, *inputs, **params)[k]
+
+
+def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+    count = params["carried"] + 1
+    return member_by_member(while_op, is_batched, inputs, params, params["body"], count)
 
 
 while_op = Op(
@@ -93,7 +119,7 @@ while_op = Op(
     "call",
     ("x",),
     _infer,
-    None,
+    _vjp,
     _batch,
-    extras={"evaluate": _evaluate, "rebuild": rebuild_with_results},
+    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
 )
