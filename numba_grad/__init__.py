@@ -42,7 +42,9 @@ from numba_grad.frontend.assignment_functions import (
     put_along_axis,
     putmask,
 )
+from numba_grad.frontend.associative_scans import associative_scan
 from numba_grad.frontend.bit_functions import packbits, unpackbits
+from numba_grad.frontend.branches import cond, switch
 from numba_grad.frontend.calculus_functions import (
     cross,
     gradient,
@@ -51,6 +53,7 @@ from numba_grad.frontend.calculus_functions import (
     unwrap,
     vander,
 )
+from numba_grad.frontend.checkpoints import checkpoint
 from numba_grad.frontend.choice_functions import (
     argwhere,
     choose,
@@ -76,6 +79,7 @@ from numba_grad.frontend.contraction_functions import (
     vecdot,
     vecmat,
 )
+from numba_grad.frontend.control_flow import fori_loop, map, scan, while_loop
 from numba_grad.frontend.counting_functions import (
     bincount,
     histogram,
@@ -502,6 +506,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "associative_scan",
     "astype",
     "atan",
     "atan2",
@@ -532,15 +537,17 @@ __all__ = [
     "can_cast",
     "cbrt",
     "ceil",
+    "checkpoint",
     "choose",
     "clip",
     "column_stack",
     "common_type",
-    "complex64",
     "complex128",
+    "complex64",
     "compress",
     "concat",
     "concatenate",
+    "cond",
     "config",
     "configure",
     "conj",
@@ -615,6 +622,7 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "fori_loop",
     "frexp",
     "from_dlpack",
     "frombuffer",
@@ -650,10 +658,10 @@ __all__ = [
     "inf",
     "inner",
     "insert",
-    "int8",
     "int16",
     "int32",
     "int64",
+    "int8",
     "interp",
     "intersect1d",
     "invert",
@@ -688,9 +696,9 @@ __all__ = [
     "load",
     "loadtxt",
     "log",
+    "log10",
     "log1p",
     "log2",
-    "log10",
     "log_softmax",
     "logaddexp",
     "logaddexp2",
@@ -701,6 +709,7 @@ __all__ = [
     "logical_xor",
     "logspace",
     "logsumexp",
+    "map",
     "mask_indices",
     "matmul",
     "matrix_transpose",
@@ -796,6 +805,7 @@ __all__ = [
     "save",
     "savez",
     "savez_compressed",
+    "scan",
     "searchsorted",
     "select",
     "set_grad_enabled",
@@ -826,6 +836,7 @@ __all__ = [
     "subtract",
     "sum",
     "swapaxes",
+    "switch",
     "take",
     "take_along_axis",
     "tan",
@@ -848,10 +859,10 @@ __all__ = [
     "triu_indices_from",
     "true_divide",
     "trunc",
-    "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "uint8",
     "union1d",
     "unique",
     "unique_all",
@@ -873,6 +884,7 @@ __all__ = [
     "vsplit",
     "vstack",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

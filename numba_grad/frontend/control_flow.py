@@ -1,4 +1,4 @@
-"""Loops and branches as operations: `scan`, `fori_loop`, `while_loop`, `map`, `cond`, `switch`.
+"""Loops as operations: `scan`, `fori_loop`, `while_loop`, `map`.
 
 The function of a step is traced once, compiled once and differentiated once, whatever the number of
 steps; the loop itself runs without Python. Inside of `jit` and outside.
@@ -15,9 +15,11 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.bodies import Traced, name_of, traced
+from numba_grad.frontend.joining_functions import concatenate
+from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast
-from numba_grad.transforms.branches import branch, with_common_arguments
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
@@ -29,6 +31,8 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
+    *,
+    memory: Memory = None,
 ) -> tuple[Any, Any]:
     """A loop that carries a state along, reads a row of `xs` in each step, and stacks results.
 
@@ -43,6 +47,10 @@ def scan(
     length : the number of steps; needed without `xs`
     reverse : whether the last row comes first; results are stacked in the order of rows either way
     unroll : of no effect: for the sake of programs written for JAX
+    memory : for the derivative, which needs what was carried at the beginning of each step: bytes,
+        as a number or as text, "256 MB", or "40 states". What there is no room for is computed
+        again, as few steps as can be (a binomial schedule); the gradient has the same bits. By
+        default half of the memory that is free.
 
     Returns
     -------
@@ -70,7 +78,7 @@ def scan(
     (tensor(6.), tensor([0., 0., 2., 9.]))
     """
     count, rows, rows_structure = _rows("scan", xs, length)
-    return _scan("scan", f, init, rows, rows_structure, count, reverse)
+    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory)
 
 
 def _scan(
@@ -80,7 +88,8 @@ def _scan(
     rows: Sequence[Node],
     rows_structure: trees.Structure,
     count: int,
-    reverse: bool,
+    reverse: bool = False,
+    memory: Memory = None,
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
@@ -102,7 +111,10 @@ def _scan(
     _check_carried(operation, structure, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
-    finals, stacks = loop(body.target, carried, rows, body.captured, count, reverse=reverse)
+    slots = states_within(operation, memory, carried, count)
+    finals, stacks = loop(
+        body.target, carried, rows, body.captured, count, reverse=reverse, slots=slots
+    )
     return (
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
@@ -247,11 +259,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     >>> ng.map(lambda x: x * x, np.arange(3.0))
     tensor([0., 1., 4.])
     """
-    from numba_grad.frontend.vmap import vmap
-
     count, rows, structure = _rows("map", xs, None)
     if batch_size is None:
-        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, False)[1]
+        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count)[1]
     size = operator.index(batch_size)
     if size < 1:
         raise ValueError(explain("map", "a batch has at least one row", got={"batch_size": size}))
@@ -267,7 +277,6 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
             grouped,
             structure,
             whole // size,
-            False,
         )[1]
         leaves, out_structure = trees.flatten(stacked)
         parts.append([OPS["reshape"](x._node, shape=(whole, *x.shape[2:])) for x in leaves])
@@ -276,9 +285,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         leaves, out_structure = trees.flatten(batched(trees.unflatten(structure, rest)))
         parts.append([x._node for x in leaves])
     if not parts:
-        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, 0, False)[1]
-    from numba_grad.frontend.joining_functions import concatenate
-
+        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, 0)[1]
     joined = [
         column[0] if len(column) == 1 else concatenate([wrap(x) for x in column])._node
         for column in zip(*parts, strict=True)
@@ -298,6 +305,7 @@ def fori_loop(
     init_val: Any,
     *,
     unroll: int | bool | None = None,
+    memory: Memory = None,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; the last `val`.
 
@@ -308,6 +316,7 @@ def fori_loop(
         dtypes. `i` is a 0-d int64 tensor.
     init_val : the first val: arrays and numbers, possibly in nested containers
     unroll : of no effect: for the sake of programs written for JAX
+    memory : as for `scan`
 
     Examples
     --------
@@ -323,11 +332,15 @@ def fori_loop(
         return body_fun(i, val), None
 
     step.__name__ = name_of(body_fun)
-    return _scan("fori_loop", step, init_val, indices, structure, count, False)[0]
+    return _scan("fori_loop", step, init_val, indices, structure, count, memory=memory)[0]
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    memory: Memory = None,
 ) -> Any:
     """`while cond_fun(val): val = body_fun(val)`; the last `val`.
 
@@ -337,6 +350,7 @@ def while_loop(
     body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
     init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
         takes the dtype of what follows it.
+    memory : as for `scan`
 
     Raises
     ------
@@ -372,8 +386,9 @@ def while_loop(
     _check_carried("while_loop", structure, carried, body.target.outputs, "val")
     test = traced("while_loop", cond_fun, types, arguments)
     _check_condition(test)
+    slots = states_within("while_loop", memory, carried) or 1
     finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, test.captured, body.captured, 1 << 10
+        test.target, body.target, carried, test.captured, body.captured, slots
     )
     return trees.unflatten(structure, builtins.map(wrap, finals))
 
@@ -391,131 +406,3 @@ def _check_condition(test: Traced) -> None:
             fix="a comparison; np.any(...) or np.all(...) of several",
         )
     )
-
-
-def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
-) -> Any:
-    """`true_fun(*operands)` if `pred` holds, else `false_fun(*operands)`. Only one of them runs.
-
-    Parameters
-    ----------
-    pred : a boolean or number, 0-d
-    true_fun, false_fun : functions of the operands whose results have the same structure, shapes
-        and dtypes. Both are traced.
-    operands : arrays and numbers, possibly in nested containers
-
-    Raises
-    ------
-    TypeError
-        If results differ in structure or dtype.
-    ShapeError
-        If they differ in shape, or `pred` has one.
-
-    Notes
-    -----
-    Of a batch (`vmap`) whose members choose differently each runs the function that it chooses, one
-    after the other: a NaN of the other one reaches no value and no gradient. `np.where` computes
-    both, and is faster where they are cheap.
-
-    Examples
-    --------
-    >>> ng.cond(True, lambda x: x + 1, lambda x: x - 1, 2.0)
-    tensor(3.)
-    """
-    node = as_node(pred)
-    if node.shape != ():
-        raise ShapeError(
-            explain(
-                "cond",
-                "the condition must be one value",
-                got={"pred": node.type},
-                expected="a boolean, 0-d",
-                fix="np.where(pred, x, y) to choose element by element; vmap for many conditions",
-            )
-        )
-    chosen = cast(cast(node, np.dtype(np.bool_)), np.dtype(np.int64))
-    return _switch("cond", chosen, (false_fun, true_fun), operands)
-
-
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """`branches[index](*operands)`; the first or the last branch where the index is beyond. Only
-    one of them runs.
-
-    Parameters
-    ----------
-    index : an integer, 0-d
-    branches : functions of the operands, at least one, whose results have the same structure,
-        shapes and dtypes. All are traced.
-    operands : arrays and numbers, possibly in nested containers
-
-    Raises
-    ------
-    As `cond`.
-
-    Examples
-    --------
-    >>> ng.switch(1, [lambda x: x, lambda x: x * x], 3.0)
-    tensor(9.)
-    """
-    node = as_node(index)
-    if node.shape != () or node.dtype.kind not in "iu":
-        raise (ShapeError if node.shape != () else TypeError)(
-            explain(
-                "switch",
-                "the index must be one integer",
-                got={"index": node.type},
-                expected="an integer, 0-d",
-            )
-        )
-    if not len(branches):
-        raise ValueError(explain("switch", "there is no branch", got={"branches": branches}))
-    return _switch("switch", cast(node, np.dtype(np.int64)), tuple(branches), operands)
-
-
-def _switch(
-    operation: str, index: Node, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
-) -> Any:
-    leaves, structure = trees.flatten(operands)
-    given = [as_node(x) for x in leaves]
-    branches = [traced(operation, f, [x.type for x in given], structure) for f in functions]
-    first = branches[0]
-    for f, other in zip(functions, branches, strict=True):
-        _check_branch(operation, functions[0], first, f, other)
-    captured = [node for x in branches for node in x.captured]
-    targets = with_common_arguments([x.target for x in branches], len(given))
-    if not first.target.outputs:
-        return trees.unflatten(first.structure, [])
-    results = branch(index, targets, [*given, *captured])
-    return trees.unflatten(first.structure, builtins.map(wrap, results))
-
-
-def _check_branch(
-    operation: str,
-    first_function: Callable[..., Any],
-    first: Traced,
-    function: Callable[..., Any],
-    other: Traced,
-) -> None:
-    if other.structure != first.structure:
-        raise TypeError(
-            trees.structure_mismatch(
-                operation, f"the result of {name_of(function)}", other.structure, first.structure
-            )
-        )
-    names = trees.leaf_names(first.structure, "result")
-    for name, a, b in zip(names, first.target.outputs, other.target.outputs, strict=True):
-        if a.type is not b.type:
-            same_shape = a.shape == b.shape
-            raise (TypeError if same_shape else ShapeError)(
-                explain(
-                    operation,
-                    f"branches return different {'dtypes' if same_shape else 'shapes'}",
-                    got={
-                        f"{name} of {name_of(first_function)}": a.type,
-                        f"{name} of {name_of(function)}": b.type,
-                    },
-                    expected="the same shapes and dtypes",
-                    fix=".astype(...) in one of them" if same_shape else "",
-                )
-            )
