@@ -21,6 +21,16 @@ from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
+from numba_grad.compiler.register_loops import (
+    GOES_ON,
+    MOST_CARRIED,
+    PROGRESS,
+    PROGRESS_WORDS,
+    Line,
+    register_loop,
+    start_source,
+    straight_line,
+)
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
@@ -277,6 +287,72 @@ class _Writer:
         """Append a small kernel of our own."""
         self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
 
+    def finish(self, number: int, final: Pointer, type: Type) -> None:
+        """Say where a carried value is at the end."""
+        if not self.is_needed(number):
+            return
+        if self.is_own(number):
+            self.copy(final, self.output(number), type)
+        else:
+            self.placed[number] = Place(final.source, final.offset // type.dtype.itemsize)
+
+    def rows_of(self, number: int, type: Type, length: int, reverse: bool) -> "Moving":
+        """The rows of a result; of one that nobody needs, memory for one."""
+        if self.is_needed(number):
+            return _rows(self.output(number), type.nbytes, length, reverse)
+        return self.unread(type)
+
+    def unread(self, type: Type) -> "Moving":
+        return Moving(Pointer(self.temporary(type.nbytes), 0))
+
+    def register_loop(
+        self,
+        line: Line,
+        test: Line | None,
+        carried: Sequence[tuple[Type, Pointer]],
+        rows: Sequence[tuple[Type, Moving]],
+        results: Sequence[tuple[Type, Moving]],
+        entries: Sequence[Moving],
+        trips: "int | Pointer",
+    ) -> Pointer:
+        """Append a loop that holds what is carried in registers; where it counts its steps.
+
+        What is carried is in memory of its own, before and after.
+        """
+        types = [type for type, _ in carried]
+        made = register_loop(
+            line, test, types, [type for type, _ in rows], [type for type, _ in results]
+        )
+        progress = Pointer(self.temporary(8 * PROGRESS_WORDS), 0)
+        words: dict[object, object] = {PROGRESS: progress}
+        words |= {("carried", k): pointer for k, (_, pointer) in enumerate(carried)}
+        of_entries = list(zip(types, entries, strict=True))
+        for name, group in (("row", rows), ("result", results), ("entry", of_entries)):
+            for k, (type, moving) in enumerate(group):
+                # The pointer to the row of the first step.
+                at_first = moving.start if moving.first is None else replace(moving, stride=0)
+                words[name, k] = at_first
+                words[f"{name} stride", k] = moving.stride // type.dtype.itemsize
+        is_moving = any(isinstance(word, Moving) for word in words.values())
+        from_memory = isinstance(trips, Pointer)
+        self.kernel(start_source(from_memory=from_memory), [progress, trips])
+        own = [words.get(word, word) for word in made.words]
+        step = ProgramStep(made.source, [], 1, 1, [], 0, made.operations)
+        if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
+            self.pointing(step, own)
+            return progress
+        passes = Pointer(self.temporary(8), 0)
+
+        def inside(start: int) -> list[tuple[int, Moving]]:
+            moving = self.pointing(step, own)
+            goes_on = _further(progress, 8 * GOES_ON)
+            loop_words = ("words", start - self.word_count)
+            self.control(Control.LEAVE, [goes_on, 1, loop_words, passes])
+            return moving
+
+        self.loop(_ENDLESS, inside)
+        return progress
+
     def lives_from(self, first: int, end: int) -> None:
         """What these steps use lives from the first to the last of them: they run in any order."""
         used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
@@ -314,6 +390,33 @@ def kernel(args, lo, hi):
 """
 
 
+def _line(
+    body: Body, constants: Sequence[Pointer], types: Sequence[Type], rows: int
+) -> Line | None:
+    """The body as straight-line code, if it is, and if what it carries fits in registers."""
+    if len(body.steps) != 1 or sum(type.size for type in types) > MOST_CARRIED:
+        return None
+    [step] = body.steps
+    nest = step.loop_nest
+    buffers = {} if nest is None else {buffer.word: buffer for buffer in nest.buffers}
+    words = [*step.words]
+    roles = {}
+    for number, word in enumerate(step.words):
+        if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+            continue
+        kind, which = word.source.kind, word.source.number
+        if number not in buffers or kind == "arena":
+            return None
+        roles[number] = (kind, which, word.offset // buffers[number].dtype.itemsize)
+        if kind == "argument" and which >= len(types) + rows:
+            words[number] = _further(constants[which - len(types) - rows], word.offset)
+    line = straight_line(step, roles)
+    return None if line is None else replace(line, words=words)
+
+
+_ENDLESS = 1 << 62
+
+
 # Loops of a known length.
 
 
@@ -322,7 +425,33 @@ def _write_loop(writer: _Writer, call: Node) -> None:
     carried, sequences = call.params["carried"], call.params["sequences"]
     length, reverse = call.params["length"], call.params["reverse"]
     types = [node.type for node in body.outputs]
-    stacked = [k for k in range(carried, len(types)) if writer.is_needed(k)]
+    # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
+    steps = writer.compiled(body, range(len(types)))
+    rows = [
+        (
+            call.inputs[k].type.of_shape(call.inputs[k].shape[1:]),
+            _rows(writer.input(k), call.inputs[k].type.nbytes // max(length, 1), length, reverse),
+        )
+        for k in range(carried, carried + sequences)
+    ]
+    constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
+    results = [
+        (types[k], writer.rows_of(k, types[k], length, reverse))
+        for k in range(carried, len(types))
+    ]
+    line = _line(steps, constants, types[:carried], sequences)
+    if line is not None:
+        held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types[:carried]]
+        for k, (type, pointer) in enumerate(held):
+            writer.copy(writer.input(k), pointer, type)
+        entries = [
+            writer.rows_of(len(types) + k, type, length, reverse)
+            for k, type in enumerate(types[:carried])
+        ]
+        writer.register_loop(line, None, held, rows, results, entries, length)
+        for k, (type, pointer) in enumerate(held):
+            writer.finish(k, pointer, type)
+        return
     reads: list[Pointer | Moving] = []
     writes: list[Pointer | Moving] = []
     finals: list[tuple[int, Pointer]] = []
@@ -331,19 +460,11 @@ def _write_loop(writer: _Writer, call: Node) -> None:
         reads.append(read)
         writes.append(write)
         finals.append((k, final))
-    for k in range(carried, carried + sequences):
-        row = call.inputs[k].type.nbytes // max(length, 1)
-        reads.append(_rows(writer.input(k), row, length, reverse))
-    reads += [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
-    writes += [_rows(writer.output(k), types[k].nbytes, length, reverse) for k in stacked]
-    steps = writer.compiled(body, [*range(carried), *stacked])
+    reads += [*[moving for _, moving in rows], *constants]
+    writes += [moving for _, moving in results]
     writer.loop(length, lambda _: writer.body(steps, reads, writes))
     for k, final in finals:
-        if writer.is_needed(k):
-            if writer.is_own(k):
-                writer.copy(final, writer.output(k), types[k])
-            else:
-                writer.placed[k] = Place(final.source, final.offset // types[k].dtype.itemsize)
+        writer.finish(k, final, types[k])
 
 
 def _rows(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:
@@ -397,7 +518,6 @@ def _write_branch(writer: _Writer, call: Node) -> None:
 
 # Loops that end when a condition says so.
 
-_ENDLESS = 1 << 62
 _BOOLEAN = array_type((), np.dtype(np.bool_))
 
 
@@ -406,6 +526,21 @@ def _write_while(writer: _Writer, call: Node) -> None:
     body: CallTarget = call.params["body"]
     carried, of_test = call.params["carried"], call.params["constants_of_test"]
     types = [node.type for node in call.inputs[:carried]]
+    constants = [writer.input(k) for k in range(carried, len(call.inputs))]
+    steps_of_test = writer.compiled(test, [0])
+    steps_of_body = writer.compiled(body, range(carried))
+    line = _line(steps_of_body, constants[of_test:], types, 0)
+    line_of_test = _line(steps_of_test, constants[:of_test], types, 0)
+    if line is not None and line_of_test is not None:
+        held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types]
+        for k, (type, pointer) in enumerate(held):
+            writer.copy(writer.input(k), pointer, type)
+        unread = [writer.unread(type) for type in types]
+        progress = writer.register_loop(line, line_of_test, held, [], [], unread, _ENDLESS)
+        for k, (type, pointer) in enumerate(held):
+            writer.finish(k, pointer, type)
+        writer.finish(carried, progress, call.type.items[carried])
+        return
     reads: list[Moving] = []
     writes: list[Moving] = []
     for k, type in enumerate(types):
@@ -413,9 +548,6 @@ def _write_while(writer: _Writer, call: Node) -> None:
         reads.append(read)
         writes.append(write)
         writer.copy(writer.input(k), read.start, type)
-    constants = [writer.input(k) for k in range(carried, len(call.inputs))]
-    steps_of_test = writer.compiled(test, [0])
-    steps_of_body = writer.compiled(body, range(carried))
     holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
     if writer.is_needed(carried):
         count = writer.output(carried)
@@ -486,46 +618,98 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
         for k in of_rows
     ]
     own_constants = constants[: len(body.arguments) - carried - sequences]
-    stacked = [k for k in range(held, len(backward.outputs)) if writer.is_needed(k)]
     stacks = [
-        row(writer.output(k), backward.outputs[k].type.nbytes, is_return=True) for k in stacked
+        row(writer.output(k), backward.outputs[k].type.nbytes, is_return=True)
+        if writer.is_needed(k)
+        else writer.unread(backward.outputs[k].type)
+        for k in range(held, len(backward.outputs))
     ]
-    forward_steps = writer.compiled(body, range(carried))
-    backward_steps = writer.compiled(backward, [*range(held), *stacked])
+    # All of it, as in the loop itself: so steps that are done again have the same bits.
+    forward_steps = writer.compiled(body, range(len(body.outputs)))
+    backward_steps = writer.compiled(backward, range(len(backward.outputs)))
+    forward_line = _line(forward_steps, own_constants, types, sequences)
+    backward_line = _line(backward_steps, constants, types_held, carried + rows)
+    unread_results = [(node.type, writer.unread(node.type)) for node in body.outputs[carried:]]
+    unread_entries = [writer.unread(type) for type in (*types, *types_held)]
+    row_types = [call.inputs[k].type.of_shape(call.inputs[k].shape[1:]) for k in of_rows]
+    rows_forward = list(zip(row_types[:sequences], sequences_forward, strict=True))
     count = scheduled(ScheduleWord.COUNT)
 
-    def leap() -> None:
-        def first_state(_: int) -> list[tuple[int, Moving]]:
+    def first_state() -> None:
+        def copied(_: int) -> list[tuple[int, Moving]]:
             return [
                 moved
                 for k, (read, _) in enumerate(buffers)
                 for moved in writer.copy(slot(k, ScheduleWord.SLOT), read.start, types[k])
             ]
 
-        writer.loop(1, first_state)
+        writer.loop(1, copied)
+
+    def last_state(word: ScheduleWord) -> None:
+        def copied(_: int) -> list[tuple[int, Moving]]:
+            return [
+                moved
+                for k, (read, _) in enumerate(buffers)
+                for moved in writer.copy(read.start, slot(k, word), types[k])
+            ]
+
+        writer.loop(1, copied)
+
+    def run_forward(entries: Sequence[Moving]) -> None:
+        assert forward_line is not None
+        first_state()
+        own = [(type, read.start) for type, (read, _) in zip(types, buffers, strict=True)]
+        writer.register_loop(
+            forward_line, None, own, rows_forward, unread_results, entries, count
+        )
+
+    def leap() -> None:
+        if forward_line is not None:
+            run_forward(unread_entries[:carried])
+            last_state(ScheduleWord.TARGET)
+            return
+        first_state()
         reads = [read for read, _ in buffers]
         writes = [write for _, write in buffers]
         writer.loop(
             count,
             lambda _: writer.body(
-                forward_steps, [*reads, *sequences_forward, *own_constants], writes
+                forward_steps,
+                [*reads, *sequences_forward, *own_constants],
+                [*writes, *[moving for _, moving in unread_results]],
             ),
             [(reads[k], slot(k, ScheduleWord.TARGET), types[k]) for k in range(carried)],
         )
 
     def store() -> None:
+        if forward_line is not None:
+            run_forward([slot(k, ScheduleWord.SLOT, 1) for k in range(carried)])
+            last_state(ScheduleWord.PENDING_SLOT)
+            return
         reads = [slot(k, ScheduleWord.SLOT, 1) for k in range(carried)]
         writes = [read.after(type.nbytes) for read, type in zip(reads, types, strict=True)]
         writer.loop(
             count,
             lambda _: writer.body(
-                forward_steps, [*reads, *sequences_forward, *own_constants], writes
+                forward_steps,
+                [*reads, *sequences_forward, *own_constants],
+                [*writes, *[moving for _, moving in unread_results]],
             ),
         )
 
     def go_back() -> None:
         reads = [read for read, _ in buffers_held]
         states = [slot(k, ScheduleWord.SLOT, -1) for k in range(carried)]
+        if backward_line is not None:
+            own = [(t, read.start) for t, read in zip(types_held, reads, strict=True)]
+            rows_back = list(zip([*types, *row_types], [*states, *sequences_back], strict=True))
+            of_outputs = [node.type for node in backward.outputs[held:]]
+            own_stacks = list(zip(of_outputs, stacks, strict=True))
+            unread = unread_entries[carried:]
+            writer.register_loop(
+                backward_line, None, own, rows_back, own_stacks, unread, count
+            )
+            return
         results = [*[write for _, write in buffers_held], *stacks]
         writer.loop(
             count,

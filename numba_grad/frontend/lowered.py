@@ -224,7 +224,8 @@ class Lowered:
         return [part for step in self._steps() for part in step.parts or [step]]
 
     def _steps(self) -> list[Any]:
-        return [step for segment in self._program.segments or () for step in segment.steps]
+        segments = self._program.segments or ()
+        return [step for segment in segments for step in segment.steps if not step.control]
 
     def __repr__(self) -> str:
         kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)
