@@ -62,21 +62,41 @@ class Backward:
 def backward_body(
     body: CallTarget,
     shape: Shape,
+    requires_grad: Sequence[bool],
     given: tuple[bool, ...] = (),
     given_entries: tuple[bool, ...] = (),
 ) -> Backward:
     """Of (cotangents of what is carried, sums of those of constants; entries, rows, cotangents of
     results and of entries; constants) -> the first two as they are after one step back, and the
-    cotangents of rows."""
+    cotangents of rows.
+
+    `requires_grad`: which of the body's arguments do so at first. Others have no cotangents, unless
+    what is carried comes to depend on one that does.
+    """
+    active = carried_along(body, requires_grad, shape.carried)
+    return body.derived(
+        ("backward", shape, active, given, given_entries),
+        lambda: _backward_body(body, shape, active, given, given_entries),
+    )
+
+
+def _backward_body(
+    body: CallTarget,
+    shape: Shape,
+    active: Sequence[bool],
+    given: tuple[bool, ...],
+    given_entries: tuple[bool, ...],
+) -> Backward:
     arguments, outputs = body.arguments, body.outputs
     count = shape.carried
-    differentiable = tuple(k for k in range(count) if is_inexact(arguments[k].dtype))
-    asked = tuple(k in differentiable for k in range(count)) + given
+    differentiable = tuple(k for k in range(count) if active[k] and is_inexact(arguments[k].dtype))
+    asked = tuple(k in differentiable for k in range(count)) + (given or (False,) * shape.stacked)
     vjp = body.vjp(asked)
-    of = dict(zip(vjp.numbers, vjp.target.outputs, strict=True))
+    pairs = zip(vjp.numbers, vjp.target.outputs, strict=True)
+    of = {number: g for number, g in pairs if active[number]}
     first_constant = count + shape.sequences
-    constants = tuple(k for k in vjp.numbers if k >= first_constant)
-    sequences = tuple(k for k in vjp.numbers if count <= k < first_constant)
+    constants = tuple(k for k in of if k >= first_constant)
+    sequences = tuple(k for k in of if count <= k < first_constant)
 
     def stand_in(node: Node) -> Node:
         return argument(node.type, is_inexact(node.dtype))

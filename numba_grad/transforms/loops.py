@@ -127,10 +127,8 @@ def _pullback(
     of_entries = cotangents[carried + shape.stacked :]
     given = tuple(g is not None for g in of_stacks)
     given_entries = tuple(g is not None for g in of_entries)
-    backward = body.derived(
-        ("loop vjp", carried, sequences, given, given_entries),
-        lambda: backward_body(body, shape, given, given_entries),
-    )
+    requires_grad = [x.requires_grad for x in inputs]
+    backward = backward_body(body, shape, requires_grad, given, given_entries)
     state, rows, constants = shape.arguments(inputs)
     held = backward.held(inputs, of_carried)
     rows += [g for g in (*of_stacks, *of_entries) if g is not None]

@@ -84,9 +84,10 @@ def _pullback(
     constants_of_test: int,
     slots: int,
 ) -> list[Node | None]:
-    backward = body.derived(("while vjp", carried), lambda: backward_body(body, Shape(carried, 0, 0)))
     state, of_test, constants = parted(inputs, carried, constants_of_test)
     of_loop = [*state, *constants]
+    requires_grad = [x.requires_grad for x in of_loop]
+    backward = backward_body(body, Shape(carried, 0, 0), requires_grad)
     held = backward.held(of_loop, cotangents)
     finals, _ = loop_adjoint(
         result(out, carried),
