@@ -33,12 +33,20 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """The body of a derivative; the numbers are those of the arguments that have cotangents."""
+    """The body of a derivative, whose arguments are: cotangents of what the loop carries, sums of
+    those of constants; values of what is carried at the beginning of a step, rows, cotangents of
+    stacked results and of entries; constants. All by the numbers of the loop's arguments."""
 
     body: CallTarget
+    # Those that have cotangents:
     carried: tuple[int, ...]
     constants: tuple[int, ...]
     sequences: tuple[int, ...]
+    # Those whose values it reads:
+    entries: tuple[int, ...]
+    rows: tuple[int, ...]
+    kept: tuple[int, ...]  # results that the loop has stacked for its derivative
+    others: tuple[int, ...]
     captured: list[Node]
 
     def held(self, inputs: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
@@ -65,18 +73,26 @@ def backward_body(
     requires_grad: Sequence[bool],
     given: tuple[bool, ...] = (),
     given_entries: tuple[bool, ...] = (),
+    *,
+    kept: int = 0,
+    is_whole: bool = False,
 ) -> Backward:
-    """Of (cotangents of what is carried, sums of those of constants; entries, rows, cotangents of
-    results and of entries; constants) -> the first two as they are after one step back, and the
-    cotangents of rows.
+    """What goes one step back.
 
-    `requires_grad`: which of the body's arguments do so at first. Others have no cotangents, unless
-    what is carried comes to depend on one that does.
+    Parameters
+    ----------
+    requires_grad : which of the body's arguments do so at first. Others have no cotangents, unless
+        what is carried comes to depend on one that does.
+    given, given_entries : which stacked results, and which values at the beginning of steps, have
+        cotangents
+    kept : how many of the last results it may read rather than compute again
+    is_whole : whether it takes all values at the beginning of a step, all rows and constants, not
+        just those that it reads
     """
     active = carried_along(body, requires_grad, shape.carried)
     return body.derived(
-        ("backward", shape, active, given, given_entries),
-        lambda: _backward_body(body, shape, active, given, given_entries),
+        ("backward", shape, active, given, given_entries, kept, is_whole),
+        lambda: _backward_body(body, shape, active, given, given_entries, kept, is_whole),
     )
 
 
@@ -86,6 +102,8 @@ def _backward_body(
     active: Sequence[bool],
     given: tuple[bool, ...],
     given_entries: tuple[bool, ...],
+    kept: int,
+    is_whole: bool,
 ) -> Backward:
     arguments, outputs = body.arguments, body.outputs
     count = shape.carried
@@ -105,11 +123,13 @@ def _backward_body(
     seeds = {k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked}
     sums = [stand_in(arguments[k]) for k in constants]
     of_entries = {k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has}
-    captured = [stand_in(node) for node in vjp.captured]
-    given_to_vjp = [*own, *seeds.values(), *captured]
+    captured = {node: stand_in(node) for node in vjp.captured}
+    of_kept = {k: stand_in(outputs[k]) for k in range(len(outputs) - kept, len(outputs))}
+    replaced = {outputs[k]: node for k, node in of_kept.items()}
+    values = [*own, *seeds.values(), *captured.values()]
+    replaced.update(zip(vjp.target.arguments, values, strict=True))
     enabled, grad_mode.enabled = grad_mode.enabled, True
     try:
-        replaced = dict(zip(vjp.target.arguments, given_to_vjp, strict=True))
         pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
         carried_on = []
         for k in differentiable:
@@ -120,21 +140,64 @@ def _backward_body(
         sums_on = [add_cotangents(x, pulled[k]) for x, k in zip(sums, constants, strict=True)]
     finally:
         grad_mode.enabled = enabled
-    of_stacks = [seeds[k] for k in range(count, len(outputs)) if asked[k]]
+    results = [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
+    read = set(own) if is_whole else set(toposort(results))
+    entries, rows, others = (
+        tuple([k for k in numbers if own[k] in read])
+        for numbers in (range(count), range(count, first_constant), range(first_constant, len(own)))
+    )
+    kept_numbers = tuple([k for k, node in of_kept.items() if node in read])
     target = CallTarget(
         f"vjp of {body.name}",
         [
             *[seeds[k] for k in differentiable],
             *sums,
-            *own[:first_constant],
-            *of_stacks,
+            *[own[k] for k in (*entries, *rows)],
+            *[of_kept[k] for k in kept_numbers],
+            *[seeds[k] for k in range(count, len(outputs)) if asked[k]],
             *of_entries.values(),
-            *own[first_constant:],
-            *captured,
+            *[own[k] for k in others],
+            *captured.values(),
         ],
-        [*carried_on, *sums_on, *[pulled[k] for k in sequences]],
+        results,
     )
-    return Backward(target, differentiable, constants, sequences, vjp.captured)
+    return Backward(
+        target,
+        differentiable,
+        constants,
+        sequences,
+        entries,
+        rows,
+        kept_numbers,
+        others,
+        list(captured),
+    )
+
+
+# What takes much longer to compute than to load.
+_COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
+# Bytes of what is kept for each byte that is carried, at most.
+_MOST_KEPT = 4
+
+
+def keeping_costly(body: CallTarget, carried: int) -> tuple[CallTarget, int]:
+    """A body that also returns what its derivative would rather not compute again: matrix products,
+    solutions of linear systems, ...; and how many these are."""
+
+    def make() -> tuple[CallTarget, int]:
+        given = {*body.arguments, *body.outputs}
+        room = _MOST_KEPT * sum(node.type.nbytes for node in body.outputs[:carried])
+        kept = []
+        for node in toposort(body.outputs):
+            is_costly = node.op.family in _COSTLY_FAMILIES and node.requires_grad
+            if is_costly and node not in given and node.type.nbytes <= room:
+                room -= node.type.nbytes
+                kept.append(node)
+        if not kept:
+            return body, 0
+        return CallTarget(body.name, body.arguments, [*body.outputs, *kept]), len(kept)
+
+    return body.derived(("keeping costly", carried), make)
 
 
 def carried_along(

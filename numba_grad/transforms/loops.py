@@ -22,7 +22,13 @@ from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
 from numba_grad.ops.families import literal
 from numba_grad.transforms.batch import repeat
-from numba_grad.transforms.bodies import Shape, backward_body, batched_body, carried_along
+from numba_grad.transforms.bodies import (
+    Shape,
+    backward_body,
+    batched_body,
+    carried_along,
+    keeping_costly,
+)
 from numba_grad.transforms.call import CallTarget, Evaluate
 
 
@@ -35,6 +41,8 @@ def loop(
     *,
     reverse: bool = False,
     slots: int | None = None,
+    is_users: bool = True,
+    sums: int = 0,
 ) -> tuple[list[Node], list[Node]]:
     """What is carried out of the loop, and the stacked results.
 
@@ -45,9 +53,13 @@ def loop(
         `length` in front
     reverse : whether the last rows come first
     slots : for how many states of what is carried the derivative has memory; None: for all
+    is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
+        not compute again
+    sums : of how many carried values, the last ones, it is known that steps only add to them
     """
     inputs = [*carried, *sequences, *constants]
-    node = _node(inputs, body, len(carried), len(sequences), length, reverse, slots)
+    own, kept = keeping_costly(body, len(carried)) if is_users else (body, 0)
+    node = _node(inputs, own, len(carried), len(sequences), length, reverse, slots, kept, sums)
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
 
@@ -60,6 +72,8 @@ def _node(
     length: int,
     reverse: bool,
     slots: int | None,
+    kept: int = 0,
+    sums: int = 0,
 ) -> Node:
     params = {
         "body": body,
@@ -68,6 +82,8 @@ def _node(
         "length": length,
         "reverse": reverse,
         "slots": None if slots is None or slots >= length else slots,
+        "kept": kept,
+        "sums": sums,
     }
     return with_results(loop_op, inputs, params)
 
@@ -91,7 +107,7 @@ def _evaluate(
     sequences: int,
     length: int,
     reverse: bool,
-    slots: int | None,
+    **others: Any,
 ) -> tuple[Any, ...]:
     state, rows, constants = Shape.of(body, carried, sequences).arguments(arrays)
     types = [node.type for node in body.outputs]
@@ -120,28 +136,43 @@ def _pullback(
     length: int,
     reverse: bool,
     slots: int | None,
+    kept: int,
+    sums: int,
 ) -> list[Node | None]:
     shape = Shape.of(body, carried, sequences)
     of_carried = cotangents[:carried]
     of_stacks = cotangents[carried : carried + shape.stacked]
     of_entries = cotangents[carried + shape.stacked :]
-    given = tuple(g is not None for g in of_stacks)
-    given_entries = tuple(g is not None for g in of_entries)
-    requires_grad = [x.requires_grad for x in inputs]
-    backward = backward_body(body, shape, requires_grad, given, given_entries)
-    state, rows, constants = shape.arguments(inputs)
+    backward = backward_body(
+        body,
+        shape,
+        [x.requires_grad for x in inputs],
+        tuple([g is not None for g in of_stacks]),
+        tuple([g is not None for g in of_entries]),
+        kept=kept if slots is None else 0,
+        is_whole=slots is not None,
+    )
     held = backward.held(inputs, of_carried)
+    rows = [inputs[k] for k in backward.rows]
+    rows += [result(out, k) for k in backward.kept]
     rows += [g for g in (*of_stacks, *of_entries) if g is not None]
-    constants += backward.captured
+    constants = [*[inputs[k] for k in backward.others], *backward.captured]
     if slots is None:
-        entries = [result(out, len(body.outputs) + k) for k in range(carried)]
+        entries = [result(out, len(body.outputs) + k) for k in backward.entries]
         finals, stacks = loop(
-            backward.body, held, [*entries, *rows], constants, length, reverse=not reverse
+            backward.body,
+            held,
+            [*entries, *rows],
+            constants,
+            length,
+            reverse=not reverse,
+            is_users=False,
+            sums=len(backward.constants),
         )
     else:
         finals, stacks = loop_adjoint(
             literal(length, np.dtype(np.int64)),
-            [*held, *state, *rows, *constants],
+            [*held, *inputs[:carried], *rows, *constants],
             body=body,
             backward=backward.body,
             held=len(held),
@@ -171,6 +202,8 @@ def _batch(
     length: int,
     reverse: bool,
     slots: int | None,
+    kept: int,
+    sums: int,
 ) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
     flags = carried_along(body, is_batched, carried)
@@ -181,7 +214,7 @@ def _batch(
     for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
         x = repeat(x, size) if flag and not was else x
         given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
-    node = _node(given, batched, carried, sequences, length, reverse, slots)
+    node = _node(given, batched, carried, sequences, length, reverse, slots, kept, sums)
     results = []
     for k, has in enumerate([*has_axis, *flags[:carried]]):
         x = result(node, k)

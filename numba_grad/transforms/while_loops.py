@@ -87,7 +87,7 @@ def _pullback(
     state, of_test, constants = parted(inputs, carried, constants_of_test)
     of_loop = [*state, *constants]
     requires_grad = [x.requires_grad for x in of_loop]
-    backward = backward_body(body, Shape(carried, 0, 0), requires_grad)
+    backward = backward_body(body, Shape(carried, 0, 0), requires_grad, is_whole=True)
     held = backward.held(of_loop, cotangents)
     finals, _ = loop_adjoint(
         result(out, carried),
