@@ -8,7 +8,7 @@ buffer and written to another, in turn.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,28 +54,41 @@ class Body:
 
     steps: list[ProgramStep]
     arena_bytes: int
+    in_place: frozenset[int] = frozenset()  # results that are in the memory of their argument
 
 
-CompileBody = Callable[[FlatGraph], Body]
+@dataclass(frozen=True, slots=True)
+class Overwriting:
+    """What a body may do to its arguments: by the number of an argument that of the result which
+    may take its memory; to those of `sums` products may be added there."""
+
+    results: dict[int, int]
+    sums: frozenset[int] = frozenset()
+
+
+CompileBody = Callable[[FlatGraph, Overwriting], Body]
+NO_OVERWRITING = Overwriting({})
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A pointer that changes from pass to pass of a loop, by a stride or to another place in turn.
+    """A pointer that changes from pass to pass of a loop, by a stride.
 
-    `first`: where the number of strides is by which it begins further on.
+    `limit`: where it goes back by the bytes of a `ring`; `first`: where the number of strides is by
+    which it begins further on.
     """
 
     start: Pointer
     stride: int = 0
-    other: Pointer | None = None
+    limit: Pointer | None = None
+    ring: int = 0
     first: Pointer | None = None
     first_stride: int = 0
 
     def after(self, offset: int) -> "Moving":
         """The same, some bytes further."""
-        other = None if self.other is None else _further(self.other, offset)
-        return replace(self, start=_further(self.start, offset), other=other)
+        limit = None if self.limit is None else _further(self.limit, offset)
+        return replace(self, start=_further(self.start, offset), limit=limit)
 
 
 def _further(pointer: Pointer, offset: int) -> Pointer:
@@ -184,7 +197,7 @@ class _Writer:
         for word in words:
             if isinstance(word, Moving):
                 moving.append((self.word_count + len(own), word))
-                pointers = (word.start, word.other, word.first)
+                pointers = (word.start, word.first)
                 memory += [p.source for p in pointers if p is not None]
                 own.append(0)
                 continue
@@ -194,10 +207,15 @@ class _Writer:
         self.append(replace(step, words=own, memory=memory))
         return moving
 
-    def compiled(self, target: CallTarget, outputs: Sequence[int]) -> Body:
+    def compiled(
+        self,
+        target: CallTarget,
+        outputs: Sequence[int],
+        overwriting: Overwriting = NO_OVERWRITING,
+    ) -> Body:
         """The steps of some of a graph's outputs."""
         distinct = _distinct([target.outputs[k] for k in outputs], target.arguments)
-        return self.compile_body(flatten(distinct, target.arguments))
+        return self.compile_body(flatten(distinct, target.arguments), overwriting)
 
     def body(
         self,
@@ -268,7 +286,8 @@ class _Writer:
             words[entry + MoveWord.TARGET] = ("words", position - start)
             words[entry + MoveWord.START] = move.start
             words[entry + MoveWord.STRIDE] = move.stride
-            words[entry + MoveWord.OTHER] = 0 if move.other is None else move.other
+            words[entry + MoveWord.LIMIT] = 0 if move.limit is None else move.limit
+            words[entry + MoveWord.RING] = move.ring
             words[entry + MoveWord.FIRST_ADDRESS] = 0 if move.first is None else move.first
             words[entry + MoveWord.FIRST_STRIDE] = move.first_stride
         self.lives_from(number, end)
@@ -452,19 +471,21 @@ def _write_loop(writer: _Writer, call: Node) -> None:
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         return
-    reads: list[Pointer | Moving] = []
-    writes: list[Pointer | Moving] = []
-    finals: list[tuple[int, Pointer]] = []
-    for k in range(carried):
-        read, write, final = _carried(writer, k, len(types) + k, types[k], length, reverse)
-        reads.append(read)
-        writes.append(write)
-        finals.append((k, final))
-    reads += [*[moving for _, moving in rows], *constants]
-    writes += [moving for _, moving in results]
+    of_carried = types[:carried]
+    entries = {k: len(types) + k for k in range(carried) if writer.is_needed(len(types) + k)}
+    followers = _followers(body, carried)
+    outputs = [k for k in range(len(types)) if k not in followers]
+    overwriting = _overwriting(body, of_carried, entries, call.params["sums"])
+    steps = writer.compiled(body, outputs, overwriting)
+    in_place = [k for k, number in overwriting.results.items() if number in steps.in_place]
+    state = _state(writer, body, of_carried, entries, length, reverse=reverse, in_place=in_place)
+    for k, read in enumerate(state.reads):
+        writer.copy(writer.input(k), read.start, types[k])
+    reads = [*state.reads, *[moving for _, moving in rows], *constants]
+    writes = [*state.writes, *[moving for _, moving in results]]
     writer.loop(length, lambda _: writer.body(steps, reads, writes))
-    for k, final in finals:
-        writer.finish(k, final, types[k])
+    for k, read in enumerate(state.reads):
+        writer.finish(k, _after(read, length), types[k])
 
 
 def _rows(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:
@@ -473,29 +494,141 @@ def _rows(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:
     return Moving(start, nbytes)
 
 
-def _carried(
-    writer: _Writer, number: int, entries: int, type: Type, length: int, reverse: bool
-) -> tuple[Moving, Moving, Pointer]:
-    """Where a carried value is read and written, and where it is at the end.
+# What is carried, where it does not fit in registers.
 
-    Where its values at the beginning of all steps are wanted, each step writes to the place after
-    the one that it reads. Else there are two buffers.
+# Elements from which on an array has memory of its own in a segment.
+_OF_THEIR_OWN = 17
+
+
+@dataclass(slots=True)
+class _State:
+    """Where carried values are from step to step.
+
+    What is computed is written to another buffer than the one that is read, in a ring of buffers.
+    What is but the former value of something else, as in a delay line, reads an earlier buffer of
+    that ring. Where values at the beginning of all steps are wanted, the ring is long enough for
+    all of them. What a body computes in the memory of its argument has one buffer.
     """
-    if writer.is_needed(entries):
-        whole = writer.temporary((length + 1) * type.nbytes)
-        first = 1 if reverse else 0
-        if writer.is_own(entries):
-            raise InternalError("control steps: entries are no results of a plan")
-        writer.placed[entries] = Place(whole, first * type.size)
-        start = Pointer(whole, length * type.nbytes if reverse else 0)
-        stride = -type.nbytes if reverse else type.nbytes
-        read, write = Moving(start, stride), Moving(_further(start, stride), stride)
-        final = _further(start, length * stride)
-    else:
-        read, write = _two_buffers(writer, type)
-        final = write.start if length % 2 else read.start
-    writer.copy(writer.input(number), read.start, type)
-    return read, write, final
+
+    computed: list[int]  # the numbers of what is computed, in the order of the body's results
+    reads: list[Moving]
+    writes: list[Moving]  # of what is computed
+
+
+def _followers(body: CallTarget, carried: int) -> dict[int, int]:
+    """Carried values that are the former values of others: by number, that of the other one, with
+    the one that is computed at the end of each chain."""
+    number_of = {node: k for k, node in enumerate(body.arguments[:carried])}
+    result: dict[int, int] = {}
+    taken: set[int] = set()
+    for k, node in enumerate(body.outputs[:carried]):
+        source = number_of.get(node)
+        if source is not None and source not in taken:
+            result[k] = source
+            taken.add(source)
+    for k in list(result):  # cycles have no end: one of each is copied
+        seen, last = {k}, k
+        while last in result:
+            last = result[last]
+            if last in seen:
+                del result[last]
+                break
+            seen.add(last)
+    return result
+
+
+def _chains(followers: dict[int, int], carried: int) -> list[list[int]]:
+    """Each computed value with those that follow it, the first one first."""
+    after = {source: k for k, source in followers.items()}
+    result = []
+    for k in range(carried):
+        if k in followers:
+            continue
+        chain = [k]
+        while chain[-1] in after:
+            chain.append(after[chain[-1]])
+        result.append(chain)
+    return result
+
+
+def _state(
+    writer: _Writer,
+    body: CallTarget,
+    types: Sequence[Type],
+    entries: dict[int, int],
+    length: int | None,
+    *,
+    reverse: bool = False,
+    in_place: Collection[int] = (),
+) -> _State:
+    """Memory for what is carried, without anything in it.
+
+    `entries`: by the number of a carried value that of the result with its values at the beginning
+    of all steps, where that is needed; `in_place`: what the body computes in place.
+    """
+    followers = _followers(body, len(types))
+    reads: dict[int, Moving] = {}
+    writes: dict[int, Moving] = {}
+    for chain in _chains(followers, len(types)):
+        nbytes, size = types[chain[0]].nbytes, types[chain[0]].size
+        last = len(chain) - 1
+        if any(k in entries for k in chain):
+            assert length is not None
+            buffers = length + 1 + last
+            memory = writer.temporary(buffers * nbytes)
+            for age, k in enumerate(chain):
+                # At the beginning of step t the value is in buffer t + last - age; in reverse the
+                # buffers are taken from the other end.
+                first = last - age
+                start = buffers - 1 - first if reverse else first
+                sign = -1 if reverse else 1
+                reads[k] = Moving(Pointer(memory, start * nbytes), sign * nbytes)
+                if k in entries:
+                    row = start - (length - 1) if reverse else start
+                    writer.placed[entries[k]] = Place(memory, row * size)
+            writes[chain[0]] = reads[chain[0]].after(reads[chain[0]].stride)
+            continue
+        if chain[0] in in_place:
+            only = Moving(Pointer(writer.temporary(nbytes), 0))
+            reads[chain[0]] = writes[chain[0]] = only
+            continue
+        buffers = last + 2
+        memory = writer.temporary(buffers * nbytes)
+        limit, ring = Pointer(memory, buffers * nbytes), buffers * nbytes
+        for age, k in enumerate(chain):
+            start = Pointer(memory, (last - age) * nbytes)
+            reads[k] = Moving(start, nbytes, limit, ring)
+        start = Pointer(memory, (last + 1) * nbytes)
+        writes[chain[0]] = Moving(start, nbytes, limit, ring)
+    computed = [k for k in range(len(types)) if k not in followers]
+    return _State(
+        computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed]
+    )
+
+
+def _after(moving: Moving, passes: int) -> Pointer:
+    """Where a pointer is after so many passes."""
+    offset = passes * moving.stride
+    if moving.limit is not None:
+        start = moving.start.offset - (moving.limit.offset - moving.ring)
+        offset = (start + offset) % moving.ring - start
+    return _further(moving.start, offset)
+
+
+def _overwriting(
+    body: CallTarget, types: Sequence[Type], entries: Collection[int], sums: int = 0
+) -> Overwriting:
+    """What a body may compute in place: large arrays, which nobody wants the former values of."""
+    followers = _followers(body, len(types))
+    followed = {*followers, *followers.values()}
+    computed = [k for k in range(len(types)) if k not in followers]
+    results = {
+        k: number
+        for number, k in enumerate(computed)
+        if types[k].size >= _OF_THEIR_OWN and k not in entries and k not in followed
+    }
+    of_sums = frozenset(k for k in range(len(types) - sums, len(types)) if k in results)
+    return Overwriting(results, of_sums)
 
 
 # Branches.
@@ -541,13 +674,15 @@ def _write_while(writer: _Writer, call: Node) -> None:
             writer.finish(k, pointer, type)
         writer.finish(carried, progress, call.type.items[carried])
         return
-    reads: list[Moving] = []
-    writes: list[Moving] = []
-    for k, type in enumerate(types):
-        read, write = _two_buffers(writer, type)
-        reads.append(read)
-        writes.append(write)
-        writer.copy(writer.input(k), read.start, type)
+    followers = _followers(body, carried)
+    overwriting = _overwriting(body, types, ())
+    outputs = [k for k in range(carried) if k not in followers]
+    steps_of_body = writer.compiled(body, outputs, overwriting)
+    in_place = [k for k, number in overwriting.results.items() if number in steps_of_body.in_place]
+    state = _state(writer, body, types, {}, None, in_place=in_place)
+    reads, writes = state.reads, state.writes
+    for k, read in enumerate(reads):
+        writer.copy(writer.input(k), read.start, types[k])
     holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
     if writer.is_needed(carried):
         count = writer.output(carried)
@@ -751,8 +886,10 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
 
 def _two_buffers(writer: _Writer, type: Type) -> tuple[Moving, Moving]:
     """Where a carried value is read, and where it is written."""
-    own, other = [Pointer(writer.temporary(type.nbytes), 0) for _ in range(2)]
-    return Moving(own, other=other), Moving(other, other=own)
+    memory = writer.temporary(2 * type.nbytes)
+    limit, ring = Pointer(memory, 2 * type.nbytes), 2 * type.nbytes
+    own, other = Pointer(memory, 0), Pointer(memory, type.nbytes)
+    return Moving(own, type.nbytes, limit, ring), Moving(other, type.nbytes, limit, ring)
 
 
 _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {

@@ -225,10 +225,10 @@ def replay(record_array, objects, count):
                 for number in range(loop[LOOP_MOVES]):
                     move = pointer(move_address, int64)
                     target = pointer(move[MOVE_TARGET], int64)
-                    if move[MOVE_OTHER] != 0:
-                        target[0] = move[MOVE_START] + move[MOVE_OTHER] - target[0]
-                    else:
-                        target[0] += move[MOVE_STRIDE]
+                    moved = target[0] + move[MOVE_STRIDE]
+                    if moved == move[MOVE_LIMIT]:
+                        moved -= move[MOVE_RING]
+                    target[0] = moved
                     move_address += 8 * MOVE_END
                 if passes < loop[LOOP_TRIPS]:
                     step -= loop[LOOP_LENGTH] + 1

@@ -20,7 +20,13 @@ import numpy as np
 
 from numba_grad.compiler import compile_log
 from numba_grad.compiler.assemblies import with_assemblies
-from numba_grad.compiler.control_steps import Body, Opened, control_program
+from numba_grad.compiler.control_steps import (
+    NO_OVERWRITING,
+    Body,
+    Opened,
+    Overwriting,
+    control_program,
+)
 from numba_grad.compiler.flat_graph import (
     ALIASES,
     RENAMINGS,
@@ -64,6 +70,15 @@ def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
         return without_collection(_Compiler(graph, target).compile)
 
 
+def body_of(graph: FlatGraph, target: Target, overwriting: Overwriting) -> Body:
+    """The steps of a graph that is the body of a loop or a branch."""
+    body = _Compiler(graph, target).body(overwriting)
+    if body is None:
+        body = _Compiler(graph, target).body(NO_OVERWRITING)
+    assert body is not None
+    return body
+
+
 _LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
@@ -84,6 +99,10 @@ class _Compiler:
         self.places.update({k: (self.assembly_key(k), 0, 0) for k in graph.assemblies})
         # The last segment that reads anything in an array of the plan's own.
         self.busy_until: dict[object, int] = {}
+        # Of a body: outputs that may be in the memory of an input, and memory to which no products
+        # are added.
+        self.movable: set[int] = set()
+        self.no_sums: set[object] = set()
 
     def compile(self) -> CompiledProgram:
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
@@ -97,9 +116,25 @@ class _Compiler:
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
 
-    def body(self) -> Body:
-        """The steps of a graph that is the body of a loop or a branch."""
-        instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
+    def body(self, overwriting: Overwriting) -> Body | None:
+        """The steps of a graph that is the body of a loop or a branch; None if something that may
+        be computed in place is, but in another one."""
+        segments = segment_graphs(self.graph)
+        for number, result in overwriting.results.items():
+            k, key = self.graph.inputs[number], ("input", number)
+            self.movable.add(self.graph.outputs[result])
+            readers = [segment.number for segment in segments if k in segment.arrays]
+            self.busy_until[key] = max(readers, default=-1)
+            if number not in overwriting.sums:
+                self.no_sums.add(key)
+        instances = [self.instance(segment) for segment in segments]
+        in_place = set()
+        for number, result in overwriting.results.items():
+            memory, offset, _ = self.places[self.graph.outputs[result]]
+            if memory == ("input", number) and offset == 0:
+                in_place.add(result)
+            elif memory != ("output", result):
+                return None
         lifetimes, sizes = self.lifetimes(instances)
         offsets, arena_bytes = lifetimes.allocate()
         steps = []
@@ -110,7 +145,7 @@ class _Compiler:
                     opened(word) if isinstance(word, Pointer) else word for word in step.words
                 ]
                 steps.append(replace(step, words=words, memory=[]))
-        return Body(steps, arena_bytes)
+        return Body(steps, arena_bytes, frozenset(in_place))
 
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
         key = self.memory_key(instance, word.source)
@@ -143,14 +178,19 @@ class _Compiler:
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
         has_own_memory = tuple(
-            [k in self.output_number or k in in_assembly for k in segment.needed]
+            [
+                (k in self.output_number and k not in self.movable) or k in in_assembly
+                for k in segment.needed
+            ]
         )
+        unsummed = tuple([k for k in writable if memories[k] in self.no_sums])
         key = (
             self.target.name,
             segment.key,
             tuple(places),
             has_own_memory,
             writable,
+            unsummed,
             config.unroll_extent,
         )
         programs = self.graph.table.programs
@@ -159,7 +199,9 @@ class _Compiler:
             with _making_segments.lock_of((self.graph.table, key)):
                 program = programs.get(key)
                 if program is None:
-                    program = self.compile_segment(segment, places, has_own_memory, writable)
+                    program = self.compile_segment(
+                        segment, places, has_own_memory, writable, unsummed
+                    )
                     if len(programs) >= _MOST_SEGMENT_PROGRAMS:
                         programs.clear()
                     programs[key] = program
@@ -199,6 +241,7 @@ class _Compiler:
         places: Sequence[tuple[int, int, Type]],
         has_own_memory: Sequence[bool],
         writable: Sequence[int],
+        unsummed: Sequence[int],
     ) -> SegmentProgram:
         """The program of a segment, as a graph with arguments for what comes from outside."""
         call = self.graph.calls.get(int(segment.own[0]))
@@ -209,7 +252,7 @@ class _Compiler:
                 [self.nodes[k].params["number"] for k in segment.needed],
                 [Place(External(places[k][0]), places[k][1]) for k in reads],
                 has_own_memory,
-                lambda graph: _Compiler(graph, self.target).body(),
+                lambda graph, overwriting: body_of(graph, self.target, overwriting),
             )
         local = [argument(type) for _, _, type in places]
         argument_places = {
@@ -217,6 +260,7 @@ class _Compiler:
             for node, (number, offset, _) in zip(local, places, strict=True)
         }
         may_be_written = [local[number] for number in writable]
+        summed = [local[number] for number in writable if number not in unsummed]
         called: dict[Node, list[Node]] = {}
         reads = iter(segment.reads.tolist())
         for k, degree in zip(segment.own.tolist(), segment.degrees.tolist(), strict=True):
@@ -233,7 +277,7 @@ class _Compiler:
                 local.append(record(node.op, inputs, node.params))
         results = [local[number] for number in segment.needed_numbers.tolist()]
         return compile_segment(
-            self.target, results, argument_places, has_own_memory, may_be_written
+            self.target, results, argument_places, has_own_memory, may_be_written, summed
         )
 
     # Memory and plan

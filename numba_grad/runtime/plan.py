@@ -50,16 +50,17 @@ class LoopWord(enum.IntEnum):
 
 class MoveWord(enum.IntEnum):
     """The words of one move. The pointer begins as START, or so many FIRST_STRIDEs further as the
-    number at FIRST_ADDRESS says; it grows by STRIDE with each pass, or, if there is an OTHER, is
-    START and OTHER in turn."""
+    number at FIRST_ADDRESS says; it grows by STRIDE with each pass, and goes back by RING where it
+    comes to LIMIT."""
 
     TARGET = 0  # the address of the word
     START = 1
     STRIDE = 2
-    OTHER = 3
-    FIRST_ADDRESS = 4  # or 0
-    FIRST_STRIDE = 5
-    END = 6
+    LIMIT = 3  # or 0
+    RING = 4
+    FIRST_ADDRESS = 5  # or 0
+    FIRST_STRIDE = 6
+    END = 7
 
 
 class LeaveWord(enum.IntEnum):
