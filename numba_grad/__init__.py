@@ -232,7 +232,18 @@ from numba_grad.frontend.elementwise_functions import (
     trunc,
     where,
 )
-from numba_grad.frontend.gradients import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from numba_grad.frontend.gradients import (
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+)
 from numba_grad.frontend.index_arrays import (
     diag_indices,
     diag_indices_from,
@@ -679,7 +690,9 @@ __all__ = [
     "isreal",
     "isrealobj",
     "ix_",
+    "jacfwd",
     "jacobian",
+    "jacrev",
     "jit",
     "jvp",
     "kaiser",
@@ -692,6 +705,7 @@ __all__ = [
     "lexsort",
     "linalg",
     "linear_recurrence",
+    "linearize",
     "linspace",
     "load",
     "loadtxt",

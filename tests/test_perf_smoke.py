@@ -217,3 +217,10 @@ def test_gpu_workloads_say_what_is_missing():
         [sys.executable, "perf/gpu.py", "nonsense"], cwd=ROOT, capture_output=True, text=True
     )
     assert run.returncode != 0 and "there are scaled, options64" in run.stderr
+
+
+def test_forward_mode_is_measured():
+    forward_mode = importlib.import_module("perf.forward_mode")
+    x = np.linspace(0.5, 1.5, 100)
+    row = forward_mode.measure(forward_mode.Case("heat", lambda x: forward_mode.heat(x, 3), x), 2)
+    assert row.startswith("heat")

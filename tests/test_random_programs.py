@@ -1,4 +1,5 @@
-"""Random programs of up to 12 operations: values as NumPy's, gradients as PyTorch's.
+"""Random programs of up to 12 operations: values as NumPy's, gradients as PyTorch's, and the same
+in forward mode.
 
     python tests/test_random_programs.py 20000
 
@@ -407,6 +408,35 @@ def check(program: Program, values: list, *, jitted: bool = False) -> None:
         )
 
 
+def check_tangents(program: Program, *, jitted: bool = False) -> None:
+    """Forward mode says what reverse mode says, of the loss and of its gradient."""
+
+    def loss(*leaves: Any) -> Any:
+        return loss_of(evaluated(NUMPY, program, list(leaves)), weights)
+
+    arrays = tuple(program.arrays)
+    directions = tuple(np.asarray(np.sin(1 + np.arange(x.size))).reshape(x.shape) for x in arrays)
+    gradient = ng.grad(loss, argnums=tuple(range(len(arrays))))
+    run = ng.jit if jitted else lambda f: f
+    _, tangent = run(lambda *x: ng.jvp(loss, x, directions))(*arrays)
+    _, forward = run(lambda *x: ng.jvp(gradient, x, directions))(*arrays)
+    along = ng.grad(lambda *x: ng.jvp(loss, x, directions)[1], argnums=tuple(range(len(arrays))))
+    reverse = run(along)(*arrays)
+    slopes = [np.asarray(g) * v for g, v in zip(gradient(*arrays), directions, strict=True)]
+    pairs = [
+        (tangent, sum(s.sum() for s in slopes), max(abs(s).sum() for s in slopes)),
+        *[
+            (f, r, np.abs(np.asarray(r)).max(initial=0))
+            for f, r in zip(forward, reverse, strict=True)
+        ],
+    ]
+    for found, expected, size in pairs:
+        scale = max(1.0, float(size))
+        np.testing.assert_allclose(
+            np.asarray(found) / scale, np.asarray(expected) / scale, rtol=1e-8, atol=1e-8
+        )
+
+
 def check_refusals(program: Program, values: list) -> None:
     """What NumPy refuses is refused by us."""
     for after, line in program.refused:
@@ -422,6 +452,7 @@ def check_described(description: tuple) -> None:
     program, values = made(*description)
     with np.errstate(all="ignore"):
         check(program, values)
+        check_tangents(program)
         check_refusals(program, values)
 
 
@@ -450,6 +481,7 @@ def test_compiled_programs_have_numpys_values_and_torchs_gradients(description):
     program, values = made(*description)
     with np.errstate(all="ignore"), ng.configure(engine="native"):
         check(program, values, jitted=True)
+        check_tangents(program, jitted=True)
 
 
 def main(count: int) -> None:

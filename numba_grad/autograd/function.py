@@ -28,8 +28,11 @@ class _Kept:
 
     function: "type[Function]"
     to_save: tuple[Any, ...] = ()
+    to_save_for_forward: tuple[Any, ...] | None = None
     # Nodes, results as _SavedResult, None; None itself once freed.
     saved: list[Any] | None = field(default_factory=list)
+    saved_for_forward: list[Any] | None = None
+    runs_forward: bool = False  # `jvp` is running
     non_differentiable: tuple[Any, ...] = ()
     materialize_grads: bool = True
     call: weakref.ref[Node] | None = (
@@ -61,6 +64,13 @@ class Context:
         """
         self._kept.to_save = tensors
 
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors`.
+
+        Without it, `jvp` finds there what `save_for_backward` kept.
+        """
+        self._kept.to_save_for_forward = tensors
+
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these results have no gradient; `backward` still gets one for each, of zeros."""
         self._kept.non_differentiable = tensors
@@ -82,8 +92,11 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept."""
-        saved = self._kept.saved
+        """What `save_for_backward` kept; in `jvp`, what `save_for_forward` did."""
+        kept = self._kept
+        saved = kept.saved
+        if kept.runs_forward and kept.saved_for_forward is not None:
+            saved = kept.saved_for_forward
         if saved is None:
             raise released_error(None)
         return tuple([None if x is None else tensor_of(self._node_of(x)) for x in saved])
@@ -127,6 +140,64 @@ class Call:
     def release(self) -> None:
         """Free what was saved, after a backward pass that does not retain the graph."""
         self._kept.saved = None
+
+    @property
+    def has_tangent(self) -> bool:
+        """Whether the user wrote a `jvp`."""
+        return self._kept.function.jvp is not Function.jvp
+
+    def push_forward(self, tangents: Sequence[Node | None], operation: Node) -> list[Node | None]:
+        """The user's `jvp`, from tangents of tensor arguments to those of results."""
+        kept = self._kept
+        kept.call = weakref.ref(operation)
+        given = iter(zip(tangents, operation.inputs, strict=False))
+        arguments = []
+        for is_tensor_argument in self._is_tensor:
+            t = None
+            if is_tensor_argument:
+                t, x = next(given)
+                if t is None and kept.materialize_grads and is_inexact(x.dtype):
+                    t = full(0, x.shape, x.dtype, x.type.device)
+            arguments.append(None if t is None else tensor_of(t))
+        before, kept.runs_forward = kept.runs_forward, True
+        try:
+            returned = kept.function.jvp(self.context, *arguments)
+        finally:
+            kept.runs_forward = before
+        found = returned if isinstance(returned, tuple) else (returned,)
+        if len(found) != len(self._is_value):
+            raise GradientError(
+                explain(
+                    self._kept.function.__name__,
+                    "jvp returned an incorrect number of tangents",
+                    got={"returned": len(found), "results of forward": len(self._is_value)},
+                    expected="one for each result; None for 0",
+                )
+            )
+        of_values = [t for t, is_value in zip(found, self._is_value, strict=True) if is_value]
+        return [
+            None if t is None else self._tangent(number, t, type)
+            for number, (t, type) in enumerate(zip(of_values, self.result_types, strict=True))
+        ]
+
+    def _tangent(self, number: int, tangent: Any, type: Any) -> Node:
+        name = self._kept.function.__name__
+        if not is_tensor(tangent):
+            raise GradientError(
+                f"{name}: expected a Tensor or None for result {number}, but jvp returned "
+                f"{tangent.__class__.__name__}"
+            )
+        t = tangent._node
+        if t.shape != type.shape or (t.dtype.kind == "c" and type.dtype.kind != "c"):
+            raise GradientError(
+                explain(
+                    name,
+                    f"jvp returned an invalid tangent for result {number}",
+                    got={"tangent": t.type},
+                    expected=f"{type}, the type of the result",
+                )
+            )
+        return cast(t, type.dtype)
 
     def pullback(self, cotangents: list[Node | None], operation: Node) -> list[Node | None]:
         """The user's `backward`, from cotangents of results to those of tensor arguments."""
@@ -227,16 +298,32 @@ class Call:
         )
 
     def _save(self, numbers: dict[Node, int], wrapped: dict[Node, Any]) -> None:
-        """Keep what was given to save_for_backward: results as results, with history."""
+        """Keep what was given to save_for_backward and save_for_forward."""
         kept = self._kept
+        kept.saved = self._saved("save_for_backward", kept.to_save, numbers, wrapped)
+        if kept.to_save_for_forward is not None:
+            kept.saved_for_forward = self._saved(
+                "save_for_forward", kept.to_save_for_forward, numbers, wrapped
+            )
+        kept.to_save = kept.non_differentiable = ()
+        kept.to_save_for_forward = None
+
+    def _saved(
+        self,
+        method: str,
+        tensors: Sequence[Any],
+        numbers: dict[Node, int],
+        wrapped: dict[Node, Any],
+    ) -> list[Any]:
+        """These as they are kept: results as results, with history."""
         saved: list[Any] = []
-        for position, tensor in enumerate(kept.to_save):
+        for position, tensor in enumerate(tensors):
             if tensor is None:
                 saved.append(None)
                 continue
             if not is_tensor(tensor):
                 raise TypeError(
-                    f"save_for_backward can only save tensors, but argument {position} is of type "
+                    f"{method} can only save tensors, but argument {position} is of type "
                     f"{type(tensor).__name__}; set others as attributes of ctx"
                 )
             node = tensor._node
@@ -245,8 +332,7 @@ class Call:
                 saved.append(_SavedResult(numbers[node], weakref.ref(result._node)))
             else:
                 saved.append(node)
-        kept.saved = saved
-        kept.to_save = kept.non_differentiable = ()
+        return saved
 
 
 def _sums_down_to(shape: tuple[int, ...], smaller: tuple[int, ...]) -> bool:
@@ -282,7 +368,8 @@ class Function:
     As torch: `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`.
     It returns a tensor or a tuple of tensors and other values. `backward(ctx, *grads)` returns a
     gradient, or None, for each argument; it is recorded if the pass has `create_graph=True`, so it
-    can be differentiated.
+    can be differentiated. `jvp(ctx, *tangents)`, which may be left out, returns a tangent, or None,
+    for each result.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -313,6 +400,17 @@ class Function:
         )
 
     vjp = backward  # another name for it
+
+    @staticmethod
+    def jvp(ctx: Context, *tangents: Any) -> Any:
+        """The tangents of the results, from those of the arguments: may be written by the subclass.
+
+        Without it, forward mode makes the tangent of `backward`, by differentiating that.
+        """
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD"
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:

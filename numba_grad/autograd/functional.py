@@ -15,10 +15,15 @@ from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
 from numba_grad.autograd.running import running
+from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, argument, leaf
+from numba_grad.graph.walk import is_symbolic
 from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
+from numba_grad.ops.movement import permuted
+from numba_grad.transforms.batch import batch
+from numba_grad.transforms.jvp import pushed_forward, tangents
 
 Tensor = Any
 Tensors = Any  # a Tensor or a tuple of them
@@ -89,30 +94,22 @@ def jvp(
 
     Notes
     -----
-    The derivative of the vector-Jacobian product by its vector, in which it is linear.
+    Forward mode: `torch.autograd.functional.jvp` gets the same from reverse mode, twice.
     """
     with enable_grad():
         call = _Call("jvp", func, inputs, create_graph, strict)
         vectors = call.input_vectors(v)
-        points, pulled = call.transposed()
-        _check_depends(
-            pulled,
-            strict,
-            "the gradient with respect to input {number} is independent of the inputs",
-        )
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(pulled, points, vectors, create_graph)
+        outputs, product = call.pushed_forward(call.outputs, vectors)
         product = _without_none(
             product,
             call.outputs,
             strict,
             create_graph,
-            missing="the gradient with respect to the input is independent of entry {number} in "
-            "the "
-            "grad_outputs when using the double backward trick to compute forward mode gradients",
+            missing="output {number} of the user-provided function is independent of the inputs",
             constant="the jacobian of the user-provided function is independent of input {number}",
         )
-    return call.results(call.outputs, call.is_outputs_tuple), call.results(
+    return call.results(outputs, call.is_outputs_tuple), call.results(
         product, call.is_outputs_tuple
     )
 
@@ -256,28 +253,19 @@ def hvp(
     """
     with enable_grad():
         call, vectors, gradient = _gradient_of_scalar("hvp", func, inputs, v, create_graph, strict)
-        points = tuple([_variable(zeros_like(x._node)) for x in call.inputs])
-        twice = _grad(gradient, call.inputs, points, True)
-        _check_depends(
-            tuple([g for g in twice if g is not None]),
-            strict,
-            "the hessian of the user-provided function with respect to input {number} is "
-            "independent of the "
-            "input",
-        )
+    found = [g for g in gradient if g is not None]
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(twice, points, vectors, create_graph)
+        (output, *_), pushed = call.pushed_forward((*call.outputs, *found), vectors)
+        rest = iter(pushed[1:])
         product = _without_none(
-            product,
+            [None if g is None else next(rest) for g in gradient],
             call.inputs,
             strict,
             create_graph,
-            missing="the hessian of the user-provided function is independent of entry {number} "
-            "in the "
-            "grad_jacobian",
+            missing="the hessian of the user-provided function is independent of input {number}",
             constant="the hessian of the user-provided function is independent of input {number}",
         )
-    return call.results(call.outputs, False), call.results(product, call.is_inputs_tuple)
+    return call.results([output], False), call.results(product, call.is_inputs_tuple)
 
 
 _OUTPUT_CONSTANT = (
@@ -348,11 +336,28 @@ class _Call:
             )
         return None
 
-    def transposed(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
-        """Cotangent variables of the outputs, and cotangents of the inputs made of them."""
-        # Linear, so that 0 is as good a point to differentiate at as any.
-        points = tuple([_variable(zeros_like(x._node)) for x in self.outputs])
-        return points, _grad(self.outputs, self.inputs, points, True)
+    def pushed_forward(
+        self, tensors: Sequence[Tensor], vectors: Sequence[Tensor] | None
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The values of `tensors`, and their derivatives in the direction of `vectors`."""
+        variables = [x._node for x in self.inputs]
+        directions = (
+            [ones_like(x) for x in variables]
+            if vectors is None
+            else [cast(x._node, own.dtype) for x, own in zip(vectors, variables, strict=True)]
+        )
+        values, found = pushed_forward(
+            [x._node for x in tensors],
+            dict(zip(variables, directions, strict=True)),
+            since=min([x.serial for x in variables]),
+            is_recorded=is_grad_enabled(),
+        )
+        wanted = [*values, *[t for t in found if t is not None]]
+        if not self._create_graph and not is_symbolic(wanted):
+            evaluate(wanted)
+        return [new_tensor(x) for x in values], [
+            None if t is None else new_tensor(t) for t in found
+        ]
 
     def results(self, tensors: Sequence[Tensor], is_tuple: bool) -> Tensors:
         """`tensors` as the caller gets them: without history, unless that was asked for."""
@@ -592,34 +597,39 @@ def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
 
 
 def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
-    """By columns: one batched pass for all elements, through the transposed derivative."""
+    """By columns: one batched pass for all elements."""
     with enable_grad():
         call = _Call("jacobian", func, inputs, False, False)
-        points, pulled = call.transposed()
-        nodes = [x._node for x in call.inputs]
-        seeds = [new_tensor(x) for x in _unit_vectors(nodes)]
-        columns = _grad(pulled, points, seeds, False, True, True)
-    sizes = [x.type.size for x in nodes]
-    starts = np.cumsum([0, *sizes]).tolist()
-    rows = [
-        call.results(
+    nodes = [x._node for x in call.inputs]
+    directions = [argument(x.type) for x in nodes]
+    outputs = [x._node for x in call.outputs]
+    with set_grad_enabled(False):
+        pushed = tangents(outputs, dict(zip(nodes, directions, strict=True)))
+        sizes = [x.type.size for x in nodes]
+        found = [t for t in pushed if t is not None]
+        seeds = dict(zip(directions, _unit_vectors(nodes), strict=True))
+        of_batch = iter(batch(found, seeds, sum(sizes)))
+        columns = [None if t is None else new_tensor(next(of_batch)) for t in pushed]
+        starts = np.cumsum([0, *sizes]).tolist()
+        blocks = [
             [
-                _transposed_block(g, start, size, output._node, x)
+                _transposed_block(t, start, size, output, x)
                 for x, start, size in zip(nodes, starts, sizes, strict=False)
-            ],
-            True,
-        )
-        for g, output in zip(columns, call.outputs, strict=True)
-    ]
+            ]
+            for t, output in zip(columns, outputs, strict=True)
+        ]
+    wanted = [block._node for row in blocks for block in row]
+    if not is_symbolic(wanted):
+        evaluate(wanted)
+    rows = [call.results(row, True) for row in blocks]
     return _unpacked(rows, call.is_outputs_tuple, call.is_inputs_tuple)
 
 
-def _transposed_block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
-    """The columns of `g`, a matrix by columns, that belong to one input."""
-    block = _block(g, start, size, x, output)._node
+def _transposed_block(t: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
+    """The columns of `t`, a matrix by columns, that belong to one input."""
+    block = _block(t, start, size, x, output)._node
     rank, more = len(x.shape), len(output.shape)
-    axes = (*range(rank, rank + more), *range(rank))
-    return new_tensor(OPS["transpose"](block, axes=axes))
+    return new_tensor(permuted(block, (*range(rank, rank + more), *range(rank))))
 
 
 def _unpacked(rows: Sequence[Any], is_outputs_tuple: bool, is_inputs_tuple: bool) -> Tensors:

@@ -16,8 +16,10 @@ from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.compiler.backends import copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, argument, leaf
 from numba_grad.ops.families import zeros_like
+from numba_grad.transforms.batch import batch
+from numba_grad.transforms.jvp import tangents
 
 Tensor = Any
 Func = Callable[..., Any]
@@ -61,8 +63,8 @@ def gradcheck(
     check_grad_dtypes : check that gradients have the dtype of their inputs
     check_batched_grad : check that batched gradients are those of each member
     fast_mode : compare one random combination of all entries instead of every entry
-    check_forward_ad, check_batched_forward_grad : not supported: there is no forward mode besides
-        double reverse
+    check_backward_ad, check_forward_ad : check gradients, and tangents
+    check_batched_forward_grad : check that batched tangents are those of each member
     masked : accepted and not used: it is about sparse tensors
 
     Returns
@@ -76,15 +78,22 @@ def gradcheck(
     ValueError
         If no input requires grad.
     """
-    if check_forward_ad or check_batched_forward_grad or not check_backward_ad:
-        raise NotImplementedError(
-            "gradcheck: there is no forward mode of its own to check; use check_backward_ad=True "
-            "only"
-        )
+    if not check_forward_ad and not check_backward_ad:
+        raise ValueError("gradcheck: expected check_forward_ad or check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise ValueError("gradcheck: check_batched_forward_grad=True needs check_forward_ad=True")
+    if check_batched_grad and not check_backward_ad:
+        raise ValueError("gradcheck: check_batched_grad=True needs check_backward_ad=True")
     check = _Check(func, inputs, eps, atol, rtol, nondet_tol, check_grad_dtypes)
     try:
         if not check.outputs:
             check.no_gradient()
+            return True
+        if check_forward_ad:
+            check.forward(fast_mode)
+        if check_batched_forward_grad:
+            check.batched_forward()
+        if not check_backward_ad:
             return True
         if fast_mode:
             check.one_combination()
@@ -127,10 +136,9 @@ def gradgradcheck(
     ----------
     grad_outputs : gradients of the outputs; by default random ones that require grad
     gen_non_contig_grad_outputs : accepted and not used: values are always contiguous
+    check_fwd_over_rev, check_rev_over_rev : check the gradients' tangents, and their gradients
     others : as in `gradcheck`
     """
-    if check_fwd_over_rev or not check_rev_over_rev:
-        raise NotImplementedError("gradgradcheck: there is no forward mode of its own to check")
     arguments = _as_tuple(inputs)
     if grad_outputs is None:
         rng = np.random.default_rng(0)
@@ -167,6 +175,8 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
         check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
         masked=masked,
     )
@@ -348,6 +358,64 @@ class _Check:
                         f"mode,\nnumerical: {expected}\nanalytical: {analytical}\nWithout "
                         "fast_mode, the whole "
                         "Jacobians are shown"
+                    )
+
+    def forward(self, is_fast: bool) -> None:
+        """Compare tangents in the directions of all entries, or in a random one."""
+        for number, x in enumerate(self.inputs):
+            at = _value(x)
+            units = list(_unit_arrays(at.shape))
+            if at.dtype.kind == "c":
+                units += [1j * unit for unit in units]
+            for direction in [self._random_direction(at)] if is_fast else units:
+                found = self._tangents(number, direction)
+                expected = self._difference(number, direction)
+                bound = self._atol * (float(np.abs(direction).sum()) if is_fast else 1.0)
+                for (label, _), t, slope in zip(self.outputs, found, expected, strict=True):
+                    if not np.allclose(t.reshape(-1), slope, atol=bound, rtol=self._rtol):
+                        raise GradcheckError(
+                            f"Jacobian mismatch in forward mode for output {label} with respect to "
+                            f"input {self.positions[number]}, in the direction\n{direction}\n"
+                            f"numerical:\n{slope}\nanalytical:\n{t.reshape(-1)}"
+                        )
+
+    def _tangents(self, number: int, direction: np.ndarray) -> list[np.ndarray]:
+        """The tangents of the outputs in a direction of one input."""
+        x = self.inputs[number]._node
+        t = leaf(copied_to(np.array(direction, x.dtype, order="C"), x.type.device))
+        return self._values_of(tangents([output._node for _, output in self.outputs], {x: t}), ())
+
+    def _values_of(self, found: Sequence[Node | None], stack: tuple[int, ...]) -> list[np.ndarray]:
+        """Tangents of the outputs as arrays: zeros for None."""
+        return [
+            np.zeros((*stack, *output._node.shape), output._node.dtype)
+            if t is None
+            else _value(new_tensor(t))
+            for t, (_, output) in zip(found, self.outputs, strict=True)
+        ]
+
+    def batched_forward(self) -> None:
+        """Compare tangents of a batch of two directions with two passes."""
+        roots = [output._node for _, output in self.outputs]
+        for number, x in enumerate(self.inputs):
+            node = x._node
+            directions = np.stack([self._random_direction(_value(x)) for _ in range(2)])
+            member = argument(node.type)
+            found = tangents(roots, {node: member})
+            stacked = copied_to(np.array(directions, node.dtype, order="C"), node.type.device)
+            try:
+                rows = iter(batch([t for t in found if t is not None], {member: leaf(stacked)}, 2))
+                together = self._values_of([None if t is None else next(rows) for t in found], (2,))
+            except (RuntimeError, NotImplementedError) as error:
+                raise GradcheckError(f"while computing batched tangents, got: {error}") from error
+            apart = [self._tangents(number, direction) for direction in directions]
+            for k, (label, _) in enumerate(self.outputs):
+                expected = np.stack([one[k] for one in apart])
+                if not np.allclose(together[k], expected):
+                    raise GradcheckError(
+                        f"batched tangent mismatch for output {label} with respect to input "
+                        f"{self.positions[number]},\n"
+                        f"batched:\n{together[k]}\none by one:\n{expected}"
                     )
 
     def _random_direction(self, x: np.ndarray) -> np.ndarray:

@@ -238,10 +238,15 @@ class _History:
 
     name = "Revalued"
     tensor_count = 1
+    has_tangent = True
 
     @staticmethod
     def pullback(cotangents: list[Node | None], out: Node) -> list[Node | None]:
         return cotangents
+
+    @staticmethod
+    def push_forward(tangents: list[Node | None], out: Node) -> list[Node | None]:
+        return tangents
 
     @staticmethod
     def release() -> None:

@@ -40,6 +40,7 @@ def custom_op(
     shape: Rule | None = None,
     dtype: Any = None,
     vjp: Rule | None = None,
+    jvp: Rule | None = None,
     tasks: Rule | None = None,
     grain: int | None = None,
     cuda: Any = None,
@@ -67,6 +68,9 @@ def custom_op(
         each input, None for those that have none. `g` is the cotangent of the result `out`; of
         several results, both are tuples. Written with operations, of numba_grad or your own: their
         derivatives are those of higher order. So another custom_op can be a `vjp`.
+    jvp : `jvp(tangents, out, *inputs, **numbers)` -> the tangent of the result, of several results
+        a tuple; `tangents` has one for each input, zeros for those that do not change. Without it,
+        forward mode differentiates `vjp`, whose operations must have derivatives for that.
     tasks : `tasks(*inputs, **numbers)` -> how many independent parts the work has. The kernel then
         takes two integers before its inputs, and does the parts from the first up to the second:
         `for i in range(first, last)`. Threads share the parts.
@@ -116,7 +120,7 @@ def custom_op(
     """
     if not isinstance(name, str) or not name:
         raise TypeError(explain("custom_op", "needs a name", got={"name": repr(name)}))
-    _check_rules(name, vjp=vjp, tasks=tasks, launch=launch, shape=shape)
+    _check_rules(name, vjp=vjp, jvp=jvp, tasks=tasks, launch=launch, shape=shape)
     _check_kernels(name, cpu, cuda)
     if elementwise:
         _check_elementwise(name, cpu or cuda, shape=shape, tasks=tasks, grain=grain, launch=launch)
@@ -148,13 +152,14 @@ def custom_op(
         shape=None if elementwise else shape,
         dtype=dtype,
         vjp=vjp,
+        jvp=jvp,
         tasks=tasks,
         grain=grain,
         cuda=cuda,
         launch=launch,
         elementwise=elementwise,
     )
-    return CustomOp(kernel, vjp, defaults, made_by)
+    return CustomOp(kernel, vjp, jvp, defaults, made_by)
 
 
 def _check_rules(name: str, **rules: Any) -> None:
@@ -229,11 +234,13 @@ class CustomOp:
         self,
         kernel: CustomKernel,
         vjp: Rule | None,
+        jvp: Rule | None,
         defaults: dict[str, Any],
         made_by: Callable[[], "CustomOp"],
     ) -> None:
         self.kernel = kernel
         self._vjp = vjp
+        self._jvp = jvp
         self._defaults = defaults
         self._function = _differentiable(self)
         self.__name__ = kernel.name
@@ -389,6 +396,14 @@ class CustomOp:
             )
         return found
 
+    def _pushed_forward(self, tangents: Any, out: Any, tensors: Any, numbers: tuple) -> Any:
+        assert self._jvp is not None
+        try:
+            return self._jvp(tangents, out, *tensors, **self.kernel.values(numbers))
+        except Exception as error:
+            error.add_note(f"in the jvp of {self.kernel.name}")
+            raise
+
     def __repr__(self) -> str:
         return f"<custom_op {self._signature()}>"
 
@@ -438,5 +453,13 @@ def _differentiable(op: CustomOp) -> type[Function]:
         g, out = (cotangents, results) if ctx.is_tuple else (cotangents[0], results[0])
         return *op._pulled_back(g, out, inputs, ctx.numbers), None
 
+    def jvp(ctx: Any, *tangents: Tensor) -> Any:
+        saved = ctx.saved_tensors
+        inputs, results = saved[: ctx.count], saved[ctx.count :]
+        out = results if ctx.is_tuple else results[0]
+        return op._pushed_forward(tangents[: ctx.count], out, inputs, ctx.numbers)
+
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    if op._jvp is not None:
+        methods["jvp"] = staticmethod(jvp)
     return type(op.kernel.name, (Function,), methods)

@@ -18,7 +18,7 @@ import numpy as np
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.autograd.running import running
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.dtypes import is_floating, is_inexact
+from numba_grad.dtypes import is_floating, is_inexact, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
@@ -27,11 +27,14 @@ from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import values_asked_for
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import in_order_of_recording, is_symbolic
+from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
+from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
+from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import (
     Cotangent,
@@ -63,9 +66,13 @@ def recording(enabled: bool) -> Iterator[None]:
 
 
 def derivative_of(
-    f: Callable[..., Any], make: Callable[..., Any], argnums: Argnums, has_aux: bool
+    f: Callable[..., Any],
+    make: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    *options: Any,
 ) -> Callable[[Callable[..., Any]], DerivedFunction]:
-    """A decorator for what calls of `make(f, argnums, has_aux)` run.
+    """A decorator for what calls of `make(f, argnums, has_aux, *options)` run.
 
     Raises
     ------
@@ -78,7 +85,7 @@ def derivative_of(
             explain(operation, "needs a function", got={"f": repr(f)}, fix=f"ng.{operation}(f)(x)")
         )
     checked_argnums(operation, argnums)
-    return derived_from(f, make, argnums, has_aux)
+    return derived_from(f, make, argnums, has_aux, *options)
 
 
 def run_on_variables(
@@ -204,7 +211,6 @@ class Differentiation:
     originals: list[Node] = field(default_factory=list)  # what the caller passed, leaf by leaf
     variables: list[Node] = field(default_factory=list)  # what the function got instead
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
-    points: list[Node] = field(default_factory=list)  # of `pushed_forward`: variables, too
     first_serial: int = 0  # nodes with a smaller one are the caller's
     # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
     history: tuple[set[Node], list[Node]] | None = None
@@ -230,18 +236,15 @@ class Differentiation:
         handles = [handle_like(value, x) for value, x in zip(leaves, variables, strict=True)]
         return trees.unflatten(structure, handles)
 
-    def gradients(
-        self, outputs: Sequence[Node], seeds: Sequence[Node], targets: Sequence[Node] | None = None
-    ) -> list[Node]:
-        """Cotangents of `targets`, by default the variables; 0 where no output depends on one."""
-        targets = self.variables if targets is None else targets
+    def gradients(self, outputs: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
+        """Cotangents of the variables; 0 where no output depends on one."""
         flowing = [
             (output, seed)
             for output, seed in zip(outputs, seeds, strict=True)
             if output.requires_grad
         ]
         roots = [output for output, _ in flowing]
-        order = self._reached(roots, targets)
+        order = self._reached(roots)
         inside = set(order)
         hooked: dict[Node, Node] = {}
 
@@ -253,12 +256,12 @@ class Differentiation:
 
         found = cotangents(roots, [seed for _, seed in flowing], order, inside, differentiate)
         found.update(hooked)
-        return [found[x] if x in found else zeros_like(x) for x in targets]
+        return [found[x] if x in found else zeros_like(x) for x in self.variables]
 
-    def _reached(self, outputs: Sequence[Node], targets: Sequence[Node]) -> list[Node]:
-        """The nodes on the ways from `targets` to `outputs`, inputs before users."""
+    def _reached(self, outputs: Sequence[Node]) -> list[Node]:
+        """The nodes on the ways from the variables to `outputs`, inputs before users."""
         order = self._own_history(outputs)
-        leads = leading_to(order, set(targets))
+        leads = leading_to(order, set(self.variables))
         return [node for node in order if node in leads]
 
     def _own_history(self, outputs: Sequence[Node]) -> list[Node]:
@@ -266,7 +269,7 @@ class Differentiation:
 
         Inputs come before users.
         """
-        ends = {*self.variables, *self.points}
+        ends = set(self.variables)
         seen = {node for node in outputs if node.requires_grad}
         if self.history is not None and self.history[0] == seen:
             return self.history[1]
@@ -306,7 +309,7 @@ class Differentiation:
         }
         if not found and not self.meets_callers:
             return found
-        own = {*self.variables, *self.points}
+        own = set(self.variables)
         for node in history:
             if node in own:
                 continue
@@ -347,17 +350,38 @@ class Differentiation:
             )
         ]
 
-    def pushed_forward(self, outputs: Sequence[Node], directions: Sequence[Node]) -> list[Node]:
-        """The derivatives of `outputs` in `directions`, one for each variable."""
-        with recording(True):
-            # Where the pullback is differentiated: it is linear, so 0 is as good as any cotangent.
-            self.points = [_variable(zeros_like(x)) for x in outputs]
-            pulled = self.gradients(outputs, self.points)
-        with recording(self.is_recorded(outputs, directions)):
-            return self.gradients(pulled, directions, self.points)
+    def pushed_forward(
+        self, roots: Sequence[Node], directions: Sequence[Node]
+    ) -> tuple[list[Node], list[Node | None]]:
+        """The values of `roots` and their tangents in `directions`, one for each variable.
 
-    def jacobian_blocks(self, output: Node) -> list[Node]:
-        """The derivatives of all elements of `output` by each variable."""
+        Both are recorded side by side, so that a loop need not keep its values for the tangents.
+        """
+        is_recorded = self.is_recorded(roots, directions)
+        self._own_history(roots)  # which makes one of equal views
+        self.history = None
+        given = dict(zip(self.variables, directions, strict=True))
+        return pushed_forward(roots, given, since=self.first_serial, is_recorded=is_recorded)
+
+    def tangents(self, roots: Sequence[Node], directions: Sequence[Node | None]) -> list[Node]:
+        """The tangents of `roots` in `directions`, one for each variable, None for 0."""
+        given = dict(zip(self.variables, directions, strict=True))
+        found = tangents(roots, given, self._reached(roots))
+        return [zeros_like(x) if t is None else t for x, t in zip(roots, found, strict=True)]
+
+    def is_wide(self, outputs: Sequence[Node]) -> bool:
+        """Whether a Jacobian has more columns than rows, so that reverse mode makes it cheaper; or
+        forward mode may not know how."""
+        columns = sum([x.type.size for x in self.variables])
+        if columns > sum([x.type.size for x in outputs]):
+            return True
+        return any(
+            node.op is custom and not node.params["context"].has_tangent
+            for node in self._reached(outputs)
+        )
+
+    def jacobian_rows(self, output: Node) -> list[Node]:
+        """The derivatives of all elements of `output` by each variable, in reverse mode."""
         seed = argument(output.type)
         pulled = self.gradients([output], [seed])
 
@@ -378,6 +402,35 @@ class Differentiation:
         return [
             OPS["conjugate"](re) if x.dtype.kind == "c" else OPS["make_complex"](re, im)
             for x, re, im in zip(self.variables, of_real, of_imaginary, strict=True)
+        ]
+
+    def jacobian_columns(self, outputs: Sequence[Node], number: int) -> list[Node]:
+        """The derivatives of each of `outputs` by all elements of a variable, in forward mode."""
+        x = self.variables[number]
+        direction = argument(x.type)
+        pushed = self.tangents(
+            outputs, [direction if node is x else None for node in self.variables]
+        )
+
+        def blocks(unit: complex) -> list[Node]:
+            columns = batch(pushed, {direction: _unit_vectors(x.type, unit)}, x.type.size)
+            return [
+                reshape(permuted(c, (*range(1, len(c.shape)), 0)), output.shape + x.shape)
+                for c, output in zip(columns, outputs, strict=True)
+            ]
+
+        columns = blocks(1)
+        if x.dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
+            # Of a real result, what reverse mode gives: the slope along 1, and 1j times that
+            # along 1j.
+            columns = [
+                c if output.dtype.kind == "c" else OPS["make_complex"](c, along)
+                for c, along, output in zip(columns, blocks(1j), outputs, strict=True)
+            ]
+        dtype = x.dtype
+        return [
+            cast(c, promoted(dtype, np.complex64) if c.dtype.kind == "c" else dtype)
+            for c in columns
         ]
 
     def results(self, nodes: Sequence[Node]) -> list[Tensor]:
@@ -402,19 +455,29 @@ class Differentiation:
 
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
-        if _running.depth == 0 and not _is_traced(nodes):
+        if _running.depth == 0 and not is_symbolic(nodes):
             values_asked_for(*nodes)
             evaluate(nodes)
         return [_result(node, node in callers) for node in nodes]
 
     def results_and_aux(self, nodes: Sequence[Node], aux: Any) -> tuple[list[Tensor], Any]:
         """`results`, of the tensors in `aux` as well."""
-        leaves, structure = trees.flatten(aux)
-        positions = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
-        tensors = self.results([*nodes, *(leaves[k]._node for k in positions)])
-        for k, tensor in zip(positions, tensors[len(nodes) :], strict=True):
-            leaves[k] = tensor
-        return tensors[: len(nodes)], trees.unflatten(structure, leaves)
+        of_aux, with_results = _nodes_in(aux)
+        tensors = self.results([*nodes, *of_aux])
+        return tensors[: len(nodes)], with_results(tensors[len(nodes) :])
+
+    def results_with_tangents(
+        self, outputs: Sequence[Node], directions: Sequence[Node], aux: Any
+    ) -> tuple[list[Tensor], list[Tensor], Any]:
+        """The values of `outputs`, their tangents, and `aux` with its tensors as results."""
+        of_aux, with_results = _nodes_in(aux)
+        values, found = self.pushed_forward([*outputs, *of_aux], directions)
+        count = len(outputs)
+        pushed = [
+            zeros_like(x) if t is None else t for x, t in zip(outputs, found[:count], strict=True)
+        ]
+        tensors = self.results([*values, *pushed])
+        return tensors[:count], tensors[len(values) :], with_results(tensors[count : len(values)])
 
     def as_arguments(self, leaves: Sequence[Any], argnums: Argnums | None = None) -> Any:
         """`leaves`, one for each variable, as one argument for a single argnum, else as a tuple."""
@@ -429,28 +492,25 @@ class Differentiation:
         return [leaves[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
+def _nodes_in(tree: Any) -> tuple[list[Node], Callable[[Sequence[Tensor]], Any]]:
+    """The nodes of the tensors in `tree`, and what puts others in their places."""
+    leaves, structure = trees.flatten(tree)
+    positions = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+
+    def with_tensors(tensors: Sequence[Tensor]) -> Any:
+        for k, tensor in zip(positions, tensors, strict=True):
+            leaves[k] = tensor
+        return trees.unflatten(structure, leaves)
+
+    return [leaves[k]._node for k in positions], with_tensors
+
+
 def _result(node: Node, is_callers: bool) -> Tensor:
     if is_callers:
         return wrap(node)
     if node.value is not None:
         return wrap(leaf(node.value))
     return wrap(OPS["detach"](node) if node.requires_grad else node)
-
-
-def _is_traced(nodes: Sequence[Node]) -> bool:
-    """Whether any value depends on a parameter of a trace, so that it cannot be computed yet."""
-    seen = set(nodes)
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node.op is ARGUMENT and node.value is None:
-            return True
-        if node.value is None:
-            for x in node.inputs:
-                if x not in seen:
-                    seen.add(x)
-                    stack.append(x)
-    return False
 
 
 def _unit_vectors(type: Type, unit: complex) -> Node:

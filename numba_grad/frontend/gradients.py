@@ -1,4 +1,5 @@
-"""Derivatives of functions: grad, value_and_grad, vjp, jvp, jacobian, hessian, hvp."""
+"""Derivatives of functions: grad, value_and_grad, vjp, jvp, linearize, jacobian, jacrev, jacfwd,
+hessian, hvp."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from numba_grad.frontend.differentiation import (
     scalar,
 )
 from numba_grad.locks import new_lock
-from numba_grad.ops.families import ones_like
+from numba_grad.ops.families import ones_like, zeros_like
 
 
 def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -148,8 +149,8 @@ def jvp(
 
     Notes
     -----
-    The pullback is linear in the cotangent; its own pullback is the derivative wanted. What only
-    the first of the two would have needed is never computed, so this costs what forward mode costs.
+    Forward mode: each operation's tangent is computed beside its value, in one program, and nothing
+    is kept of the past. The tangent of a loop needs no more memory than its value.
 
     Examples
     --------
@@ -160,23 +161,69 @@ def jvp(
     call, out, aux = run_on_variables("jvp", f, primals, {}, range(len(primals)), has_aux)
     directions = call.directions(tangents)
     outputs, structure = output_nodes("jvp", out)
-    tangent_nodes = call.pushed_forward(outputs, directions)
-    results, aux = call.results_and_aux([*outputs, *tangent_nodes], aux)
-    value = trees.unflatten(structure, results[: len(outputs)])
-    tangent = trees.unflatten(structure, results[len(outputs) :])
+    values, pushed, aux = call.results_with_tangents(outputs, directions, aux)
+    value, tangent = trees.unflatten(structure, values), trees.unflatten(structure, pushed)
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `f(*primals)`, and its derivative there as a function of directions.
+
+    Parameters
+    ----------
+    f : function of `primals`; its result may be nested
+    has_aux : `f` returns (value, anything), and that thing is returned third
+
+    Returns
+    -------
+    value
+    f_jvp : takes a tangent for each of `primals`, of their structure and shapes; returns the
+        tangent of the value. It is linear, and may be called any number of times: `f` is not run
+        again. What it needs of the values of `f` it computes again, as the pullback of `vjp` does.
+
+    Examples
+    --------
+    >>> value, f_jvp = ng.linearize(lambda x, y: x * y, 2.0, 5.0)
+    >>> f_jvp(1.0, 0.0), f_jvp(0.0, 1.0)
+    (tensor(5.), tensor(2.))
+    """
+    call, out, aux = run_on_variables("linearize", f, primals, {}, range(len(primals)), has_aux)
+    outputs, structure = output_nodes("linearize", out)
+
+    values, aux = call.results_and_aux(outputs, aux)
+    history = call.closed
+    lock = new_lock()
+
+    def f_jvp(*tangents: Any) -> Any:
+        directions = call.directions(tangents)
+        with lock, reopened(history):
+            _, found = call.pushed_forward(outputs, directions)
+            pushed = [
+                zeros_like(x) if t is None else t for x, t in zip(outputs, found, strict=True)
+            ]
+            callers = call.close(pushed)
+        return trees.unflatten(structure, call.computed(pushed, callers))
+
+    value = trees.unflatten(structure, values)
+    return (value, f_jvp, aux) if has_aux else (value, f_jvp)
+
+
+_MODES = ("auto", "reverse", "forward")
+
+
 def jacobian(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, mode: str = "auto"
 ) -> Callable[..., Any]:
-    """A function that computes all derivatives of all results of `f`, by reverse mode.
+    """A function that computes all derivatives of all results of `f`.
 
     Parameters
     ----------
     f : function with any number of floating or complex results
     argnums : which positional arguments to differentiate by
     has_aux : `f` returns (results, anything), and the new function (jacobian, that thing)
+    mode : "reverse" computes it by rows, "forward" by columns; "auto" takes the one that has fewer
+        of them: reverse mode where the arguments have more elements than the results, or where a
+        user's Function has no rule for forward mode
 
     Returns
     -------
@@ -186,8 +233,8 @@ def jacobian(
 
     Notes
     -----
-    One backward pass, batched over the elements of the results: one program, not a loop. Memory is
-    that of one backward pass times the number of elements. Complex results: of real arguments, the
+    One pass, batched over the elements of the results, or of the arguments: one program, not a
+    loop. Memory is that of one pass times their number. Complex results: of real arguments, the
     ordinary derivative; of complex arguments, that of a holomorphic function. Real results of
     complex arguments: as `grad`.
 
@@ -197,23 +244,79 @@ def jacobian(
     tensor([[2., 0.],
             [0., 4.]])
     """
+    if mode not in _MODES:
+        raise ValueError(
+            explain("jacobian", "no such mode", got={"mode": mode}, expected=", ".join(_MODES))
+        )
 
-    @derivative_of(f, jacobian, argnums, has_aux)
+    @derivative_of(f, jacobian, argnums, has_aux, mode)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        call, out, aux = run_on_variables("jacobian", f, args, kwargs, argnums, has_aux)
-        outputs, structure = output_nodes("jacobian", out, is_inexact=True)
-        with recording(call.is_recorded(outputs)):
-            blocks = [block for output in outputs for block in call.jacobian_blocks(output)]
-        blocks, aux = call.results_and_aux(blocks, aux)
-        width = len(call.variables)
-        rows = [
-            call.as_arguments(blocks[k * width : (k + 1) * width], argnums)
-            for k in range(len(outputs))
-        ]
-        result = trees.unflatten(structure, rows)
-        return (result, aux) if has_aux else result
+        return _jacobian("jacobian", f, argnums, has_aux, mode, args, kwargs)
 
     return jacobian_of
+
+
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """`jacobian` in reverse mode: by rows, for results of few elements.
+
+    Examples
+    --------
+    >>> ng.jacrev(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
+    tensor([2., 4.])
+    """
+
+    @derivative_of(f, jacrev, argnums, has_aux)
+    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+        return _jacobian("jacrev", f, argnums, has_aux, "reverse", args, kwargs)
+
+    return jacobian_of
+
+
+def jacfwd(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """`jacobian` in forward mode: by columns, for arguments of few elements.
+
+    Examples
+    --------
+    >>> ng.jacfwd(lambda t: np.array([1.0, 2.0]) * t)(3.0)
+    tensor([1., 2.])
+    """
+
+    @derivative_of(f, jacfwd, argnums, has_aux)
+    def jacobian_of(*args: Any, **kwargs: Any) -> Any:
+        return _jacobian("jacfwd", f, argnums, has_aux, "forward", args, kwargs)
+
+    return jacobian_of
+
+
+def _jacobian(
+    operation: str,
+    f: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    mode: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    call, out, aux = run_on_variables(operation, f, args, kwargs, argnums, has_aux)
+    outputs, structure = output_nodes(operation, out, is_inexact=True)
+    is_reverse = call.is_wide(outputs) if mode == "auto" else mode == "reverse"
+    with recording(call.is_recorded(outputs)):
+        if is_reverse:
+            blocks = [block for output in outputs for block in call.jacobian_rows(output)]
+        else:
+            columns = [call.jacobian_columns(outputs, k) for k in range(len(call.variables))]
+            blocks = [column[k] for k in range(len(outputs)) for column in columns]
+    blocks, aux = call.results_and_aux(blocks, aux)
+    width = len(call.variables)
+    rows = [
+        call.as_arguments(blocks[k * width : (k + 1) * width], argnums) for k in range(len(outputs))
+    ]
+    result = trees.unflatten(structure, rows)
+    return (result, aux) if has_aux else result
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -228,8 +331,9 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
 
     Notes
     -----
-    One batched program. `hvp` gives a product with it at the cost of a few evaluations of `f`,
-    without the matrix.
+    Forward over reverse mode: the tangents of the gradient in all directions, in one batched
+    program. `hvp` gives a product with it at the cost of a few evaluations of `f`, without the
+    matrix.
 
     Examples
     --------
@@ -254,7 +358,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 
     Notes
     -----
-    The gradient of (gradient of f, tangents): costs a few evaluations of `f` and no matrix.
+    The tangent of the gradient of `f`: costs a few evaluations of `f` and no matrix.
 
     Examples
     --------
@@ -268,7 +372,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     with recording(True):
         gradients = call.gradients([value], [ones_like(value)])
     with recording(call.is_recorded([value], directions)):
-        products = call.gradients(gradients, directions)
+        products = call.tangents(gradients, directions)
     return call.as_arguments(call.results(products))
 
 

@@ -79,6 +79,10 @@ class Op:
     example: Callable[..., Any] | None = None  # tests: rng -> list of (input arrays, params)
     kinks: tuple[float, ...] = ()  # tests: where finite differences do not apply
     extras: dict[str, Any] = field(default_factory=dict)  # what only one family needs
+    jvp: Callable[..., Any] | None = None
+    # jvp(tangents, out, *inputs, **params) -> the tangent of the result, of exactly its type, or
+    # None for 0; `tangents` has one for each input, None for 0. Several results: a list. Without
+    # a rule of its own, an op with `vjp` gets its tangent from that: `transforms/jvp.py`
 
     def __post_init__(self) -> None:
         if self.name in OPS:

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from numba_grad.graph.node import Node, grad_mode, record
+from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record
 
 by_serial = attrgetter("serial")
 _MANY = 1000
@@ -50,6 +50,22 @@ def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) 
         stack.append(None)
         stack.extend(x for x in reversed(inputs) if x not in seen)
     return order
+
+
+def is_symbolic(nodes: Iterable[Node]) -> bool:
+    """Whether any value depends on a parameter of a trace, so that it cannot be computed yet."""
+    stack = list(nodes)
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node.value is None:
+            if node.op is ARGUMENT:
+                return True
+            for x in node.inputs:
+                if x not in seen:
+                    seen.add(x)
+                    stack.append(x)
+    return False
 
 
 def users(nodes: Sequence[Node]) -> dict[Node, list[Node]]:

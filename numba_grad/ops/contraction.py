@@ -9,7 +9,15 @@ import numpy as np
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, broadcast_to, reshape, structural, sum_to
+from numba_grad.ops.families import (
+    ALL,
+    broadcast_to,
+    multilinear,
+    reshape,
+    structural,
+    sum_to,
+    total,
+)
 from numba_grad.ops.movement import array_of, transpose
 
 Shape = tuple[int, ...]
@@ -138,6 +146,7 @@ matmul = structural(
     saves=("inputs",),
     dtypes=ALL,
     example=_matmul_examples,
+    jvp=multilinear,
 )
 
 
@@ -172,6 +181,19 @@ def _matmul_add_examples(rng: "np.random.Generator") -> list[Any]:
     return [((np.ones(np.matmul(x, y).shape), x, y), {}) for (x, y), _ in _matmul_examples(rng)]
 
 
+def _matmul_add_jvp(
+    tangents: Sequence[Node | None], out: Node, addend: Node, x: Node, y: Node
+) -> Node | None:
+    of_addend, of_x, of_y = tangents
+    return total(
+        [
+            of_addend,
+            None if of_x is None else matmul(of_x, y),
+            None if of_y is None else matmul(x, of_y),
+        ]
+    )
+
+
 matmul_add = structural(
     "matmul_add",
     family="contraction",
@@ -187,4 +209,5 @@ matmul_add = structural(
     saves=("inputs",),
     dtypes="fdFD",
     example=_matmul_add_examples,
+    jvp=_matmul_add_jvp,
 )

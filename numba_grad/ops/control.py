@@ -122,7 +122,8 @@ def _by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Nod
 # results of the operations that its `forward` recorded, which are the values. So for computing a
 # custom node is a tuple of aliases of its last inputs, and for gradients a function of its first
 # ones. `context` (a record of autograd/function.py) has `tensor_count`, the number of the first,
-# and `pullback`, which runs the user's `backward`.
+# `pullback`, which runs the user's `backward`, and, if `has_tangent`, `push_forward`, which runs
+# the user's `jvp`.
 
 
 def _infer_custom(*types: Type, context: Any) -> TupleType:
@@ -134,6 +135,12 @@ def _custom_pullback(
 ) -> list[Node | None]:
     of_tensors = context.pullback(cotangents, out)
     return [*of_tensors, *[None] * (len(inputs) - context.tensor_count)]
+
+
+def _custom_jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, context: Any) -> Any:
+    if not context.has_tangent:
+        return NotImplemented
+    return context.push_forward(tangents[: context.tensor_count], out)
 
 
 def _batch_custom(is_batched: Sequence[bool], *inputs: Node, context: Any) -> Node:
@@ -154,19 +161,27 @@ class _RebuiltContext:
 
     def pullback(self, cotangents: list[Node | None], out: Node) -> list[Node | None]:
         """The cotangents of the tensors."""
+        return self._rebuilt(self._node.params["context"].pullback, cotangents, out)
+
+    def push_forward(self, tangents: Sequence[Node | None], out: Node) -> list[Node | None]:
+        """The tangents of the results."""
+        return self._rebuilt(self._node.params["context"].push_forward, tangents, out)
+
+    def _rebuilt(self, rule: Any, derivatives: Sequence[Node | None], out: Node) -> list[Any]:
+        """What a rule of the original records, from other inputs."""
         node = self._node
         given = dict(self._replacement)
         given.update(zip(node.inputs, out.inputs, strict=True))
         given[node] = out
         seeds: list[Node | None] = []
-        for g in cotangents:
+        for g in derivatives:
             seed = None if g is None else argument(g.type, g.requires_grad)
             seeds.append(seed)
             if seed is not None and g is not None:
                 given[seed] = g
-        pulled = node.params["context"].pullback(seeds, node)
-        rebuilt = iter(substitute([g for g in pulled if g is not None], given))
-        return [None if g is None else next(rebuilt) for g in pulled]
+        found = rule(seeds, node)
+        rebuilt = iter(substitute([g for g in found if g is not None], given))
+        return [None if g is None else next(rebuilt) for g in found]
 
     def release(self) -> None:
         """Nothing is freed: the original serves other calls."""
@@ -198,6 +213,7 @@ custom = Op(
     _custom_reference,  # type: ignore[arg-type]
     saves=(),
     extras={"pullback": _custom_pullback, "rebuild": _rebuild_custom},
+    jvp=_custom_jvp,
 )
 
 
@@ -232,6 +248,7 @@ pack = Op(
     lambda *arrays: arrays,  # type: ignore[arg-type]
     saves=(),
     extras={"pullback": _tuple_pullback},
+    jvp=lambda tangents, out, *inputs: tangents,
 )
 
 

@@ -9,7 +9,7 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import INTEGER, structural
+from numba_grad.ops.families import INTEGER, multilinear, structural
 from numba_grad.ops.movement import array_of, batch_size, flip, with_batch_axis
 from numba_grad.ops.samples import Examples
 
@@ -87,4 +87,5 @@ correlate = structural(
     saves=("inputs",),
     dtypes=INTEGER + "fdFD",
     example=_correlate_examples,
+    jvp=multilinear,
 )

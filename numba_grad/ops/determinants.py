@@ -9,7 +9,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
-from numba_grad.ops.families import broadcast_to, cast, reshape, structural, zeros_like
+from numba_grad.ops.families import broadcast_to, cast, reshape, structural, total, zeros_like
 from numba_grad.ops.linalg import inv
 from numba_grad.ops.matrices import batch_stack, block, check_matrices, diagonal_of, real_part
 from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
@@ -46,6 +46,16 @@ def _det_vjp(g: Node, out: Node, a: Node) -> Node:
     return OPS["multiply"](_stretched(g), _conjugate(cofactor(a)))
 
 
+def _det_jvp(tangents: Sequence[Node], out: Node, a: Node) -> Node:
+    return _sum_of_products(tangents[0], cofactor(a))
+
+
+def _sum_of_products(x: Node, y: Node) -> Node:
+    """A number for each matrix: the elements of two, multiplied and summed."""
+    rank = len(x.shape)
+    return OPS["sum"](OPS["multiply"](x, y), axes=(rank - 2, rank - 1))
+
+
 det = structural(
     "det",
     family="library",
@@ -56,6 +66,7 @@ det = structural(
     batch=batch_stack("det"),
     saves=("inputs",),
     example=_examples,
+    jvp=_det_jvp,
 )
 
 
@@ -120,6 +131,7 @@ cofactor = structural(
     batch=batch_stack("cofactor"),
     saves=("inputs",),
     example=_examples,
+    jvp=lambda tangents, out, a: _cofactors_in_direction(a, tangents[0]),
 )
 
 
@@ -181,6 +193,18 @@ def _batch_cofactor_in_direction(is_batched: Sequence[bool], a: Node, e: Node) -
     return cofactor_in_direction(*both)
 
 
+def _cofactor_in_direction_jvp(
+    tangents: Sequence[Node | None], out: Node, a: Node, e: Node
+) -> Node | None:
+    of_a, of_e = tangents
+    return total(
+        [
+            None if of_a is None else _second_change(a, e, of_a),
+            None if of_e is None else cofactor_in_direction(a, of_e),
+        ]
+    )
+
+
 cofactor_in_direction = structural(
     "cofactor_in_direction",
     family="library",
@@ -197,6 +221,7 @@ cofactor_in_direction = structural(
         ((array_of(rng, *shape) + 2 * np.eye(shape[-1]), array_of(rng, *shape)), {})
         for shape in ((4, 4), (2, 4, 4), (2, 2), (1, 1), (0, 0), (0, 4, 4))
     ],
+    jvp=_cofactor_in_direction_jvp,
 )
 
 
@@ -227,6 +252,19 @@ def _slogdet_vjp(g: Node, out: Node, a: Node) -> Node:
     return OPS["multiply"](cast(weight, a.dtype), conjugate_transpose(inv(a)))
 
 
+def _slogdet_jvp(tangents: Sequence[Node], out: Node, a: Node) -> Node:
+    change = _sum_of_products(tangents[0], matrix_transpose(inv(a)))
+    as_pair = (*change.shape, 1)
+    logarithm = reshape(cast(real_part(change), a.dtype), as_pair)
+    if a.dtype.kind != "c":
+        return OPS["concatenate"](zeros_like(logarithm), logarithm, axis=len(as_pair) - 1)
+    sign = reshape(block(reshape(out, (*a.shape[:-2], 1, 2)), 0, 1, 0, 1), as_pair)
+    turn = OPS["make_complex"](zeros_like(OPS["imag"](change)), OPS["imag"](change))
+    return OPS["concatenate"](
+        OPS["multiply"](reshape(turn, as_pair), sign), logarithm, axis=len(as_pair) - 1
+    )
+
+
 slogdet = structural(
     "slogdet",
     family="library",
@@ -237,4 +275,5 @@ slogdet = structural(
     batch=batch_stack("slogdet"),
     saves=("inputs", "out"),
     example=_examples,
+    jvp=_slogdet_jvp,
 )

@@ -5,7 +5,7 @@ are torch's (conjugate Wirtinger): a holomorphic f contributes g * conj(f'(x)). 
 torch's too, and each rule says which.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from numba_grad.ops.families import (
     INEXACT,
     NUMERIC,
     REAL,
+    broadcast_to,
     elementwise,
+    linear,
     literal,
+    no_slope,
+    total,
     zeros_like,
 )
 from numba_grad.ops.families import cast as convert
@@ -62,11 +66,6 @@ def zero_where(condition: Node, x: Node) -> Node:
     return where(condition, literal(0, x.dtype), x)
 
 
-def no_slope(g: Node, out: Node, *inputs: Node, **params: Any) -> Node:
-    """Of step functions: torch gives zeros, not an error."""
-    return zeros_like(g)
-
-
 # Arithmetic.
 
 add = elementwise(
@@ -77,6 +76,7 @@ add = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     saves=(),
+    has_real_slopes=True,
 )
 
 subtract = elementwise(
@@ -87,7 +87,16 @@ subtract = elementwise(
     dtypes=NUMERIC,
     samples=((-3, 3), (-3, 3)),
     saves=(),
+    has_real_slopes=True,
 )
+
+
+def _multiply_jvp(tangents: Sequence[Node | None], out: Node, x: Node, y: Node) -> Node | None:
+    of_x, of_y = tangents
+    if x is y:
+        return None if of_x is None else (of_x + of_x) * x
+    return total([None if of_x is None else of_x * y, None if of_y is None else x * of_y])
+
 
 multiply = elementwise(
     "multiply",
@@ -100,6 +109,7 @@ multiply = elementwise(
     ),
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
+    jvp=_multiply_jvp,
 )
 
 
@@ -118,6 +128,15 @@ def is_constant_one(x: Node) -> bool:
     return is_number and x.value == 1
 
 
+def _divide_jvp(tangents: Sequence[Node | None], out: Node, x: Node, y: Node) -> Node | None:
+    """(dx - out dy) / y: one division, as for the value."""
+    of_x, of_y = tangents
+    if of_y is not None and is_constant_one(x):
+        return -(of_y * square(out))
+    change = total([of_x, None if of_y is None else -(out * of_y)])
+    return None if change is None else broadcast_to(change / y, out.shape)
+
+
 divide = elementwise(
     "divide",
     expression="{x} / {y}",
@@ -130,6 +149,7 @@ divide = elementwise(
     samples=((-3, 3), (0.5, 3)),
     cost=4,
     saves=("inputs", "out"),
+    jvp=_divide_jvp,
 )
 
 negative = elementwise(
@@ -140,6 +160,7 @@ negative = elementwise(
     dtypes=NUMERIC,
     samples=((-3, 3),),
     saves=(),
+    has_real_slopes=True,
 )
 
 positive = elementwise(
@@ -150,6 +171,7 @@ positive = elementwise(
     dtypes=NUMERIC,
     samples=((-3, 3),),
     saves=(),
+    has_real_slopes=True,
 )
 
 
@@ -157,6 +179,14 @@ def _absolute_vjp(g: Node, out: Node, x: Node) -> Node:
     """sign(x), which is 0 at 0; 0 for a real NaN, too."""
     slope = sign(x) if x.dtype.kind == "c" else zero_where(isnan(x), sign(x))
     return convert(g, x.dtype) * slope
+
+
+def _absolute_jvp(tangents: Sequence[Node | None], out: Node, x: Node) -> Node | None:
+    """What of the tangent is along x."""
+    (t,) = tangents
+    if t is None or x.dtype.kind != "c":
+        return None if t is None else _absolute_vjp(t, out, x)
+    return real(t * conjugate(sign(x)))
 
 
 absolute = elementwise(
@@ -168,6 +198,7 @@ absolute = elementwise(
     dtypes=ALL,
     samples=((-3, 3),),
     kinks=(0.0,),
+    jvp=_absolute_jvp,
 )
 
 
@@ -199,6 +230,7 @@ sign = elementwise(
     cost=2,
     saves=("inputs", "out"),
     kinks=(0.0,),
+    has_real_slopes=True,
 )
 
 square = elementwise(
@@ -325,6 +357,7 @@ maximum = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     cost=2,
+    has_real_slopes=True,
 )
 
 minimum = elementwise(
@@ -338,6 +371,7 @@ minimum = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
     cost=2,
+    has_real_slopes=True,
 )
 
 
@@ -365,6 +399,7 @@ clip = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 0), (0, 3)),
     cost=4,
+    has_real_slopes=True,
 )
 
 
@@ -383,6 +418,7 @@ clip_to_numbers = elementwise(
     dtypes=ALL,
     samples=((-3, 3), (-3, 0), (0, 3)),
     cost=2,
+    has_real_slopes=True,
 )
 
 # The slope in x is -1 where the sign changed, and 0 at 0.
@@ -497,6 +533,7 @@ where = elementwise(
     dtypes=ALL,
     samples=((False, True), (-3, 3), (-3, 3)),
     operand_dtypes=lambda condition, x, y: condition.kind == "b" and x == y,
+    jvp=linear,
 )
 
 
@@ -521,6 +558,7 @@ cast = elementwise(
     input_names=("x",),
     result_dtype=lambda x, dtype: dtype,
     params_samples=tuple({"dtype": np.dtype(c)} for c in "fdFDel?"),
+    jvp=linear,
 )
 
 real = elementwise(
@@ -533,6 +571,7 @@ real = elementwise(
     samples=((-3, 3),),
     saves=(),
     write_back=lambda x, v: make_complex(v, imag(x)),
+    jvp=linear,
 )
 
 imag = elementwise(
@@ -545,6 +584,7 @@ imag = elementwise(
     samples=((-3, 3),),
     saves=(),
     write_back=lambda x, v: make_complex(real(x), v),
+    jvp=linear,
 )
 
 conjugate = elementwise(
@@ -555,6 +595,7 @@ conjugate = elementwise(
     dtypes=INEXACT,
     samples=((-3, 3),),
     saves=(),
+    jvp=linear,
 )
 
 
@@ -573,6 +614,7 @@ make_complex = elementwise(
     samples=((-3, 3), (-3, 3)),
     saves=(),
     result_dtype=lambda x, y: promoted(x, np.complex64),
+    jvp=linear,
 )
 
 identity = elementwise(
@@ -584,6 +626,7 @@ identity = elementwise(
     samples=((-3, 3),),
     saves=(),
     write_back=lambda x, v: v,
+    has_real_slopes=True,
 )
 
 detach = elementwise(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of
+from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of, is_inexact
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, record
 from numba_grad.graph.types import CPU, KNOWN, Type, array_type, broadcast_shapes
@@ -113,6 +113,53 @@ def cotangent_like(g: Node, x: Node) -> Node:
     return cast(sum_to(g, x.shape), x.dtype)
 
 
+def linear(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> Node:
+    """The tangent of an operation that is linear in all its floating inputs together: itself."""
+    operands = [
+        t if t is not None else zeros_like(x) if is_inexact(x.dtype) else x
+        for t, x in zip(tangents, inputs, strict=True)
+    ]
+    return record(out.op, tuple(operands), params)
+
+
+def multilinear(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+) -> Node | None:
+    """The tangent of an operation that is linear in each input: itself, with one input after the
+    other replaced."""
+    terms = [
+        record(out.op, (*inputs[:k], t, *inputs[k + 1 :]), params)
+        for k, t in enumerate(tangents)
+        if t is not None
+    ]
+    return total(terms)
+
+
+def by_slopes(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+) -> Node | None:
+    """The tangent of an operation on real arrays of one shape, element by element: what multiplies
+    a cotangent multiplies a tangent."""
+    rule: Any = out.op.vjp
+    return total(
+        [None if t is None else rule(k, t, out, *inputs, **params) for k, t in enumerate(tangents)]
+    )
+
+
+def total(terms: Sequence[Node | None]) -> Node | None:
+    """The sum of those that are not None, which stands for 0."""
+    result = None
+    for term in terms:
+        if term is not None:
+            result = term if result is None else result + term
+    return result
+
+
+def no_slope(g: Node, out: Node, *inputs: Node, **params: Any) -> Node:
+    """Of step functions: torch gives zeros, not an error."""
+    return zeros_like(g)
+
+
 def elementwise(
     name: str,
     *,
@@ -133,6 +180,8 @@ def elementwise(
     result_dtype: Callable[..., np.dtype] | None = None,
     params_samples: Sequence[dict[str, Any]] = ({},),
     write_back: Callable[..., Node] | None = None,
+    jvp: Callable[..., Node | None] | None = None,
+    has_real_slopes: bool = False,
 ) -> Op:
     """An op applied element by element; inputs broadcast as in NumPy.
 
@@ -157,6 +206,9 @@ def elementwise(
     result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
     params_samples : what the tests give as params
     write_back : of an op whose result NumPy gives as a view: (x, v) -> x after v was written to it
+    jvp : (tangents, out, *inputs, **params) -> tangent. By default it is made of `vjp`: what
+        multiplies a cotangent multiplies a tangent, conjugated.
+    has_real_slopes : nothing is to conjugate, as all slopes are real numbers
     """
     in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
     names = input_names or tuple([name for name in in_braces if name != "dtype"])
@@ -194,6 +246,28 @@ def elementwise(
             return contribution
         return cotangent_like(contribution, x)
 
+    def jvp_by_slopes(
+        tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+    ) -> Node | None:
+        if is_step and out.dtype.kind != "c":
+            return None
+        terms = []
+        for input_name, rule, t, x in zip(names, vjp or (), tangents, inputs, strict=True):
+            if t is None:
+                continue
+            if input_name in no_derivative:
+                raise _no_derivative(name, input_name, x, no_derivative[input_name])
+            if rule is None or rule is no_slope:
+                continue
+            if has_real_slopes or t.dtype.kind != "c":
+                terms.append(rule(t, out, *inputs, **params))
+                continue
+            # Of a holomorphic function: the rule multiplies by the conjugate of the slope.
+            turned = rule(OPS["conjugate"](t), out, *inputs, **params)
+            terms.append(None if turned is None else OPS["conjugate"](turned))
+        tangent = total(terms)
+        return None if tangent is None else cast(broadcast_to(tangent, out.shape), out.dtype)
+
     return Op(
         name,
         "elementwise",
@@ -210,6 +284,7 @@ def elementwise(
         elementwise_examples(samples, dtypes, params_samples),
         kinks,
         extras,
+        jvp or (jvp_by_slopes if vjp is not None else None),
     )
 
 
@@ -333,6 +408,7 @@ def reduction(
     dtypes: str = "fdFD",
     samples: Sequence[tuple[float, float]] = ((-3, 3),),
     saves: tuple[str, ...] = ("inputs",),
+    jvp: Callable[..., Node | None] | None = None,
 ) -> Op:
     """An op that combines all elements along `axes` (sorted, not negative); the axes disappear.
 
@@ -370,6 +446,7 @@ def reduction(
         dtypes,
         reduction_examples(samples[0], dtypes, is_empty_allowed=identity is not None),
         extras={"identity": identity, "no_vjp": no_vjp},
+        jvp=jvp,
     )
 
 
@@ -449,6 +526,7 @@ def structural(
     dtypes: str = "fdFD",
     extras: dict[str, Any] | None = None,
     no_vjp: str = "",
+    jvp: Callable[..., Node | None] | None = None,
 ) -> Op:
     """An op whose meaning is in its params and shapes: movement, indexing, contraction, scans.
 
@@ -457,6 +535,8 @@ def structural(
     vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
     example : rng -> list of (input arrays, params), what the registry-driven tests run
     no_vjp : without `vjp`, why there is no derivative; needless where results are integers or bools
+    jvp : `linear`, `multilinear`, or (tangents, out, *inputs, **params) -> tangent; without it the
+        tangent is made of `vjp`, and costs what that does
     """
     if vjp is not None and not callable(vjp):
         vjp = by_argument(vjp)
@@ -476,4 +556,5 @@ def structural(
         example,
         (),
         {**(extras or {}), **({"no_vjp": no_vjp} if no_vjp else {})},
+        jvp,
     )

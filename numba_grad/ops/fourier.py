@@ -16,6 +16,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import is_zero, scaled
 from numba_grad.ops.families import (
     dtype_names,
+    linear,
     real_dtype,
     reshape,
     structural,
@@ -122,6 +123,7 @@ fft = structural(
             strict=False,
         )
     ],
+    jvp=linear,
 )
 
 
@@ -173,6 +175,7 @@ rfft = structural(
             _samples(rng, is_complex=False), itertools.cycle(ADJOINT_NORM), strict=False
         )
     ],
+    jvp=linear,
 )
 
 
@@ -220,4 +223,5 @@ irfft = structural(
     batch=lambda is_batched, x, *, axis, n, norm: irfft(x, axis=axis + 1, n=n, norm=norm),
     dtypes="FD",
     example=_irfft_examples,
+    jvp=linear,
 )

@@ -20,7 +20,7 @@ import numpy as np
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, full, reshape, structural, zeros_like
+from numba_grad.ops.families import ALL, full, linear, reshape, structural, zeros_like
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
 
@@ -189,6 +189,7 @@ gather = structural(
     saves=("inputs",),
     dtypes=ALL,
     example=lambda rng: [((x, *indices), {"checked": True}) for x, indices in _index_examples(rng)],
+    jvp=linear,
 )
 
 
@@ -323,6 +324,13 @@ def _scatter_examples(rng: "np.random.Generator") -> list[Any]:
     ]
 
 
+def _scatter_add_jvp(
+    tangents: Sequence[Node | None], out: Node, x: Node, v: Node, *indices: Node, **params: Any
+) -> Node | None:
+    of_x, of_v, *_ = tangents
+    return of_x if of_v is None else linear(tangents, out, x, v, *indices, **params)
+
+
 # Duplicates add up.
 scatter_add = structural(
     "scatter_add",
@@ -335,6 +343,7 @@ scatter_add = structural(
     saves=("inputs",),
     dtypes=ALL,
     example=_scatter_examples,
+    jvp=_scatter_add_jvp,
 )
 
 # Of duplicates the last in the order of the index arrays stays, as in NumPy's assignment.
@@ -349,4 +358,5 @@ scatter_set = structural(
     saves=("inputs",),
     dtypes=ALL,
     example=_scatter_examples,
+    jvp=linear,
 )

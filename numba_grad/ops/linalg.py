@@ -11,7 +11,7 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
-from numba_grad.ops.families import reshape, structural, sum_to
+from numba_grad.ops.families import reshape, structural, sum_to, total
 from numba_grad.ops.matrices import (
     batch_stack,
     check_lapack_dtype,
@@ -69,6 +69,18 @@ def _solve_vjp_b(g: Node, out: Node, a: Node, b: Node) -> Node:
     return sum_to(solve(conjugate_transpose(a), g), b.shape)
 
 
+def _solve_jvp(tangents: Sequence[Node | None], out: Node, a: Node, b: Node) -> Node:
+    """Of a x = b: a x' = b' - a' x."""
+    return solve(a, _change_of_right_side(tangents[0], tangents[1], out))
+
+
+def _change_of_right_side(of_a: Node | None, of_b: Node | None, out: Node) -> Node:
+    """b' - a' x. A matrix that stands for a stack of them is one, as in the system itself."""
+    change = total([of_b, None if of_a is None else -matmul(of_a, out)])
+    assert change is not None
+    return change
+
+
 def _batch_solve(is_batched: Sequence[bool], a: Node, b: Node) -> Node:
     if not is_batched[0] and len(a.shape) == 2:
         # One factorization for all: the batch becomes further columns.
@@ -115,6 +127,7 @@ solve = structural(
     batch=_batch_solve,
     saves=("inputs", "out"),
     example=_solve_examples,
+    jvp=_solve_jvp,
 )
 
 
@@ -130,6 +143,10 @@ def _infer_inv(a: Type) -> Type:
 def _inv_vjp(g: Node, out: Node, a: Node) -> Node:
     turned = conjugate_transpose(out)
     return -matmul(matmul(turned, g), turned)
+
+
+def _inv_jvp(tangents: Sequence[Node], out: Node, a: Node) -> Node:
+    return -matmul(matmul(out, tangents[0]), out)
 
 
 def _inv_examples(rng: "np.random.Generator") -> list[Any]:
@@ -148,6 +165,7 @@ inv = structural(
     saves=("out",),
     example=_inv_examples,
     extras={"domain": "regular"},
+    jvp=_inv_jvp,
 )
 
 
@@ -197,6 +215,22 @@ def _solve_triangular_vjp_b(
     return sum_to(_solve_with_adjoint(g, a, lower, unit_diagonal), b.shape)
 
 
+def _solve_triangular_jvp(
+    tangents: Sequence[Node | None],
+    out: Node,
+    a: Node,
+    b: Node,
+    *,
+    lower: bool,
+    unit_diagonal: bool,
+) -> Node:
+    of_a, of_b = tangents
+    if of_a is not None:
+        of_a = (lower_triangle if lower else upper_triangle)(of_a, strict=unit_diagonal)
+    change = _change_of_right_side(of_a, of_b, out)
+    return solve_triangular(a, change, lower=lower, unit_diagonal=unit_diagonal)
+
+
 def _solve_with_adjoint(g: Node, a: Node, lower: bool, unit_diagonal: bool) -> Node:
     adjoint = conjugate_transpose(a)
     return solve_triangular(adjoint, g, lower=not lower, unit_diagonal=unit_diagonal)
@@ -238,4 +272,5 @@ solve_triangular = structural(
     batch=_batch_solve_triangular,
     saves=("inputs", "out"),
     example=_solve_triangular_examples,
+    jvp=_solve_triangular_jvp,
 )

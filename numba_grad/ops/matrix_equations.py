@@ -11,7 +11,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import broadcast_to, reshape, structural
+from numba_grad.ops.families import broadcast_to, reshape, structural, total
 from numba_grad.ops.matrices import batch_stack, block, check_lapack_dtype, check_matrices
 from numba_grad.ops.movement import array_of
 
@@ -67,6 +67,21 @@ def _adjoint_of_sylvester(g: Node, a: Node, b: Node) -> Node:
     return solve_sylvester(conjugate_transpose(a), conjugate_transpose(b), g)
 
 
+def _solve_sylvester_jvp(
+    tangents: Sequence[Node | None], out: Node, a: Node, b: Node, q: Node
+) -> Node:
+    of_a, of_b, of_q = tangents
+    change = total(
+        [
+            of_q,
+            None if of_a is None else -matmul(of_a, out),
+            None if of_b is None else -matmul(out, of_b),
+        ]
+    )
+    assert change is not None
+    return solve_sylvester(a, b, change)
+
+
 def _sylvester_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [((3, 3), (2, 2), (3, 2)), ((2, 2, 2), (2, 3, 3), (2, 2, 3)), ((0, 0), (2, 2), (0, 2))]
     return [
@@ -95,6 +110,7 @@ solve_sylvester = structural(
     batch=_batch_together("solve_sylvester"),
     saves=("inputs", "out"),
     example=_sylvester_examples,
+    jvp=_solve_sylvester_jvp,
 )
 
 
@@ -137,6 +153,7 @@ sqrtm = structural(
         for shape in ((3, 3), (2, 3, 3), (0, 0), (0, 2, 2))
     ],
     extras={"domain": "regular"},
+    jvp=lambda tangents, out, a: solve_sylvester(out, out, tangents[0]),
 )
 
 
@@ -204,6 +221,29 @@ def _solve_banded_vjp_bands(
     return -OPS["concatenate"](*rows, axis=axis)
 
 
+def _solve_banded_jvp(
+    tangents: Sequence[Node | None], out: Node, bands: Node, b: Node, *, lower: int, upper: int
+) -> Node:
+    of_bands, of_b = tangents
+    changed = None if of_bands is None else -_banded_product(of_bands, out, lower, upper)
+    change = total([of_b, changed])
+    assert change is not None
+    return solve_banded(bands, change, lower=lower, upper=upper)
+
+
+def _banded_product(bands: Node, x: Node, lower: int, upper: int) -> Node:
+    """The matrix with these diagonals, times `x`: each is multiplied where it meets x."""
+    n = bands.shape[-1]
+    columns = matrix_transpose(x)
+    terms = [
+        _shifted(OPS["multiply"](block(bands, k, 1, 0, n), columns), upper - k)
+        for k in range(lower + upper + 1)
+    ]
+    product = total(terms)
+    assert product is not None
+    return matrix_transpose(product)
+
+
 def _banded_examples(rng: "np.random.Generator") -> list[Any]:
     examples = []
     for stack, n, columns, lower, upper in (
@@ -234,4 +274,5 @@ solve_banded = structural(
     batch=_batch_together("solve_banded"),
     saves=("inputs", "out"),
     example=_banded_examples,
+    jvp=_solve_banded_jvp,
 )

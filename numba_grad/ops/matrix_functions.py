@@ -34,13 +34,16 @@ def _expm_reference(a: np.ndarray) -> np.ndarray:
 
 # The derivative in a direction is a block of the exponential of a matrix of twice the size: Najfeld
 # and Havel, Derivatives of the matrix exponential and their computation (1995), 4.
-def _expm_vjp(g: Node, out: Node, a: Node) -> Node:
+def _change_of_expm(a: Node, direction: Node) -> Node:
     n = a.shape[-1]
     axis = len(a.shape) - 2
-    turned = conjugate_transpose(a)
-    above = OPS["concatenate"](turned, g, axis=axis + 1)
-    below = OPS["concatenate"](zeros_like(a), turned, axis=axis + 1)
+    above = OPS["concatenate"](a, direction, axis=axis + 1)
+    below = OPS["concatenate"](zeros_like(a), a, axis=axis + 1)
     return block(expm(OPS["concatenate"](above, below, axis=axis)), 0, n, n, n)
+
+
+def _expm_vjp(g: Node, out: Node, a: Node) -> Node:
+    return _change_of_expm(conjugate_transpose(a), g)
 
 
 expm = structural(
@@ -66,4 +69,5 @@ expm = structural(
             ((0, 2, 2), 1),
         )
     ],
+    jvp=lambda tangents, out, a: _change_of_expm(a, tangents[0]),
 )

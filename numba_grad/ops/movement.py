@@ -16,7 +16,7 @@ import numpy as np
 from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, broadcast_to, structural, sum_to, zeros_like
+from numba_grad.ops.families import ALL, broadcast_to, linear, structural, sum_to, zeros_like
 
 Shape = tuple[int, ...]
 
@@ -70,6 +70,7 @@ reshape = structural(
         ((array_of(rng, 24),), {"shape": (1, 2, 1, 12)}),
     ],
     extras={"write_back": lambda x, v, *, shape: reshape(v, shape=x.shape)},
+    jvp=linear,
 )
 
 
@@ -114,6 +115,7 @@ transpose = structural(
         ((array_of(rng, 0, 3),), {"axes": (1, 0)}),
     ],
     extras={"write_back": lambda x, v, *, axes: transpose(v, axes=inverse_permutation(axes))},
+    jvp=linear,
 )
 
 
@@ -172,6 +174,7 @@ broadcast_to_op = structural(
         ((array_of(rng, 0),), {"shape": (3, 0)}),
         ((array_of(rng, 1),), {"shape": (12,)}),
     ],
+    jvp=linear,
 )
 
 
@@ -261,6 +264,7 @@ slice_ = structural(
             update_slice, (x, v), region_params(starts, steps)
         )
     },
+    jvp=linear,
 )
 
 
@@ -298,6 +302,7 @@ flip = structural(
         ((array_of(rng),), {"axes": ()}),
     ],
     extras={"write_back": lambda x, v, *, axes: flip(v, axes=axes)},
+    jvp=linear,
 )
 
 
@@ -360,6 +365,7 @@ pad = structural(
         ((array_of(rng, 3, 0),), {"low": (0, 0), "high": (1, 0), "interior": (0, 1)}),
         ((array_of(rng),), {"low": (), "high": (), "interior": ()}),
     ],
+    jvp=linear,
 )
 
 
@@ -441,6 +447,7 @@ concatenate = structural(
         ((array_of(rng, 4),), {"axis": 0}),
         ((array_of(rng, 2, 0), array_of(rng, 3, 0)), {"axis": 0}),
     ],
+    jvp=linear,
 )
 
 
@@ -534,7 +541,16 @@ update_slice = structural(
     batch=_batch_update_slice,
     dtypes=ALL,
     example=_region_examples,
+    jvp=linear,
 )
+
+
+def _add_slice_jvp(
+    tangents: Sequence[Node | None], out: Node, x: Node, v: Node, **region: Any
+) -> Node | None:
+    of_x, of_v = tangents
+    return of_x if of_v is None else linear(tangents, out, x, v, **region)
+
 
 add_slice = structural(
     "add_slice",
@@ -546,4 +562,5 @@ add_slice = structural(
     batch=_batch_add_slice,
     dtypes=ALL,
     example=_region_examples,
+    jvp=_add_slice_jvp,
 )

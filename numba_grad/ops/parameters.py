@@ -14,7 +14,7 @@ from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
-from numba_grad.ops.families import structural
+from numba_grad.ops.families import by_slopes, structural
 from numba_grad.ops.random import check_equal_shapes, same_shapes
 from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONENT, MOST_TERMS
 
@@ -110,6 +110,7 @@ beta_moment = structural(
     ),
     example=_beta_moment_examples,
     dtypes="fd",
+    jvp=by_slopes,
 )
 
 
@@ -181,6 +182,7 @@ zeta_derivative = structural(
     ),
     example=_zeta_derivative_examples,
     dtypes="fd",
+    jvp=by_slopes,
 )
 
 
@@ -293,4 +295,5 @@ hyp1f1_derivative = structural(
     ),
     example=_hyp1f1_derivative_examples,
     dtypes="fd",
+    jvp=by_slopes,
 )

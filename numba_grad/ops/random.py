@@ -17,6 +17,7 @@ from numba_grad.ops.elementwise import scaled
 from numba_grad.ops.families import (
     broadcast_to,
     by_argument,
+    by_slopes,
     elementwise,
     structural,
 )
@@ -241,6 +242,7 @@ gamma_path = Op(
     "{x}",
     saves=("inputs", "out"),
     dtypes="fd",
+    jvp=by_slopes,
 )
 
 
@@ -316,4 +318,5 @@ gamma_moment = structural(
     ),
     example=_gamma_moment_examples,
     dtypes="fd",
+    jvp=by_slopes,
 )

@@ -4,6 +4,8 @@ The result has the input's dtype: the frontend casts small integers and bools be
 everything to bool before `any` and `all`, as NumPy does. The names hide Python's own in this file.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from numba_grad.graph.node import Node, Op
@@ -14,6 +16,7 @@ from numba_grad.ops.families import (
     NUMERIC,
     cast,
     expand_reduced,
+    linear,
     literal,
     position_reduction,
     reduction,
@@ -31,6 +34,7 @@ sum = reduction(
     vjp=(lambda g, out, x, axes: expand_reduced(g, x.shape, axes),),
     dtypes=NUMERIC,
     saves=(),
+    jvp=linear,
 )
 
 
@@ -84,6 +88,7 @@ prod = reduction(
         ),
     ),
     dtypes=NUMERIC,
+    jvp=lambda tangents, out, x, axes: sum(tangents[0] * _product_of_others(x, axes), axes=axes),
 )
 
 
@@ -94,6 +99,13 @@ def _extreme_vjp(g: Node, out: Node, x: Node, axes: Axes) -> Node:
     return expand_reduced(share, x.shape, axes) * is_extreme
 
 
+def _extreme_jvp(tangents: Sequence[Node], out: Node, x: Node, axes: Axes) -> Node:
+    """The mean of the tangents of all elements that equal the extreme; NaN where that is."""
+    is_extreme = equal(x, expand_reduced(out, x.shape, axes))
+    chosen = where(is_extreme, tangents[0], literal(0, x.dtype))
+    return sum(chosen, axes=axes) / sum(cast(is_extreme, x.dtype), axes=axes)
+
+
 max = reduction(
     "max",
     identity=None,
@@ -102,6 +114,7 @@ max = reduction(
     vjp=(_extreme_vjp,),
     dtypes=ALL,
     saves=("inputs", "out"),
+    jvp=_extreme_jvp,
 )
 
 min = reduction(
@@ -112,6 +125,7 @@ min = reduction(
     vjp=(_extreme_vjp,),
     dtypes=ALL,
     saves=("inputs", "out"),
+    jvp=_extreme_jvp,
 )
 
 any = reduction(

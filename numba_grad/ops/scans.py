@@ -9,7 +9,7 @@ from numba_grad.errors import AxisError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import ALL, INEXACT, full, structural
+from numba_grad.ops.families import ALL, INEXACT, full, linear, structural, total
 from numba_grad.ops.movement import array_of, batch_size, concatenate, slice_, with_batch_axis
 from numba_grad.ops.samples import Examples
 
@@ -71,6 +71,7 @@ cumsum = structural(
         ((array_of(rng, 0, 3),), {"axis": 0, "reverse": False}),
         ((array_of(rng, 3, 0),), {"axis": 0, "reverse": True}),
     ],
+    jvp=linear,
 )
 
 
@@ -105,6 +106,12 @@ def _cumprod_vjp(g: Node, out: Node, x: Node, *, axis: int) -> Node:
     return conjugated(_earlier(out, axis, 1)) * after
 
 
+def _cumprod_jvp(tangents: Sequence[Node], out: Node, x: Node, *, axis: int) -> Node:
+    """Of y[i] = x[i] y[i - 1]: y'[i] = x[i] y'[i - 1] + x'[i] y[i - 1]."""
+    (t,) = tangents
+    return linear_recurrence(x, t * _earlier(out, axis, 1), axis=axis, reverse=False)
+
+
 cumprod = structural(
     "cumprod",
     family="scan",
@@ -123,6 +130,7 @@ cumprod = structural(
         ((array_of(rng, 1),), {"axis": 0}),
         ((array_of(rng, 0, 3),), {"axis": 0}),
     ],
+    jvp=_cumprod_jvp,
 )
 
 
@@ -169,6 +177,22 @@ def _linear_recurrence_vjp_of_a(
     return g_of_b * conjugated(_earlier(out, axis, 0, reverse=reverse))
 
 
+def _linear_recurrence_jvp(
+    tangents: Sequence[Node | None],
+    out: Node,
+    a: Node,
+    b: Node,
+    *,
+    axis: int,
+    reverse: bool = False,
+) -> Node | None:
+    """A recurrence with the same factors: y'[i] = a[i] y'[i - 1] + a'[i] y[i - 1] + b'[i]."""
+    of_a, of_b = tangents
+    changed = None if of_a is None else of_a * _earlier(out, axis, 0, reverse=reverse)
+    change = total([changed, of_b])
+    return None if change is None else linear_recurrence(a, change, axis=axis, reverse=reverse)
+
+
 def _batch_linear_recurrence(
     is_batched: Sequence[bool], a: Node, b: Node, *, axis: int, reverse: bool = False
 ) -> Node:
@@ -200,6 +224,7 @@ linear_recurrence = structural(
         ((array_of(rng, 1), array_of(rng, 1)), {"axis": 0, "reverse": False}),
         ((array_of(rng, 0, 3), array_of(rng, 0, 3)), {"axis": 0, "reverse": True}),
     ],
+    jvp=_linear_recurrence_jvp,
 )
 
 

@@ -22,6 +22,7 @@ to_device = structural(
     vjp=(lambda g, out, x, *, device: placed(g, x.type.device),),
     batch=lambda is_batched, x, *, device: placed(x, device),
     example=lambda rng: [((rng.standard_normal((3, 4)),), {"device": "cpu"})],
+    jvp=lambda tangents, out, x, *, device: placed(tangents[0], device),
 )
 
 

@@ -97,7 +97,7 @@ def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:
 
 
 class _BatchedContext:
-    """Takes the place of a Function's context: its `backward`, for the whole batch at once."""
+    """Takes the place of a Function's context: its rules, for the whole batch at once."""
 
     def __init__(self, count: int, node: Node, done: dict[Node, Node], size: int) -> None:
         self.tensor_count = count
@@ -121,6 +121,22 @@ class _BatchedContext:
             None if g is None else self._cotangent(k, next(of_batch))
             for k, g in enumerate(of_member)
         ]
+
+    def push_forward(self, tangents: Sequence[Node | None], out: Node) -> list[Node | None]:
+        """The tangents of the results. A tensor that is not batched has a tangent for all."""
+        seeds = [
+            _member(t) if t is not None and is_batched else t
+            for t, is_batched in zip(tangents, self._is_batched, strict=True)
+        ]
+        batched = {
+            seed: t
+            for seed, t in zip(seeds, tangents, strict=True)
+            if seed is not None and t is not None and seed is not t
+        }
+        of_member = self._node.params["context"].push_forward(seeds, self._node)
+        found = [t for t in of_member if t is not None]
+        of_batch = iter(batch(found, {**self._done, **batched}, self._size))
+        return [None if t is None else next(of_batch) for t in of_member]
 
     def _cotangent(self, k: int, g: Node) -> Node:
         return g if self._is_batched[k] else OPS["sum"](g, axes=(0,))

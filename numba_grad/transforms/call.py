@@ -5,7 +5,8 @@ differentiated once.
     call         a node of the graph that calls it; its results are `item` nodes
 
 The derivative of a call is a call: of the function's VJP, which computes what it needs of the
-forward pass again, so a call leaves nothing behind for its backward pass but its inputs.
+forward pass again, so a call leaves nothing behind for its backward pass but its inputs. In forward
+mode it is a call of a function that computes values and tangents together.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,6 +20,7 @@ from numba_grad.locks import new_lock
 from numba_grad.ops.control import rebuild_with_results, result, with_results
 from numba_grad.ops.families import placed
 from numba_grad.transforms.batch import batch
+from numba_grad.transforms.jvp import Tangent, pushed_forward
 from numba_grad.transforms.vjp import cotangents, reached
 
 
@@ -87,15 +89,34 @@ class CallTarget:
             numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
             arguments = (*self.arguments, *seeds.values())
             outputs = [found[self.arguments[k]] for k in numbers]
-            captured = _sources(outputs, arguments)
-            stand_ins = {node: argument(node.type, node.requires_grad) for node in captured}
-            if captured:
-                outputs = substitute(outputs, stand_ins)
+            target, captured = _closed(f"vjp of {self.name}", arguments, outputs)
         finally:
             grad_mode.enabled = enabled
-        name = f"vjp of {self.name}"
-        target = CallTarget(name, (*arguments, *stand_ins.values()), outputs)
         return CallVjp(target, numbers, captured)
+
+    def jvp(self, given: tuple[bool, ...], *, with_values: bool) -> "CallJvp":
+        """The derivative in a direction; `given` says which arguments have a tangent."""
+        key = ("jvp", given, with_values)
+        return self.derived(key, lambda: self._make_jvp(given, with_values))
+
+    def _make_jvp(self, given: tuple[bool, ...], with_values: bool) -> "CallJvp":
+        directions = {
+            node: argument(node.type, requires_grad=True)
+            for node, is_given in zip(self.arguments, given, strict=True)
+            if is_given
+        }
+        enabled = grad_mode.enabled
+        grad_mode.enabled = True
+        try:
+            since = min([node.serial for node in self.arguments])
+            values, found = pushed_forward(self.outputs, directions, since=since, is_recorded=True)
+            numbers = tuple(k for k, t in enumerate(found) if t is not None)
+            outputs = [*(values if with_values else ()), *(t for t in found if t is not None)]
+            arguments = (*self.arguments, *directions.values())
+            target, captured = _closed(f"jvp of {self.name}", arguments, outputs)
+        finally:
+            grad_mode.enabled = enabled
+        return CallJvp(target, numbers, captured)
 
     def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
         """The function with a batch axis in front of these arguments, and of every output."""
@@ -111,6 +132,17 @@ class CallTarget:
             return CallTarget(f"batched {self.name}", arguments, outputs)
 
         return self.derived(("batched", is_batched, size), make)
+
+
+def _closed(
+    name: str, arguments: Sequence[Node], outputs: Sequence[Node]
+) -> tuple[CallTarget, list[Node]]:
+    """A target that takes as further arguments what else its graph reaches, and that."""
+    captured = _sources(outputs, arguments)
+    stand_ins = {node: argument(node.type, node.requires_grad) for node in captured}
+    if captured:
+        outputs = substitute(outputs, stand_ins)
+    return CallTarget(name, (*arguments, *stand_ins.values()), outputs), captured
 
 
 def _on_one_device(arguments: Sequence[Node], outputs: Sequence[Node]) -> tuple[Node, ...]:
@@ -133,6 +165,15 @@ class CallVjp:
     target: CallTarget
     numbers: tuple[int, ...]  # which arguments its outputs are the cotangents of
     captured: list[Node]  # constants of a user's `backward`, and what it closes over
+
+
+@dataclass(frozen=True, slots=True)
+class CallJvp:
+    """A derivative in a direction: of the arguments, their tangents and `captured`."""
+
+    target: CallTarget
+    numbers: tuple[int, ...]  # which outputs have a tangent: the last outputs of `target`
+    captured: list[Node]
 
 
 def _sources(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
@@ -166,6 +207,37 @@ def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, target: CallTar
     return _pullback(g, out, *inputs, target=target)[k]
 
 
+def _jvp(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, target: CallTarget
+) -> list[Tangent]:
+    _, found = _call_of_jvp(tangents, inputs, target, with_values=False)
+    return found
+
+
+def _with_tangents(
+    tangents: Sequence[Node | None], *inputs: Node, target: CallTarget
+) -> tuple[Node, list[Tangent]]:
+    return _call_of_jvp(tangents, inputs, target, with_values=True)
+
+
+def _call_of_jvp(
+    tangents: Sequence[Node | None],
+    inputs: Sequence[Node],
+    target: CallTarget,
+    *,
+    with_values: bool,
+) -> tuple[Node, list[Tangent]]:
+    """The call, whose first results are the values if they are asked for, and the tangents."""
+    forward = target.jvp(tuple(t is not None for t in tangents), with_values=with_values)
+    given = [t for t in tangents if t is not None]
+    node, results = _called(forward.target, [*inputs, *given, *forward.captured])
+    found: list[Tangent] = [None] * len(target.outputs)
+    of_outputs = results[len(results) - len(forward.numbers) :]
+    for number, t in zip(forward.numbers, of_outputs, strict=True):
+        found[number] = t
+    return node, found
+
+
 def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
     return with_results(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
@@ -183,12 +255,22 @@ call_op = Op(
     _vjp,
     _batch_call,
     saves=("inputs",),
-    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
+    jvp=_jvp,
 )
 
 
 def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
     """The results of calling `target` on `inputs`, which have its arguments' types."""
+    return _called(target, inputs)[1]
+
+
+def _called(target: CallTarget, inputs: Sequence[Node]) -> tuple[Node, list[Node]]:
     node = with_results(call_op, inputs, {"target": target})
     results = [result(node, k) for k in range(len(target.outputs))]
-    return [placed(x, device) for x, device in zip(results, target.devices, strict=True)]
+    return node, [placed(x, device) for x, device in zip(results, target.devices, strict=True)]

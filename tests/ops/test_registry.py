@@ -19,6 +19,7 @@ from numba_grad.graph.walk import toposort
 from numba_grad.ops import all_ops
 from numba_grad.ops.families import elementwise, literal
 from numba_grad.ops.samples import draw_operands
+from numba_grad.transforms.jvp import tangents
 from numba_grad.transforms.vjp import cotangents, reached
 
 TESTED = [op for op in all_ops().values() if op.example is not None]
@@ -369,3 +370,126 @@ def test_dtype_in_an_expression_is_no_input(engine):
         np.testing.assert_array_equal(result.value, np.arange(3.0) + 0.5)
     finally:
         del OPS[op.name]
+
+
+# Tangents.
+
+TANGENTS_BY_TRANSPOSITION = {
+    "cholesky",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "lstsq",
+    "lu",
+    "qr",
+    "svd",
+    "svdvals",
+}
+
+
+def test_these_operations_have_their_tangents_from_their_vjp():
+    without = {op.name for op in DIFFERENTIABLE if op.jvp is None}
+    assert without == TANGENTS_BY_TRANSPOSITION
+
+
+def tangents_at(op, params, arrays, directions):
+    """The inputs, the result and its tangent, in directions given for the inputs."""
+    inputs = variables_of(op, arrays)
+    out = op(*inputs, **params)
+    given = {x: leaf(d) for x, d in zip(inputs, directions, strict=True) if d is not None}
+    (tangent,) = tangents([out], given)
+    return inputs, out, tangent
+
+
+@pytest.mark.thorough(
+    but="reference|(native|fused)-(multiply|divide|sin|power|maximum|sum|prod|matmul|gather|slice|pad|cumsum|inv|fft)$"
+)
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_tangent_matches_central_differences(op, engine):
+    """In the direction of each input alone, and of all of them."""
+    rng = np.random.default_rng(5)
+    cases = []
+    for number, arrays, params, _ in differentiable_examples(op):
+        inputs = variables_of(op, arrays)
+        whole = [
+            direction_for(op, rng, k, x) if x.requires_grad else None for k, x in enumerate(inputs)
+        ]
+        singles = [
+            [d if j == k else None for j in range(len(whole))]
+            for k, d in enumerate(whole)
+            if d is not None and len(whole) > 1
+        ]
+        for directions in (whole, *singles):
+            _, out, tangent = tangents_at(op, params, arrays, directions)
+            cases.append((number, arrays, params, directions, out, tangent))
+    evaluate([case[-1] for case in cases if case[-1] is not None])
+
+    for number, arrays, params, directions, out, tangent in cases:
+
+        def value(at, params=params):
+            return evaluate_with_numpy([op(*inputs_of(at), **params)])[0]
+
+        if tangent is not None:
+            assert tangent.type is out.type
+        np.testing.assert_allclose(
+            np.zeros(out.shape) if tangent is None else tangent.value,
+            central_difference(value, arrays, directions),
+            rtol=1e-6,
+            atol=2e-6,
+            err_msg=f"example {number}, directions {[d is not None for d in directions]}",
+        )
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_tangents_and_cotangents_are_adjoint(op):
+    """<u, J v> = <J^T u, v>, in every dtype and of every example, at kinks and multiple values."""
+    rng = np.random.default_rng(6)
+    cases = []
+    for number, (arrays, params) in enumerate(examples(op)):
+        for dtype in [None, *(d for d in dtypes_of(op) if d in ("f4", "f8", "c8", "c16"))]:
+            if dtype in ("f4", "f8") and any(np.iscomplexobj(a) for a in arrays):
+                continue
+            own = arrays if dtype is None else [cast_where_inexact(a, dtype) for a in arrays]
+            try:
+                inputs = variables_of(op, own)
+                out = op(*inputs, **params)
+            except (DTypeError, ShapeError):
+                continue
+            if not out.requires_grad:
+                continue
+            directions = [random_like(rng, x) if x.requires_grad else None for x in inputs]
+            g = random_like(rng, out)
+            _, _, gradients = gradients_at(op, params, own, g)
+            _, _, tangent = tangents_at(op, params, own, directions)
+            cases.append((number, dtype, out, directions, g, gradients, tangent))
+    roots = [x for case in cases for x in (*case[-2], case[-1]) if x is not None]
+    with np.errstate(all="ignore"):
+        values = dict(zip(roots, evaluate_with_numpy(roots), strict=True))
+    for number, dtype, out, directions, g, gradients, tangent in cases:
+        assert tangent is None or tangent.type is out.type
+        forward = 0.0 if tangent is None else inner(values[tangent], g)
+        pairs = [
+            (values[gx], d)
+            for gx, d in zip(gradients, directions, strict=True)
+            if gx is not None and d is not None
+        ]
+        reverse = sum(inner(gx, d) for gx, d in pairs)
+        scale = sum(np.linalg.norm(gx.ravel()) * np.linalg.norm(d.ravel()) for gx, d in pairs)
+        coarsest = max(finfo(x.dtype).eps for x in (out, *out.inputs) if is_inexact(x))
+        tolerance = 1000 * float(coarsest) * max(1.0, scale)
+        message = f"example {number} in {dtype}"
+        np.testing.assert_allclose(forward, reverse, rtol=0, atol=tolerance, err_msg=message)
+
+
+def cast_where_inexact(array, dtype):
+    return array.astype(dtype) if is_inexact(array) else array
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_a_tangent_of_zero_is_not_computed_with(op):
+    for arrays, params in examples(op)[:2]:
+        inputs = variables_of(op, arrays)
+        out = op(*inputs, **params)
+        assert tangents([out], dict.fromkeys(inputs)) == [None]
+        assert tangents([out], {}) == [None]

@@ -1,0 +1,285 @@
+"""Forward mode: a graph and tangents of some of its nodes give those of its roots, as a graph.
+
+    tangents        of the roots; their values stay the nodes they are
+    pushed_forward  values and tangents, both recorded again, one after the other for each
+                    operation: computed in that order, a long loop keeps nothing of its past
+
+Rules of ops (`Op.jvp`) are written graph to graph, so a tangent can be differentiated again in both
+modes, batched and compiled. None stands for a tangent of 0, which nothing is computed with:
+integers, bools and what does not depend on the inputs have no other.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import GradientError, InternalError, explain
+from numba_grad.graph import streams
+from numba_grad.graph.collection import without_collection
+from numba_grad.graph.node import OPS, Node, grad_mode
+from numba_grad.graph.types import Type
+from numba_grad.graph.walk import in_order_of_recording, rebuilt
+from numba_grad.ops.control import custom, item, pullback_of, several_results
+from numba_grad.ops.families import full, placed
+from numba_grad.transforms.vjp import cotangents, reached, released_error
+
+# The tangent of a node, None for 0; of a node with several results a list of such.
+Tangent = Any
+
+
+def tangents(
+    roots: Sequence[Node],
+    given: Mapping[Node, Tangent],
+    order: Sequence[Node] | None = None,
+) -> list[Tangent]:
+    """The tangents of `roots`; None where none of `given` reaches one.
+
+    Parameters
+    ----------
+    given : nodes, and a tangent for each: of the node's type, or None for 0. Tangents flow to their
+        users through nodes that require grad, as gradients flow back.
+    order : the nodes to differentiate through, inputs before users; by default, all on the ways
+        from `given` to the roots
+    """
+    if order is None:
+        order = reached(roots, given)
+    return without_collection(_tangents, roots, given, order)
+
+
+def _tangents(
+    roots: Sequence[Node], given: Mapping[Node, Tangent], order: Sequence[Node]
+) -> list[Tangent]:
+    found = {node: t for node, t in given.items() if t is not None}
+    with _on_streams() as block:
+        for node in order:
+            if node in given or not node.requires_grad:
+                continue
+            own = [found.get(x) for x in node.inputs]
+            if any(t is not None for t in own):
+                if block is not None:
+                    block.follow(node)
+                t = tangent_of(node, node.inputs, own)
+                if t is not None:
+                    found[node] = t
+    return [found.get(root) for root in roots]
+
+
+def pushed_forward(
+    roots: Sequence[Node], given: Mapping[Node, Tangent], *, since: int, is_recorded: bool
+) -> tuple[list[Node], list[Tangent]]:
+    """The values of `roots`, recorded again, and their tangents.
+
+    Where a tensor was hooked on the way, the values stay the nodes that have the hooks.
+
+    Parameters
+    ----------
+    given : as in `tangents`; these nodes stay
+    since : the serial of a node: what was recorded before it stays, too, and has no tangents
+    is_recorded : whether the tangents get a history. The values have that of the originals.
+
+    Notes
+    -----
+    An op may have a rule for both, `op.extras["with_tangents"](tangents, *inputs, **params)` -> a
+    node that takes the place of the original, where items have their numbers, and its tangent.
+    """
+    order = _recorded(roots, given, since)
+    if any(node.autograd is not None and node.autograd.hooks for node in order):
+        enabled = grad_mode.enabled
+        grad_mode.enabled = is_recorded
+        try:
+            return list(roots), tangents(roots, given, order)
+        finally:
+            grad_mode.enabled = enabled
+    return without_collection(_pushed_forward, roots, given, order, is_recorded)
+
+
+def _recorded(roots: Sequence[Node], given: Container[Node], since: int) -> list[Node]:
+    """The operations behind `roots`, inputs before users. Of those with values only what requires
+    grad is followed."""
+    seen = set()
+    operations = []
+    pending = list(roots)
+    for node in pending:  # grows while it is walked
+        if node in seen or node in given or not node.inputs or node.serial < since:
+            continue
+        seen.add(node)
+        operations.append(node)
+        inputs = node.inputs
+        pending += inputs if node.value is None else [x for x in inputs if x.requires_grad]
+    return in_order_of_recording(operations)
+
+
+def _pushed_forward(
+    roots: Sequence[Node],
+    given: Mapping[Node, Tangent],
+    order: Sequence[Node],
+    is_recorded: bool,
+) -> tuple[list[Node], list[Tangent]]:
+    again: dict[Node, Node] = {}
+    found = {node: t for node, t in given.items() if t is not None}
+    recording = grad_mode.enabled
+    try:
+        with _on_streams() as block:
+            for node in order:
+                if node in given:
+                    continue
+                if block is not None:
+                    block.follow(node)
+                inputs = tuple([again.get(x, x) for x in node.inputs])
+                own = [found.get(x) for x in inputs]
+                flows = node.requires_grad and any(t is not None for t in own)
+                with_tangents = node.op.extras.get("with_tangents") if flows else None
+                grad_mode.enabled = True
+                if node.value is not None:
+                    copy = node
+                elif with_tangents is not None:
+                    copy, t = with_tangents(own, *inputs, **node.params)
+                    found[copy] = t
+                    flows = False
+                else:
+                    copy = rebuilt(node, inputs, again)
+                again[node] = copy
+                if not flows:
+                    continue
+                grad_mode.enabled = is_recorded
+                t = tangent_of(copy, inputs, own)
+                if t is not None:
+                    found[copy] = t
+    finally:
+        grad_mode.enabled = recording
+    values = [again.get(root, root) for root in roots]
+    return values, [found.get(value) for value in values]
+
+
+def _on_streams() -> AbstractContextManager[streams.followed | None]:
+    """A block that puts what is recorded on the stream of its operation, if there are streams."""
+    return streams.followed() if streams.are_in_use() else nullcontext()
+
+
+def tangent_of(node: Node, inputs: Sequence[Node], own: Sequence[Tangent]) -> Tangent:
+    """The tangent of `node`, from its inputs, or others of the same values, and their tangents."""
+    if node.released:
+        raise released_error(node)
+    if node.op is item:
+        (several,) = own
+        return several[node.params["number"]]
+    rule = node.op.jvp
+    t: Any = NotImplemented
+    try:
+        if rule is not None:
+            t = rule(own, node, *inputs, **node.params)
+        if t is NotImplemented:
+            t = _transposed(own, node, *inputs, **node.params)
+    except Exception as error:
+        error.add_note(f"in the tangent of {node.op.name}, recorded as {node.type}")
+        raise
+    if not several_results(node):
+        return None if t is None else _of_type(node, node.type, t)
+    if t is None or all(each is None for each in t):
+        return None
+    return [
+        None if each is None or not is_inexact(type.dtype) else _of_type(node, type, each)
+        for type, each in zip(node.type.items, t, strict=True)
+    ]
+
+
+def _of_type(node: Node, type: Type, t: Node) -> Node:
+    """A tangent of exactly this type; numbers made of literals may be on another device."""
+    if t.type is not type:
+        t = placed(t, type.device)
+        if t.type is not type:
+            raise InternalError(f"jvp of {node.op.name}: tangent {t.type} for a result {type}")
+    return t
+
+
+# Without a rule for tangents: what `vjp` does is linear in the cotangent, so that its own adjoint,
+# found by reverse mode through this one operation, is the derivative.
+
+
+def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any) -> Tangent:
+    is_several = several_results(node)
+    recording = grad_mode.enabled
+    grad_mode.enabled = True
+    try:
+        types = node.type.items if is_several else (node.type,)
+        points = [_point(type) for type in types]
+        if is_several:
+            pulled = list(pullback_of(node.op)(points, node, *inputs, **params))
+            pulled = [None if t is None else c for c, t in zip(pulled, own, strict=True)]
+        else:
+            rule: Any = node.op.vjp
+            pulled = [
+                None if t is None else rule(k, points[0], node, *inputs, **params)
+                for k, t in enumerate(own)
+            ]
+    finally:
+        grad_mode.enabled = recording
+    pairs = [(c, t) for c, t in zip(pulled, own, strict=True) if c is not None and t is not None]
+    order = _through(points, [c for c, _ in pairs], node)
+    flowing = [(c, t) for c, t in pairs if c.requires_grad]
+    found = cotangents([c for c, _ in flowing], [t for _, t in flowing], order)
+    result = [found.get(point) for point in points]
+    return result if is_several else result[0]
+
+
+def _point(type: Type) -> Node:
+    """Where the rule is differentiated: it is linear, so 0 is as good as any cotangent."""
+    point = OPS["identity"](full(0, type.shape, type.dtype, type.device))
+    point.requires_grad = is_inexact(type.dtype)
+    return point
+
+
+def _through(points: Sequence[Node], ends: Sequence[Node], operation: Node) -> list[Node]:
+    """What a rule has recorded from `points` to `ends`, inputs before users.
+
+    Raises
+    ------
+    GradientError
+        If some of that has no derivative.
+    """
+    depends = set(points)
+    for node in in_order_of_recording(_newer(points[0].serial, ends)):
+        if any(x in depends for x in node.inputs):
+            depends.add(node)
+    order = list({end for end in ends if end in depends})
+    seen = set(order)
+    for node in order:  # grows while it is walked
+        if not node.requires_grad:
+            if several_results(node) or is_inexact(node.dtype):
+                raise _no_tangent(operation, node)
+            continue
+        inputs = node.inputs
+        if node.op is custom:
+            inputs = inputs[: node.params["context"].tensor_count]  # the others are its values
+        for x in inputs:
+            if x in depends and x not in seen:
+                seen.add(x)
+                order.append(x)
+    return in_order_of_recording([node for node in order if node.requires_grad])
+
+
+def _newer(serial: int, ends: Sequence[Node]) -> list[Node]:
+    """What `ends` depend on of what was recorded from that serial on."""
+    found = list(dict.fromkeys(ends))
+    seen = set(found)
+    for node in found:  # grows while it is walked
+        for x in node.inputs:
+            if x not in seen and x.serial >= serial:
+                seen.add(x)
+                found.append(x)
+    return found
+
+
+def _no_tangent(operation: Node, node: Node) -> GradientError:
+    name = getattr(operation.params.get("context"), "name", operation.op.name)
+    return GradientError(
+        explain(
+            name,
+            "there is no tangent: it has no rule for that, and its derivative, of which one would "
+            "be made, cannot be differentiated",
+            got={"recorded by the derivative": node},
+            fix="a static method jvp(ctx, *tangents) of the Function; a derivative written with "
+            "operations that have one themselves; or reverse mode, ng.vjp and ng.grad",
+        )
+    )
