@@ -174,6 +174,75 @@ def _backward_body(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A body that computes tangents as well. Its arguments are those of the body, of each kind
+    followed by the tangents of those that have one: what is carried, rows, constants; then
+    `captured`. Of its outputs, what is carried and the results, each followed by tangents."""
+
+    body: CallTarget
+    carried: tuple[int, ...]  # the numbers of what has tangents
+    sequences: tuple[int, ...]
+    constants: tuple[int, ...]
+    stacked: tuple[int, ...]  # outputs
+    captured: list[Node]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the arguments with tangents."""
+        return (*self.carried, *self.sequences, *self.constants)
+
+
+def forward_body(body: CallTarget, shape: Shape, has_tangent: Sequence[bool]) -> Forward:
+    """The body with tangents, where these arguments have one at first."""
+    flags = carried_along(body, has_tangent, shape.carried)
+    active = tuple(
+        [flag and is_inexact(x.dtype) for flag, x in zip(flags, body.arguments, strict=True)]
+    )
+    return body.derived(
+        ("forward", shape, active), lambda: _forward_body(body, shape, active)
+    )
+
+
+def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> Forward:
+    jvp = body.jvp(active, with_values=True)
+    count = len(body.arguments)
+    numbers = [k for k, flag in enumerate(active) if flag]
+    own = jvp.target.arguments[:count]
+    directions = dict(zip(numbers, jvp.target.arguments[count:], strict=False))
+    captured = jvp.target.arguments[count + len(numbers) :]
+    values = jvp.target.outputs[: len(body.outputs)]
+    found = dict(zip(jvp.numbers, jvp.target.outputs[len(values) :], strict=True))
+    first = shape.carried + shape.sequences
+    carried, sequences, constants = (
+        tuple([k for k in numbers if low <= k < high])
+        for low, high in ((0, shape.carried), (shape.carried, first), (first, count))
+    )
+    stacked = tuple([k for k in found if k >= shape.carried])
+    enabled, grad_mode.enabled = grad_mode.enabled, True
+    try:
+        moved = [found[k] if k in found else zeros_like(values[k]) for k in carried]
+    finally:
+        grad_mode.enabled = enabled
+    arguments = [
+        *own[: shape.carried],
+        *[directions[k] for k in carried],
+        *own[shape.carried : first],
+        *[directions[k] for k in sequences],
+        *own[first:],
+        *[directions[k] for k in constants],
+        *captured,
+    ]
+    outputs = [
+        *values[: shape.carried],
+        *moved,
+        *values[shape.carried :],
+        *[found[k] for k in stacked],
+    ]
+    target = CallTarget(f"jvp of {body.name}", arguments, outputs)
+    return Forward(target, carried, sequences, constants, stacked, jvp.captured)
+
+
 # What takes much longer to compute than to load.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
 # Bytes of what is kept for each byte that is carried, at most.

@@ -15,6 +15,7 @@ from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch, repeat
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.bodies import depending_on
+from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loops import member_by_member
 
 Branches = tuple[CallTarget, ...]
@@ -115,6 +116,63 @@ def _backward_branches(branches: Branches, given: tuple[bool, ...]) -> _Backward
     return _Backward(tuple(targets), numbers, captured)
 
 
+# In forward mode: branches that compute tangents as well.
+
+
+@dataclass(frozen=True, slots=True)
+class _ForwardBranches:
+    branches: Branches
+    numbers: tuple[int, ...]  # of the results that have tangents, the last results
+    captured: list[Node]
+
+
+def _with_tangents(
+    tangents: Sequence[Node | None], index: Node, *operands: Node, branches: Branches
+) -> tuple[Node, list[Tangent]]:
+    given = tuple(t is not None for t in tangents[1:])
+    forward = branches[0].derived(
+        ("branch jvp", branches, given), lambda: _forward_branches(branches, given)
+    )
+    directions = [t for t in tangents[1:] if t is not None]
+    inputs = [index, *operands, *directions, *forward.captured]
+    node = with_results(branch_op, inputs, {"branches": forward.branches})
+    count = len(branches[0].outputs)
+    found: list[Tangent] = [None] * count
+    for number, k in enumerate(forward.numbers):
+        found[k] = result(node, count + number)
+    return node, found
+
+
+def _forward_branches(branches: Branches, given: tuple[bool, ...]) -> _ForwardBranches:
+    jvps = [b.jvp(given, with_values=True) for b in branches]
+    numbers = tuple(sorted({number for jvp in jvps for number in jvp.numbers}))
+    captured = list(dict.fromkeys(node for jvp in jvps for node in jvp.captured))
+    targets = []
+    for own, jvp in zip(branches, jvps, strict=True):
+        count = len(own.arguments) + sum(given)
+        values = jvp.target.outputs[: len(own.outputs)]
+        found = dict(zip(jvp.numbers, jvp.target.outputs[len(values) :], strict=True))
+        stand_ins = dict(zip(jvp.captured, jvp.target.arguments[count:], strict=True))
+        others = [
+            stand_ins[x] if x in stand_ins else argument(x.type, is_inexact(x.dtype))
+            for x in captured
+        ]
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            moved = [found[k] if k in found else zeros_like(values[k]) for k in numbers]
+        finally:
+            grad_mode.enabled = enabled
+        arguments = [*jvp.target.arguments[:count], *others]
+        targets.append(CallTarget(f"jvp of {own.name}", arguments, [*values, *moved]))
+    return _ForwardBranches(tuple(targets), numbers, captured)
+
+
+def _jvp(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, branches: Branches
+) -> list[Tangent]:
+    return _with_tangents(tangents, *inputs, branches=branches)[1]
+
+
 def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
     return _pullback(g, out, *inputs, **params)[k]
 
@@ -165,5 +223,11 @@ branch_op = Op(
     _infer,
     _vjp,
     _batch,
-    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
+    jvp=_jvp,
 )

@@ -20,16 +20,19 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
-from numba_grad.ops.families import literal
+from numba_grad.ops.families import literal, zeros_like
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import (
+    Forward,
     Shape,
     backward_body,
     batched_body,
     carried_along,
+    forward_body,
     keeping_costly,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.jvp import Tangent
 
 
 def loop(
@@ -186,6 +189,70 @@ def _pullback(
     return backward.cotangents(len(inputs), finals, stacks)
 
 
+# In forward mode: the same loop, that carries tangents along.
+
+
+def _with_tangents(
+    tangents: Sequence[Node | None],
+    *inputs: Node,
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    kept: int,
+    sums: int,
+) -> tuple[Node, list[Tangent]]:
+    shape = Shape.of(body, carried, sequences)
+    forward = forward_body(body, shape, [t is not None for t in tangents])
+    given = inputs_with_tangents(forward, shape, inputs, tangents)
+    held = carried + len(forward.carried)
+    node = _node(
+        given, forward.body, held, sequences + len(forward.sequences), length, reverse, slots
+    )
+    first_entry = len(forward.body.outputs)
+    stacked = shape.stacked
+    values = [
+        *range(carried),
+        *range(held, held + stacked),
+        *range(first_entry, first_entry + carried),
+    ]
+    found: list[Tangent] = [None] * len(values)
+    for number, k in enumerate(forward.carried):
+        found[k] = result(node, carried + number)
+        found[carried + stacked + k] = result(node, first_entry + carried + number)
+    for number, k in enumerate(forward.stacked):
+        found[k] = result(node, held + stacked + number)
+    return aliases([result(node, k) for k in values]), found
+
+
+def inputs_with_tangents(
+    forward: Forward, shape: Shape, inputs: Sequence[Node], tangents: Sequence[Node | None]
+) -> list[Node]:
+    """The inputs of a loop whose body computes tangents."""
+
+    def of(numbers: Sequence[int]) -> list[Node]:
+        return [zeros_like(inputs[k]) if (t := tangents[k]) is None else t for k in numbers]
+
+    state, rows, constants = shape.arguments(inputs)
+    return [
+        *state,
+        *of(forward.carried),
+        *rows,
+        *of(forward.sequences),
+        *constants,
+        *of(forward.constants),
+        *forward.captured,
+    ]
+
+
+def _jvp(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+) -> list[Tangent]:
+    return _with_tangents(tangents, *inputs, **params)[1]
+
+
 def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
     return _pullback(g, out, *inputs, **params)[k]
 
@@ -236,7 +303,13 @@ loop_op = Op(
     _infer,
     _vjp,
     _batch,
-    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
+    jvp=_jvp,
 )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.graph.node import Node, Op
+from numba_grad.graph.node import Node, Op, argument
 from numba_grad.graph.types import TupleType, Type, array_type
-from numba_grad.ops.control import rebuild_with_results, result, with_results
-from numba_grad.transforms.bodies import Shape, backward_body
+from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
+from numba_grad.transforms.bodies import Shape, backward_body, forward_body
 from numba_grad.transforms.call import CallTarget, Evaluate
-from numba_grad.transforms.loops import loop_adjoint, member_by_member
+from numba_grad.transforms.jvp import Tangent
+from numba_grad.transforms.loops import inputs_with_tangents, loop_adjoint, member_by_member
 
 
 def while_loop(
@@ -106,6 +107,55 @@ def _pullback(
     return [*found[:carried], *[None] * len(of_test), *found[carried:]]
 
 
+# In forward mode: the same loop, that carries tangents along.
+
+
+def _with_tangents(
+    tangents: Sequence[Node | None],
+    *inputs: Node,
+    test: CallTarget,
+    body: CallTarget,
+    carried: int,
+    constants_of_test: int,
+    slots: int,
+) -> tuple[Node, list[Tangent]]:
+    state, of_test, constants = parted(inputs, carried, constants_of_test)
+    of_state, _, of_constants = parted(tangents, carried, constants_of_test)
+    directions = [*of_state, *of_constants]
+    shape = Shape(carried, 0, 0)
+    forward = forward_body(body, shape, [t is not None for t in directions])
+    given = inputs_with_tangents(forward, shape, [*state, *constants], directions)
+    held = carried + len(forward.carried)
+    wider = test.derived(
+        ("carrying", forward.body), lambda: _carrying(test, carried, forward.body.arguments[:held])
+    )
+    params = {
+        "test": wider,
+        "body": forward.body,
+        "carried": held,
+        "constants_of_test": constants_of_test,
+        "slots": slots,
+    }
+    node = with_results(while_op, [*given[:held], *of_test, *given[held:]], params)
+    found: list[Tangent] = [None] * (carried + 1)
+    for number, k in enumerate(forward.carried):
+        found[k] = result(node, carried + number)
+    return aliases([*[result(node, k) for k in range(carried)], result(node, held)]), found
+
+
+def _carrying(test: CallTarget, carried: int, arguments: Sequence[Node]) -> CallTarget:
+    """The test of a loop that carries more, which it does not look at."""
+    more = [argument(x.type, x.requires_grad) for x in arguments[carried:]]
+    own = test.arguments
+    return CallTarget(test.name, [*own[:carried], *more, *own[carried:]], test.outputs)
+
+
+def _jvp(
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+) -> list[Tangent]:
+    return _with_tangents(tangents, *inputs, **params)[1]
+
+
 def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
     return _pullback(g, out, *inputs, **params)[k]
 
@@ -122,5 +172,11 @@ while_op = Op(
     _infer,
     _vjp,
     _batch,
-    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
+    jvp=_jvp,
 )
