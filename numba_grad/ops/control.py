@@ -112,7 +112,8 @@ def pullback_of(op: Op) -> Any:
     return pullback
 
 
-def _by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Node | None:
+def by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Node | None:
+    """`Op.vjp` of an operation with several results."""
     return pullback_of(out.op)(g, out, *inputs, **params)[k]
 
 
@@ -208,7 +209,7 @@ custom = Op(
     "control",
     ("x",),
     _infer_custom,
-    _by_pullback,
+    by_pullback,
     _batch_custom,
     _custom_reference,  # type: ignore[arg-type]
     saves=(),
@@ -243,7 +244,7 @@ pack = Op(
     "control",
     ("x",),
     lambda *types: TupleType(types),
-    _by_pullback,
+    by_pullback,
     lambda is_batched, *inputs: aliases(inputs),
     lambda *arrays: arrays,  # type: ignore[arg-type]
     saves=(),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import Node, argument, grad_mode
+from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.call import CallTarget
@@ -243,6 +244,26 @@ def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> F
     return Forward(target, carried, sequences, constants, stacked, jvp.captured)
 
 
+def inputs_with_tangents(
+    forward: Forward, shape: Shape, inputs: Sequence[Node], tangents: Sequence[Node | None]
+) -> list[Node]:
+    """The inputs of a loop whose body computes tangents."""
+
+    def of(numbers: Sequence[int]) -> list[Node]:
+        return [zeros_like(inputs[k]) if (t := tangents[k]) is None else t for k in numbers]
+
+    state, rows, constants = shape.arguments(inputs)
+    return [
+        *state,
+        *of(forward.carried),
+        *rows,
+        *of(forward.sequences),
+        *constants,
+        *of(forward.constants),
+        *forward.captured,
+    ]
+
+
 # What takes much longer to compute than to load.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
 # Bytes of what is kept for each byte that is carried, at most.
@@ -310,3 +331,43 @@ def batched_body(
     ]
     arguments = [replaced.get(node, node) for node in body.arguments]
     return CallTarget(f"batched {body.name}", arguments, outputs), has_axis
+
+
+def member_by_member(
+    op: Op,
+    is_batched: Sequence[bool],
+    inputs: Sequence[Node],
+    params: dict[str, Any],
+    target: CallTarget,
+    number_of_results: int,
+) -> Node:
+    """The batching rule of what decides by values: a loop over the members of the batch, each of
+    which takes its own way. So nothing is computed of a way that is not taken.
+
+    `target`: a graph of the params, by which the loop's body is remembered.
+    """
+    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    rows = [x for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis]
+    shared = [x for x, has_axis in zip(inputs, is_batched, strict=True) if not has_axis]
+
+    def make() -> CallTarget:
+        members = [
+            argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
+            for x, has_axis in zip(inputs, is_batched, strict=True)
+        ]
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            node = with_results(op, members, params)
+            results = [result(node, k) for k in range(number_of_results)]
+        finally:
+            grad_mode.enabled = enabled
+        of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
+        others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
+        return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
+
+    key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
+    params_of_loop = {"carried": 0, "sequences": len(rows), "length": size, "reverse": False}
+    params_of_loop |= {"slots": None, "kept": 0, "sums": 0}
+    body = target.derived(key, make)
+    node = with_results(OPS["loop"], [*rows, *shared], {"body": body, **params_of_loop})
+    return aliases([result(node, k) for k in range(number_of_results)])

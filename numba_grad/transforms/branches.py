@@ -10,13 +10,12 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import Node, Op, argument, grad_mode
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
-from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
+from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch, repeat
 from numba_grad.transforms.call import CallTarget, Evaluate
-from numba_grad.transforms.bodies import depending_on
+from numba_grad.transforms.bodies import depending_on, member_by_member
 from numba_grad.transforms.jvp import Tangent
-from numba_grad.transforms.loops import member_by_member
 
 Branches = tuple[CallTarget, ...]
 
@@ -173,10 +172,6 @@ def _jvp(
     return _with_tangents(tangents, *inputs, branches=branches)[1]
 
 
-def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
-    return _pullback(g, out, *inputs, **params)[k]
-
-
 def _batch(is_batched: Sequence[bool], *inputs: Node, branches: Branches) -> Node:
     count = len(branches[0].outputs)
     if is_batched[0]:
@@ -221,7 +216,7 @@ branch_op = Op(
     "call",
     ("index", "x"),
     _infer,
-    _vjp,
+    by_pullback,
     _batch,
     extras={
         "pullback": _pullback,

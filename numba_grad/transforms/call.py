@@ -17,7 +17,7 @@ from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
-from numba_grad.ops.control import rebuild_with_results, result, with_results
+from numba_grad.ops.control import by_pullback, rebuild_with_results, result, with_results
 from numba_grad.ops.families import placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
@@ -203,10 +203,6 @@ def _pullback(
     return found
 
 
-def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, target: CallTarget) -> Node | None:
-    return _pullback(g, out, *inputs, target=target)[k]
-
-
 def _jvp(
     tangents: Sequence[Node | None], out: Node, *inputs: Node, target: CallTarget
 ) -> list[Tangent]:
@@ -252,7 +248,7 @@ call_op = Op(
     "call",
     ("x",),
     _infer_call,
-    _vjp,
+    by_pullback,
     _batch_call,
     saves=("inputs",),
     extras={

@@ -7,8 +7,7 @@ The body's arguments are what is carried from step to step, a row of each sequen
 its outputs are what is carried on, and rows of the results that are stacked. The node has one more
 result for each carried value: its values at the beginning of all steps. These are what the
 derivative reads, and are computed only where somebody does. Where there is no memory for so many,
-the derivative is an operation of its own: it keeps the states of some steps and does the others
-again (`compiler/checkpoint_schedule.py`).
+the derivative is an operation of its own (`loop_adjoints.py`).
 """
 
 from collections.abc import Sequence
@@ -16,23 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
+from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import TupleType, Type
-from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
-from numba_grad.ops.families import literal, zeros_like
+from numba_grad.ops.control import (
+    aliases,
+    by_pullback,
+    rebuild_with_results,
+    result,
+    with_results,
+)
+from numba_grad.ops.families import literal
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import (
-    Forward,
     Shape,
     backward_body,
     batched_body,
     carried_along,
     forward_body,
+    inputs_with_tangents,
     keeping_costly,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
+from numba_grad.transforms.loop_adjoints import loop_adjoint
 
 
 def loop(
@@ -146,11 +151,12 @@ def _pullback(
     of_carried = cotangents[:carried]
     of_stacks = cotangents[carried : carried + shape.stacked]
     of_entries = cotangents[carried + shape.stacked :]
+    given = tuple([g is not None for g in of_stacks])
     backward = backward_body(
         body,
         shape,
         [x.requires_grad for x in inputs],
-        tuple([g is not None for g in of_stacks]),
+        given,
         tuple([g is not None for g in of_entries]),
         kept=kept if slots is None else 0,
         is_whole=slots is not None,
@@ -176,12 +182,10 @@ def _pullback(
         finals, stacks = loop_adjoint(
             literal(length, np.dtype(np.int64)),
             [*held, *inputs[:carried], *rows, *constants],
-            body=body,
-            backward=backward.body,
-            held=len(held),
-            carried=carried,
-            sequences=sequences,
-            rows=len(rows),
+            body,
+            backward,
+            shape,
+            given,
             length=length,
             reverse=reverse,
             slots=slots,
@@ -227,34 +231,10 @@ def _with_tangents(
     return aliases([result(node, k) for k in values]), found
 
 
-def inputs_with_tangents(
-    forward: Forward, shape: Shape, inputs: Sequence[Node], tangents: Sequence[Node | None]
-) -> list[Node]:
-    """The inputs of a loop whose body computes tangents."""
-
-    def of(numbers: Sequence[int]) -> list[Node]:
-        return [zeros_like(inputs[k]) if (t := tangents[k]) is None else t for k in numbers]
-
-    state, rows, constants = shape.arguments(inputs)
-    return [
-        *state,
-        *of(forward.carried),
-        *rows,
-        *of(forward.sequences),
-        *constants,
-        *of(forward.constants),
-        *forward.captured,
-    ]
-
-
 def _jvp(
     tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
 ) -> list[Tangent]:
     return _with_tangents(tangents, *inputs, **params)[1]
-
-
-def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
-    return _pullback(g, out, *inputs, **params)[k]
 
 
 # Batching: what does not depend on the batch stays as it is.
@@ -301,7 +281,7 @@ loop_op = Op(
     "call",
     ("x",),
     _infer,
-    _vjp,
+    by_pullback,
     _batch,
     extras={
         "pullback": _pullback,
@@ -310,122 +290,4 @@ loop_op = Op(
         "rebuild": rebuild_with_results,
     },
     jvp=_jvp,
-)
-
-
-def member_by_member(
-    op: Op,
-    is_batched: Sequence[bool],
-    inputs: Sequence[Node],
-    params: dict[str, Any],
-    target: CallTarget,
-    number_of_results: int,
-) -> Node:
-    """The batching rule of what decides by values: a loop over the members of the batch, each of
-    which takes its own way. So nothing is computed of a way that is not taken.
-
-    `target`: a graph of the params, by which the loop's body is remembered.
-    """
-    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
-    rows = [x for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis]
-    shared = [x for x, has_axis in zip(inputs, is_batched, strict=True) if not has_axis]
-
-    def make() -> CallTarget:
-        members = [
-            argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
-            for x, has_axis in zip(inputs, is_batched, strict=True)
-        ]
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
-            node = with_results(op, members, params)
-            results = [result(node, k) for k in range(number_of_results)]
-        finally:
-            grad_mode.enabled = enabled
-        of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
-        others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
-        return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
-
-    key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
-    _, stacks = loop(target.derived(key, make), [], rows, shared, size)
-    return aliases(stacks)
-
-
-# The adjoint within a memory budget.
-
-
-def loop_adjoint(
-    steps: Node, inputs: Sequence[Node], **params: Any
-) -> tuple[list[Node], list[Node]]:
-    """The cotangents that a loop of `steps` steps carries back, and those of rows.
-
-    Parameters
-    ----------
-    steps : int64, 0-d
-    inputs : those of the loop over `backward`; in place of the states at the beginning of all steps
-        the first one
-    params : `body`, the loop's; `backward`, that of its derivative; `held`, how many values that
-        carries; `carried` and `sequences`, of the loop; `rows`, the sequences of the derivative;
-        `length`, where it is known; `reverse`, whether the loop took the last rows first; `slots`,
-        how many states are kept
-    """
-    node = with_results(adjoint_op, [steps, *inputs], params)
-    held: int = params["held"]
-    results = [result(node, k) for k in range(len(params["backward"].outputs))]
-    return results[:held], results[held:]
-
-
-def _infer(*types: Type, backward: CallTarget, held: int, length: int | None, **_: Any) -> TupleType:
-    outputs = [node.type for node in backward.outputs]
-    rows = [t.of_shape((length, *t.shape)) for t in outputs[held:]] if length is not None else []
-    return TupleType((*outputs[:held], *rows))
-
-
-def _evaluate(
-    evaluate: Evaluate,
-    steps: Any,
-    *arrays: Any,
-    body: CallTarget,
-    backward: CallTarget,
-    held: int,
-    carried: int,
-    sequences: int,
-    rows: int,
-    length: int | None,
-    reverse: bool,
-    slots: int,
-) -> tuple[Any, ...]:
-    cotangents, state = list(arrays[:held]), list(arrays[held : held + carried])
-    sequence_arrays = arrays[held + carried : held + carried + rows]
-    constants = arrays[held + carried + rows :]
-    order = range(int(steps))[:: -1 if reverse else 1]
-    entries = []
-    for k in order:
-        entries.append(state)
-        values = [*state, *[x[k] for x in sequence_arrays[:sequences]], *constants]
-        outputs = evaluate(body.outputs, dict(zip(body.arguments, values, strict=False)))
-        state = outputs[:carried]
-    types = [node.type for node in backward.outputs[held:]]
-    stacks = [np.empty((len(order), *t.shape), t.dtype) for t in types]
-    for k, entry in zip(reversed(order), reversed(entries), strict=True):
-        values = [*cotangents, *entry, *[x[k] for x in sequence_arrays], *constants]
-        outputs = evaluate(backward.outputs, dict(zip(backward.arguments, values, strict=True)))
-        cotangents = outputs[:held]
-        for stack, value in zip(stacks, outputs[held:], strict=True):
-            stack[k] = value
-    return (*cotangents, *stacks)
-
-
-def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
-    count = len(params["backward"].outputs)
-    return member_by_member(adjoint_op, is_batched, inputs, params, params["backward"], count)
-
-
-adjoint_op = Op(
-    "loop_adjoint",
-    "call",
-    ("steps", "x"),
-    _infer,
-    None,
-    _batch,
-    extras={"evaluate": _evaluate, "rebuild": rebuild_with_results},
 )

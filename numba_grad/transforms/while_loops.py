@@ -10,11 +10,17 @@ import numpy as np
 
 from numba_grad.graph.node import Node, Op, argument
 from numba_grad.graph.types import TupleType, Type, array_type
-from numba_grad.ops.control import aliases, rebuild_with_results, result, with_results
-from numba_grad.transforms.bodies import Shape, backward_body, forward_body
+from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
+from numba_grad.transforms.bodies import (
+    Shape,
+    backward_body,
+    forward_body,
+    inputs_with_tangents,
+    member_by_member,
+)
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
-from numba_grad.transforms.loops import inputs_with_tangents, loop_adjoint, member_by_member
+from numba_grad.transforms.loop_adjoints import loop_adjoint
 
 
 def while_loop(
@@ -93,12 +99,10 @@ def _pullback(
     finals, _ = loop_adjoint(
         result(out, carried),
         [*held, *state, *constants, *backward.captured],
-        body=body,
-        backward=backward.body,
-        held=len(held),
-        carried=carried,
-        sequences=0,
-        rows=0,
+        body,
+        backward,
+        Shape(carried, 0, 0),
+        (),
         length=None,
         reverse=False,
         slots=slots,
@@ -156,10 +160,6 @@ def _jvp(
     return _with_tangents(tangents, *inputs, **params)[1]
 
 
-def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, **params: Any) -> Node | None:
-    return _pullback(g, out, *inputs, **params)[k]
-
-
 def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
     count = params["carried"] + 1
     return member_by_member(while_op, is_batched, inputs, params, params["body"], count)
@@ -170,7 +170,7 @@ while_op = Op(
     "call",
     ("x",),
     _infer,
-    _vjp,
+    by_pullback,
     _batch,
     extras={
         "pullback": _pullback,
