@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.compiler import checkpoint_schedule
 from numba_grad.compiler.checkpoint_schedule import Action, ScheduleWord
-from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.compiler.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.library_steps import Pointer
@@ -36,7 +36,6 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.runtime.plan import SERIAL, Control, LoopWord, MoveWord
-from numba_grad.transforms.call import CallTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ class _Writer:
         return position
 
     def control(self, kind: Control, words: list[object]) -> int:
-        memory = [word.source for word in words if isinstance(word, Pointer)]
+        memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
         return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
 
     def copy(
@@ -187,9 +186,7 @@ class _Writer:
         )
         return self.pointing(step, [source, target])
 
-    def pointing(
-        self, step: ProgramStep, words: Sequence[object]
-    ) -> list[tuple[int, Moving]]:
+    def pointing(self, step: ProgramStep, words: Sequence[object]) -> list[tuple[int, Moving]]:
         """Append a step with these words; which of them move, by position."""
         moving: list[tuple[int, Moving]] = []
         own: list[object] = []
@@ -209,7 +206,7 @@ class _Writer:
 
     def compiled(
         self,
-        target: CallTarget,
+        target: ClosedGraph,
         outputs: Sequence[int],
         overwriting: Overwriting = NO_OVERWRITING,
     ) -> Body:
@@ -230,6 +227,7 @@ class _Writer:
             "result": results,
             "arena": [arena],
         }
+
         def placed(word: object) -> object:
             if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
                 return word
@@ -440,7 +438,7 @@ _ENDLESS = 1 << 62
 
 
 def _write_loop(writer: _Writer, call: Node) -> None:
-    body: CallTarget = call.params["body"]
+    body: ClosedGraph = call.params["body"]
     carried, sequences = call.params["carried"], call.params["sequences"]
     length, reverse = call.params["length"], call.params["reverse"]
     types = [node.type for node in body.outputs]
@@ -455,8 +453,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
     ]
     constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
     results = [
-        (types[k], writer.rows_of(k, types[k], length, reverse))
-        for k in range(carried, len(types))
+        (types[k], writer.rows_of(k, types[k], length, reverse)) for k in range(carried, len(types))
     ]
     line = _line(steps, constants, types[:carried], sequences)
     if line is not None:
@@ -515,7 +512,7 @@ class _State:
     writes: list[Moving]  # of what is computed
 
 
-def _followers(body: CallTarget, carried: int) -> dict[int, int]:
+def _followers(body: ClosedGraph, carried: int) -> dict[int, int]:
     """Carried values that are the former values of others: by number, that of the other one, with
     the one that is computed at the end of each chain."""
     number_of = {node: k for k, node in enumerate(body.arguments[:carried])}
@@ -553,7 +550,7 @@ def _chains(followers: dict[int, int], carried: int) -> list[list[int]]:
 
 def _state(
     writer: _Writer,
-    body: CallTarget,
+    body: ClosedGraph,
     types: Sequence[Type],
     entries: dict[int, int],
     length: int | None,
@@ -601,9 +598,7 @@ def _state(
         start = Pointer(memory, (last + 1) * nbytes)
         writes[chain[0]] = Moving(start, nbytes, limit, ring)
     computed = [k for k in range(len(types)) if k not in followers]
-    return _State(
-        computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed]
-    )
+    return _State(computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed])
 
 
 def _after(moving: Moving, passes: int) -> Pointer:
@@ -616,7 +611,7 @@ def _after(moving: Moving, passes: int) -> Pointer:
 
 
 def _overwriting(
-    body: CallTarget, types: Sequence[Type], entries: Collection[int], sums: int = 0
+    body: ClosedGraph, types: Sequence[Type], entries: Collection[int], sums: int = 0
 ) -> Overwriting:
     """What a body may compute in place: large arrays, which nobody wants the former values of."""
     followers = _followers(body, len(types))
@@ -635,7 +630,7 @@ def _overwriting(
 
 
 def _write_branch(writer: _Writer, call: Node) -> None:
-    branches: tuple[CallTarget, ...] = call.params["branches"]
+    branches: tuple[ClosedGraph, ...] = call.params["branches"]
     bodies = [writer.compiled(branch, writer.numbers) for branch in branches]
     arguments = [writer.input(k) for k in range(1, len(call.inputs))]
     results = [writer.output(k) for k in writer.numbers]
@@ -655,8 +650,8 @@ _BOOLEAN = array_type((), np.dtype(np.bool_))
 
 
 def _write_while(writer: _Writer, call: Node) -> None:
-    test: CallTarget = call.params["test"]
-    body: CallTarget = call.params["body"]
+    test: ClosedGraph = call.params["test"]
+    body: ClosedGraph = call.params["body"]
     carried, of_test = call.params["carried"], call.params["constants_of_test"]
     types = [node.type for node in call.inputs[:carried]]
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
@@ -684,10 +679,8 @@ def _write_while(writer: _Writer, call: Node) -> None:
     for k, read in enumerate(reads):
         writer.copy(writer.input(k), read.start, types[k])
     holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
-    if writer.is_needed(carried):
-        count = writer.output(carried)
-    else:
-        count = Pointer(writer.temporary(8), 0)
+    is_counted = writer.is_needed(carried)
+    count = writer.output(carried) if is_counted else Pointer(writer.temporary(8), 0)
 
     def inside(start: int) -> list[tuple[int, Moving]]:
         moving = writer.body(steps_of_test, [*reads, *constants[:of_test]], [holds])
@@ -696,7 +689,9 @@ def _write_while(writer: _Writer, call: Node) -> None:
         writer.control(Control.LEAVE, [holds, skipped, ("words", start - own), count])
         return moving + writer.body(steps_of_body, [*reads, *constants[of_test:]], writes)
 
-    leaving = [(reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)]
+    leaving = [
+        (reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)
+    ]
     writer.loop(_ENDLESS, inside, leaving=leaving)
 
 
@@ -704,8 +699,8 @@ def _write_while(writer: _Writer, call: Node) -> None:
 
 
 def _write_adjoint(writer: _Writer, call: Node) -> None:
-    body: CallTarget = call.params["body"]
-    backward: CallTarget = call.params["backward"]
+    body: ClosedGraph = call.params["body"]
+    backward: ClosedGraph = call.params["backward"]
     held, carried = call.params["held"], call.params["carried"]
     sequences, rows = call.params["sequences"], call.params["rows"]
     length, slots = call.params["length"], call.params["slots"]
@@ -723,9 +718,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
         forward = -nbytes if call.params["reverse"] else nbytes
         first = _further(start, (length - 1) * nbytes) if call.params["reverse"] else start
         stride = -forward if is_return else forward
-        return Moving(
-            first, stride, first=scheduled(ScheduleWord.STEP), first_stride=forward
-        )
+        return Moving(first, stride, first=scheduled(ScheduleWord.STEP), first_stride=forward)
 
     # Memory: the kept states, one more, two buffers of the state, two of what is carried back.
     types = [call.inputs[k].type for k in of_state]
@@ -740,17 +733,14 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
 
     def slot(number: int, word: ScheduleWord, stride: int = 0) -> Moving:
         nbytes = types[number].nbytes
-        return Moving(
-            kept[number], stride * nbytes, first=scheduled(word), first_stride=nbytes
-        )
+        return Moving(kept[number], stride * nbytes, first=scheduled(word), first_stride=nbytes)
 
     sequences_forward = [
         row(writer.input(k), call.inputs[k].type.nbytes // length, is_return=False)
         for k in of_rows[:sequences]
     ]
     sequences_back = [
-        row(writer.input(k), call.inputs[k].type.nbytes // length, is_return=True)
-        for k in of_rows
+        row(writer.input(k), call.inputs[k].type.nbytes // length, is_return=True) for k in of_rows
     ]
     own_constants = constants[: len(body.arguments) - carried - sequences]
     stacks = [
@@ -794,9 +784,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
         assert forward_line is not None
         first_state()
         own = [(type, read.start) for type, (read, _) in zip(types, buffers, strict=True)]
-        writer.register_loop(
-            forward_line, None, own, rows_forward, unread_results, entries, count
-        )
+        writer.register_loop(forward_line, None, own, rows_forward, unread_results, entries, count)
 
     def leap() -> None:
         if forward_line is not None:
@@ -841,9 +829,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
             of_outputs = [node.type for node in backward.outputs[held:]]
             own_stacks = list(zip(of_outputs, stacks, strict=True))
             unread = unread_entries[carried:]
-            writer.register_loop(
-                backward_line, None, own, rows_back, own_stacks, unread, count
-            )
+            writer.register_loop(backward_line, None, own, rows_back, own_stacks, unread, count)
             return
         results = [*[write for _, write in buffers_held], *stacks]
         writer.loop(

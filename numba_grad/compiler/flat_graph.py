@@ -8,7 +8,7 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,14 @@ WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
 OVERWRITES = (*WRITES, "matmul_add")
 # Movements that may leave the elements of an array where they are.
 VIEWS = ("slice", "reshape")
+
+
+class ClosedGraph(Protocol):
+    """A graph in the params of an operation: that of a called function, of a body."""
+
+    name: str
+    arguments: tuple[Node, ...]
+    outputs: tuple[Node, ...]
 
 
 class Role:
@@ -284,7 +292,7 @@ def is_item_of_call(node: Node) -> bool:
     return node.op is item and node.inputs[0].op.family == "call"
 
 
-def targets_of(node: Node) -> list[Any]:
+def targets_of(node: Node) -> list[ClosedGraph]:
     """The graphs in the params of a call, a loop or a branch."""
     found: list[Any] = []
     for value in node.params.values():

@@ -43,7 +43,7 @@ from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
-from numba_grad.errors import InternalError
+from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
@@ -135,15 +135,13 @@ class _Compiler:
                 in_place.add(result)
             elif memory != ("output", result):
                 return None
-        lifetimes, sizes = self.lifetimes(instances)
+        lifetimes, _ = self.lifetimes(instances)
         offsets, arena_bytes = lifetimes.allocate()
         steps = []
         for instance in instances:
             opened = partial(self.opened, instance, offsets)
             for step in instance.program.steps:
-                words = [
-                    opened(word) if isinstance(word, Pointer) else word for word in step.words
-                ]
+                words = [opened(word) if isinstance(word, Pointer) else word for word in step.words]
                 steps.append(replace(step, words=words, memory=[]))
         return Body(steps, arena_bytes, frozenset(in_place))
 
@@ -246,6 +244,8 @@ class _Compiler:
         """The program of a segment, as a graph with arguments for what comes from outside."""
         call = self.graph.calls.get(int(segment.own[0]))
         if call is not None and call.op.name != "call":
+            if self.target.name != "cpu":
+                raise _only_on_processor(call)
             reads = segment.reads[: len(call.inputs)].tolist()
             return control_program(
                 call,
@@ -429,6 +429,17 @@ class _Template:
         self.steps = np.array(steps, np.int64).reshape(-1, 4)
         self.words = np.array(words, np.int64)
         self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
+
+
+def _only_on_processor(call: Node) -> DeviceError:
+    return DeviceError(
+        explain(
+            call.op.name,
+            "loops and branches as operations run on the CPU only, so far",
+            got={"inputs": [x.type for x in call.inputs]},
+            fix="a loop in Python, of which a GPU runs the operations; or x.to('cpu')",
+        )
+    )
 
 
 def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:

@@ -50,7 +50,9 @@ def associative_scan(
     nodes = [as_node(x) for x in leaves]
     axes = [normalize_axis("associative_scan", axis, len(x.shape)) for x in nodes]
     names = trees.leaf_names(structure, "elems")
-    sizes = {name: x.shape[a] for name, x, a in zip(names, nodes, axes, strict=True)}
+    sizes: dict[str, object] = {
+        name: x.shape[a] for name, x, a in zip(names, nodes, axes, strict=True)
+    }
     if len(set(sizes.values())) > 1:
         raise ShapeError(
             explain("associative_scan", "elements of different numbers along the axis", got=sizes)

@@ -14,7 +14,8 @@ from numba_grad.compiler.plan_cache import digest_of_call
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.arrays import as_node
+from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute, toposort
@@ -35,9 +36,16 @@ class Traced:
 
 
 def traced(
-    operation: str, f: Callable[..., Any], types: Sequence[Type], structure: trees.Structure
+    operation: str,
+    f: Callable[..., Any],
+    types: Sequence[Type],
+    structure: trees.Structure,
+    given: Sequence[Any] = (),
 ) -> Traced:
-    """`f`, called with the arguments `structure` of arrays of these types."""
+    """`f`, called with the arguments `structure` of arrays of these types.
+
+    `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
+    """
     if not callable(f):
         raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
     first_serial = next_serial()
@@ -45,7 +53,11 @@ def traced(
     enabled, grad_mode.enabled = grad_mode.enabled, True
     try:
         # Not the arguments themselves: a function may assign into what it gets.
-        stand_ins = [wrap(OPS["identity"](node)) for node in arguments]
+        values = [*given, *[None] * (len(arguments) - len(given))]
+        stand_ins = [
+            handle_like(value, OPS["identity"](node))
+            for value, node in zip(values, arguments, strict=True)
+        ]
         out = f(*trees.unflatten(structure, stand_ins))
         leaves, out_structure = trees.flatten(out)
         outputs = [as_node(x) for x in leaves]
@@ -67,9 +79,7 @@ def _without_identity(node: Node) -> Node | None:
     return node.inputs[0] if node.op.name == "identity" else None
 
 
-def _captured(
-    outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int
-) -> list[Node]:
+def _captured(outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int) -> list[Node]:
     """What `outputs` are made of besides `arguments`: older nodes, values, and nodes that depend on
     no argument and are computed to memory."""
     own = set(arguments)

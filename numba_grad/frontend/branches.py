@@ -99,7 +99,8 @@ def _switch(
 ) -> Any:
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
-    branches = [traced(operation, f, [x.type for x in given], structure) for f in functions]
+    types = [x.type for x in given]
+    branches = [traced(operation, f, types, structure, leaves) for f in functions]
     first = branches[0]
     for f, other in zip(functions, branches, strict=True):
         _check_branch(operation, functions[0], first, f, other)

@@ -35,7 +35,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     def recomputing(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = trees.flatten(args)
         given = [as_node(x) for x in leaves]
-        body = traced("checkpoint", lambda *a: f(*a, **kwargs), [x.type for x in given], structure)
+        types = [x.type for x in given]
+        body = traced("checkpoint", lambda *a: f(*a, **kwargs), types, structure, leaves)
         results = call(body.target, [*given, *body.captured])
         return trees.unflatten(body.structure, map(wrap, results))
 

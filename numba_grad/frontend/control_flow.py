@@ -94,19 +94,18 @@ def _scan(
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
     row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
-    body = None
-    while body is None:
-        arguments, pair_structure = trees.flatten(
+    while True:
+        _, pair_structure = trees.flatten(
             (
                 trees.unflatten(structure, [0] * len(carried)),
                 trees.unflatten(rows_structure, [0] * len(rows)),
             )
         )
         types = [*[x.type for x in carried], *row_types]
-        body = traced(operation, _checked(operation, f, structure), types, pair_structure)
-        promoted = _promoted(given, carried, body)
-        if promoted is not None:
-            carried, body = promoted, None
+        step = _checked(operation, f, structure)
+        body = traced(operation, step, types, pair_structure, given)
+        if not _promote(given, carried, body):
+            break
     outputs = body.target.outputs
     _check_carried(operation, structure, carried, outputs[: len(carried)])
     if not outputs:
@@ -152,25 +151,17 @@ def _second(pair: trees.Structure) -> trees.Structure:
     return pair.children()[1]
 
 
-def _promoted(
-    given: Sequence[Any], carried: Sequence[Node], body: Traced
-) -> list[Node] | None:
-    """What is carried, Python numbers in the dtypes that a step makes of them; None if they have
-    these."""
+def _promote(given: list[Any], carried: list[Node], body: Traced) -> bool:
+    """Give Python numbers that are carried the dtypes that a step makes of them; whether any had
+    another one."""
     outputs = body.target.outputs[: len(carried)]
-    changes = [
-        is_scalar(x) and node.dtype != out.dtype
-        for x, node, out in zip(given, carried, outputs, strict=True)
-    ]
-    if not any(changes):
-        return None
-    result = []
-    for changed, x, node, out in zip(changes, given, carried, outputs, strict=True):
-        wanted = np.result_type(node.dtype, out.dtype) if changed else node.dtype
-        if changed and out.dtype != wanted:
-            wanted = out.dtype  # float64 is but what Python's number has, being alone
-        result.append(cast(as_node(x), wanted) if changed else node)
-    return result
+    changed = False
+    for k, (x, node, out) in enumerate(zip(given, carried, outputs, strict=True)):
+        if is_scalar(x) and node.dtype != out.dtype:
+            carried[k] = cast(as_node(x), out.dtype)
+            given[k] = None  # no longer weak
+            changed = True
+    return changed
 
 
 def _check_carried(
@@ -198,33 +189,25 @@ def _check_carried(
         )
 
 
-def _rows(
-    operation: str, xs: Any, length: Any
-) -> tuple[int, list[Node], trees.Structure]:
+def _rows(operation: str, xs: Any, length: Any) -> tuple[int, list[Node], trees.Structure]:
     """How many steps, the sequences, and their structure."""
     leaves, structure = trees.flatten(xs)
     rows = [as_node(x) for x in leaves]
     names = trees.leaf_names(structure, "xs")
     for name, x in zip(names, rows, strict=True):
         if x.shape == ():
-            raise ShapeError(
-                explain(operation, "a 0-d array has no rows", got={name: x.type})
-            )
-    sizes = {name: x.shape[0] for name, x in zip(names, rows, strict=True)}
+            raise ShapeError(explain(operation, "a 0-d array has no rows", got={name: x.type}))
+    sizes: dict[str, Any] = {name: x.shape[0] for name, x in zip(names, rows, strict=True)}
     if length is not None:
         try:
             length = operator.index(length)
         except TypeError:
             raise TypeError(
-                explain(
-                    operation, "the length must be an integer", got={"length": repr(length)}
-                )
+                explain(operation, "the length must be an integer", got={"length": repr(length)})
             ) from None
         sizes["length"] = length
     if len(set(sizes.values())) > 1:
-        raise ShapeError(
-            explain(operation, "sequences of different lengths", got=sizes)
-        )
+        raise ShapeError(explain(operation, "sequences of different lengths", got=sizes))
     if not sizes:
         raise ValueError(
             explain(
@@ -371,20 +354,20 @@ def while_loop(
     """
     given, structure = trees.flatten(init_val)
     carried = [as_node(x) for x in given]
-    body = None
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
-    while body is None:
+    while True:
         types = [x.type for x in carried]
-        body = traced("while_loop", body_fun, types, arguments)
+        body = traced("while_loop", body_fun, types, arguments, given)
         if body.structure != structure:
             raise TypeError(
-                trees.structure_mismatch("while_loop", "val after a step", body.structure, structure)
+                trees.structure_mismatch(
+                    "while_loop", "val after a step", body.structure, structure
+                )
             )
-        promoted = _promoted(given, carried, body)
-        if promoted is not None:
-            carried, body = promoted, None
+        if not _promote(given, carried, body):
+            break
     _check_carried("while_loop", structure, carried, body.target.outputs, "val")
-    test = traced("while_loop", cond_fun, types, arguments)
+    test = traced("while_loop", cond_fun, types, arguments, given)
     _check_condition(test)
     slots = states_within("while_loop", memory, carried) or 1
     finals, _ = while_loop_of_nodes(

@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from numbers import Real
 
-from numba_grad.dtypes import is_inexact
 from numba_grad.errors import explain
 from numba_grad.graph.node import Node
 

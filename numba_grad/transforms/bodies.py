@@ -1,4 +1,4 @@
-"""Graphs of loops and branches: what their arguments are, their derivatives, their batched forms."""
+"""Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,11 @@ class Shape:
     def arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Arguments of a body, or inputs of a loop: carried ones, sequences, constants."""
         first = self.carried + self.sequences
-        return list(values[: self.carried]), list(values[self.carried : first]), list(values[first:])
+        return (
+            list(values[: self.carried]),
+            list(values[self.carried : first]),
+            list(values[first:]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,8 @@ class Backward:
     captured: list[Node]
 
     def held(self, inputs: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
-        """What it carries at first: cotangents of what the loop carried, and sums of nothing yet."""
-        seeds = [
-            zeros_like(inputs[k]) if (g := cotangents[k]) is None else g for k in self.carried
-        ]
+        """What it carries at first: cotangents of what the loop carried, and sums of nothing."""
+        seeds = [zeros_like(inputs[k]) if (g := cotangents[k]) is None else g for k in self.carried]
         return [*seeds, *[zeros_like(inputs[k]) for k in self.constants]]
 
     def cotangents(
@@ -200,9 +202,7 @@ def forward_body(body: CallTarget, shape: Shape, has_tangent: Sequence[bool]) ->
     active = tuple(
         [flag and is_inexact(x.dtype) for flag, x in zip(flags, body.arguments, strict=True)]
     )
-    return body.derived(
-        ("forward", shape, active), lambda: _forward_body(body, shape, active)
-    )
+    return body.derived(("forward", shape, active), lambda: _forward_body(body, shape, active))
 
 
 def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> Forward:
@@ -290,9 +290,7 @@ def keeping_costly(body: CallTarget, carried: int) -> tuple[CallTarget, int]:
     return body.derived(("keeping costly", carried), make)
 
 
-def carried_along(
-    body: CallTarget, is_batched: Sequence[bool], carried: int
-) -> tuple[bool, ...]:
+def carried_along(body: CallTarget, is_batched: Sequence[bool], carried: int) -> tuple[bool, ...]:
     """Which arguments of a body have a batch axis, where these have one at first: what is carried
     gets one as soon as it depends on one."""
     flags = list(is_batched)

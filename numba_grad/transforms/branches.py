@@ -13,8 +13,8 @@ from numba_grad.graph.walk import substitute
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch, repeat
-from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.bodies import depending_on, member_by_member
+from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
 
 Branches = tuple[CallTarget, ...]
@@ -104,9 +104,7 @@ def _backward_branches(branches: Branches, given: tuple[bool, ...]) -> _Backward
         enabled, grad_mode.enabled = grad_mode.enabled, True
         try:
             replaced = dict(zip(vjp.target.arguments, values, strict=True))
-            pulled = dict(
-                zip(vjp.numbers, substitute(vjp.target.outputs, replaced), strict=True)
-            )
+            pulled = dict(zip(vjp.numbers, substitute(vjp.target.outputs, replaced), strict=True))
             outputs = [pulled[k] if k in pulled else zeros_like(operands[k]) for k in numbers]
         finally:
             grad_mode.enabled = enabled
@@ -188,9 +186,7 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, branches: Branches) -> Nod
     )
 
 
-def _batched(
-    branches: Branches, flags: tuple[bool, ...], size: int
-) -> tuple[Branches, list[bool]]:
+def _batched(branches: Branches, flags: tuple[bool, ...], size: int) -> tuple[Branches, list[bool]]:
     """The branches of a batch, and which results have a batch axis: those of any branch."""
     depends = [depending_on(own, flags) for own in branches]
     has_axis = [any(column) for column in zip(*depends, strict=True)]

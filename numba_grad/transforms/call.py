@@ -23,7 +23,6 @@ from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
 from numba_grad.transforms.vjp import cotangents, reached
 
-
 Derived = TypeVar("Derived")
 # Of the reference engine: (nodes, values of arguments) -> values of the nodes.
 Evaluate = Callable[[Sequence[Node], dict[Node, Any]], list[Any]]
@@ -198,8 +197,8 @@ def _pullback(
     given = [g for g in cotangents if g is not None]
     results = call(backward.target, [*inputs, *given, *backward.captured])
     found: list[Node | None] = [None] * len(inputs)
-    for number, result in zip(backward.numbers, results, strict=True):
-        found[number] = result
+    for number, g in zip(backward.numbers, results, strict=True):
+        found[number] = g
     return found
 
 

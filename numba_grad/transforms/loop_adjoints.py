@@ -76,7 +76,9 @@ def loop_adjoint(
     return results[:held], results[held:]
 
 
-def _infer(*types: Type, backward: CallTarget, held: int, length: int | None, **_: Any) -> TupleType:
+def _infer(
+    *types: Type, backward: CallTarget, held: int, length: int | None, **_: Any
+) -> TupleType:
     outputs = [node.type for node in backward.outputs]
     rows = [t.of_shape((length, *t.shape)) for t in outputs[held:]] if length is not None else []
     return TupleType((*outputs[:held], *rows))
@@ -159,8 +161,9 @@ def _pullback(
     moved = inputs_with_tangents(forward, shape, of_loop, tangents)
     own_carried = carried + len(forward.carried)
     run = _known_run if length is not None else _counted_run
+    own_sequences = sequences + len(forward.sequences)
     node, first_carried, pullback = run(
-        steps, moved, forward.body, own_carried, sequences + len(forward.sequences), length, reverse, slots
+        steps, moved, forward.body, own_carried, own_sequences, length, reverse, slots
     )
     own_stacked = own_carried + shape.stacked
     # Cotangents of the loop with tangents: those of the loop, of its tangents.
@@ -181,9 +184,7 @@ def _pullback(
             of_tangents[own_stacked + number] = of_stacks[place]
             found[1 + first_row + sequences + place] = result(node, own_stacked + number)
     pulled = pullback(of_tangents)
-    of_state, of_rows, of_constants = Shape(
-        own_carried, sequences + len(forward.sequences), 0
-    ).arguments(pulled)
+    of_state, of_rows, of_constants = Shape(own_carried, own_sequences, 0).arguments(pulled)
     found[1 + held : 1 + first_row] = of_state[:carried]
     found[1 + first_row : 1 + first_row + sequences] = of_rows[:sequences]
     first_constant = 1 + first_row + rows

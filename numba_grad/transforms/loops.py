@@ -96,9 +96,7 @@ def _node(
     return with_results(loop_op, inputs, params)
 
 
-def _infer(
-    *types: Type, body: CallTarget, carried: int, length: int, **others: Any
-) -> TupleType:
+def _infer(*types: Type, body: CallTarget, carried: int, length: int, **others: Any) -> TupleType:
     def stack(type: Type) -> Type:
         return type.of_shape((length, *type.shape))
 
@@ -231,9 +229,7 @@ def _with_tangents(
     return aliases([result(node, k) for k in values]), found
 
 
-def _jvp(
-    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
-) -> list[Tangent]:
+def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> list[Tangent]:
     return _with_tangents(tangents, *inputs, **params)[1]
 
 

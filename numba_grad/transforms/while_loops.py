@@ -1,6 +1,6 @@
 """Loops that go on while a condition holds, as one operation: bodies are graphs of their own.
 
-    while_loop(test, body, carried, ...)    while test(carried): carried = body(carried)
+while_loop(test, body, carried, ...)    while test(carried): carried = body(carried)
 """
 
 from collections.abc import Sequence
@@ -154,9 +154,7 @@ def _carrying(test: CallTarget, carried: int, arguments: Sequence[Node]) -> Call
     return CallTarget(test.name, [*own[:carried], *more, *own[carried:]], test.outputs)
 
 
-def _jvp(
-    tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
-) -> list[Tangent]:
+def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> list[Tangent]:
     return _with_tangents(tangents, *inputs, **params)[1]
 
 
