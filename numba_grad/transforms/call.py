@@ -13,12 +13,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode
+import numpy as np
+
+from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import by_pullback, rebuild_with_results, result, with_results
-from numba_grad.ops.families import placed
+from numba_grad.ops.families import literal, placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
 from numba_grad.transforms.vjp import cotangents, reached
@@ -57,6 +59,17 @@ class CallTarget:
     @property
     def type(self) -> TupleType:
         return TupleType(tuple(node.type for node in self.outputs))
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether there are loops or branches inside."""
+        return self.derived(
+            "has bodies",
+            lambda: any(
+                node.op.family == "call" and node.op is not call_op
+                for node in toposort(self.outputs)
+            ),
+        )
 
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """What is made of this graph once: its derivatives, its batched forms."""
@@ -266,6 +279,12 @@ def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
 
 
 def _called(target: CallTarget, inputs: Sequence[Node]) -> tuple[Node, list[Node]]:
-    node = with_results(call_op, inputs, {"target": target})
+    if target.has_bodies:
+        # A call is written out where it stands, among other operations. What has loops is a plan of
+        # its own: the only branch there is.
+        index = literal(0, np.dtype(np.int64))
+        node = with_results(OPS["branch"], [index, *inputs], {"branches": (target,)})
+    else:
+        node = with_results(call_op, inputs, {"target": target})
     results = [result(node, k) for k in range(len(target.outputs))]
     return node, [placed(x, device) for x, device in zip(results, target.devices, strict=True)]
