@@ -7,6 +7,7 @@ process of its own with an empty cache, after another gradient.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import subprocess
@@ -130,11 +131,9 @@ def loops(small: bool) -> list[dict[str, Any]]:
     for name, (make, steps) in problems(small).items():
         step, state, parameters = make(ng)
         state, parameters = as_arrays(state), np.asarray(parameters)
-        calls = []
-        for scan in (ng.scan, None):
-            loss = loss_of(ng, step, scan, steps)
-            for f in (ng.jit(ng.value_and_grad(loss)), ng.jit(loss)):
-                calls.append(lambda f=f: f(parameters, state))
+        losses = [loss_of(ng, step, scan, steps) for scan in (ng.scan, None)]
+        jitted = [ng.jit(f) for loss in losses for f in (ng.value_and_grad(loss), loss)]
+        calls = [functools.partial(f, parameters, state) for f in jitted]
         gradient, value, gradient_in_python, value_in_python = fastest(*calls)
         rows.append(
             {
@@ -152,6 +151,7 @@ def loops(small: bool) -> list[dict[str, Any]]:
 def by_hand(small: bool) -> list[dict[str, Any]]:
     """Loops of numbers, beside Numba's."""
     import numba
+
     import numba_grad as ng
 
     steps = 500 if small else 5000
@@ -185,6 +185,7 @@ def by_hand(small: bool) -> list[dict[str, Any]]:
 def counted_row(trips: int) -> dict[str, Any]:
     """A loop that ends by a condition, of next to no work a step."""
     import numba
+
     import numba_grad as ng
 
     def counted(a: Any, memory: Any = None) -> Any:
@@ -208,7 +209,7 @@ def counted_row(trips: int) -> dict[str, Any]:
         ng.jit(ng.grad(lambda a: counted(a, "64 MB"))),
         ng.jit(ng.grad(lambda a: counted(a, "1000 states"))),
     ]
-    own, theirs, all_kept, kept, few = fastest(*[lambda f=f: f(0.5) for f in functions])
+    own, theirs, all_kept, kept, few = fastest(*[functools.partial(f, 0.5) for f in functions])
     return {
         "loop": f"while, {trips} trips",
         "ns a step": own / trips * 1e9,
@@ -235,7 +236,8 @@ def within_memory(small: bool) -> list[dict[str, Any]]:
             return ng.scan(f, init, xs, length=length, memory=f"{states} states")
 
         losses[states] = ng.jit(ng.value_and_grad(loss_of(ng, step, scan, steps)))
-    times = fastest(*[lambda f=f: f(parameters, state) for f in losses.values()], seconds=4.0)
+    calls = [functools.partial(f, parameters, state) for f in losses.values()]
+    times = fastest(*calls, seconds=4.0)
     for states, seconds in zip(losses, times, strict=True):
         again = 0 if states == steps else steps_done_again(steps, states)
         rows.append(
