@@ -42,6 +42,7 @@ FAMILIES = {
     "library": "Linear algebra, Fourier transforms, random numbers",
     "literal": "Constants",
     "iota": "Constants",
+    "call": "Graphs within graphs",
     "control": "Programs within programs",
     "custom kernel": "Users' kernels",
     "transfer": "Between devices",

@@ -41,7 +41,9 @@ from numba_grad.frontend.assignment_functions import (
     put_along_axis,
     putmask,
 )
+from numba_grad.frontend.associative_scans import associative_scan
 from numba_grad.frontend.bit_functions import packbits, unpackbits
+from numba_grad.frontend.branches import cond, switch
 from numba_grad.frontend.calculus_functions import (
     cross,
     gradient,
@@ -50,6 +52,7 @@ from numba_grad.frontend.calculus_functions import (
     unwrap,
     vander,
 )
+from numba_grad.frontend.checkpoints import checkpoint
 from numba_grad.frontend.choice_functions import (
     argwhere,
     choose,
@@ -75,6 +78,7 @@ from numba_grad.frontend.contraction_functions import (
     vecdot,
     vecmat,
 )
+from numba_grad.frontend.control_flow import fori_loop, map, scan, while_loop
 from numba_grad.frontend.counting_functions import (
     bincount,
     histogram,
@@ -514,6 +518,7 @@ __all__ = [
     "ascontiguousarray",
     "asin",
     "asinh",
+    "associative_scan",
     "astype",
     "atan",
     "atan2",
@@ -544,6 +549,7 @@ __all__ = [
     "can_cast",
     "cbrt",
     "ceil",
+    "checkpoint",
     "choose",
     "clip",
     "column_stack",
@@ -553,6 +559,7 @@ __all__ = [
     "compress",
     "concat",
     "concatenate",
+    "cond",
     "config",
     "configure",
     "conj",
@@ -627,6 +634,7 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "fori_loop",
     "frexp",
     "from_dlpack",
     "frombuffer",
@@ -716,6 +724,7 @@ __all__ = [
     "logical_xor",
     "logspace",
     "logsumexp",
+    "map",
     "mask_indices",
     "matmul",
     "matrix_transpose",
@@ -811,6 +820,7 @@ __all__ = [
     "save",
     "savez",
     "savez_compressed",
+    "scan",
     "searchsorted",
     "select",
     "set_grad_enabled",
@@ -841,6 +851,7 @@ __all__ = [
     "subtract",
     "sum",
     "swapaxes",
+    "switch",
     "take",
     "take_along_axis",
     "tan",
@@ -888,6 +899,7 @@ __all__ = [
     "vsplit",
     "vstack",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

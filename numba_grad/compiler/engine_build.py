@@ -18,6 +18,7 @@ from numba_grad.runtime.native_engine import (
     RecordWord,
     Status,
 )
+from numba_grad.runtime.plan import Control, LeaveWord, LoopWord, MoveWord
 from numba_grad.runtime.threads import PoolWord, SharedWord
 
 
@@ -35,6 +36,10 @@ _HEADER = (
     "STARTED_UNIT = 1 << 32\n"  # STARTED counts ids that are being written, and written ones
     "FLAGS_WORD = 6\n"  # of an array object, after its head
     "C_CONTIGUOUS = 1\n"
+    + _constants("CONTROL", Control)
+    + _constants("LOOP", LoopWord)
+    + _constants("MOVE", MoveWord)
+    + _constants("LEAVE", LeaveWord)
     + _constants("RECORD", RecordWord)
     + _constants("STATUS", Status)
     + _constants("POOL", PoolWord)
@@ -199,7 +204,10 @@ def replay(record_array, objects, count):
     status = STATUS_FINISHED
     while step < step_count:
         row = pointer(steps + 32 * step, int64)
-        function = functions[row[0]]
+        kernel = row[0]
+        function = 0
+        if kernel >= 0:
+            function = functions[kernel]
         words_of_step = words_address + 8 * row[1]
         tasks = row[2]
         grain = row[3]
@@ -207,7 +215,53 @@ def replay(record_array, objects, count):
         if is_timed:
             call(clock, CLOCK_MONOTONIC, now_address)
             before = now[0] * 1000000000 + now[1]
-        if tasks <= grain:
+        if kernel < 0:
+            own = pointer(words_of_step, int64)
+            if kernel == CONTROL_REPEAT:
+                loop = pointer(own[0], int64)
+                passes = loop[LOOP_COUNTER] + 1
+                loop[LOOP_COUNTER] = passes
+                move_address = own[0] + 8 * LOOP_END
+                for number in range(loop[LOOP_MOVES]):
+                    move = pointer(move_address, int64)
+                    target = pointer(move[MOVE_TARGET], int64)
+                    moved = target[0] + move[MOVE_STRIDE]
+                    if moved == move[MOVE_LIMIT]:
+                        moved -= move[MOVE_RING]
+                    target[0] = moved
+                    move_address += 8 * MOVE_END
+                if passes < loop[LOOP_TRIPS]:
+                    step -= loop[LOOP_LENGTH] + 1
+            elif kernel == CONTROL_LOOP:
+                if own[LOOP_TRIPS_ADDRESS] != 0:
+                    own[LOOP_TRIPS] = pointer(own[LOOP_TRIPS_ADDRESS], int64)[0]
+                own[LOOP_COUNTER] = 0
+                move_address = words_of_step + 8 * LOOP_END
+                for number in range(own[LOOP_MOVES]):
+                    move = pointer(move_address, int64)
+                    start = move[MOVE_START]
+                    if move[MOVE_FIRST_ADDRESS] != 0:
+                        first = pointer(move[MOVE_FIRST_ADDRESS], int64)[0]
+                        start += first * move[MOVE_FIRST_STRIDE]
+                    pointer(move[MOVE_TARGET], int64)[0] = start
+                    move_address += 8 * MOVE_END
+                if own[LOOP_TRIPS] <= 0:
+                    step += own[LOOP_LENGTH] + 1
+            elif kernel == CONTROL_LEAVE:
+                if pointer(own[LEAVE_CONDITION_ADDRESS], uint8)[0] == 0:
+                    loop = pointer(own[LEAVE_LOOP_ADDRESS], int64)
+                    pointer(own[LEAVE_COUNTER_ADDRESS], int64)[0] = loop[LOOP_COUNTER]
+                    step += own[LEAVE_SKIPPED]
+            elif kernel == CONTROL_SWITCH:
+                chosen = pointer(own[0], int64)[0]
+                if chosen < 0:
+                    chosen = 0
+                if chosen >= own[1]:
+                    chosen = own[1] - 1
+                step += own[2 + chosen]
+            else:
+                step += own[0]
+        elif tasks <= grain:
             call(function, words_of_step, 0, tasks)
         else:
             pool = atomic_load(shared + 8 * SHARED_POOL)
@@ -293,7 +347,8 @@ def replay(record_array, objects, count):
                 atomic_store(pool + 8 * POOL_OWNER, 0)
         if is_timed:
             call(clock, CLOCK_MONOTONIC, now_address)
-            times[step] += now[0] * 1000000000 + now[1] - before
+            if kernel >= 0:
+                times[step] += now[0] * 1000000000 + now[1] - before
         step += 1
         countdown -= 1
         if countdown == 0:

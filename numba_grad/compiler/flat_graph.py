@@ -7,8 +7,8 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ FREE_FAMILIES = ("movement", "literal", "iota")
 # The value of their input.
 RENAMINGS = ("detach", "identity", "checkpoint", "to_device")
 # The value of one of their inputs. A call is computed as its items, all by one segment.
-ALIASES = (*RENAMINGS, "item", "custom", "pack", "call")
+ALIASES = (*RENAMINGS, "item", "custom", "pack")
 # Of the family of movements, but a chain of them would be computed again, from its start, in each
 # segment that reads it.
 ASSIGNMENTS = ("update_slice", "add_slice")
@@ -35,6 +35,14 @@ WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
 OVERWRITES = (*WRITES, "matmul_add")
 # Movements that may leave the elements of an array where they are.
 VIEWS = ("slice", "reshape")
+
+
+class ClosedGraph(Protocol):
+    """A graph in the params of an operation: that of a called function, of a body."""
+
+    name: str
+    arguments: tuple[Node, ...]
+    outputs: tuple[Node, ...]
 
 
 class Role:
@@ -184,6 +192,17 @@ def flatten(
     )
 
 
+def with_stored_operands(graph: FlatGraph) -> FlatGraph:
+    """The graph, in which what loops and branches read is in memory."""
+    of_bodies = [k for k, call in graph.calls.items() if call.op.name != "call"]
+    if not of_bodies:
+        return graph
+    reads = {x for k in of_bodies for x in graph.edges[graph.starts[k] : graph.starts[k + 1]]}
+    reads -= {*graph.inputs, *graph.calls, *graph.assemblies}
+    stored = sorted(reads.union(graph.stored.tolist()))
+    return replace(graph, stored=np.array(stored, np.int64))
+
+
 def value_inputs(node: Node) -> tuple[Node, ...]:
     """The inputs that the value of `node` depends on."""
     if node.op is item:
@@ -226,8 +245,9 @@ class Signatures:
         own: object = (node.op, *node.params.items()) if node.params else node.op
         key = own
         if is_item_of_call(node):
-            key = (node.inputs[0].params["target"], node.params["number"])
-        elif node.op.name in ALIASES:
+            parent = node.inputs[0]
+            key = (parent.op, *parent.params.items(), node.params["number"])
+        elif node.op.name in ALIASES or node.op.family == "call":
             key = "alias"
         with _numbers_lock:
             found = self.numbers.get(key)
@@ -246,10 +266,13 @@ class Signatures:
         name, role = f"{node.op.name} {node.params}", _role(node)
         changing = [node]
         if role == Role.CALL_ITEM:
-            target = node.inputs[0].params["target"]
-            name = f"{target.name} {node.params['number']}"
-            changing = toposort(target.outputs)
-        elif node.op.name in ALIASES:
+            parent = node.inputs[0]
+            targets = targets_of(parent)
+            names = " ".join(target.name for target in targets)
+            name = f"{parent.op.name} {names} {node.params['number']}"
+            # What a loop or a branch computes goes to memory of its own.
+            changing = toposort(targets[0].outputs) if parent.op.name == "call" else []
+        elif node.op.name in ALIASES or node.op.family == "call":
             name = "alias"
         number = self._count
         self._count += 1
@@ -268,8 +291,16 @@ class Signatures:
 
 
 def is_item_of_call(node: Node) -> bool:
-    """Whether this is a result of a call of a traced function."""
-    return node.op is item and node.inputs[0].op.name == "call"
+    """Whether this is a result of a call of a traced function, a loop or a branch."""
+    return node.op is item and node.inputs[0].op.family == "call"
+
+
+def targets_of(node: Node) -> list[ClosedGraph]:
+    """The graphs in the params of a call, a loop or a branch."""
+    found: list[Any] = []
+    for value in node.params.values():
+        found += value if value.__class__ is tuple else (value,)
+    return [x for x in found if hasattr(x, "arguments") and hasattr(x, "outputs")]
 
 
 def _role(node: Node) -> int:
@@ -279,7 +310,7 @@ def _role(node: Node) -> int:
         return Role.CALL_ITEM
     if node.op.name in VIEWS:
         return Role.VIEW
-    if node.op.name in ALIASES:
+    if node.op.name in ALIASES or node.op.family == "call":
         return Role.FREE
     if node.op.family in FREE_FAMILIES and node.op.name not in ASSIGNMENTS:
         return Role.FREE

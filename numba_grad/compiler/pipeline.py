@@ -12,14 +12,28 @@ Imported when a plan is neither in memory nor on disk (programs.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numba_grad.compiler import compile_log
 from numba_grad.compiler.assemblies import with_assemblies
-from numba_grad.compiler.flat_graph import ALIASES, RENAMINGS, FlatGraph, value_inputs
+from numba_grad.compiler.control_steps import (
+    NO_OVERWRITING,
+    Body,
+    Opened,
+    Overwriting,
+    control_program,
+)
+from numba_grad.compiler.flat_graph import (
+    ALIASES,
+    RENAMINGS,
+    FlatGraph,
+    value_inputs,
+    with_stored_operands,
+)
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.memory import Lifetimes
@@ -29,7 +43,7 @@ from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
-from numba_grad.errors import InternalError
+from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
@@ -60,6 +74,15 @@ def _compiled(graph: FlatGraph, target: Target) -> CompiledProgram:
     return _Compiler(graph, target).compile()
 
 
+def body_of(graph: FlatGraph, target: Target, overwriting: Overwriting) -> Body:
+    """The steps of a graph that is the body of a loop or a branch."""
+    body = _Compiler(graph, target).body(overwriting)
+    if body is None:
+        body = _Compiler(graph, target).body(NO_OVERWRITING)
+    assert body is not None
+    return body
+
+
 _LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
@@ -68,7 +91,7 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
-        self.graph = graph = with_assemblies(graph)
+        self.graph = graph = with_stored_operands(with_assemblies(graph))
         self.target = target
         self.nodes = graph.nodes
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
@@ -80,6 +103,10 @@ class _Compiler:
         self.places.update({k: (self.assembly_key(k), 0, 0) for k in graph.assemblies})
         # The last segment that reads anything in an array of the plan's own.
         self.busy_until: dict[object, int] = {}
+        # Of a body: outputs that may be in the memory of an input, and memory to which no products
+        # are added.
+        self.movable: set[int] = set()
+        self.no_sums: set[object] = set()
 
     def compile(self) -> CompiledProgram:
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
@@ -92,6 +119,45 @@ class _Compiler:
         plan = self.plan(instances, kernels)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
+
+    def body(self, overwriting: Overwriting) -> Body | None:
+        """The steps of a graph that is the body of a loop or a branch; None if something that may
+        be computed in place is, but in another one."""
+        segments = segment_graphs(self.graph)
+        for number, result in overwriting.results.items():
+            k, key = self.graph.inputs[number], ("input", number)
+            self.movable.add(self.graph.outputs[result])
+            readers = [segment.number for segment in segments if k in segment.arrays]
+            self.busy_until[key] = max(readers, default=-1)
+            if number not in overwriting.sums:
+                self.no_sums.add(key)
+        instances = [self.instance(segment) for segment in segments]
+        in_place = set()
+        for number, result in overwriting.results.items():
+            memory, offset, _ = self.places[self.graph.outputs[result]]
+            if memory == ("input", number) and offset == 0:
+                in_place.add(result)
+            elif memory != ("output", result):
+                return None
+        lifetimes, _ = self.lifetimes(instances)
+        offsets, arena_bytes = lifetimes.allocate()
+        steps = []
+        for instance in instances:
+            opened = partial(self.opened, instance, offsets)
+            for step in instance.program.steps:
+                words = [opened(word) if isinstance(word, Pointer) else word for word in step.words]
+                steps.append(replace(step, words=words, memory=[]))
+        return Body(steps, arena_bytes, frozenset(in_place))
+
+    def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
+        key = self.memory_key(instance, word.source)
+        offset = word.offset + self.first_byte(instance, word.source)
+        match key:
+            case ("input", number):
+                return Pointer(Opened("argument", number), offset)
+            case ("output", number):
+                return Pointer(Opened("result", number), offset)
+        return Pointer(Opened("arena"), offset + offsets[key])
 
     # Segments to programs
 
@@ -114,14 +180,19 @@ class _Compiler:
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
         has_own_memory = tuple(
-            [k in self.output_number or k in in_assembly for k in segment.needed]
+            [
+                (k in self.output_number and k not in self.movable) or k in in_assembly
+                for k in segment.needed
+            ]
         )
+        unsummed = tuple([k for k in writable if memories[k] in self.no_sums])
         key = (
             self.target.name,
             segment.key,
             tuple(places),
             has_own_memory,
             writable,
+            unsummed,
             config.unroll_extent,
         )
         programs = self.graph.table.programs
@@ -130,7 +201,9 @@ class _Compiler:
             with _making_segments.lock_of((self.graph.table, key)):
                 program = programs.get(key)
                 if program is None:
-                    program = self.compile_segment(segment, places, has_own_memory, writable)
+                    program = self.compile_segment(
+                        segment, places, has_own_memory, writable, unsummed
+                    )
                     if len(programs) >= _MOST_SEGMENT_PROGRAMS:
                         programs.clear()
                     programs[key] = program
@@ -170,14 +243,28 @@ class _Compiler:
         places: Sequence[tuple[int, int, Type]],
         has_own_memory: Sequence[bool],
         writable: Sequence[int],
+        unsummed: Sequence[int],
     ) -> SegmentProgram:
         """The program of a segment, as a graph with arguments for what comes from outside."""
+        call = self.graph.calls.get(int(segment.own[0]))
+        if call is not None and call.op.name != "call":
+            if self.target.name != "cpu":
+                raise _only_on_processor(call)
+            reads = segment.reads[: len(call.inputs)].tolist()
+            return control_program(
+                call,
+                [self.nodes[k].params["number"] for k in segment.needed],
+                [Place(External(places[k][0]), places[k][1]) for k in reads],
+                has_own_memory,
+                lambda graph, overwriting: body_of(graph, self.target, overwriting),
+            )
         local = [argument(type) for _, _, type in places]
         argument_places = {
             node: Place(External(number), offset)
             for node, (number, offset, _) in zip(local, places, strict=True)
         }
         may_be_written = [local[number] for number in writable]
+        summed = [local[number] for number in writable if number not in unsummed]
         called: dict[Node, list[Node]] = {}
         reads = iter(segment.reads.tolist())
         for k, degree in zip(segment.own.tolist(), segment.degrees.tolist(), strict=True):
@@ -194,7 +281,7 @@ class _Compiler:
                 local.append(record(node.op, inputs, node.params))
         results = [local[number] for number in segment.needed_numbers.tolist()]
         return compile_segment(
-            self.target, results, argument_places, has_own_memory, may_be_written
+            self.target, results, argument_places, has_own_memory, may_be_written, summed
         )
 
     # Memory and plan
@@ -311,7 +398,7 @@ class _Template:
         # By relocation of memory: the step, and whether it may write there.
         self.uses: dict[int, tuple[int, bool]] = {}
         for number_of_step, step in enumerate(program.steps):
-            kernel = builder.kernel(kernels[step.source])
+            kernel = step.control or builder.kernel(kernels[step.source])
             start = len(words)
             steps.append((kernel, start, step.tasks, step.grain))
             for number_of_word, word in enumerate(step.words):
@@ -346,6 +433,17 @@ class _Template:
         self.steps = np.array(steps, np.int64).reshape(-1, 4)
         self.words = np.array(words, np.int64)
         self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
+
+
+def _only_on_processor(call: Node) -> DeviceError:
+    return DeviceError(
+        explain(
+            call.op.name,
+            "loops and branches as operations run on the CPU only, so far",
+            got={"inputs": [x.type for x in call.inputs]},
+            fix="a loop in Python, of which a GPU runs the operations; or x.to('cpu')",
+        )
+    )
 
 
 def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:

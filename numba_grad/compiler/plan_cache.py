@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import cache
-from numba_grad.compiler.flat_graph import FlatGraph, Signatures
+from numba_grad.compiler.flat_graph import FlatGraph, Signatures, targets_of
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError
 from numba_grad.graph.node import ARGUMENT, Node, Op
@@ -141,6 +141,14 @@ def _described(type: Type) -> tuple[Any, ...]:
     return (type.shape, type.dtype, type.device)
 
 
+def digest_of_call(target: Any) -> bytes | None:
+    """A digest of a graph's structure, equal in every process; None if it has none."""
+    try:
+        return _digest_of_call(target)
+    except _NotStorableError:
+        return None
+
+
 _digests_of_calls: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
 
 
@@ -150,9 +158,11 @@ def _digest_of_call(target: Any) -> bytes:
     stack = [] if target in _digests_of_calls else [target]
     while stack:
         called = [
-            node.params["target"]
+            target
             for node in toposort(stack[-1].outputs)
-            if node.op.name == "call" and node.params["target"] not in _digests_of_calls
+            if node.op.family == "call"
+            for target in targets_of(node)
+            if target not in _digests_of_calls
         ]
         if called:
             stack += called

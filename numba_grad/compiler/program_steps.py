@@ -72,10 +72,14 @@ class ProgramStep:
     flops: int
     parts: "list[ProgramStep]" = field(default_factory=list)  # of a chain: its members
     written: frozenset[int] | None = None  # the words of what it writes; None: maybe all
+    control: int = 0  # a `Control`, which runs no kernel
+    loop_nest: LoopKernel | None = None  # what the kernel was made from
 
     @property
     def sources(self) -> list[str]:
         """All kernels that it runs."""
+        if self.control:
+            return []
         return [self.source, *[part.source for part in self.parts]]
 
 
@@ -157,6 +161,7 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
         memory,
         nbytes,
         flops,
+        loop_nest=kernel,
     )
 
 

@@ -29,10 +29,8 @@ def evaluate_with_numpy(
 
 
 def _apply(node: Node, arrays: list) -> object:
-    if node.op.name == "call":
-        target = node.params["target"]
-        given = dict(zip(target.arguments, arrays, strict=True))
-        return tuple(evaluate_with_numpy(target.outputs, given))
+    if node.op.family == "call":
+        return node.op.extras["evaluate"](evaluate_with_numpy, *arrays, **node.params)
     if node.op is ARGUMENT or node.op.reference is None:
         raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
     with np.errstate(all="ignore"):

@@ -45,6 +45,7 @@ def compile_segment(
     places: dict[Node, Place],
     has_own_memory: Sequence[bool],
     writable: Collection[Node] = (),
+    summed: Collection[Node] = (),
 ) -> SegmentProgram:
     """Compile the graph of `results`: the target's passes over the graph, then fuse, lower, emit.
 
@@ -54,11 +55,12 @@ def compile_segment(
     has_own_memory : for each result, whether it must be an array of its own rather than part of a
         block, or in the memory of an argument
     writable : the argument nodes whose memory may be written over
+    summed : those of them to which products may be added there
     """
     outputs = list(results)
     passes = [*target.passes]
     if target.adds_products:
-        passes.append(("added products", partial(added_products, writable=writable)))
+        passes.append(("added products", partial(added_products, writable=summed)))
     for name, transform in passes:
         outputs = transform(outputs)
         if config.check_passes:

@@ -191,7 +191,8 @@ class Lowered:
         seconds = backend.profile(self._program, self.device, values, repeats)
         names = self._names()
         rows: dict[str, list[float]] = {}
-        for step, duration in zip(self._steps(), seconds, strict=True):
+        runs_kernel = self._plan.steps[:, 0] >= 0
+        for step, duration in zip(self._steps(), seconds[runs_kernel], strict=True):
             name = " ".join(names[part.source].partition(" ")[0] for part in step.parts)
             row = rows.setdefault(f"rows of {name}" if name else names[step.source], [0, 0.0, 0, 0])
             row[0] += 1
@@ -224,7 +225,8 @@ class Lowered:
         return [part for step in self._steps() for part in step.parts or [step]]
 
     def _steps(self) -> list[Any]:
-        return [step for segment in self._program.segments or () for step in segment.steps]
+        segments = self._program.segments or ()
+        return [step for segment in segments for step in segment.steps if not step.control]
 
     def __repr__(self) -> str:
         kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)

@@ -13,7 +13,7 @@ from numba_grad.errors import DeviceError, explain
 from numba_grad.graph.types import CPU, TupleType, Type
 
 # Operations that take no part in computing: their types are as they say, devices included.
-KEEPS_DEVICES = ("control", "transfer")
+KEEPS_DEVICES = ("control", "call", "transfer")
 
 # Families of operations without operands.
 LITERALS = ("literal", "iota")

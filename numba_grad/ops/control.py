@@ -8,6 +8,7 @@ list, too. Reverse and forward mode (`transforms/vjp.py`, `jvp.py`) know this an
 anything else here.
 """
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,16 @@ import numpy as np
 
 from numba_grad.errors import InternalError
 from numba_grad.graph import node as node_module
-from numba_grad.graph.node import Node, Op, argument, grad_mode, new_node, record
+from numba_grad.graph.node import (
+    NO_PARAMS,
+    Node,
+    Op,
+    argument,
+    grad_mode,
+    new_node,
+    next_serial,
+    record,
+)
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 
@@ -37,6 +47,10 @@ def _batch_item(is_batched: Sequence[bool], x: Node, *, number: int) -> Node:
     return record(item, (x,), {"number": number})
 
 
+def _rebuild_item(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
+    return result(inputs[0], node.params["number"])
+
+
 # One of the results of an operation that has several. No computing: an alias of that result.
 item = Op(
     "item",
@@ -47,7 +61,48 @@ item = Op(
     _batch_item,
     lambda values, *, number: values[number],
     saves=(),
+    extras={"rebuild": _rebuild_item},
 )
+
+# The results, while they live, of operations with several results that one segment of a plan
+# computes: those of a call, a loop, a branch.
+_results: weakref.WeakKeyDictionary[Node, list[weakref.ref[Node] | None]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def with_results(op: Op, inputs: Sequence[Node], params: dict[str, Any] = NO_PARAMS) -> Node:
+    """A node of several results that are asked for by `result`, at any time.
+
+    They stand right behind it in the order of recording, so that they are one step of a plan:
+    places for all of them are kept free.
+    """
+    node = record(op, tuple(inputs), params)
+    _results[node] = [None] * len(node.type.items)
+    for _ in node.type.items:
+        next_serial()
+    return node
+
+
+def result(node: Node, number: int) -> Node:
+    """One of the results of a node."""
+    known = _results.get(node)
+    if known is None:
+        return record(item, (node,), {"number": number})
+    reference = known[number]
+    found = None if reference is None else reference()
+    if found is None:
+        found = record(item, (node,), {"number": number})
+        found.serial = node.serial + 1 + number
+        known[number] = weakref.ref(found)
+    return found
+
+
+def rebuild_with_results(
+    node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]
+) -> Node:
+    """For `extras["rebuild"]` of what `with_results` makes."""
+    return with_results(node.op, inputs, node.params)
 
 
 def pullback_of(op: Op) -> Any:
@@ -58,7 +113,8 @@ def pullback_of(op: Op) -> Any:
     return pullback
 
 
-def _by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Node | None:
+def by_pullback(k: int, g: Any, out: Node, *inputs: Node, **params: Any) -> Node | None:
+    """`Op.vjp` of an operation with several results."""
     return pullback_of(out.op)(g, out, *inputs, **params)[k]
 
 
@@ -154,7 +210,7 @@ custom = Op(
     "control",
     ("x",),
     _infer_custom,
-    _by_pullback,
+    by_pullback,
     _batch_custom,
     _custom_reference,  # type: ignore[arg-type]
     saves=(),
@@ -189,7 +245,7 @@ pack = Op(
     "control",
     ("x",),
     lambda *types: TupleType(types),
-    _by_pullback,
+    by_pullback,
     lambda is_batched, *inputs: aliases(inputs),
     lambda *arrays: arrays,  # type: ignore[arg-type]
     saves=(),

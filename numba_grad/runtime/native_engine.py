@@ -24,7 +24,7 @@ from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library
 from numba_grad.runtime.buffers import allocate, allocator, borrow
-from numba_grad.runtime.plan import ErrorSite, Plan
+from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
 
 # Bytes before the fields of an object: 16, and 32 where Python is built without the GIL.
@@ -255,7 +255,9 @@ class Program:
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
         runs_users_code = any(name.startswith("user.") for name in plan.symbols)
-        self.may_keep_lock = not (self.has_parallel_steps or runs_users_code)
+        # Nothing bounds how often a condition holds.
+        is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
+        self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
         self._free: list[Activation] = []  # append and pop are atomic

@@ -1,7 +1,7 @@
 """What the compiler hands to the engines: a table of steps as plain data. No graph, no code.
 
     Plan  = steps, words, relocations, kernels, input_count, outputs, arena_bytes, symbols, sites
-    step  = kernel index, position of its words, number of tasks, grain
+    step  = kernel index or `Control`, position of its words, number of tasks, grain
     word  = an int64: a size, an offset, or an address that a relocation fills in before a run
 
 Bases are numbered: the inputs, the outputs, the arena, the error record, the addresses of the
@@ -9,6 +9,7 @@ kernels, the words themselves, the symbols. By the kernels' addresses and the wo
 calls others finds them.
 """
 
+import enum
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,53 @@ SERIAL = 1 << 62  # the grain of a step that is never cut
 
 # One word of a step: a number, or (base, byte offset).
 WordValue = int | tuple[int, int]
+
+
+class Control(enum.IntEnum):
+    """What stands in place of a kernel index where a step decides which step comes next."""
+
+    NONE = 0
+    LOOP = -1  # words: `LoopWord`. The steps up to its REPEAT are run again and again
+    REPEAT = -2  # words: the address of the LOOP's words
+    LEAVE = -3  # words: `LeaveWord`. Out of a loop, if a condition is false
+    SWITCH = -4  # words: the address of an index, how many there are, steps to skip for each
+    SKIP = -5  # words: steps to skip
+
+
+class LoopWord(enum.IntEnum):
+    """The words of a LOOP. After these come its moves: pointers in words of the steps inside, that
+    change from pass to pass."""
+
+    COUNTER = 0  # passes so far
+    TRIPS = 1
+    TRIPS_ADDRESS = 2  # where TRIPS is read at each entry, or 0
+    LENGTH = 3  # steps inside
+    MOVES = 4  # how many
+    END = 5
+
+
+class MoveWord(enum.IntEnum):
+    """The words of one move. The pointer begins as START, or so many FIRST_STRIDEs further as the
+    number at FIRST_ADDRESS says; it grows by STRIDE with each pass, and goes back by RING where it
+    comes to LIMIT."""
+
+    TARGET = 0  # the address of the word
+    START = 1
+    STRIDE = 2
+    LIMIT = 3  # or 0
+    RING = 4
+    FIRST_ADDRESS = 5  # or 0
+    FIRST_STRIDE = 6
+    END = 7
+
+
+class LeaveWord(enum.IntEnum):
+    """The words of a LEAVE."""
+
+    CONDITION_ADDRESS = 0  # of a boolean
+    SKIPPED = 1  # steps to skip if it is false
+    LOOP_ADDRESS = 2  # the LOOP's words
+    COUNTER_ADDRESS = 3  # where the number of finished passes goes
 
 
 class HasAddress(Protocol):
@@ -226,7 +274,8 @@ def _table(numbers: array, columns: int) -> np.ndarray:
 def check_plan(plan: Plan) -> None:
     """Raise InternalError if a number in a plan refers to something that is not there."""
     limits = (
-        ("step: kernel", plan.steps[:, 0], len(plan.kernels)),
+        ("step: kernel", np.maximum(plan.steps[:, 0], 0), max(1, len(plan.kernels))),
+        ("step: control", -plan.steps[:, 0].clip(max=0), 1 - min(Control)),
         ("step: position of words", plan.steps[:, 1], len(plan.words) + 1),
         ("step: tasks", plan.steps[:, 2], SERIAL),
         ("relocation: word", plan.relocations[:, 0], len(plan.words)),

@@ -9,18 +9,25 @@ forward pass again, so a call leaves nothing behind for its backward pass but it
 mode it is a call of a function that computes values and tangents together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from numba_grad.graph.node import ARGUMENT, Node, Op, argument, grad_mode, record
+import numpy as np
+
+from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
-from numba_grad.ops.control import item
-from numba_grad.ops.families import placed
+from numba_grad.ops.control import by_pullback, rebuild_with_results, result, with_results
+from numba_grad.ops.families import literal, placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
 from numba_grad.transforms.vjp import cotangents, reached
+
+Derived = TypeVar("Derived")
+# Of the reference engine: (nodes, values of arguments) -> values of the nodes.
+Evaluate = Callable[[Sequence[Node], dict[Node, Any]], list[Any]]
 
 
 class CallTarget:
@@ -33,10 +40,8 @@ class CallTarget:
 
     __slots__ = (
         "__weakref__",
-        "_batched",
-        "_jvps",
+        "_derived",
         "_lock",
-        "_vjps",
         "arguments",
         "devices",
         "name",
@@ -48,21 +53,34 @@ class CallTarget:
         self.arguments = tuple(arguments)
         self.devices = tuple([node.type.device for node in outputs])
         self.outputs = _on_one_device(self.arguments, outputs)
-        self._vjps: dict[tuple, CallVjp] = {}
-        self._jvps: dict[tuple, CallJvp] = {}
-        self._batched: dict[tuple, CallTarget] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._lock = new_lock()
 
     @property
     def type(self) -> TupleType:
         return TupleType(tuple(node.type for node in self.outputs))
 
+    @property
+    def has_bodies(self) -> bool:
+        """Whether there are loops or branches inside."""
+        return self.derived(
+            "has bodies",
+            lambda: any(
+                node.op.family == "call" and node.op is not call_op
+                for node in toposort(self.outputs)
+            ),
+        )
+
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What is made of this graph once: its derivatives, its batched forms."""
+        with self._lock:
+            if key not in self._derived:
+                self._derived[key] = make()
+            return self._derived[key]
+
     def vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         """The derivative; `given` says for which outputs there is a cotangent."""
-        with self._lock:
-            if given not in self._vjps:
-                self._vjps[given] = self._make_vjp(given)
-            return self._vjps[given]
+        return self.derived(("vjp", given), lambda: self._make_vjp(given))
 
     def _make_vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         roots = [
@@ -90,11 +108,8 @@ class CallTarget:
 
     def jvp(self, given: tuple[bool, ...], *, with_values: bool) -> "CallJvp":
         """The derivative in a direction; `given` says which arguments have a tangent."""
-        key = (given, with_values)
-        with self._lock:
-            if key not in self._jvps:
-                self._jvps[key] = self._make_jvp(given, with_values)
-            return self._jvps[key]
+        key = ("jvp", given, with_values)
+        return self.derived(key, lambda: self._make_jvp(given, with_values))
 
     def _make_jvp(self, given: tuple[bool, ...], with_values: bool) -> "CallJvp":
         directions = {
@@ -117,18 +132,18 @@ class CallTarget:
 
     def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
         """The function with a batch axis in front of these arguments, and of every output."""
-        key = (is_batched, size)
-        with self._lock:
-            if key not in self._batched:
-                replaced = {
-                    node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-                    for node, has_axis in zip(self.arguments, is_batched, strict=True)
-                    if has_axis
-                }
-                outputs = batch(self.outputs, replaced, size)
-                arguments = [replaced.get(node, node) for node in self.arguments]
-                self._batched[key] = CallTarget(f"batched {self.name}", arguments, outputs)
-            return self._batched[key]
+
+        def make() -> CallTarget:
+            replaced = {
+                node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
+                for node, has_axis in zip(self.arguments, is_batched, strict=True)
+                if has_axis
+            }
+            outputs = batch(self.outputs, replaced, size)
+            arguments = [replaced.get(node, node) for node in self.arguments]
+            return CallTarget(f"batched {self.name}", arguments, outputs)
+
+        return self.derived(("batched", is_batched, size), make)
 
 
 def _closed(
@@ -195,13 +210,9 @@ def _pullback(
     given = [g for g in cotangents if g is not None]
     results = call(backward.target, [*inputs, *given, *backward.captured])
     found: list[Node | None] = [None] * len(inputs)
-    for number, result in zip(backward.numbers, results, strict=True):
-        found[number] = result
+    for number, g in zip(backward.numbers, results, strict=True):
+        found[number] = g
     return found
-
-
-def _vjp(k: int, g: list[Node | None], out: Node, *inputs: Node, target: CallTarget) -> Node | None:
-    return _pullback(g, out, *inputs, target=target)[k]
 
 
 def _jvp(
@@ -237,19 +248,27 @@ def _call_of_jvp(
 
 def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
-    return record(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+    return with_results(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+
+
+def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget) -> tuple[Any, ...]:
+    return tuple(evaluate(target.outputs, dict(zip(target.arguments, arrays, strict=True))))
 
 
 call_op = Op(
     "call",
-    "control",
+    "call",
     ("x",),
     _infer_call,
-    _vjp,
+    by_pullback,
     _batch_call,
-    None,  # the reference engine evaluates the target's graph
     saves=("inputs",),
-    extras={"pullback": _pullback, "with_tangents": _with_tangents},
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
     jvp=_jvp,
 )
 
@@ -260,7 +279,12 @@ def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
 
 
 def _called(target: CallTarget, inputs: Sequence[Node]) -> tuple[Node, list[Node]]:
-    node = record(call_op, tuple(inputs), {"target": target})
-    # All at once: nodes that stand together in the order of recording are one step of a plan.
-    results = [record(item, (node,), {"number": k}) for k in range(len(target.outputs))]
+    if target.has_bodies:
+        # A call is written out where it stands, among other operations. What has loops is a plan of
+        # its own: the only branch there is.
+        index = literal(0, np.dtype(np.int64))
+        node = with_results(OPS["branch"], [index, *inputs], {"branches": (target,)})
+    else:
+        node = with_results(call_op, inputs, {"target": target})
+    results = [result(node, k) for k in range(len(target.outputs))]
     return node, [placed(x, device) for x, device in zip(results, target.devices, strict=True)]

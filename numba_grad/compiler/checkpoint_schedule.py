@@ -1,0 +1,140 @@
+"""Which states of a loop its adjoint keeps, and which steps it does again: a kernel that says what
+comes next, so that the number of steps may be known at run time only.
+
+A loop of n steps is gone through backwards with memory for s states, the first one among them. What
+is left between the last kept state and the step to be gone back over is split so that the steps
+done again are as few as can be: the binomial schedule of Griewank and Walther (Algorithm 799:
+Revolve, ACM TOMS 26, 2000). In all they are
+
+    r n - C(s + r, s + 1),    with the least r for which C(s + r, s) >= n
+
+Where what is left fits, all of its states are kept, and it is gone back over in one run.
+"""
+
+import enum
+import math
+
+
+class ScheduleWord(enum.IntEnum):
+    """The words of a schedule; after them the numbers of the steps whose states are kept, one for
+    each slot."""
+
+    IS_RUNNING = 0
+    ACTION = 1
+    SLOT = 2  # where the action's first state is
+    TARGET = 3  # where a LEAP's state goes
+    STEP = 4  # the number of the action's first step
+    COUNT = 5  # steps of the action
+    LEFT = 6  # steps that are still to be gone back over
+    TOP = 7  # the last slot that is in use
+    SLOTS = 8
+    PENDING = 9  # steps whose states are there, to be gone back over next
+    PENDING_SLOT = 10  # of the last of them
+    ADVANCED = 11  # steps done so far, for their states
+    END = 12
+
+
+class Action(enum.IntEnum):
+    """What an adjoint does next."""
+
+    LEAP = 0  # COUNT steps from the state in SLOT; the state after them goes to TARGET
+    STORE = 1  # the same, but the state after each step goes to the next slot
+    RETURN = 2  # back over COUNT steps, the last one first: its state is in SLOT
+
+
+def _constants() -> str:
+    return "".join(
+        f"{enumeration.__name__.removesuffix('Word').upper()}_{word.name} = {word.value}\n"
+        for enumeration in (ScheduleWord, Action)
+        for word in enumeration
+    )
+
+
+# Words: the schedule, where the number of steps is, slots. There is one more slot than that, for a
+# state that is used at once.
+START_SOURCE = f"""\
+# checkpoints: start
+{_constants()}
+def kernel(args, lo, hi):
+    schedule = buffer(args, 0, int64)
+    steps = buffer(args, 1, int64)
+    schedule[SCHEDULE_IS_RUNNING] = 1
+    schedule[SCHEDULE_LEFT] = steps[0]
+    schedule[SCHEDULE_TOP] = 0
+    schedule[SCHEDULE_SLOTS] = integer(args, 2)
+    schedule[SCHEDULE_PENDING] = 0
+    schedule[SCHEDULE_ADVANCED] = 0
+    schedule[SCHEDULE_END] = 0
+"""
+
+# Word: the schedule.
+NEXT_SOURCE = f"""\
+# checkpoints: next
+{_constants()}
+def kernel(args, lo, hi):
+    schedule = buffer(args, 0, int64)
+    left = schedule[SCHEDULE_LEFT]
+    top = schedule[SCHEDULE_TOP]
+    pending = schedule[SCHEDULE_PENDING]
+    if pending > 0:
+        schedule[SCHEDULE_ACTION] = ACTION_RETURN
+        schedule[SCHEDULE_SLOT] = schedule[SCHEDULE_PENDING_SLOT]
+        schedule[SCHEDULE_STEP] = left - 1
+        schedule[SCHEDULE_COUNT] = pending
+        schedule[SCHEDULE_PENDING] = 0
+        left -= pending
+        schedule[SCHEDULE_LEFT] = left
+        while top > 0 and schedule[SCHEDULE_END + top] >= left:
+            top -= 1
+        schedule[SCHEDULE_TOP] = top
+    elif left <= 0:
+        schedule[SCHEDULE_IS_RUNNING] = 0
+    else:
+        step = schedule[SCHEDULE_END + top]
+        remaining = left - step
+        slots = schedule[SCHEDULE_SLOTS]
+        free = slots - 1 - top
+        schedule[SCHEDULE_SLOT] = top
+        schedule[SCHEDULE_STEP] = step
+        if free >= remaining - 1:
+            schedule[SCHEDULE_ACTION] = ACTION_STORE
+            schedule[SCHEDULE_COUNT] = remaining - 1
+            schedule[SCHEDULE_PENDING] = remaining
+            schedule[SCHEDULE_PENDING_SLOT] = top + remaining - 1
+        elif free == 0:
+            schedule[SCHEDULE_ACTION] = ACTION_LEAP
+            schedule[SCHEDULE_COUNT] = remaining - 1
+            schedule[SCHEDULE_TARGET] = slots
+            schedule[SCHEDULE_PENDING] = 1
+            schedule[SCHEDULE_PENDING_SLOT] = slots
+        else:
+            states = free + 1
+            repeats = 1
+            before = 1
+            reach = states + 1
+            while reach < remaining:
+                repeats += 1
+                before = reach
+                reach = reach * (states + repeats) // repeats
+            count = min(before, remaining - before * states // (states + repeats - 1))
+            schedule[SCHEDULE_ACTION] = ACTION_LEAP
+            schedule[SCHEDULE_COUNT] = count
+            schedule[SCHEDULE_TARGET] = top + 1
+            schedule[SCHEDULE_END + top + 1] = step + count
+            schedule[SCHEDULE_TOP] = top + 1
+        schedule[SCHEDULE_ADVANCED] += schedule[SCHEDULE_COUNT]
+"""
+
+
+def schedule_bytes(slots: int) -> int:
+    return 8 * (ScheduleWord.END + slots + 1)
+
+
+def steps_done_again(steps: int, states: int) -> int:
+    """How many steps an adjoint does with memory for so many states, by the formula above."""
+    if steps <= 1:
+        return 0
+    repeats = 0
+    while math.comb(states + repeats, states) < steps:
+        repeats += 1
+    return repeats * steps - math.comb(states + repeats, states + 1)

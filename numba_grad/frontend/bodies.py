@@ -1,0 +1,126 @@
+"""Functions of loops and branches as graphs of their own: traced once, on stand-ins for what they
+get in each step.
+
+What a body reads of its surroundings becomes an argument of the graph: tensors and arrays that it
+closes over, and what it computes of these alone, which is so computed once, before the loop.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.compiler.plan_cache import digest_of_call
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import explain
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import as_node
+from numba_grad.frontend.python_numbers import handle_like
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
+from numba_grad.graph.types import Type
+from numba_grad.graph.walk import substitute, toposort
+from numba_grad.transforms.call import CallTarget
+
+# Families of what a loop computes anew in each step rather than reads from memory.
+_FREE = ("movement", "literal", "iota")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function as a graph: of its own arguments, then of `captured` nodes."""
+
+    target: CallTarget
+    captured: list[Node]
+    structure: trees.Structure  # of the result
+    leaves: list[Any]  # of the result, as the function has returned them
+
+
+def traced(
+    operation: str,
+    f: Callable[..., Any],
+    types: Sequence[Type],
+    structure: trees.Structure,
+    given: Sequence[Any] = (),
+) -> Traced:
+    """`f`, called with the arguments `structure` of arrays of these types.
+
+    `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
+    """
+    if not callable(f):
+        raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
+    first_serial = next_serial()
+    arguments = [argument(type, is_inexact(type.dtype)) for type in types]
+    enabled, grad_mode.enabled = grad_mode.enabled, True
+    try:
+        # Not the arguments themselves: a function may assign into what it gets.
+        values = [*given, *[None] * (len(arguments) - len(given))]
+        stand_ins = [
+            handle_like(value, OPS["identity"](node))
+            for value, node in zip(values, arguments, strict=True)
+        ]
+        out = f(*trees.unflatten(structure, stand_ins))
+        leaves, out_structure = trees.flatten(out)
+        outputs = [as_node(x) for x in leaves]
+        captured = _captured(outputs, arguments, first_serial)
+        own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
+        replaced = dict(zip(captured, own, strict=True))
+        outputs = substitute(outputs, replaced, _without_identity)
+    finally:
+        grad_mode.enabled = enabled
+    target = _known(CallTarget(name_of(f), [*arguments, *own], outputs))
+    return Traced(target, captured, out_structure, leaves)
+
+
+def name_of(f: Callable[..., Any]) -> str:
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def _without_identity(node: Node) -> Node | None:
+    return node.inputs[0] if node.op.name == "identity" else None
+
+
+def _captured(outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int) -> list[Node]:
+    """What `outputs` are made of besides `arguments`: older nodes, values, and nodes that depend on
+    no argument and are computed to memory."""
+    own = set(arguments)
+    depends = set(arguments)
+
+    def is_outside(node: Node) -> bool:
+        return node.value is not None or (node.serial < first_serial and bool(node.inputs))
+
+    order = toposort(outputs, stop=is_outside)
+    for node in order:
+        if not is_outside(node) and any(x in depends for x in node.inputs):
+            depends.add(node)
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = [*outputs]
+    while stack:
+        node = stack.pop()
+        if node in seen or node in own:
+            continue
+        seen.add(node)
+        if node in depends:
+            stack += node.inputs
+        elif node.op.family in ("literal", "iota"):
+            continue
+        elif is_outside(node) or node.op is ARGUMENT or node.op.family not in _FREE:
+            found[node] = None
+        else:
+            stack += node.inputs
+    return [node for node in order if node in found]
+
+
+# By structure, so that a function which is written in a loop, or traced by each call, is compiled
+# and differentiated once.
+_targets: weakref.WeakValueDictionary[bytes, CallTarget] = weakref.WeakValueDictionary()
+
+
+def _known(target: CallTarget) -> CallTarget:
+    digest = digest_of_call(target)
+    if digest is None:
+        return target
+    # What was recorded without history looks the same.
+    nodes = toposort(target.outputs)
+    flags = bytes([node.requires_grad for node in (*nodes, *target.arguments)])
+    return _targets.setdefault(digest + flags, target)

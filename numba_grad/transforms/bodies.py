@@ -1,0 +1,371 @@
+"""Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.dtypes import is_inexact
+from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
+from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.control import aliases, result, with_results
+from numba_grad.ops.families import zeros_like
+from numba_grad.transforms.batch import batch
+from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.vjp import add_cotangents
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many of a body's arguments and outputs are what."""
+
+    carried: int
+    sequences: int
+    stacked: int
+
+    @staticmethod
+    def of(body: CallTarget, carried: int, sequences: int) -> "Shape":
+        return Shape(carried, sequences, len(body.outputs) - carried)
+
+    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Arguments of a body, or inputs of a loop: carried ones, sequences, constants."""
+        first = self.carried + self.sequences
+        return (
+            list(values[: self.carried]),
+            list(values[self.carried : first]),
+            list(values[first:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The body of a derivative, whose arguments are: cotangents of what the loop carries, sums of
+    those of constants; values of what is carried at the beginning of a step, rows, cotangents of
+    stacked results and of entries; constants. All by the numbers of the loop's arguments."""
+
+    body: CallTarget
+    # Those that have cotangents:
+    carried: tuple[int, ...]
+    constants: tuple[int, ...]
+    sequences: tuple[int, ...]
+    # Those whose values it reads:
+    entries: tuple[int, ...]
+    rows: tuple[int, ...]
+    kept: tuple[int, ...]  # results that the loop has stacked for its derivative
+    others: tuple[int, ...]
+    captured: list[Node]
+
+    def held(self, inputs: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
+        """What it carries at first: cotangents of what the loop carried, and sums of nothing."""
+        seeds = [zeros_like(inputs[k]) if (g := cotangents[k]) is None else g for k in self.carried]
+        return [*seeds, *[zeros_like(inputs[k]) for k in self.constants]]
+
+    def cotangents(
+        self, count: int, finals: Sequence[Node], stacks: Sequence[Node]
+    ) -> list[Node | None]:
+        """Those of the loop's inputs."""
+        found: list[Node | None] = [None] * count
+        numbers = (*self.carried, *self.constants, *self.sequences)
+        for number, g in zip(numbers, [*finals, *stacks], strict=True):
+            found[number] = g
+        return found
+
+
+def backward_body(
+    body: CallTarget,
+    shape: Shape,
+    requires_grad: Sequence[bool],
+    given: tuple[bool, ...] = (),
+    given_entries: tuple[bool, ...] = (),
+    *,
+    kept: int = 0,
+    is_whole: bool = False,
+) -> Backward:
+    """What goes one step back.
+
+    Parameters
+    ----------
+    requires_grad : which of the body's arguments do so at first. Others have no cotangents, unless
+        what is carried comes to depend on one that does.
+    given, given_entries : which stacked results, and which values at the beginning of steps, have
+        cotangents
+    kept : how many of the last results it may read rather than compute again
+    is_whole : whether it takes all values at the beginning of a step, all rows and constants, not
+        just those that it reads
+    """
+    active = carried_along(body, requires_grad, shape.carried)
+    return body.derived(
+        ("backward", shape, active, given, given_entries, kept, is_whole),
+        lambda: _backward_body(body, shape, active, given, given_entries, kept, is_whole),
+    )
+
+
+def _backward_body(
+    body: CallTarget,
+    shape: Shape,
+    active: Sequence[bool],
+    given: tuple[bool, ...],
+    given_entries: tuple[bool, ...],
+    kept: int,
+    is_whole: bool,
+) -> Backward:
+    arguments, outputs = body.arguments, body.outputs
+    count = shape.carried
+    differentiable = tuple(k for k in range(count) if active[k] and is_inexact(arguments[k].dtype))
+    asked = tuple(k in differentiable for k in range(count)) + (given or (False,) * shape.stacked)
+    vjp = body.vjp(asked)
+    pairs = zip(vjp.numbers, vjp.target.outputs, strict=True)
+    of = {number: g for number, g in pairs if active[number]}
+    first_constant = count + shape.sequences
+    constants = tuple(k for k in of if k >= first_constant)
+    sequences = tuple(k for k in of if count <= k < first_constant)
+
+    def stand_in(node: Node) -> Node:
+        return argument(node.type, is_inexact(node.dtype))
+
+    own = [stand_in(node) for node in arguments]
+    seeds = {k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked}
+    sums = [stand_in(arguments[k]) for k in constants]
+    of_entries = {k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has}
+    captured = {node: stand_in(node) for node in vjp.captured}
+    of_kept = {k: stand_in(outputs[k]) for k in range(len(outputs) - kept, len(outputs))}
+    replaced = {outputs[k]: node for k, node in of_kept.items()}
+    values = [*own, *seeds.values(), *captured.values()]
+    replaced.update(zip(vjp.target.arguments, values, strict=True))
+    enabled, grad_mode.enabled = grad_mode.enabled, True
+    try:
+        pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
+        carried_on = []
+        for k in differentiable:
+            g = pulled.get(k)
+            if k in of_entries:
+                g = of_entries[k] if g is None else add_cotangents(g, of_entries[k])
+            carried_on.append(zeros_like(arguments[k]) if g is None else g)
+        sums_on = [add_cotangents(x, pulled[k]) for x, k in zip(sums, constants, strict=True)]
+    finally:
+        grad_mode.enabled = enabled
+    results = [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
+    read = set(own) if is_whole else set(toposort(results))
+    entries, rows, others = (
+        tuple([k for k in numbers if own[k] in read])
+        for numbers in (range(count), range(count, first_constant), range(first_constant, len(own)))
+    )
+    kept_numbers = tuple([k for k, node in of_kept.items() if node in read])
+    target = CallTarget(
+        f"vjp of {body.name}",
+        [
+            *[seeds[k] for k in differentiable],
+            *sums,
+            *[own[k] for k in (*entries, *rows)],
+            *[of_kept[k] for k in kept_numbers],
+            *[seeds[k] for k in range(count, len(outputs)) if asked[k]],
+            *of_entries.values(),
+            *[own[k] for k in others],
+            *captured.values(),
+        ],
+        results,
+    )
+    return Backward(
+        target,
+        differentiable,
+        constants,
+        sequences,
+        entries,
+        rows,
+        kept_numbers,
+        others,
+        list(captured),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A body that computes tangents as well. Its arguments are those of the body, of each kind
+    followed by the tangents of those that have one: what is carried, rows, constants; then
+    `captured`. Of its outputs, what is carried and the results, each followed by tangents."""
+
+    body: CallTarget
+    carried: tuple[int, ...]  # the numbers of what has tangents
+    sequences: tuple[int, ...]
+    constants: tuple[int, ...]
+    stacked: tuple[int, ...]  # outputs
+    captured: list[Node]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the arguments with tangents."""
+        return (*self.carried, *self.sequences, *self.constants)
+
+
+def forward_body(body: CallTarget, shape: Shape, has_tangent: Sequence[bool]) -> Forward:
+    """The body with tangents, where these arguments have one at first."""
+    flags = carried_along(body, has_tangent, shape.carried)
+    active = tuple(
+        [flag and is_inexact(x.dtype) for flag, x in zip(flags, body.arguments, strict=True)]
+    )
+    return body.derived(("forward", shape, active), lambda: _forward_body(body, shape, active))
+
+
+def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> Forward:
+    jvp = body.jvp(active, with_values=True)
+    count = len(body.arguments)
+    numbers = [k for k, flag in enumerate(active) if flag]
+    own = jvp.target.arguments[:count]
+    directions = dict(zip(numbers, jvp.target.arguments[count:], strict=False))
+    captured = jvp.target.arguments[count + len(numbers) :]
+    values = jvp.target.outputs[: len(body.outputs)]
+    found = dict(zip(jvp.numbers, jvp.target.outputs[len(values) :], strict=True))
+    first = shape.carried + shape.sequences
+    carried, sequences, constants = (
+        tuple([k for k in numbers if low <= k < high])
+        for low, high in ((0, shape.carried), (shape.carried, first), (first, count))
+    )
+    stacked = tuple([k for k in found if k >= shape.carried])
+    enabled, grad_mode.enabled = grad_mode.enabled, True
+    try:
+        moved = [found[k] if k in found else zeros_like(values[k]) for k in carried]
+    finally:
+        grad_mode.enabled = enabled
+    arguments = [
+        *own[: shape.carried],
+        *[directions[k] for k in carried],
+        *own[shape.carried : first],
+        *[directions[k] for k in sequences],
+        *own[first:],
+        *[directions[k] for k in constants],
+        *captured,
+    ]
+    outputs = [
+        *values[: shape.carried],
+        *moved,
+        *values[shape.carried :],
+        *[found[k] for k in stacked],
+    ]
+    target = CallTarget(f"jvp of {body.name}", arguments, outputs)
+    return Forward(target, carried, sequences, constants, stacked, jvp.captured)
+
+
+def inputs_with_tangents(
+    forward: Forward, shape: Shape, inputs: Sequence[Node], tangents: Sequence[Node | None]
+) -> list[Node]:
+    """The inputs of a loop whose body computes tangents."""
+
+    def of(numbers: Sequence[int]) -> list[Node]:
+        return [zeros_like(inputs[k]) if (t := tangents[k]) is None else t for k in numbers]
+
+    state, rows, constants = shape.arguments(inputs)
+    return [
+        *state,
+        *of(forward.carried),
+        *rows,
+        *of(forward.sequences),
+        *constants,
+        *of(forward.constants),
+        *forward.captured,
+    ]
+
+
+# What takes much longer to compute than to load.
+_COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
+# Bytes of what is kept for each byte that is carried, at most.
+_MOST_KEPT = 4
+
+
+def keeping_costly(body: CallTarget, carried: int) -> tuple[CallTarget, int]:
+    """A body that also returns what its derivative would rather not compute again: matrix products,
+    solutions of linear systems, ...; and how many these are."""
+
+    def make() -> tuple[CallTarget, int]:
+        given = {*body.arguments, *body.outputs}
+        room = _MOST_KEPT * sum(node.type.nbytes for node in body.outputs[:carried])
+        kept = []
+        for node in toposort(body.outputs):
+            is_costly = node.op.family in _COSTLY_FAMILIES and node.requires_grad
+            if is_costly and node not in given and node.type.nbytes <= room:
+                room -= node.type.nbytes
+                kept.append(node)
+        if not kept:
+            return body, 0
+        return CallTarget(body.name, body.arguments, [*body.outputs, *kept]), len(kept)
+
+    return body.derived(("keeping costly", carried), make)
+
+
+def carried_along(body: CallTarget, is_batched: Sequence[bool], carried: int) -> tuple[bool, ...]:
+    """Which arguments of a body have a batch axis, where these have one at first: what is carried
+    gets one as soon as it depends on one."""
+    flags = list(is_batched)
+    while True:
+        dependent = depending_on(body, flags)
+        new = [flag or dependent[k] for k, flag in enumerate(flags[:carried])]
+        if new == flags[:carried]:
+            return tuple(flags)
+        flags[:carried] = new
+
+
+def depending_on(body: CallTarget, flags: Sequence[bool]) -> list[bool]:
+    """Which outputs of a graph depend on the arguments that have a flag."""
+    depends = {node for node, flag in zip(body.arguments, flags, strict=True) if flag}
+    for node in toposort(body.outputs):
+        if any(x in depends for x in node.inputs):
+            depends.add(node)
+    return [node in depends for node in body.outputs]
+
+
+def batched_body(
+    body: CallTarget, flags: tuple[bool, ...], size: int, carried: int
+) -> tuple[CallTarget, list[bool]]:
+    """The body of a batch, and which of its outputs have a batch axis."""
+    replaced = {
+        node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
+        for node, flag in zip(body.arguments, flags, strict=True)
+        if flag
+    }
+    has_axis = depending_on(body, flags)
+    has_axis[:carried] = flags[:carried]
+    with_axis = [node for node, has in zip(body.outputs, has_axis, strict=True) if has]
+    batched = iter(batch(with_axis, replaced, size))
+    outputs = [
+        next(batched) if has else node for node, has in zip(body.outputs, has_axis, strict=True)
+    ]
+    arguments = [replaced.get(node, node) for node in body.arguments]
+    return CallTarget(f"batched {body.name}", arguments, outputs), has_axis
+
+
+def member_by_member(
+    op: Op,
+    is_batched: Sequence[bool],
+    inputs: Sequence[Node],
+    params: dict[str, Any],
+    target: CallTarget,
+    number_of_results: int,
+) -> Node:
+    """The batching rule of what decides by values: a loop over the members of the batch, each of
+    which takes its own way. So nothing is computed of a way that is not taken.
+
+    `target`: a graph of the params, by which the loop's body is remembered.
+    """
+    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    rows = [x for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis]
+    shared = [x for x, has_axis in zip(inputs, is_batched, strict=True) if not has_axis]
+
+    def make() -> CallTarget:
+        members = [
+            argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
+            for x, has_axis in zip(inputs, is_batched, strict=True)
+        ]
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            node = with_results(op, members, params)
+            results = [result(node, k) for k in range(number_of_results)]
+        finally:
+            grad_mode.enabled = enabled
+        of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
+        others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
+        return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
+
+    key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
+    params_of_loop = {"carried": 0, "sequences": len(rows), "length": size, "reverse": False}
+    params_of_loop |= {"slots": None, "kept": 0, "sums": 0}
+    body = target.derived(key, make)
+    node = with_results(OPS["loop"], [*rows, *shared], {"body": body, **params_of_loop})
+    return aliases([result(node, k) for k in range(number_of_results)])

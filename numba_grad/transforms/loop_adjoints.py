@@ -1,0 +1,260 @@
+"""The adjoint of a loop within a memory budget, as one operation: it keeps the states of some steps
+and does the others again (`compiler/checkpoint_schedule.py`). The number of steps may be known when
+it runs only.
+
+Where memory holds the states of all steps, and their number is known when the loop is recorded, the
+adjoint is a loop itself (`loops.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import OPS, Node, Op, argument
+from numba_grad.graph.types import TupleType, Type, array_type
+from numba_grad.ops.control import (
+    by_pullback,
+    pullback_of,
+    rebuild_with_results,
+    result,
+    with_results,
+)
+from numba_grad.ops.families import literal
+from numba_grad.transforms.bodies import (
+    Backward,
+    Shape,
+    forward_body,
+    inputs_with_tangents,
+    member_by_member,
+)
+from numba_grad.transforms.call import CallTarget, Evaluate
+
+
+def loop_adjoint(
+    steps: Node,
+    inputs: Sequence[Node],
+    body: CallTarget,
+    backward: Backward,
+    shape: Shape,
+    given: tuple[bool, ...],
+    *,
+    length: int | None,
+    reverse: bool,
+    slots: int,
+) -> tuple[list[Node], list[Node]]:
+    """The cotangents that a loop carries back, and those of rows.
+
+    Parameters
+    ----------
+    steps : int64, 0-d
+    inputs : those of the loop over `backward.body`; in place of the states at the beginning of all
+        steps the first one
+    body, shape : of the loop
+    backward : one step back
+    given : which stacked results have cotangents
+    length : where it is known
+    reverse : whether the loop took the last rows first
+    slots : how many states are kept
+    """
+    held = len(backward.carried) + len(backward.constants)
+    params = {
+        "body": body,
+        "backward": backward.body,
+        "held": held,
+        "carried": shape.carried,
+        "sequences": shape.sequences,
+        "rows": shape.sequences + sum(given),
+        "length": length,
+        "reverse": reverse,
+        "slots": slots,
+        "active": (*backward.carried, *backward.constants, *backward.sequences),
+        "given": given,
+    }
+    node = with_results(adjoint_op, [steps, *inputs], params)
+    results = [result(node, k) for k in range(len(backward.body.outputs))]
+    return results[:held], results[held:]
+
+
+def _infer(
+    *types: Type, backward: CallTarget, held: int, length: int | None, **_: Any
+) -> TupleType:
+    outputs = [node.type for node in backward.outputs]
+    rows = [t.of_shape((length, *t.shape)) for t in outputs[held:]] if length is not None else []
+    return TupleType((*outputs[:held], *rows))
+
+
+def _evaluate(
+    evaluate: Evaluate,
+    steps: Any,
+    *arrays: Any,
+    body: CallTarget,
+    backward: CallTarget,
+    held: int,
+    carried: int,
+    sequences: int,
+    rows: int,
+    length: int | None,
+    reverse: bool,
+    **others: Any,
+) -> tuple[Any, ...]:
+    cotangents, state = list(arrays[:held]), list(arrays[held : held + carried])
+    sequence_arrays = arrays[held + carried : held + carried + rows]
+    constants = arrays[held + carried + rows :]
+    order = range(int(steps))[:: -1 if reverse else 1]
+    entries = []
+    for k in order:
+        entries.append(state)
+        values = [*state, *[x[k] for x in sequence_arrays[:sequences]], *constants]
+        outputs = evaluate(body.outputs, dict(zip(body.arguments, values, strict=False)))
+        state = outputs[:carried]
+    types = [node.type for node in backward.outputs[held:]]
+    stacks = [np.empty((len(order), *t.shape), t.dtype) for t in types]
+    for k, entry in zip(reversed(order), reversed(entries), strict=True):
+        values = [*cotangents, *entry, *[x[k] for x in sequence_arrays], *constants]
+        outputs = evaluate(backward.outputs, dict(zip(backward.arguments, values, strict=True)))
+        cotangents = outputs[:held]
+        for stack, value in zip(stacks, outputs[held:], strict=True):
+            stack[k] = value
+    return (*cotangents, *stacks)
+
+
+def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+    count = len(params["backward"].outputs)
+    return member_by_member(adjoint_op, is_batched, inputs, params, params["backward"], count)
+
+
+# The derivative. Let J be that of the loop, so that the adjoint is J^T: <a, J^T g> = <J a, g>, for
+# all a. On the left is what a cotangent a of the adjoint's results means, on the right the tangents
+# that the loop has in the direction a. So the cotangent of g is J a, and those of all else are
+# what the adjoint of the loop with tangents gives for the cotangent g of these tangents.
+
+
+def _pullback(
+    cotangents: list[Node | None],
+    out: Node,
+    steps: Node,
+    *inputs: Node,
+    body: CallTarget,
+    backward: CallTarget,
+    held: int,
+    carried: int,
+    sequences: int,
+    rows: int,
+    length: int | None,
+    reverse: bool,
+    slots: int,
+    active: tuple[int, ...],
+    given: tuple[bool, ...],
+) -> list[Node | None]:
+    shape = Shape.of(body, carried, sequences)
+    first_row = held + carried
+    seeds, state = inputs[:held], inputs[held:first_row]
+    sequence_arrays = inputs[first_row : first_row + sequences]
+    of_stacks = inputs[first_row + sequences : first_row + rows]
+    constants = inputs[first_row + rows :][: len(body.arguments) - carried - sequences]
+    of_loop = [*state, *sequence_arrays, *constants]
+    tangents: list[Node | None] = [None] * len(of_loop)
+    for number, a in zip(active, cotangents, strict=True):
+        tangents[number] = a
+    forward = forward_body(body, shape, [t is not None for t in tangents])
+    moved = inputs_with_tangents(forward, shape, of_loop, tangents)
+    own_carried = carried + len(forward.carried)
+    run = _known_run if length is not None else _counted_run
+    own_sequences = sequences + len(forward.sequences)
+    node, first_carried, pullback = run(
+        steps, moved, forward.body, own_carried, own_sequences, length, reverse, slots
+    )
+    own_stacked = own_carried + shape.stacked
+    # Cotangents of the loop with tangents: those of the loop, of its tangents.
+    of_tangents: list[Node | None] = [None] * len(node.type.items)
+    found: list[Node | None] = [None] * (1 + len(inputs))
+    seeds_of = dict(zip([k for k in active if k < carried], seeds, strict=False))
+    for number, k in enumerate(forward.carried):
+        if k in seeds_of:
+            place = first_carried + carried + number
+            of_tangents[place] = seeds_of[k]
+            found[1 + list(seeds_of).index(k)] = result(node, place)
+    for number, a in enumerate(cotangents[len(seeds_of) : held], start=len(seeds_of)):
+        found[1 + number] = a  # sums are added to
+    stacked = [carried + k for k, is_given in enumerate(given) if is_given]
+    for number, k in enumerate(forward.stacked):
+        if k in stacked:
+            place = stacked.index(k)
+            of_tangents[own_stacked + number] = of_stacks[place]
+            found[1 + first_row + sequences + place] = result(node, own_stacked + number)
+    pulled = pullback(of_tangents)
+    of_state, of_rows, of_constants = Shape(own_carried, own_sequences, 0).arguments(pulled)
+    found[1 + held : 1 + first_row] = of_state[:carried]
+    found[1 + first_row : 1 + first_row + sequences] = of_rows[:sequences]
+    first_constant = 1 + first_row + rows
+    found[first_constant : first_constant + len(constants)] = of_constants[: len(constants)]
+    return found
+
+
+Run = tuple[Node, int, Callable[[list[Node | None]], list[Node | None]]]
+
+
+def _known_run(
+    steps: Node,
+    inputs: Sequence[Node],
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int | None,
+    reverse: bool,
+    slots: int,
+) -> Run:
+    """A loop of a known length, the number of its first carried result, and its derivative."""
+    op = OPS["loop"]
+    params = {"body": body, "carried": carried, "sequences": sequences, "length": length}
+    params |= {"reverse": reverse, "slots": slots, "kept": 0, "sums": 0}
+    node = with_results(op, inputs, params)
+    return node, 0, lambda cotangents: pullback_of(op)(cotangents, node, *inputs, **params)
+
+
+def _counted_run(
+    steps: Node,
+    inputs: Sequence[Node],
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int | None,
+    reverse: bool,
+    slots: int,
+) -> Run:
+    """The same of a loop whose number of steps is known when it runs."""
+    op = OPS["while"]
+    test, counting = body.derived(("counting", carried), lambda: _counting(body, carried))
+    params = {"test": test, "body": counting, "carried": 1 + carried, "constants_of_test": 1}
+    params |= {"slots": slots}
+    given = [literal(0, steps.dtype), *inputs[:carried], steps, *inputs[carried:]]
+    node = with_results(op, given, params)
+
+    def pullback(cotangents: list[Node | None]) -> list[Node | None]:
+        pulled = pullback_of(op)(cotangents, node, *given, **params)
+        return [*pulled[1 : 1 + carried], *pulled[2 + carried :]]
+
+    return node, 1, pullback
+
+
+def _counting(body: CallTarget, carried: int) -> tuple[CallTarget, CallTarget]:
+    """The body of a loop that counts its steps, and its condition: that there are not enough."""
+    count, steps = [argument(array_type((), np.dtype(np.int64))) for _ in range(2)]
+    state = [argument(x.type, x.requires_grad) for x in body.arguments[:carried]]
+    test = CallTarget(f"steps of {body.name}", [count, *state, steps], [OPS["less"](count, steps)])
+    number = argument(count.type)
+    more = OPS["add"](number, literal(1, number.dtype))
+    counting = CallTarget(body.name, [number, *body.arguments], [more, *body.outputs])
+    return test, counting
+
+
+adjoint_op = Op(
+    "loop_adjoint",
+    "call",
+    ("steps", "x"),
+    _infer,
+    by_pullback,
+    _batch,
+    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_results},
+)

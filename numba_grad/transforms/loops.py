@@ -1,0 +1,289 @@
+"""Loops of a known number of steps as one operation: its body is a graph of its own, compiled once
+and differentiated once, whatever the number of steps.
+
+    loop(body, carried, sequences, constants)    for step in range(length): carried, out = body(...)
+
+The body's arguments are what is carried from step to step, a row of each sequence, and constants;
+its outputs are what is carried on, and rows of the results that are stacked. The node has one more
+result for each carried value: its values at the beginning of all steps. These are what the
+derivative reads, and are computed only where somebody does. Where there is no memory for so many,
+the derivative is an operation of its own (`loop_adjoints.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import OPS, Node, Op
+from numba_grad.graph.types import TupleType, Type
+from numba_grad.ops.control import (
+    aliases,
+    by_pullback,
+    rebuild_with_results,
+    result,
+    with_results,
+)
+from numba_grad.ops.families import literal
+from numba_grad.transforms.batch import repeat
+from numba_grad.transforms.bodies import (
+    Shape,
+    backward_body,
+    batched_body,
+    carried_along,
+    forward_body,
+    inputs_with_tangents,
+    keeping_costly,
+)
+from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.jvp import Tangent
+from numba_grad.transforms.loop_adjoints import loop_adjoint
+
+
+def loop(
+    body: CallTarget,
+    carried: Sequence[Node],
+    sequences: Sequence[Node],
+    constants: Sequence[Node],
+    length: int,
+    *,
+    reverse: bool = False,
+    slots: int | None = None,
+    is_users: bool = True,
+    sums: int = 0,
+) -> tuple[list[Node], list[Node]]:
+    """What is carried out of the loop, and the stacked results.
+
+    Parameters
+    ----------
+    body : of (carried, rows of the sequences, constants) -> (carried, rows of the results)
+    carried, sequences, constants : of the types of the body's arguments; sequences with an axis of
+        `length` in front
+    reverse : whether the last rows come first
+    slots : for how many states of what is carried the derivative has memory; None: for all
+    is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
+        not compute again
+    sums : of how many carried values, the last ones, it is known that steps only add to them
+    """
+    inputs = [*carried, *sequences, *constants]
+    own, kept = keeping_costly(body, len(carried)) if is_users else (body, 0)
+    node = _node(inputs, own, len(carried), len(sequences), length, reverse, slots, kept, sums)
+    results = [result(node, k) for k in range(len(body.outputs))]
+    return results[: len(carried)], results[len(carried) :]
+
+
+def _node(
+    inputs: Sequence[Node],
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    kept: int = 0,
+    sums: int = 0,
+) -> Node:
+    params = {
+        "body": body,
+        "carried": carried,
+        "sequences": sequences,
+        "length": length,
+        "reverse": reverse,
+        "slots": None if slots is None or slots >= length else slots,
+        "kept": kept,
+        "sums": sums,
+    }
+    return with_results(loop_op, inputs, params)
+
+
+def _infer(*types: Type, body: CallTarget, carried: int, length: int, **others: Any) -> TupleType:
+    def stack(type: Type) -> Type:
+        return type.of_shape((length, *type.shape))
+
+    outputs = [node.type for node in body.outputs]
+    entries = [stack(type) for type in outputs[:carried]]
+    return TupleType((*outputs[:carried], *map(stack, outputs[carried:]), *entries))
+
+
+def _evaluate(
+    evaluate: Evaluate,
+    *arrays: Any,
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    **others: Any,
+) -> tuple[Any, ...]:
+    state, rows, constants = Shape.of(body, carried, sequences).arguments(arrays)
+    types = [node.type for node in body.outputs]
+    stacks = [np.empty((length, *t.shape), t.dtype) for t in (*types[carried:], *types[:carried])]
+    for k in reversed(range(length)) if reverse else range(length):
+        given = [*state, *[x[k] for x in rows], *constants]
+        outputs = evaluate(body.outputs, dict(zip(body.arguments, given, strict=True)))
+        for stack, value in zip(stacks, [*outputs[carried:], *state], strict=True):
+            stack[k] = value
+        state = outputs[:carried]
+    return (*state, *stacks)
+
+
+# Derivative: the same loop in the other direction. It carries the cotangents of what the loop
+# carries and the sums of those of its constants, and computes again what a step computed, from the
+# values at its beginning.
+
+
+def _pullback(
+    cotangents: list[Node | None],
+    out: Node,
+    *inputs: Node,
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    kept: int,
+    sums: int,
+) -> list[Node | None]:
+    shape = Shape.of(body, carried, sequences)
+    of_carried = cotangents[:carried]
+    of_stacks = cotangents[carried : carried + shape.stacked]
+    of_entries = cotangents[carried + shape.stacked :]
+    given = tuple([g is not None for g in of_stacks])
+    backward = backward_body(
+        body,
+        shape,
+        [x.requires_grad for x in inputs],
+        given,
+        tuple([g is not None for g in of_entries]),
+        kept=kept if slots is None else 0,
+        is_whole=slots is not None,
+    )
+    held = backward.held(inputs, of_carried)
+    rows = [inputs[k] for k in backward.rows]
+    rows += [result(out, k) for k in backward.kept]
+    rows += [g for g in (*of_stacks, *of_entries) if g is not None]
+    constants = [*[inputs[k] for k in backward.others], *backward.captured]
+    if slots is None:
+        entries = [result(out, len(body.outputs) + k) for k in backward.entries]
+        finals, stacks = loop(
+            backward.body,
+            held,
+            [*entries, *rows],
+            constants,
+            length,
+            reverse=not reverse,
+            is_users=False,
+            sums=len(backward.constants),
+        )
+    else:
+        finals, stacks = loop_adjoint(
+            literal(length, np.dtype(np.int64)),
+            [*held, *inputs[:carried], *rows, *constants],
+            body,
+            backward,
+            shape,
+            given,
+            length=length,
+            reverse=reverse,
+            slots=slots,
+        )
+    return backward.cotangents(len(inputs), finals, stacks)
+
+
+# In forward mode: the same loop, that carries tangents along.
+
+
+def _with_tangents(
+    tangents: Sequence[Node | None],
+    *inputs: Node,
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    kept: int,
+    sums: int,
+) -> tuple[Node, list[Tangent]]:
+    shape = Shape.of(body, carried, sequences)
+    forward = forward_body(body, shape, [t is not None for t in tangents])
+    given = inputs_with_tangents(forward, shape, inputs, tangents)
+    held = carried + len(forward.carried)
+    node = _node(
+        given, forward.body, held, sequences + len(forward.sequences), length, reverse, slots
+    )
+    first_entry = len(forward.body.outputs)
+    stacked = shape.stacked
+    values = [
+        *range(carried),
+        *range(held, held + stacked),
+        *range(first_entry, first_entry + carried),
+    ]
+    found: list[Tangent] = [None] * len(values)
+    for number, k in enumerate(forward.carried):
+        found[k] = result(node, carried + number)
+        found[carried + stacked + k] = result(node, first_entry + carried + number)
+    for number, k in enumerate(forward.stacked):
+        found[k] = result(node, held + stacked + number)
+    return aliases([result(node, k) for k in values]), found
+
+
+def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> list[Tangent]:
+    return _with_tangents(tangents, *inputs, **params)[1]
+
+
+# Batching: what does not depend on the batch stays as it is.
+
+
+def _batch(
+    is_batched: Sequence[bool],
+    *inputs: Node,
+    body: CallTarget,
+    carried: int,
+    sequences: int,
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    kept: int,
+    sums: int,
+) -> Node:
+    size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    flags = carried_along(body, is_batched, carried)
+    batched, has_axis = body.derived(
+        ("batched", flags, size, "loop"), lambda: batched_body(body, flags, size, carried)
+    )
+    given = []
+    for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
+        x = repeat(x, size) if flag and not was else x
+        given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
+    node = _node(given, batched, carried, sequences, length, reverse, slots, kept, sums)
+    results = []
+    for k, has in enumerate([*has_axis, *flags[:carried]]):
+        x = result(node, k)
+        if has:
+            results.append(x if k < carried else _axes_swapped(x))
+        else:
+            results.append(repeat(x, size))
+    return aliases(results)
+
+
+def _axes_swapped(x: Node) -> Node:
+    return OPS["transpose"](x, axes=(1, 0, *range(2, len(x.shape))))
+
+
+loop_op = Op(
+    "loop",
+    "call",
+    ("x",),
+    _infer,
+    by_pullback,
+    _batch,
+    extras={
+        "pullback": _pullback,
+        "with_tangents": _with_tangents,
+        "evaluate": _evaluate,
+        "rebuild": rebuild_with_results,
+    },
+    jvp=_jvp,
+)
