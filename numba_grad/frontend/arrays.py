@@ -20,6 +20,7 @@ from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion
 from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
+from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
 from numba_grad.graph.walk import toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
@@ -516,13 +517,16 @@ def computed_value(node: Node, operation: str) -> Any:
     """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
-        if is_traced(node):
+        arguments = traced_arguments(node)
+        if arguments:
+            for argument in arguments:
+                check_inside(argument)
             raise TracingError(
                 explain(
                     operation,
                     "needs the value of a tensor while a function is being traced: there is none",
                     got={"tensor": node.type},
-                    expected="operations on tensors only, inside jit and vmap",
+                    expected="operations on tensors only, inside jit, vmap, loops and branches",
                     fix=_fix_under_tracing(operation),
                 )
             )
@@ -545,10 +549,15 @@ def known_value(node: Node) -> np.ndarray | None:
 
 def is_traced(node: Node) -> bool:
     """Whether the value of `node` depends on an argument that has no value."""
+    return bool(traced_arguments(node))
+
+
+def traced_arguments(node: Node) -> list[Node]:
+    """The arguments without values that the value of `node` depends on."""
     if node.value is not None:
-        return False
+        return []
     order = toposort([node], stop=lambda n: n.value is not None)
-    return any(n.op is ARGUMENT and n.value is None for n in order)
+    return [n for n in order if n.op is ARGUMENT and n.value is None]
 
 
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a

@@ -17,6 +17,7 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
+from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.transforms.call import CallTarget
@@ -58,7 +59,8 @@ def traced(
             handle_like(value, OPS["identity"](node))
             for value, node in zip(values, arguments, strict=True)
         ]
-        out = f(*trees.unflatten(structure, stand_ins))
+        with tracing_body(operation, name_of(f), arguments, first_serial):
+            out = f(*trees.unflatten(structure, stand_ins))
         leaves, out_structure = trees.flatten(out)
         outputs = [as_node(x) for x in leaves]
         captured = _captured(outputs, arguments, first_serial)
@@ -108,6 +110,8 @@ def _captured(outputs: Sequence[Node], arguments: Sequence[Node], first_serial: 
             found[node] = None
         else:
             stack += node.inputs
+    for node in found:
+        check_inside(node)
     return [node for node in order if node in found]
 
 
