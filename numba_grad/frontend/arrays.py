@@ -113,6 +113,11 @@ def weak_class(value: Any) -> type | None:
     return None
 
 
+def is_weak(value: object) -> bool:
+    """Whether this is a Python number or stands for one, bool's among them."""
+    return is_scalar(value) or value.__class__ is _StandIns.of_numbers
+
+
 def is_stand_in(value: object) -> bool:
     """Whether this is a tensor that stands for a Python number."""
     return value.__class__ is _StandIns.of_numbers

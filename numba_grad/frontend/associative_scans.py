@@ -7,6 +7,7 @@ from typing import Any
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.bodies import check_function
 from numba_grad.frontend.joining_functions import concatenate, stack
 from numba_grad.frontend.shape_functions import flip, moveaxis, reshape
 from numba_grad.frontend.tensor import Tensor
@@ -46,6 +47,7 @@ def associative_scan(
     >>> ng.associative_scan(np.add, np.arange(5.0))
     tensor([ 0.,  1.,  3.,  6., 10.])
     """
+    check_function("associative_scan", fn)
     leaves, structure = trees.flatten(elems)
     nodes = [as_node(x) for x in leaves]
     axes = [normalize_axis("associative_scan", axis, len(x.shape)) for x in nodes]

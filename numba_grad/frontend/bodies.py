@@ -47,8 +47,7 @@ def traced(
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
     """
-    if not callable(f):
-        raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
+    check_function(operation, f)
     first_serial = next_serial()
     arguments = [argument(type, is_inexact(type.dtype)) for type in types]
     enabled, grad_mode.enabled = grad_mode.enabled, True
@@ -71,6 +70,11 @@ def traced(
         grad_mode.enabled = enabled
     target = _known(CallTarget(name_of(f), [*arguments, *own], outputs))
     return Traced(target, captured, out_structure, leaves)
+
+
+def check_function(operation: str, f: object) -> None:
+    if not callable(f):
+        raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
 
 
 def name_of(f: Callable[..., Any]) -> str:
