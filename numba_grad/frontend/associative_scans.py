@@ -11,7 +11,7 @@ from numba_grad.frontend.bodies import check_function
 from numba_grad.frontend.joining_functions import concatenate, stack
 from numba_grad.frontend.shape_functions import flip, moveaxis, reshape
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.graph.types import normalize_axis
+from numba_grad.graph.types import Type, normalize_axis
 
 
 def associative_scan(
@@ -34,7 +34,9 @@ def associative_scan(
     Raises
     ------
     ShapeError
-        If arrays have different lengths along the axis.
+        If arrays have different lengths along the axis, or `fn` changes their shapes.
+    TypeError
+        If `fn` changes their structure or dtypes.
 
     Notes
     -----
@@ -65,12 +67,16 @@ def associative_scan(
             moved = [moveaxis(x, 0, k) for x, k in zip(parts, axes, strict=True)]
             return trees.unflatten(structure, moved)
 
-        result, own = trees.flatten(fn(placed(a), placed(b)))
+        given = placed(a)
+        result, own = trees.flatten(fn(given, placed(b)))
         if own != structure:
             raise TypeError(
                 trees.structure_mismatch("associative_scan", "the result of fn", own, structure)
             )
-        return [moveaxis(wrap(as_node(x)), k, 0) for x, k in zip(result, axes, strict=True)]
+        combination = [as_node(x) for x in result]
+        for name, x, y in zip(names, trees.flatten(given)[0], combination, strict=True):
+            _check_same_type(name, x._node.type, y.type)
+        return [moveaxis(wrap(x), k, 0) for x, k in zip(combination, axes, strict=True)]
 
     def scanned(rows: list[Tensor]) -> list[Tensor]:
         count = rows[0].shape[0]
@@ -92,6 +98,20 @@ def associative_scan(
     results = [flip(x, 0) for x in results] if reverse else results
     return trees.unflatten(
         structure, [moveaxis(x, 0, k) for x, k in zip(results, axes, strict=True)]
+    )
+
+
+def _check_same_type(name: str, given: Type, combined: Type) -> None:
+    if given is combined:
+        return
+    what = "dtype" if given.shape == combined.shape else "shape"
+    raise (TypeError if what == "dtype" else ShapeError)(
+        explain(
+            "associative_scan",
+            f"the function changes the {what} of its arguments",
+            got={f"{name} before": given, f"{name} after": combined},
+            expected="the same shape and dtype",
+        )
     )
 
 

@@ -94,6 +94,7 @@ def _scan(
     count: int,
     reverse: bool = False,
     memory: Memory = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
@@ -111,7 +112,8 @@ def _scan(
         if not _promote(given, carried, body):
             break
     outputs = body.target.outputs
-    _check_carried(operation, structure, carried, outputs[: len(carried)])
+    names = trees.leaf_names(structure, "carry") if names is None else names
+    _check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
     slots = states_within(operation, memory, carried, count)
@@ -179,12 +181,11 @@ def _promote(given: list[Any], carried: list[Node], body: Traced) -> bool:
 
 def _check_carried(
     operation: str,
-    structure: trees.Structure,
+    names: Sequence[str],
     before: Sequence[Node],
     after: Sequence[Node],
-    what: str = "carry",
 ) -> None:
-    for name, a, b in zip(trees.leaf_names(structure, what), before, after, strict=True):
+    for name, a, b in zip(names, before, after, strict=True):
         if a.type is b.type:
             continue
         same_shape = a.shape == b.shape
@@ -342,15 +343,38 @@ def fori_loop(
     if _is_known_when_run(lower) or _is_known_when_run(upper):
         return _between("fori_loop", lower, upper, body_fun, init_val, memory)
     first, stop = _integer("fori_loop", "lower", lower), _integer("fori_loop", "upper", upper)
-    count = max(stop - first, 0)
-    indices = [as_node(np.arange(first, first + count))]
-    structure = trees.flatten(0)[1]
+    step, structure = _numbered("fori_loop", body_fun, init_val)
+    final, _ = _scan(
+        "fori_loop",
+        lambda numbered, _: (step(numbered), None),
+        (as_node(np.int64(first)), init_val),
+        [],
+        trees.flatten(None)[1],
+        max(stop - first, 0),
+        memory=memory,
+        names=["i", *trees.leaf_names(structure, "carry")],
+    )
+    return final[1]
 
-    def step(val: Any, i: Any) -> Any:
-        return body_fun(i, val), None
+
+def _numbered(
+    operation: str, body_fun: Callable[[Any, Any], Any], init_val: Any
+) -> tuple[Callable[[tuple[Any, Any]], tuple[Any, Any]], trees.Structure]:
+    """A step that counts: of (i, val), to (i + 1, new val); and the structure of val."""
+    structure = trees.flatten(init_val)[1]
+
+    def step(numbered: tuple[Any, Any]) -> tuple[Any, Any]:
+        i, val = numbered
+        new = body_fun(i, val)
+        returned = trees.flatten(new)[1]
+        if returned != structure:
+            raise TypeError(
+                trees.structure_mismatch(operation, "the carry after a step", returned, structure)
+            )
+        return i + 1, new
 
     step.__name__ = name_of(body_fun)
-    return _scan("fori_loop", step, init_val, indices, structure, count, memory=memory)[0]
+    return step, structure
 
 
 def _between(
@@ -374,22 +398,12 @@ def _between(
                 )
             )
     first, stop = [wrap(cast(node, np.dtype(np.int64))) for node in bounds]
-    structure = trees.flatten(init_val)[1]
-
-    def step(numbered: tuple[Any, Any]) -> tuple[Any, Any]:
-        i, val = numbered
-        new = body_fun(i, val)
-        returned = trees.flatten(new)[1]
-        if returned != structure:
-            raise TypeError(
-                trees.structure_mismatch(operation, "the carry after a step", returned, structure)
-            )
-        return i + 1, new
-
-    step.__name__ = name_of(body_fun)
-    return _while(operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory)[
-        1
-    ]
+    step, structure = _numbered(operation, body_fun, init_val)
+    names = ["i", *trees.leaf_names(structure, "carry")]
+    final = _while(
+        operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names
+    )
+    return final[1]
 
 
 def _scan_of_unknown_length(
@@ -466,6 +480,7 @@ def _while(
     body_fun: Callable[[Any], Any],
     init_val: Any,
     memory: Memory,
+    names: Sequence[str] | None = None,
 ) -> Any:
     given, structure = trees.flatten(init_val)
     carried = [as_node(x) for x in given]
@@ -485,7 +500,8 @@ def _while(
             )
         if not _promote(given, carried, body):
             break
-    _check_carried(operation, structure, carried, body.target.outputs, "val")
+    names = trees.leaf_names(structure, "val") if names is None else names
+    _check_carried(operation, names, carried, body.target.outputs)
     test = traced(operation, cond_fun, types, arguments, given)
     _check_condition(operation, test)
     slots = states_within(operation, memory, carried) or 1
