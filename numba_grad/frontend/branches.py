@@ -101,7 +101,11 @@ def _switch(
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
     types = [x.type for x in given]
-    branches = [traced(operation, f, types, structure, leaves) for f in functions]
+
+    def trace(f: Callable[..., Any]) -> Traced:
+        return traced(operation, f, types, structure, leaves, is_repeated=False)
+
+    branches = [trace(f) for f in functions]
     first = branches[0]
     names = _names(operation, functions)
     for name, other in zip(names, branches, strict=True):
@@ -113,10 +117,7 @@ def _switch(
             )
     if len({x.target.type for x in branches}) > 1:
         wanted = _dtypes_with_weak(branches)
-        branches = [
-            traced(operation, _casting(f, x, wanted), types, structure, leaves)
-            for f, x in zip(functions, branches, strict=True)
-        ]
+        branches = [trace(_casting(f, wanted)) for f in functions]
         first = branches[0]
         for name, other in zip(names, branches, strict=True):
             _check_types(operation, names[0], first, name, other)
@@ -152,7 +153,7 @@ def _dtypes_with_weak(branches: Sequence[Traced]) -> list[np.dtype]:
     return found
 
 
-def _casting(f: Callable[..., Any], body: Traced, dtypes: Sequence[np.dtype]) -> Callable[..., Any]:
+def _casting(f: Callable[..., Any], dtypes: Sequence[np.dtype]) -> Callable[..., Any]:
     """`f`, whose results that are Python numbers have these dtypes."""
 
     def casting(*args: Any) -> Any:

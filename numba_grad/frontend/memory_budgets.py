@@ -14,7 +14,7 @@ Memory = int | float | str | None
 _UNITS = {"B": 1, **{f"{p}B": 10 ** (3 * (k + 1)) for k, p in enumerate("kMGT")}}
 _UNITS |= {f"{p}iB": 2 ** (10 * (k + 1)) for k, p in enumerate("KMGT")}
 _UNITS = {unit.lower(): count for unit, count in _UNITS.items()}
-_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE]\d+)?)\s*([A-Za-z]+)\s*")
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
 _FEWEST_BYTES = 1 << 28
