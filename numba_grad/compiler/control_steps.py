@@ -585,9 +585,10 @@ def _state(
                     writer.placed[entries[k]] = Place(memory, row * size)
             writes[chain[0]] = reads[chain[0]].after(reads[chain[0]].stride)
             continue
-        if chain[0] in in_place:
+        if chain[0] in in_place or not nbytes:
             only = Moving(Pointer(writer.temporary(nbytes), 0))
-            reads[chain[0]] = writes[chain[0]] = only
+            reads.update(dict.fromkeys(chain, only))
+            writes[chain[0]] = only
             continue
         buffers = last + 2
         memory = writer.temporary(buffers * nbytes)

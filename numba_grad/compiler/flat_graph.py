@@ -14,6 +14,7 @@ import numpy as np
 
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
+from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
 from numba_grad.locks import new_lock
@@ -305,6 +306,7 @@ def targets_of(node: Node) -> list[ClosedGraph]:
 
 def _role(node: Node) -> int:
     if node.op is ARGUMENT:
+        check_inside(node)
         raise InternalError(f"flatten: {node} has no value; it is the parameter of a trace")
     if is_item_of_call(node):
         return Role.CALL_ITEM

@@ -22,6 +22,7 @@ from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion
 from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
+from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
 from numba_grad.graph.walk import reads_arguments, toposort
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
@@ -114,6 +115,11 @@ def weak_class(value: Any) -> type | None:
     if kind is _StandIns.of_numbers:
         return _WEAK_OF_KIND.get(value._node.type.dtype.kind)
     return None
+
+
+def is_weak(value: object) -> bool:
+    """Whether this is a Python number or stands for one, bool's among them."""
+    return is_scalar(value) or value.__class__ is _StandIns.of_numbers
 
 
 def is_stand_in(value: object) -> bool:
@@ -537,13 +543,16 @@ def computed_value(node: Node, operation: str) -> Any:
     """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
-        if is_traced(node):
+        arguments = traced_arguments(node)
+        if arguments:
+            for argument in arguments:
+                check_inside(argument)
             raise TracingError(
                 explain(
                     operation,
                     "needs the value of a tensor while a function is being traced: there is none",
                     got={"tensor": node.type},
-                    expected="operations on tensors only, inside jit and vmap",
+                    expected="operations on tensors only, inside jit, vmap, loops and branches",
                     fix=_fix_under_tracing(operation),
                 )
             )
@@ -567,6 +576,14 @@ def known_value(node: Node) -> np.ndarray | None:
 def is_traced(node: Node) -> bool:
     """Whether the value of `node` depends on an argument that has no value."""
     return node.value is None and reads_arguments([node])
+
+
+def traced_arguments(node: Node) -> list[Node]:
+    """The arguments without values that the value of `node` depends on."""
+    if node.value is not None:
+        return []
+    order = toposort([node], stop=lambda n: n.value is not None)
+    return [n for n in order if n.op is ARGUMENT and n.value is None]
 
 
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a

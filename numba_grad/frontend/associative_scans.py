@@ -7,10 +7,11 @@ from typing import Any
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.bodies import check_function
 from numba_grad.frontend.joining_functions import concatenate, stack
 from numba_grad.frontend.shape_functions import flip, moveaxis, reshape
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.graph.types import normalize_axis
+from numba_grad.graph.types import Type, normalize_axis
 
 
 def associative_scan(
@@ -33,7 +34,9 @@ def associative_scan(
     Raises
     ------
     ShapeError
-        If arrays have different lengths along the axis.
+        If arrays have different lengths along the axis, or `fn` changes their shapes.
+    TypeError
+        If `fn` changes their structure or dtypes.
 
     Notes
     -----
@@ -46,6 +49,7 @@ def associative_scan(
     >>> ng.associative_scan(np.add, np.arange(5.0))
     tensor([ 0.,  1.,  3.,  6., 10.])
     """
+    check_function("associative_scan", fn)
     leaves, structure = trees.flatten(elems)
     nodes = [as_node(x) for x in leaves]
     axes = [normalize_axis("associative_scan", axis, len(x.shape)) for x in nodes]
@@ -63,12 +67,16 @@ def associative_scan(
             moved = [moveaxis(x, 0, k) for x, k in zip(parts, axes, strict=True)]
             return trees.unflatten(structure, moved)
 
-        result, own = trees.flatten(fn(placed(a), placed(b)))
+        given = placed(a)
+        result, own = trees.flatten(fn(given, placed(b)))
         if own != structure:
             raise TypeError(
                 trees.structure_mismatch("associative_scan", "the result of fn", own, structure)
             )
-        return [moveaxis(wrap(as_node(x)), k, 0) for x, k in zip(result, axes, strict=True)]
+        combination = [as_node(x) for x in result]
+        for name, x, y in zip(names, trees.flatten(given)[0], combination, strict=True):
+            _check_same_type(name, x._node.type, y.type)
+        return [moveaxis(wrap(x), k, 0) for x, k in zip(combination, axes, strict=True)]
 
     def scanned(rows: list[Tensor]) -> list[Tensor]:
         count = rows[0].shape[0]
@@ -90,6 +98,20 @@ def associative_scan(
     results = [flip(x, 0) for x in results] if reverse else results
     return trees.unflatten(
         structure, [moveaxis(x, 0, k) for x, k in zip(results, axes, strict=True)]
+    )
+
+
+def _check_same_type(name: str, given: Type, combined: Type) -> None:
+    if given is combined:
+        return
+    what = "dtype" if given.shape == combined.shape else "shape"
+    raise (TypeError if what == "dtype" else ShapeError)(
+        explain(
+            "associative_scan",
+            f"the function changes the {what} of its arguments",
+            got={f"{name} before": given, f"{name} after": combined},
+            expected="the same shape and dtype",
+        )
     )
 
 

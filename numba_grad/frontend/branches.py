@@ -7,9 +7,10 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.bodies import Traced, name_of, traced
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, argument
+from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
 from numba_grad.transforms.branches import branch, with_common_arguments
 
@@ -100,10 +101,26 @@ def _switch(
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
     types = [x.type for x in given]
-    branches = [traced(operation, f, types, structure, leaves) for f in functions]
+
+    def trace(f: Callable[..., Any]) -> Traced:
+        return traced(operation, f, types, structure, leaves, is_repeated=False)
+
+    branches = [trace(f) for f in functions]
     first = branches[0]
-    for f, other in zip(functions, branches, strict=True):
-        _check_branch(operation, functions[0], first, f, other)
+    names = _names(operation, functions)
+    for name, other in zip(names, branches, strict=True):
+        if other.structure != first.structure:
+            raise TypeError(
+                trees.structure_mismatch(
+                    operation, f"the result of {name}", other.structure, first.structure
+                )
+            )
+    if len({x.target.type for x in branches}) > 1:
+        wanted = _dtypes_with_weak(branches)
+        branches = [trace(_casting(f, wanted)) for f in functions]
+        first = branches[0]
+        for name, other in zip(names, branches, strict=True):
+            _check_types(operation, names[0], first, name, other)
     captured = [node for x in branches for node in x.captured]
     targets = with_common_arguments([x.target for x in branches], len(given))
     if not first.target.outputs:
@@ -112,31 +129,54 @@ def _switch(
     return trees.unflatten(first.structure, map(wrap, results))
 
 
-def _check_branch(
-    operation: str,
-    first_function: Callable[..., Any],
-    first: Traced,
-    function: Callable[..., Any],
-    other: Traced,
-) -> None:
-    if other.structure != first.structure:
-        raise TypeError(
-            trees.structure_mismatch(
-                operation, f"the result of {name_of(function)}", other.structure, first.structure
-            )
+def _names(operation: str, functions: Sequence[Callable[..., Any]]) -> list[str]:
+    """What messages call the functions, which may all be lambdas."""
+    if operation == "cond":
+        roles = ("false_fun", "true_fun")
+    else:
+        roles = tuple([f"branches[{k}]" for k in range(len(functions))])
+    return [f"{role}, {name_of(f)}" for role, f in zip(roles, functions, strict=True)]
+
+
+def _dtypes_with_weak(branches: Sequence[Traced]) -> list[np.dtype]:
+    """The dtypes of results, where Python numbers take that of what other branches return."""
+    found = []
+    for k in range(len(branches[0].leaves)):
+        pairs = [(x.leaves[k], x.target.outputs[k].dtype) for x in branches]
+        strong = [dtype for leaf, dtype in pairs if not is_weak(leaf)]
+        if strong:
+            like = argument(array_type((), strong[0]))
+            numbers = [as_node(leaf, like=like).dtype for leaf, _ in pairs if is_weak(leaf)]
+            found.append(np.result_type(strong[0], *numbers))
+        else:
+            found.append(np.result_type(*[dtype for _, dtype in pairs]))
+    return found
+
+
+def _casting(f: Callable[..., Any], dtypes: Sequence[np.dtype]) -> Callable[..., Any]:
+    """`f`, whose results that are Python numbers have these dtypes."""
+
+    def casting(*args: Any) -> Any:
+        leaves, structure = trees.flatten(f(*args))
+        pairs = zip(leaves, dtypes, strict=True)
+        return trees.unflatten(
+            structure, [wrap(cast(as_node(x), t)) if is_weak(x) else x for x, t in pairs]
         )
-    names = trees.leaf_names(first.structure, "result")
-    for name, a, b in zip(names, first.target.outputs, other.target.outputs, strict=True):
+
+    casting.__name__ = name_of(f)
+    return casting
+
+
+def _check_types(operation: str, first_name: str, first: Traced, name: str, other: Traced) -> None:
+    leaves = trees.leaf_names(first.structure, "result")
+    for leaf, a, b in zip(leaves, first.target.outputs, other.target.outputs, strict=True):
         if a.type is not b.type:
             same_shape = a.shape == b.shape
             raise (TypeError if same_shape else ShapeError)(
                 explain(
                     operation,
-                    f"branches return different {'dtypes' if same_shape else 'shapes'}",
-                    got={
-                        f"{name} of {name_of(first_function)}": a.type,
-                        f"{name} of {name_of(function)}": b.type,
-                    },
+                    f"functions return different {'dtypes' if same_shape else 'shapes'}",
+                    got={f"{leaf} of {first_name}": a.type, f"{leaf} of {name}": b.type},
                     expected="the same shapes and dtypes",
                     fix=".astype(...) in one of them" if same_shape else "",
                 )

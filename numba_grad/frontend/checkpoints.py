@@ -5,7 +5,7 @@ from typing import Any
 
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.bodies import traced
+from numba_grad.frontend.bodies import check_function, traced
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.transforms.call import call
 
@@ -30,6 +30,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> ng.grad(ng.checkpoint(lambda x: np.sin(np.exp(x))))(0.0)
     tensor(0.54030231)
     """
+    check_function("checkpoint", f)
 
     @derived_from(f, checkpoint)
     def recomputing(*args: Any, **kwargs: Any) -> Any:

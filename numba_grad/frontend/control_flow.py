@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import ShapeError, explain
+from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_scalar, wrap
-from numba_grad.frontend.bodies import Traced, name_of, traced
+from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
+from numba_grad.frontend.bodies import Traced, check_function, name_of, traced
 from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast
@@ -44,7 +45,8 @@ def scan(
         structure, shapes and dtypes; a Python number in `init` takes the dtype of what follows it.
     xs : arrays, possibly in nested containers, with an axis of `length` in front; step k gets row k
         of each. None: no rows.
-    length : the number of steps; needed without `xs`
+    length : the number of steps; needed without `xs`. Without `xs` and `ys` it may be known when
+        the loop runs only, as an argument of a jitted function.
     reverse : whether the last row comes first; results are stacked in the order of rows either way
     unroll : of no effect: for the sake of programs written for JAX
     memory : for the derivative, which needs what was carried at the beginning of each step: bytes,
@@ -77,6 +79,8 @@ def scan(
     >>> ng.scan(step, 0.0, np.arange(4.0))
     (tensor(6.), tensor([0., 0., 2., 9.]))
     """
+    if _is_known_when_run(length) and not trees.flatten(xs)[0]:
+        return _scan_of_unknown_length(f, init, xs, length, memory)
     count, rows, rows_structure = _rows("scan", xs, length)
     return _scan("scan", f, init, rows, rows_structure, count, reverse, memory)
 
@@ -90,24 +94,26 @@ def _scan(
     count: int,
     reverse: bool = False,
     memory: Memory = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
     row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
     while True:
-        _, pair_structure = trees.flatten(
+        pair_structure = trees.flatten(
             (
                 trees.unflatten(structure, [0] * len(carried)),
                 trees.unflatten(rows_structure, [0] * len(rows)),
             )
-        )
+        )[1]
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
         body = traced(operation, step, types, pair_structure, given)
         if not _promote(given, carried, body):
             break
     outputs = body.target.outputs
-    _check_carried(operation, structure, carried, outputs[: len(carried)])
+    names = trees.leaf_names(structure, "carry") if names is None else names
+    _check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
     slots = states_within(operation, memory, carried, count)
@@ -124,6 +130,7 @@ def _checked(
     operation: str, f: Callable[[Any, Any], Any], structure: trees.Structure
 ) -> Callable[[Any, Any], Any]:
     """`f`, whose result is looked at: a pair, of which the first is as the carry."""
+    check_function(operation, f)
 
     def step(carry: Any, x: Any) -> Any:
         out = f(carry, x)
@@ -141,10 +148,18 @@ def _checked(
             raise TypeError(
                 trees.structure_mismatch(operation, "the carry after a step", returned, structure)
             )
-        return tuple(out)
+        return _like(carry, out[0]), out[1]
 
     step.__name__ = name_of(f)
     return step
+
+
+def _like(carry: Any, returned: Any) -> Any:
+    """What a step returns; Python numbers in it with the dtypes of what they are to replace."""
+    leaves, structure = trees.flatten(returned)
+    pairs = zip(leaves, trees.flatten(carry)[0], strict=True)
+    typed = [wrap(as_node(x, like=as_node(y))) if is_weak(x) else x for x, y in pairs]
+    return trees.unflatten(structure, typed)
 
 
 def _second(pair: trees.Structure) -> trees.Structure:
@@ -157,7 +172,7 @@ def _promote(given: list[Any], carried: list[Node], body: Traced) -> bool:
     outputs = body.target.outputs[: len(carried)]
     changed = False
     for k, (x, node, out) in enumerate(zip(given, carried, outputs, strict=True)):
-        if is_scalar(x) and node.dtype != out.dtype:
+        if is_weak(x) and node.dtype != out.dtype:
             carried[k] = cast(as_node(x), out.dtype)
             given[k] = None  # no longer weak
             changed = True
@@ -166,15 +181,13 @@ def _promote(given: list[Any], carried: list[Node], body: Traced) -> bool:
 
 def _check_carried(
     operation: str,
-    structure: trees.Structure,
+    names: Sequence[str],
     before: Sequence[Node],
     after: Sequence[Node],
-    what: str = "carry",
 ) -> None:
-    for number, (a, b) in enumerate(zip(before, after, strict=True)):
+    for name, a, b in zip(names, before, after, strict=True):
         if a.type is b.type:
             continue
-        name = trees.leaf_names(structure, what)[number]
         same_shape = a.shape == b.shape
         raise (TypeError if same_shape else ShapeError)(
             explain(
@@ -197,15 +210,19 @@ def _rows(operation: str, xs: Any, length: Any) -> tuple[int, list[Node], trees.
     for name, x in zip(names, rows, strict=True):
         if x.shape == ():
             raise ShapeError(explain(operation, "a 0-d array has no rows", got={name: x.type}))
-    sizes: dict[str, Any] = {name: x.shape[0] for name, x in zip(names, rows, strict=True)}
+    sizes: dict[str, object] = {name: x.shape[0] for name, x in zip(names, rows, strict=True)}
+    if _is_known_when_run(length):
+        raise TracingError(
+            explain(
+                operation,
+                "the length is known when the loop runs only, and there are rows for some number",
+                got={**sizes, "length": length},
+                expected="no length where there are rows",
+                fix="ng.fori_loop(0, length, lambda i, carry: ..., init), which may read xs[i]",
+            )
+        )
     if length is not None:
-        try:
-            length = operator.index(length)
-        except TypeError:
-            raise TypeError(
-                explain(operation, "the length must be an integer", got={"length": repr(length)})
-            ) from None
-        sizes["length"] = length
+        sizes["length"] = length = _integer(operation, "length", length)
     if len(set(sizes.values())) > 1:
         raise ShapeError(explain(operation, "sequences of different lengths", got=sizes))
     if not sizes:
@@ -217,10 +234,24 @@ def _rows(operation: str, xs: Any, length: Any) -> tuple[int, list[Node], trees.
                 expected="length=..., where there are no rows to count",
             )
         )
-    count = next(iter(sizes.values()))
+    count = _integer(operation, *next(iter(sizes.items())))
     if count < 0:
         raise ValueError(explain(operation, "a negative length", got=sizes))
     return count, rows, structure
+
+
+def _is_known_when_run(number: Any) -> bool:
+    """Whether this is a tensor whose value is not there yet while a function is being traced."""
+    return isinstance(number, Tensor) and is_traced(number._node)
+
+
+def _integer(operation: str, name: str, number: Any) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(
+            explain(operation, f"{name} must be an integer", got={name: repr(number)})
+        ) from None
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
@@ -242,15 +273,16 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     >>> ng.map(lambda x: x * x, np.arange(3.0))
     tensor([0., 1., 4.])
     """
+    check_function("map", f)
     count, rows, structure = _rows("map", xs, None)
     if batch_size is None:
         return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count)[1]
-    size = operator.index(batch_size)
+    size = _integer("map", "batch_size", batch_size)
     if size < 1:
         raise ValueError(explain("map", "a batch has at least one row", got={"batch_size": size}))
     whole = count // size * size
     batched = vmap(f)
-    parts = []
+    parts, out_structure = [], structure
     if whole:
         grouped = [_reshaped(x, 0, whole, (whole // size, size)) for x in rows]
         stacked = _scan(
@@ -294,7 +326,8 @@ def fori_loop(
 
     Parameters
     ----------
-    lower, upper : integers
+    lower, upper : integers; also such as are known when the loop runs only, like an argument of a
+        jitted function
     body_fun : function of (i, val) that returns the new val, of the same structure, shapes and
         dtypes. `i` is a 0-d int64 tensor.
     init_val : the first val: arrays and numbers, possibly in nested containers
@@ -306,16 +339,100 @@ def fori_loop(
     >>> ng.fori_loop(0, 5, lambda i, total: total + i, 0)
     tensor(10)
     """
-    first, stop = operator.index(lower), operator.index(upper)
-    count = max(stop - first, 0)
-    indices = [as_node(np.arange(first, first + count))]
-    structure = trees.flatten(0)[1]
+    check_function("fori_loop", body_fun)
+    if _is_known_when_run(lower) or _is_known_when_run(upper):
+        return _between("fori_loop", lower, upper, body_fun, init_val, memory)
+    first, stop = _integer("fori_loop", "lower", lower), _integer("fori_loop", "upper", upper)
+    step, structure = _numbered("fori_loop", body_fun, init_val)
+    final, _ = _scan(
+        "fori_loop",
+        lambda numbered, _: (step(numbered), None),
+        (as_node(np.int64(first)), init_val),
+        [],
+        trees.flatten(None)[1],
+        max(stop - first, 0),
+        memory=memory,
+        names=["i", *trees.leaf_names(structure, "carry")],
+    )
+    return final[1]
 
-    def step(val: Any, i: Any) -> Any:
-        return body_fun(i, val), None
+
+def _numbered(
+    operation: str, body_fun: Callable[[Any, Any], Any], init_val: Any
+) -> tuple[Callable[[tuple[Any, Any]], tuple[Any, Any]], trees.Structure]:
+    """A step that counts: of (i, val), to (i + 1, new val); and the structure of val."""
+    structure = trees.flatten(init_val)[1]
+
+    def step(numbered: tuple[Any, Any]) -> tuple[Any, Any]:
+        i, val = numbered
+        new = body_fun(i, val)
+        returned = trees.flatten(new)[1]
+        if returned != structure:
+            raise TypeError(
+                trees.structure_mismatch(operation, "the carry after a step", returned, structure)
+            )
+        return i + 1, new
 
     step.__name__ = name_of(body_fun)
-    return _scan("fori_loop", step, init_val, indices, structure, count, memory=memory)[0]
+    return step, structure
+
+
+def _between(
+    operation: str,
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    memory: Memory,
+) -> Any:
+    """`fori_loop` between bounds that are known when it runs."""
+    bounds = [as_node(lower), as_node(upper)]
+    for name, node in zip(("lower", "upper"), bounds, strict=True):
+        if node.shape != () or node.dtype.kind not in "iu":
+            raise (ShapeError if node.shape != () else TypeError)(
+                explain(
+                    operation,
+                    f"{name} must be an integer",
+                    got={name: node.type},
+                    expected="an integer, 0-d",
+                )
+            )
+    first, stop = [wrap(cast(node, np.dtype(np.int64))) for node in bounds]
+    step, structure = _numbered(operation, body_fun, init_val)
+    names = ["i", *trees.leaf_names(structure, "carry")]
+    final = _while(
+        operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names
+    )
+    return final[1]
+
+
+def _scan_of_unknown_length(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any, memory: Memory
+) -> tuple[Any, Any]:
+    """`scan` where the number of steps is known when it runs: without rows, and without results,
+    whose shapes would not be known."""
+    stacked: list[trees.Structure] = []
+    checked = _checked("scan", f, trees.flatten(init)[1])
+
+    def step(_: Any, carry: Any) -> Any:
+        carry, y = checked(carry, xs)
+        structure = trees.flatten(y)[1]
+        if structure.num_leaves:
+            raise TracingError(
+                explain(
+                    "scan",
+                    "the length is known when the loop runs only, and so the shape of ys would be",
+                    got={"length": length, "y": structure},
+                    expected="None as y",
+                    fix="a length that is a Python number, as by static_argnums=...",
+                )
+            )
+        stacked.append(structure)
+        return carry
+
+    step.__name__ = name_of(f)
+    final = _between("scan", 0, length, step, init, memory)
+    return final, trees.unflatten(stacked[-1], [])
 
 
 def while_loop(
@@ -352,37 +469,55 @@ def while_loop(
     >>> ng.while_loop(lambda x: x < 100, lambda x: 2 * x, 1)
     tensor(128)
     """
+    check_function("while_loop", cond_fun)
+    check_function("while_loop", body_fun)
+    return _while("while_loop", cond_fun, body_fun, init_val, memory)
+
+
+def _while(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None = None,
+) -> Any:
     given, structure = trees.flatten(init_val)
     carried = [as_node(x) for x in given]
+
+    def step(val: Any) -> Any:
+        new = body_fun(val)
+        return _like(val, new) if trees.flatten(new)[1] == structure else new
+
+    step.__name__ = name_of(body_fun)
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
     while True:
         types = [x.type for x in carried]
-        body = traced("while_loop", body_fun, types, arguments, given)
+        body = traced(operation, step, types, arguments, given)
         if body.structure != structure:
             raise TypeError(
-                trees.structure_mismatch(
-                    "while_loop", "val after a step", body.structure, structure
-                )
+                trees.structure_mismatch(operation, "val after a step", body.structure, structure)
             )
         if not _promote(given, carried, body):
             break
-    _check_carried("while_loop", structure, carried, body.target.outputs, "val")
-    test = traced("while_loop", cond_fun, types, arguments, given)
-    _check_condition(test)
-    slots = states_within("while_loop", memory, carried) or 1
+    names = trees.leaf_names(structure, "val") if names is None else names
+    _check_carried(operation, names, carried, body.target.outputs)
+    test = traced(operation, cond_fun, types, arguments, given)
+    _check_condition(operation, test)
+    slots = states_within(operation, memory, carried) or 1
     finals, _ = while_loop_of_nodes(
         test.target, body.target, carried, test.captured, body.captured, slots
     )
     return trees.unflatten(structure, builtins.map(wrap, finals))
 
 
-def _check_condition(test: Traced) -> None:
+def _check_condition(operation: str, test: Traced) -> None:
     outputs = test.target.outputs
     if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype == np.bool_:
         return
     raise (TypeError if len(outputs) != 1 or outputs[0].shape == () else ShapeError)(
         explain(
-            "while_loop",
+            operation,
             "the condition must be one boolean",
             got={"result of the condition": [x.type for x in outputs]},
             expected="bool[]",

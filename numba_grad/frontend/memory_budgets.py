@@ -1,5 +1,6 @@
 """How many states of a loop its derivative may keep, from what the user says about memory."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from numba_grad.graph.node import Node
 Memory = int | float | str | None
 
 _UNITS = {"B": 1, **{f"{p}B": 10 ** (3 * (k + 1)) for k, p in enumerate("kMGT")}}
-_UNITS |= {f"{p}iB": 2 ** (10 * (k + 1)) for k, p in enumerate("KMGT")} | {"KB": 1000}
-_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE]\d+)?)\s*([A-Za-z]+)\s*")
+_UNITS |= {f"{p}iB": 2 ** (10 * (k + 1)) for k, p in enumerate("KMGT")}
+_UNITS = {unit.lower(): count for unit, count in _UNITS.items()}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
 _FEWEST_BYTES = 1 << 28
@@ -55,15 +57,15 @@ def states_within(
 
 
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:
-    if isinstance(memory, Real) and not isinstance(memory, bool):
+    if isinstance(memory, Real) and not isinstance(memory, bool) and math.isfinite(memory):
         return int(memory) // state_bytes
     match = _AMOUNT.fullmatch(memory) if isinstance(memory, str) else None
     if match is not None:
         number, unit = match.groups()
         if unit in ("state", "states"):
             return int(float(number))
-        if unit in _UNITS:
-            return int(float(number) * _UNITS[unit]) // state_bytes
+        if unit.lower() in _UNITS:
+            return int(float(number) * _UNITS[unit.lower()]) // state_bytes
     raise ValueError(
         explain(
             operation,

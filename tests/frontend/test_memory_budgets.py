@@ -1,0 +1,288 @@
+"""`memory=` of loops, and `checkpoint`: the same gradient from less memory."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.config import configure
+from numba_grad.frontend.memory_budgets import states_within
+from numba_grad.graph.node import argument
+from numba_grad.graph.types import array_type
+from numba_grad.runtime.buffers import pool_statistics, release_pool
+
+RNG = np.random.default_rng(11)
+STATE = argument(array_type((100,), np.dtype(np.float64)))
+BUDGETS = ["1 states", "2 states", "5 states", "22 states", "23 states", "1 GB", None]
+
+
+def by_scan(a, xs, memory=None, reverse=False):
+    final, ys = ng.scan(
+        lambda c, x: (np.sin(c) * x * a[0] + a[1] * c * c, c * x * a[0]),
+        a[2],
+        xs,
+        reverse=reverse,
+        memory=memory,
+    )
+    return final * final + (ys * ys).sum()
+
+
+def by_while(a, count, memory=None):
+    return ng.while_loop(
+        lambda c: c[0] < count,
+        lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]),
+        (0, a),
+        memory=memory,
+    )[1]
+
+
+def bits(tree):
+    return [np.asarray(x).tobytes() for x in tree]
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 23])
+@pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
+def test_the_gradient_has_the_same_bits_for_any_budget(transform, length):
+    a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, length)
+    found = set()
+    for memory in BUDGETS:
+        gradient = transform(ng.grad(lambda a, xs, m=memory: by_scan(a, xs, m), (0, 1)))
+        found.add(tuple(bits(gradient(a, xs))))
+    assert len(found) == 1
+    found = set()
+    for memory in BUDGETS:
+        gradient = transform(ng.grad(lambda a, n, m=memory: by_while(a, n, m)))
+        found.add(tuple(bits([gradient(0.7, length)])))
+    assert len(found) == 1
+
+
+def test_vectors_keep_their_bits_too_and_in_reverse():
+    a = [RNG.standard_normal(40) for _ in range(3)]
+    for xs in (np.linspace(0.5, 1, 13), RNG.standard_normal((13, 40))):
+        found = set()
+        for memory in ("1 states", "4 states", None):
+            gradient = ng.grad(
+                lambda a, xs, m=memory: by_scan(a, xs, m, reverse=True).sum(), (0, 1)
+            )
+            (of_a, of_xs) = gradient(a, xs)
+            found.add(tuple(bits([*of_a, of_xs])))
+        assert len(found) == 1
+
+
+@pytest.mark.parametrize("memory", ["1 states", "3 states"])
+def test_higher_derivatives_and_forward_mode_within_a_budget(memory):
+    a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 7)
+    expected = ng.hessian(by_scan)(a, xs)
+    np.testing.assert_allclose(ng.hessian(lambda a: by_scan(a, xs, memory))(a), expected, 1e-11)
+    _, column = ng.jvp(ng.grad(lambda a: by_scan(a, xs, memory)), (a,), (np.eye(3)[1],))
+    np.testing.assert_allclose(column, expected[1], rtol=1e-11)
+    third = ng.grad(ng.grad(ng.grad(lambda a: by_while(a, 9, memory))))(0.7)
+    of_all = ng.grad(ng.grad(ng.grad(lambda a: by_while(a, 9))))(0.7)
+    np.testing.assert_allclose(third, of_all, rtol=1e-10)
+
+
+def test_batches_within_a_budget():
+    a, xs = RNG.uniform(0.2, 0.9, (4, 3)), np.linspace(0.5, 1.5, 7)
+    expected = ng.vmap(ng.grad(lambda a: by_scan(a, xs)))(a)
+    result = ng.vmap(ng.grad(lambda a: by_scan(a, xs, "2 states")))(a)
+    np.testing.assert_allclose(result, expected, rtol=1e-13)
+    counts = np.array([0, 3, 9])
+    result = ng.vmap(ng.grad(lambda a, n: by_while(a, n, "2 states")))(a[0], counts)
+    np.testing.assert_allclose(
+        result, [ng.grad(by_while)(x, n) for x, n in zip(a[0], counts, strict=True)], rtol=1e-12
+    )
+
+
+def test_loops_within_loops_each_with_a_budget():
+    def f(a, memory):
+        def outer(c, x):
+            return ng.fori_loop(0, 5, lambda i, c: np.tanh(c * a + x), c, memory=memory), None
+
+        return ng.scan(outer, 1.0, np.linspace(0, 1, 6), memory=memory)[0]
+
+    assert bits([ng.grad(f)(0.8, "2 states")]) == bits([ng.grad(f)(0.8, None)])
+
+
+def test_random_numbers_are_the_same_when_steps_are_done_again():
+    def f(a, memory):
+        def step(c, k):
+            noise = ng.random.normal(ng.random.fold_in(ng.random.key(0), k), (5,))
+            return np.tanh(c * a + noise), None
+
+        return ng.scan(step, np.zeros(5), np.arange(30), memory=memory)[0].sum()
+
+    found = {tuple(bits(ng.value_and_grad(f)(0.9, m))) for m in ("1 states", "4 states", None)}
+    assert len(found) == 1
+
+
+def test_the_reference_engine_says_the_same():
+    def both():
+        a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 7)
+        return ng.grad(by_scan)(a, xs, "2 states"), ng.grad(by_while)(0.7, 9, "2 states")
+
+    expected = [x.numpy() for x in both()]
+    with configure(engine="reference"):
+        for x, y in zip(both(), expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-13)
+
+
+def test_the_peak_of_memory_is_within_the_budget():
+    # States of 1 MiB, of which 200 take 200 MiB.
+    state = np.full(1 << 17, 0.5)
+
+    def peak(memory):
+        gradient = ng.jit(
+            ng.grad(
+                lambda a: ng.fori_loop(
+                    0, 200, lambda i, c: np.sin(c * a) + c, state, memory=memory
+                ).sum()
+            )
+        )
+        gradient(0.9)
+        release_pool()
+        before = pool_statistics().lent_bytes
+        value = float(gradient(0.9))
+        return pool_statistics().peak_lent_bytes - before, value
+
+    (whole, expected), (part, value) = peak(None), peak("20 MiB")
+    assert value == expected
+    assert whole > 200 << 20
+    # Besides: the state that is next, and what a step reads and writes.
+    assert part < 32 << 20
+
+
+# What `memory` may be
+
+
+@pytest.mark.parametrize(
+    ("memory", "states"),
+    [
+        (800, 1),
+        (8_000, 10),
+        (8e3, 10),
+        (np.int64(1700), 2),
+        ("7 states", 7),
+        ("1 state", 1),
+        ("8kB", 10),
+        ("8 KB", 10),
+        ("8 KiB", 10),
+        ("0.5 MB", 625),
+        ("1e-3 GB", 1250),
+        ("2 gb", 2_500_000),
+        (" 800 B ", 1),
+    ],
+)
+def test_budgets_are_bytes_or_states(memory, states):
+    assert states_within("scan", memory, [STATE]) == states
+    assert states_within("scan", memory, [STATE], states) is None
+    assert states_within("scan", memory, [STATE], states + 1) == states
+
+
+@pytest.mark.parametrize(
+    "memory",
+    ["lots", "", "5", "5 parsecs", "-5 MB", True, float("nan"), float("inf"), [1], "states", 1j],
+    ids=repr,
+)
+def test_what_is_no_budget_is_refused(memory):
+    with pytest.raises(ValueError, match=r"(?s)memory is a number of bytes.*500 MB.*40 states"):
+        ng.scan(lambda c, x: (c + x, None), np.ones(100), np.arange(9.0), memory=memory)
+
+
+@pytest.mark.parametrize("memory", [100, 0, -5, "0 states", "799 B"])
+def test_a_budget_below_one_state_is_refused(memory):
+    for loop in (
+        lambda: ng.scan(lambda c, x: (c + x, None), np.ones(100), np.arange(9.0), memory=memory),
+        lambda: ng.while_loop(lambda c: c[0] < 2, lambda c: c * 2, np.ones(100), memory=memory),
+    ):
+        with pytest.raises(ValueError, match=r"(?s)no memory for a single state.*at least 800"):
+            loop()
+
+
+# Between processes
+
+PROGRAM = """
+import sys
+import numpy as np
+import numba_grad as ng
+def f(a, x, n):
+    def body(c):
+        y = ng.scan(lambda c, x: (np.tanh(c * a + x), c), c[1], x, memory="2 states")[0]
+        return c[0] + 1, ng.cond(y > 0, lambda y: y * a, lambda y: y, y)
+    return ng.while_loop(lambda c: c[0] < n, body, (0, 1.0))[1]
+print(np.asarray(ng.jit(ng.grad(f))(0.7, np.linspace(0, 1, 5), 3)).tobytes().hex())
+print("numba" in sys.modules, "numba_grad.compiler.pipeline" in sys.modules)
+"""
+
+
+def test_a_second_process_finds_the_plan_on_disk(tmp_path):
+    def run():
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env=os.environ
+            | {
+                "NUMBA_GRAD_CACHE_DIR": str(tmp_path),
+                "NUMBA_GRAD_ENGINE": "native",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout.splitlines()
+
+    tmp_path.chmod(0o700)
+    first, second = run(), run()
+    assert first[1] == "True True"
+    assert second == [first[0], "False False"]
+
+
+# checkpoint
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
+def test_checkpoint_changes_no_derivative(transform):
+    def f(x, p):
+        return {"y": np.sin(np.exp(x["x"]) * p), "n": None}, p * 2
+
+    x, p = {"x": RNG.standard_normal(5)}, 1.5
+
+    def weighed(f):
+        return lambda x, p: (f(x, p)[0]["y"] ** 2).sum() + f(x, p)[1]
+
+    recomputing = weighed(ng.checkpoint(f))
+    value, (of_x, of_p) = transform(ng.value_and_grad(recomputing, (0, 1)))(x, p)
+    expected, (x_of_f, p_of_f) = ng.value_and_grad(weighed(f), (0, 1))(x, p)
+    np.testing.assert_allclose(value, expected, rtol=1e-14)
+    np.testing.assert_allclose(of_x["x"], x_of_f["x"], rtol=1e-13)
+    np.testing.assert_allclose(of_p, p_of_f, rtol=1e-13)
+    second = transform(ng.hessian(lambda p: recomputing(x, p)))(p)
+    np.testing.assert_allclose(second, ng.hessian(lambda p: weighed(f)(x, p))(p), rtol=1e-12)
+    batch = ng.vmap(ng.grad(lambda p: recomputing(x, p)))(np.array([1.5, 0.5]))
+    np.testing.assert_allclose(batch[0], p_of_f, rtol=1e-13)
+    tangent = ng.jvp(lambda p: recomputing(x, p), (p,), (2.0,))[1]
+    np.testing.assert_allclose(tangent, 2 * p_of_f, rtol=1e-13)
+
+
+def test_checkpoint_closes_over_tensors_and_passes_keywords_on():
+    w = ng.tensor(2.0, requires_grad=True)
+
+    @ng.checkpoint
+    def scaled(x, *, power):
+        """Docs."""
+        return (w * x) ** power
+
+    assert (scaled.__name__, scaled.__doc__) == ("scaled", "Docs.")
+    scaled(3.0, power=2).backward()
+    assert float(w.grad) == 36.0
+
+
+def test_checkpoint_keeps_python_numbers_weak():
+    assert ng.checkpoint(lambda x, y: x * y)(2.0, np.float32(3)).dtype == np.float32
+
+
+def test_checkpoint_takes_functions():
+    with pytest.raises(TypeError, match="checkpoint: not a function"):
+        ng.checkpoint(3)
