@@ -2,7 +2,8 @@
 get in each step.
 
 What a body reads of its surroundings becomes an argument of the graph: tensors and arrays that it
-closes over, and what it computes of these alone, which is so computed once, before the loop.
+closes over; and of a loop what it computes of these alone, which is so computed once, before it. A
+branch that is not taken computes nothing.
 """
 
 import weakref
@@ -41,10 +42,13 @@ def traced(
     types: Sequence[Type],
     structure: trees.Structure,
     given: Sequence[Any] = (),
+    *,
+    is_repeated: bool = True,
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
+    `is_repeated`: whether to compute before it what does not depend on its arguments.
     """
     if not callable(f):
         raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
@@ -61,7 +65,7 @@ def traced(
         out = f(*trees.unflatten(structure, stand_ins))
         leaves, out_structure = trees.flatten(out)
         outputs = [as_node(x) for x in leaves]
-        captured = _captured(outputs, arguments, first_serial)
+        captured = _captured(outputs, arguments, first_serial, is_repeated)
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
@@ -79,9 +83,11 @@ def _without_identity(node: Node) -> Node | None:
     return node.inputs[0] if node.op.name == "identity" else None
 
 
-def _captured(outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int) -> list[Node]:
-    """What `outputs` are made of besides `arguments`: older nodes, values, and nodes that depend on
-    no argument and are computed to memory."""
+def _captured(
+    outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int, is_repeated: bool
+) -> list[Node]:
+    """What `outputs` are made of besides `arguments`: older nodes, values, and of what is repeated
+    the nodes that depend on no argument and are computed to memory."""
     own = set(arguments)
     depends = set(arguments)
 
@@ -90,7 +96,9 @@ def _captured(outputs: Sequence[Node], arguments: Sequence[Node], first_serial: 
 
     order = toposort(outputs, stop=is_outside)
     for node in order:
-        if not is_outside(node) and any(x in depends for x in node.inputs):
+        if is_outside(node) or not node.inputs:
+            continue
+        if not is_repeated or any(x in depends for x in node.inputs):
             depends.add(node)
     found: dict[Node, None] = {}
     seen: set[Node] = set()

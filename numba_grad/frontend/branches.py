@@ -100,7 +100,9 @@ def _switch(
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
     types = [x.type for x in given]
-    branches = [traced(operation, f, types, structure, leaves) for f in functions]
+    branches = [
+        traced(operation, f, types, structure, leaves, is_repeated=False) for f in functions
+    ]
     first = branches[0]
     for f, other in zip(functions, branches, strict=True):
         _check_branch(operation, functions[0], first, f, other)

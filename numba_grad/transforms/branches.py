@@ -38,12 +38,13 @@ def with_common_arguments(branches: Sequence[CallTarget], operands: int) -> Bran
 
     def make() -> Branches:
         result = []
-        for own in branches:
+        for number, own in enumerate(branches):
+            # By number: two branches may be one graph.
             constants = [
                 own.arguments[operands:]
-                if other is own
+                if position == number
                 else [argument(x.type, x.requires_grad) for x in other.arguments[operands:]]
-                for other in branches
+                for position, other in enumerate(branches)
             ]
             arguments = [*own.arguments[:operands], *[x for part in constants for x in part]]
             result.append(CallTarget(own.name, arguments, own.outputs))
