@@ -496,8 +496,9 @@ def _fix_under_tracing(operation: str) -> str:
         return instead_of_conversion() or _FIXED_ARGUMENT
     return _fixes_under_tracing.get(
         own,
-        "ng.where(condition, x, y) to choose element by element; static_argnums=... for an "
-        "argument of the jitted function that only chooses; ng.cond is to come",
+        "ng.where(condition, x, y) to choose element by element; jit(f, control_flow=True) for `if` "
+        "and `while` on values, or ng.cond and ng.while_loop; static_argnums=... for an argument of "
+        "the jitted function that only chooses",
     )
 
 
