@@ -496,9 +496,9 @@ def _fix_under_tracing(operation: str) -> str:
         return instead_of_conversion() or _FIXED_ARGUMENT
     return _fixes_under_tracing.get(
         own,
-        "ng.where(condition, x, y) to choose element by element; jit(f, control_flow=True) for `if` "
-        "and `while` on values, or ng.cond and ng.while_loop; static_argnums=... for an argument of "
-        "the jitted function that only chooses",
+        "ng.where(condition, x, y) to choose element by element; jit(f, control_flow=True) for "
+        "`if` and `while` on values, or ng.cond and ng.while_loop; static_argnums=... for an "
+        "argument of the jitted function that only chooses",
     )
 
 
@@ -546,10 +546,17 @@ def known_value(node: Node) -> np.ndarray | None:
 
 def is_traced(node: Node) -> bool:
     """Whether the value of `node` depends on an argument that has no value."""
-    if node.value is not None:
-        return False
-    order = toposort([node], stop=lambda n: n.value is not None)
-    return any(n.op is ARGUMENT and n.value is None for n in order)
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:  # to the first argument that is found: a trace asks this at each branch
+        current = stack.pop()
+        if current.value is not None or current in seen:
+            continue
+        if current.op is ARGUMENT:
+            return True
+        seen.add(current)
+        stack += current.inputs
+    return False
 
 
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a

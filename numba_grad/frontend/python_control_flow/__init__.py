@@ -1,9 +1,9 @@
 """Plain Python control flow in `jit(f, control_flow=True)`.
 
-The function is read from its source text and written anew: a loop or a branch becomes functions for
-its parts, and a call that decides, when it runs, what to do with them. Where the condition is known,
-it does what Python does. Where it is a value that is not there yet, the parts are traced, and become
-the bodies of one operation, a loop or a branch.
+The function is read from its source text and written anew: a loop or a branch becomes functions
+for its parts, and a call that decides, when it runs, what to do with them. Where the condition is
+known, it does what Python does. Where it is a value that is not there yet, the parts are traced,
+and become the bodies of one operation, a loop or a branch.
 
     while error > tolerance:          def test():
         x = x - step(x)                   return error > tolerance

@@ -7,7 +7,7 @@ would. Else the parts are traced, and become one operation.
 import builtins
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from numba_grad.frontend.python_control_flow.values import (
     value_of,
     zero_of,
 )
-from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables
+from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables, contents_of
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
@@ -63,8 +63,8 @@ class _Tracing(threading.local):
 _tracing = carried(_Tracing())
 
 
-class _Again(Exception):  # noqa: N818 - no error: parts are traced once more
-    """A variable needs room for more than what was traced."""
+class _Again(Exception):
+    """No error: a variable needs room for more than what was traced; parts are traced once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,7 @@ class Decisions:
 
     # Statements
 
-    def branch(
-        self, number: int, condition: Any, body: Part | None, orelse: Part | None
-    ) -> None:
+    def branch(self, number: int, condition: Any, body: Part | None, orelse: Part | None) -> None:
         """`if condition: body() else: orelse()`"""
         if not _is_undecided(condition):
             chosen = body if condition else orelse
@@ -106,9 +104,7 @@ class Decisions:
                 return
             body()
 
-    def for_loop(
-        self, number: int, items: Iterable[Any], body: Part, test: Part | None
-    ) -> None:
+    def for_loop(self, number: int, items: Iterable[Any], body: Part, test: Part | None) -> None:
         """`for item in items: body(item)`, as long as `test()` holds."""
         site = self._sites[number]
         if isinstance(items, Range):
@@ -189,31 +185,23 @@ class Decisions:
 
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
-        for k, part in enumerate(rest):
-            if _is_undecided(first):
-                site = _usable(self._sites[number])
-                others = rest[k:]
-                return _both(
-                    site, "logical_and", first, lambda: self.and_(number, others[0](), *others[1:])
-                )
-            if not first:
-                return first
-            first = part()
-        return first
+        if not rest:
+            return first
+        if _is_undecided(first):
+            site = _usable(self._sites[number])
+            return _both(
+                site, "logical_and", first, lambda: self.and_(number, rest[0](), *rest[1:])
+            )
+        return self.and_(number, rest[0](), *rest[1:]) if first else first
 
     def or_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first or rest[0]() or ...`"""
-        for k, part in enumerate(rest):
-            if _is_undecided(first):
-                site = _usable(self._sites[number])
-                others = rest[k:]
-                return _both(
-                    site, "logical_or", first, lambda: self.or_(number, others[0](), *others[1:])
-                )
-            if first:
-                return first
-            first = part()
-        return first
+        if not rest:
+            return first
+        if _is_undecided(first):
+            site = _usable(self._sites[number])
+            return _both(site, "logical_or", first, lambda: self.or_(number, rest[0](), *rest[1:]))
+        return first if first else self.or_(number, rest[0](), *rest[1:])
 
     def not_(self, number: int, x: Any) -> Any:
         """`not x`"""
@@ -221,18 +209,18 @@ class Decisions:
             return not x
         return handle_like(True, OPS["logical_not"](_condition(self._sites[number], x)))
 
-    def comparisons(self, number: int, symbols: tuple[str, ...], *operands: Part) -> Any:
-        """`operands[0]() < operands[1]() < ...`, each computed once."""
-        left = operands[0]()
+    def comparisons(self, number: int, symbols: str, *operands: Part) -> Any:
+        """`operands[0]() < operands[1]() < ...`, each computed once. `symbols`: "<,<"."""
+        operators = [_OPERATORS[symbol] for symbol in symbols.split(",")]
 
         def compared(k: int, left: Any) -> Any:
             right = operands[k + 1]()
-            result = _OPERATORS[symbols[k]](left, right)
-            if k + 1 == len(symbols):
+            result = operators[k](left, right)
+            if k + 1 == len(operators):
                 return result
             return self.and_(number, result, lambda: compared(k + 1, right))
 
-        return compared(0, left)
+        return compared(0, operands[0]())
 
 
 def _is_undecided(condition: Any) -> bool:
@@ -249,9 +237,13 @@ def _refused(site: Site) -> TracingError:
     return TracingError(
         site.explain(
             "the condition is known at run time only, and Python must know it here",
-            got={"because of": f"{site.obstacle} around it" if site.obstacle == "try"
-                 else f"{site.obstacle} in it" if ":=" in site.obstacle
-                 else f"{site.obstacle} in the function"},
+            got={
+                "because of": f"{site.obstacle} around it"
+                if site.obstacle == "try"
+                else f"{site.obstacle} in it"
+                if ":=" in site.obstacle
+                else f"{site.obstacle} in the function"
+            },
             fix="a function of its own for this, called from here",
         )
     )
@@ -338,139 +330,115 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
     """The result of one of two expressions."""
     name = "the value"
     variables = Variables(site, [body, orelse])
-
-    def results(part: Part) -> Callable[[], dict[str, Value]]:
-        return lambda: {name: value_of(part())}
-
-    values, kinds, nodes = _choose(
-        site, condition, [results(orelse), results(body)], ("the value of else", "the value of if")
+    choice = _Choice(site, ("of else", "of if"))
+    results = choice.made(
+        condition, lambda: {name: value_of(body())}, lambda: {name: value_of(orelse())}
     )
     variables.check_around()
-    return rebuilt(values[name], kinds[name], nodes[name])
+    return results[name]
 
 
 def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
     variables = Variables(site, [body, orelse])
     outputs = [name for name in variables.names if name in site.read_after]
-    changed_only = dict.fromkeys(outputs, True)
+    replaced: set[str] = set()  # variables that hold another thing after a side
 
-    def results(part: Part | None) -> Callable[[], dict[str, Value]]:
-        def run() -> dict[str, Value]:
-            variables.restore()
-            given = {name: variables.cells[name].cell_contents for name in _assigned(variables)}
-            if part is not None:
-                part()
-            for name in outputs:
-                now = variables.value(name)
-                if now is MISSING or variables.cells[name].cell_contents is not given.get(name):
-                    changed_only[name] = False
-            return {name: variables.value(name) for name in outputs}
+    def side(part: Part | None) -> dict[str, Value]:
+        variables.restore()
+        given = {name: contents_of(variables.cells[name]) for name in outputs}
+        if part is not None:
+            part()
+        for name in outputs:
+            if contents_of(variables.cells[name]) is not given[name]:
+                replaced.add(name)
+        return {name: variables.value(name) for name in outputs}
 
-        return run
-
+    choice = _Choice(site, ("without it", "after it"))
     try:
-        values, kinds, nodes = _choose(
-            site, condition, [results(orelse), results(body)], ("without it", "after it")
-        )
+        results = choice.made(condition, lambda: side(body), lambda: side(orelse))
         variables.check_around()
     finally:
         variables.restore()
     for name in variables.names:
-        if name in values:
-            held = rebuilt(values[name], kinds[name], nodes[name])
-            was_changed = name in site.changed and changed_only[name]
-            variables.finish(name, held, was_changed)
+        if name in results:
+            variables.finish(name, results[name], is_same=name not in replaced)
         else:
             variables.forget(name)
 
 
-def _assigned(variables: Variables) -> Iterator[str]:
-    return (name for name in variables.names if variables.value(name) is not MISSING)
+class _Choice:
+    """The variables after one of two sides, of kinds that have room for either."""
 
+    def __init__(self, site: Site, titles: tuple[str, str]) -> None:
+        self._site = site
+        self._titles = titles  # of the side of False, and that of True
+        self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
+        self._sides: list[dict[str, Value]] = []
 
-_Results = tuple[dict[str, Value], dict[str, list[Kind]], dict[str, list[Node]]]
-
-
-def _choose(
-    site: Site,
-    condition: Any,
-    sides: Sequence[Callable[[], dict[str, Value]]],
-    titles: tuple[str, str],
-) -> _Results:
-    """The variables after one of two sides: that of False, that of True."""
-    decided = handle_like(None, _condition(site, condition))
-    wanted: dict[str, list[Kind]] = {}  # known after a first look
-    while True:
-        found: list[dict[str, Value]] = []
-        try:
-            with _Parts(site):
-                nodes = iter(
-                    cond(
-                        decided,
-                        lambda: _side(site, sides[1], wanted, found, titles),
-                        lambda: _side(site, sides[0], wanted, found, titles),
+    def made(
+        self,
+        condition: Any,
+        body: Callable[[], dict[str, Value]],
+        orelse: Callable[[], dict[str, Value]],
+    ) -> dict[str, Any]:
+        """What the variables hold afterwards; those that have no value on either side are left
+        out."""
+        decided = handle_like(None, _condition(self._site, condition))
+        while True:
+            self._sides.clear()
+            try:
+                with _Parts(self._site):
+                    leaves = cond(
+                        decided, lambda: self._leaves(body()), lambda: self._leaves(orelse())
                     )
-                )
-        except _Again:
-            continue
-        break
-    values = {name: value for name, value in found[-1].items() if name in wanted}
-    for name, value in found[0].items():
-        if name in wanted and values[name] is MISSING:
-            values[name] = value
-    per_name = {
-        name: [next(nodes)._node for kind in wanted[name] if kind.type is not None]
-        for name in wanted
-    }
-    return values, wanted, per_name
+            except _Again:
+                continue
+            break
+        assert self._kinds is not None, "both sides were traced"
+        nodes = iter([x._node for x in leaves])
+        results = {}
+        for name, kinds in self._kinds.items():
+            value = next(x[name] for x in self._sides if x[name] is not MISSING)
+            own = [next(nodes) for kind in kinds if kind.type is not None]
+            results[name] = rebuilt(value, kinds, own)
+        return results
+
+    def _leaves(self, values: dict[str, Value]) -> list[Tensor]:
+        """What a side returns. That of False is traced first."""
+        self._sides.append(values)
+        if len(self._sides) == 2:
+            kinds = self._common()
+            is_known = self._kinds is not None and _are_same(kinds, self._kinds)
+            own = {name: value.kinds for name, value in self._sides[0].items()}
+            if not is_known and not _are_same(kinds, own):
+                self._kinds = kinds
+                raise _Again
+            self._kinds = kinds
+        wanted = self._kinds
+        if wanted is None:
+            wanted = {name: value.kinds for name, value in values.items()}
+        return [x for name, kinds in wanted.items() for x in _leaves_as(values[name], kinds)]
+
+    def _common(self) -> dict[str, list[Kind]]:
+        first, second = self._sides
+        found = {
+            name: _common(self._site, name, first[name], second[name], self._titles)
+            for name in first
+        }
+        return {name: kinds for name, kinds in found.items() if kinds is not None}
 
 
-def _side(
-    site: Site,
-    run: Callable[[], dict[str, Value]],
-    wanted: dict[str, list[Kind]],
-    found: list[dict[str, Value]],
-    titles: tuple[str, str],
-) -> list[Tensor]:
-    values = run()
-    found.append(values)
-    if len(found) == 2 and not _agree(site, found, wanted, titles):
-        raise _Again
-    kinds = wanted or {name: value.kinds for name, value in values.items()}
-    return [
-        leaf
-        for name, own in kinds.items()
-        for leaf in _leaves_as(values[name], own)
-    ]
+def _are_same(first: dict[str, list[Kind]], second: dict[str, list[Kind]]) -> bool:
+    return first.keys() == second.keys() and all(
+        len(first[name]) == len(second[name]) and all(map(Kind.is_same, first[name], second[name]))
+        for name in first
+    )
 
 
 def _leaves_as(value: Value, kinds: Sequence[Kind]) -> list[Tensor]:
     leaves = value.leaves if value is not MISSING else [zero_of(k) for k in kinds if k.type]
     given = zip(leaves, [k for k in kinds if value is not MISSING or k.type], strict=True)
     return [leaf_of(node_as(x, kind), kind) for x, kind in given if kind.type is not None]
-
-
-def _agree(
-    site: Site,
-    found: Sequence[dict[str, Value]],
-    wanted: dict[str, list[Kind]],
-    titles: tuple[str, str],
-) -> bool:
-    """Find the kinds that have room for both sides. Whether the first one was already so."""
-    first, second = found
-    kinds: dict[str, list[Kind]] = {}
-    for name in first:
-        common = _common(site, name, first[name], second[name], titles)
-        if common is not None:
-            kinds[name] = common
-    before = wanted or {name: value.kinds for name, value in first.items()}
-    is_same = kinds.keys() == before.keys() and all(
-        len(kinds[name]) == len(before[name]) and all(map(Kind.is_same, kinds[name], before[name]))
-        for name in kinds
-    )
-    wanted.clear()
-    wanted.update(kinds)
-    return is_same
 
 
 def _common(
@@ -508,15 +476,15 @@ def _title(name: str) -> str:
 def _missing(
     site: Site, name: str, first: Value, second: Value, titles: tuple[str, str]
 ) -> TracingError:
-    shown = {
+    shown: dict[str, object] = {
         f"{_title(name)} {title}": "has no value" if value is MISSING else _shown(value)
         for title, value in zip(titles, (first, second), strict=True)
     }
     return TracingError(
         site.explain(
-            f"the condition is known at run time only, and {_title(name)} has a value on one way only",
+            f"the condition is known at run time only, and so whether {_title(name)} has a value",
             got=shown,
-            expected=f"a value of {_title(name)} on both ways, as it may be read afterwards",
+            expected="a value in either case, as it may be read afterwards",
             fix=f"a value for {_title(name)} before line {site.line}",
         )
     )
@@ -600,7 +568,11 @@ def _counted_loop(site: Site, items: Range, body: Part, test: Part | None) -> No
         return _both(site, "logical_and", is_left, test)
 
     _traced_loop(
-        site, variables, goes_on, lambda k: body(items.start + k * items.step), handle_like(0, as_node(0))
+        site,
+        variables,
+        goes_on,
+        lambda k: body(items.start + k * items.step),
+        handle_like(0, as_node(0)),
     )
 
 
@@ -624,7 +596,7 @@ def _traced_loop(
     kinds: dict[str, list[Kind]] = {
         name: value.kinds for name, value in values.items() if value is not MISSING
     }
-    changed_only = dict.fromkeys(names, True)
+    replaced: set[str] = set()  # variables that hold another thing after a step
 
     def put(leaves: Sequence[Tensor]) -> tuple[Any, dict[str, Any]]:
         rest = iter(leaves)
@@ -655,8 +627,8 @@ def _traced_loop(
                 continue
             if now is MISSING:
                 raise _missing(site, name, before, now, _BEFORE_AND_AFTER)
-            if variables.cells[name].cell_contents is not given[name]:
-                changed_only[name] = False
+            if contents_of(variables.cells[name]) is not given[name]:
+                replaced.add(name)
             common = _after_step(site, name, values[name], kinds[name], now)
             if not all(map(Kind.is_same, common, kinds[name])):
                 is_settled = False
@@ -696,7 +668,7 @@ def _traced_loop(
             continue
         nodes = [next(results)._node for kind in kinds[name] if kind.type is not None]
         held = rebuilt(values[name], kinds[name], nodes)
-        variables.finish(name, held, name in site.changed and changed_only[name])
+        variables.finish(name, held, is_same=name not in replaced)
 
 
 def _fill(

@@ -7,8 +7,8 @@ operation has not.
     return b                   rest
                                value = b
 
-Where a branch always jumps, what follows the branch moves to the other one. Else a flag says that it
-has jumped; what follows runs where it is not set, and loops go on as long as it is not.
+Where a branch always jumps, what follows the branch moves to the other one. Else a flag says that
+it has jumped; what follows runs where it is not set, and loops go on as long as it is not.
 """
 
 import ast
@@ -338,9 +338,7 @@ def _assign(name: str, value: bool) -> ast.Assign:
 
 
 def _none_of(flags: Sequence[str]) -> ast.expr:
-    tests: list[ast.expr] = [
-        ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load())) for name in flags
-    ]
+    tests: list[ast.expr] = [ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load())) for name in flags]
     return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
 

@@ -56,9 +56,10 @@ def changed_in(scope: Sequence[ast.AST]) -> set[str]:
     for node in nodes_of(scope):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
-        elif isinstance(node, (ast.Subscript, ast.Attribute)):
-            if not isinstance(node.ctx, ast.Load):
-                names |= _root_of(node)
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(
+            node.ctx, ast.Load
+        ):
+            names |= _root_of(node)
     return names
 
 
@@ -161,7 +162,7 @@ class ReadLater:
             always, own = read_in(node.test), set()
         else:
             always, own = set(), assigned_in([node.target])
-        always |= {name for flag in getattr(node, "flags", ()) for name in (flag,)}
+        always |= {*getattr(node, "flags", ())}
         head = behind | always
         while True:
             self._loops.append((behind, head))

@@ -48,8 +48,8 @@ _COMPARISONS = {
 def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     """`f`, whose loops and branches may depend on values that are traced.
 
-    A method is one of the same object; of what `ng.grad` and its relatives return, the function that
-    they are of is rewritten.
+    A method is one of the same object. Of what `ng.grad` and its relatives return, the function
+    that they are of is rewritten.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(f, DerivedFunction):
         make, (of, *rest) = f._made_by
         return make(with_control_flow(of), *rest)
-    own = getattr(type(f), "__call__", None)
+    own = vars(type(f)).get("__call__")
     if isinstance(own, types.FunctionType):
         return types.MethodType(_rewritten(own), f)
     raise TracingError(
@@ -120,12 +120,12 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
     context = _Context(code.co_filename, source.class_name, sites)
     if isinstance(tree, ast.Lambda):
         returned = ast.copy_location(ast.Return(tree.body), tree.body)
-        made = ast.FunctionDef(PREFIX, tree.args, [returned], [], lineno=tree.lineno)
+        made = ast.FunctionDef("", tree.args, [returned], [], lineno=tree.lineno)
         tree = ast.copy_location(made, tree)
     tree.args.defaults = []
     tree.args.kw_defaults = [None] * len(tree.args.kwonlyargs)
     tree.decorator_list, tree.returns = [], None
-    name = tree.name = PREFIX  # unlike that of any function inside
+    name = tree.name = f"{PREFIX}_function"  # unlike that of any function inside
     for argument in ast.walk(tree.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
@@ -204,6 +204,7 @@ class _Function(ast.NodeTransformer):
         self._first_argument = named[0].arg if named else ""
         self._own = (self._arguments | assigned_in(body)) - self._globals - self._nonlocals
         self._shared: set[str] = set()  # variables that parts assign
+        self._parts = 0
         self._depth = 0  # of loops and branches around
         self._obstacle = ""
 
@@ -271,7 +272,7 @@ class _Function(ast.NodeTransformer):
         flags = getattr(node, "flags", [])
         test: ast.expr = ast.Constant(None)
         if flags:
-            tests = [ast.UnaryOp(ast.Not(), ast.Name(x, ast.Load())) for x in flags]
+            tests: list[ast.expr] = [ast.UnaryOp(ast.Not(), ast.Name(x, ast.Load())) for x in flags]
             both = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
             for new in ast.walk(both):
                 ast.copy_location(new, node)
@@ -285,7 +286,7 @@ class _Function(ast.NodeTransformer):
         arguments = [copy.copy(site), items, ast.Name(part.name, ast.Load()), test]
         return [part, self._call_statement(node, "for_loop", arguments)]
 
-    def _kept_block(self, node: ast.stmt) -> ast.stmt:
+    def _kept_block(self, node: Any) -> Any:
         """A compound statement that stays, with what is in it rewritten."""
         for name, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
@@ -380,9 +381,9 @@ class _Function(ast.NodeTransformer):
             declarations.append(ast.Nonlocal(shared))
         if assigned & self._globals:
             declarations.append(ast.Global(sorted(assigned & self._globals)))
-        line = block[0].lineno
+        self._parts += 1
         part = ast.FunctionDef(
-            f"{node.__class__.__name__.lower()}_{node.lineno}_{line}_{block[0].col_offset}",
+            f"{PREFIX}_part_{self._parts}",
             ast.arguments([], [], kwonlyargs=[], kw_defaults=[], defaults=[]),
             [*declarations, *body],
             [],
@@ -403,9 +404,7 @@ class _Function(ast.NodeTransformer):
                 ast.copy_location(node, place)
         return result
 
-    def _call_statement(
-        self, node: ast.stmt, name: str, arguments: Sequence[ast.expr]
-    ) -> ast.stmt:
+    def _call_statement(self, node: ast.stmt, name: str, arguments: Sequence[ast.expr]) -> ast.stmt:
         place = ast.Constant(None)
         first = getattr(node, "test", None) or getattr(node, "iter", None) or node
         ast.copy_location(place, first)
@@ -449,16 +448,16 @@ class _Function(ast.NodeTransformer):
             self.generic_visit(node)
             return node
         site = self._context.add("and", node)
-        symbols = ast.Constant(tuple([_COMPARISONS[type(op)] for op in node.ops]))
+        symbols = ast.Constant(",".join([_COMPARISONS[type(op)] for op in node.ops]))
         operands = [self._delayed(x) for x in (node.left, *node.comparators)]
         return self._call(node, "comparisons", [site, symbols, *operands])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if self._depth and isinstance(node.func, ast.Name) and node.func.id == "super":
-            if not node.args and self._first_argument:  # which a part lacks
-                own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
-                node.args = [ast.copy_location(x, node) for x in own]
+        is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+        if is_super and self._depth and self._first_argument:  # which a part lacks
+            own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
+            node.args = [ast.copy_location(x, node) for x in own]
         return node
 
     def _known_test(self, node: ast.IfExp, kind: str) -> ast.expr:

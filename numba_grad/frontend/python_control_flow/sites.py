@@ -1,8 +1,8 @@
 """Where a loop or a branch is in the user's source, and messages that say so."""
 
 import linecache
-import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from numba_grad.errors import explain
 
@@ -28,7 +28,7 @@ class Site:
     @property
     def place(self) -> str:
         """As in "`while` in newton.py, line 12"."""
-        return f"`{self.kind}` in {os.path.basename(self.file)}, line {self.line}"
+        return f"`{self.kind}` in {Path(self.file).name}, line {self.line}"
 
     def explain(
         self,
@@ -41,4 +41,6 @@ class Site:
         """A message about this place, with the user's own line."""
         text = linecache.getline(self.file, self.line).strip()
         shown: dict[str, object] = {f"line {self.line}": text} if text else {}
-        return explain(self.place, problem, got={**shown, **(got or {})}, expected=expected, fix=fix)
+        return explain(
+            self.place, problem, got={**shown, **(got or {})}, expected=expected, fix=fix
+        )

@@ -35,14 +35,14 @@ def source_of(function: types.FunctionType) -> Source:
     except SyntaxError:
         module = None  # changed, and not finished
     if module is None:
-        raise TracingError(
-            _not_found(function, "its source text is not available")
-        )
+        raise TracingError(_not_found(function, "its source text is not available"))
     found = [x for x in _functions_in(module) if _may_be(x.tree, code)]
     if len(found) > 1:  # several lambdas on one line
         found = [x for x in found if _holds_all(x.tree, code)]
     if len(found) != 1:
-        raise TracingError(_not_found(function, "its source text has changed since it was imported"))
+        raise TracingError(
+            _not_found(function, "its source text has changed since it was imported")
+        )
     return Source(copy.deepcopy(found[0].tree), found[0].class_name)
 
 
@@ -96,8 +96,10 @@ def _arguments_of(tree: Function) -> list[str]:
 def _without_class_names(code: types.CodeType) -> list[str]:
     """The arguments as they are written: `__x` is `_Model__x` in a class `Model`."""
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return ["__" + x.partition("__")[2] if x[0] == "_" and x[1:2] != "_" and "__" in x else x
-            for x in names]
+    return [
+        "__" + x.partition("__")[2] if x[0] == "_" and x[1:2] != "_" and "__" in x else x
+        for x in names
+    ]
 
 
 def _holds_all(tree: Function, code: types.CodeType) -> bool:

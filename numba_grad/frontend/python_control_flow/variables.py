@@ -2,6 +2,7 @@
 what else parts can reach, which an operation must leave as it is."""
 
 import dataclasses
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from numba_grad.autograd import views
 from numba_grad.errors import TracingError
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.guards import is_of_library
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_control_flow.values import MISSING, Value, value_of
 from numba_grad.frontend.python_numbers import is_number
@@ -68,11 +70,11 @@ class Variables:
             else:
                 self.put(name, _renewed(held) if name in self.site.changed else held)
 
-    def finish(self, name: str, held: Any, was_changed_only: bool) -> None:
-        """Have a variable hold a result. Where it was only changed in place, what it held before is
-        what it holds afterwards, for others may hold it as well."""
+    def finish(self, name: str, held: Any, *, is_same: bool) -> None:
+        """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
+        anything. Then it holds the same thing as before, for others may hold that as well."""
         before = self._before[name]
-        if was_changed_only and before is not _UNASSIGNED:
+        if is_same and name in self.site.changed and before is not _UNASSIGNED:
             held = _written_over(before, held)
         self.put(name, held)
 
@@ -92,8 +94,8 @@ class Variables:
                 raise self._refused(
                     name,
                     "is a NumPy array, and is changed in place",
-                    fix=f"{name} = np.zeros(..., like=x), or ng.zeros(...), where {name} is made; or "
-                    f"{name} = ng.tensor({name}) before",
+                    fix=f"{name} = np.zeros(..., like=x), or ng.zeros(...), where {name} is made; "
+                    f"or {name} = ng.tensor({name}) before",
                 )
             if isinstance(held, Tensor):
                 self._check_alone(name, held)
@@ -127,9 +129,14 @@ class Variables:
         for name in self._global_names:
             if name in self._globals:
                 around[name] = self._globals[name]
+        cells = {name: self.cells[name] for name in around if name in self.cells}
+        for held in around.values():
+            cells |= {k: v for k, v in _cells_of(held).items() if k not in cells}
+        own = [self.cells[name] for name in self.names]
+        for name, cell in cells.items():
+            if not any(cell is x for x in own):
+                yield name, cell, contents_of(cell)
         for name, held in around.items():
-            if name in self.cells:
-                yield name, self.cells[name], held
             yield from _contents(name, held, seen, 0)
         for name in self.names:
             # What is in it may be a stand-in later, but a list stays a list.
@@ -173,6 +180,13 @@ def contents_of(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return _UNASSIGNED
+
+
+def _cells_of(held: Any) -> dict[str, types.CellType]:
+    """The variables that a function shares with others."""
+    if not isinstance(held, types.FunctionType):
+        return {}
+    return dict(zip(held.__code__.co_freevars, held.__closure__ or (), strict=True))
 
 
 def _is(x: Any, y: Any) -> bool:
@@ -230,7 +244,12 @@ def _contents(
         return
     if isinstance(thing, (types.ModuleType, types.FunctionType, type, np.ndarray)):
         return
-    inside = thing if isinstance(thing, (*_CONTAINERS, tuple)) else getattr(thing, "__dict__", None)
+    if isinstance(thing, (*_CONTAINERS, tuple)):
+        inside = thing
+    elif _is_of_library_class(thing):
+        return  # what libraries keep for themselves
+    else:
+        inside = getattr(thing, "__dict__", None)
     if not isinstance(inside, (*_CONTAINERS, tuple)) or len(inside) > _MOST_ITEMS:
         return
     seen.add(id(thing))
@@ -241,6 +260,14 @@ def _contents(
     for key, item in list(items):
         path = f"{name}.{key}" if is_object else f"{name}[{key!r}]"
         yield from _contents(path, item, seen, depth + 1)
+
+
+def _is_of_library_class(thing: Any) -> bool:
+    module = sys.modules.get(type(thing).__module__)
+    if module is None:
+        return False
+    file = getattr(module, "__file__", None)
+    return is_of_library(file) if file else module.__name__ in sys.builtin_module_names
 
 
 def _state_of(thing: Any) -> Any:
