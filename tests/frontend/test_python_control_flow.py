@@ -611,7 +611,7 @@ def test_closures_globals_defaults_and_methods():
         def base(self, x):
             return x
 
-        @functools.partial(ng.jit, control_flow=True)
+        @ng.jit(control_flow=True)
         def __call__(self, x):
             while x < 10:
                 x = x * self.__rate
@@ -769,6 +769,18 @@ def test_a_branch_that_is_not_taken_poisons_no_gradient():
 def test_without_it_the_error_names_it():
     with pytest.raises(TracingError, match=r"control_flow=True.*ng\.cond"):
         ng.jit(clip_early)(1.0)
+
+
+def test_functions_of_python_that_compare_have_counterparts():
+    def f(x, y):
+        return min(x, y)
+
+    assert "np.minimum(x, y)" in message(f, 1.0, 2.0)
+
+    def g(x):
+        return any(v > 1 for v in x)
+
+    assert "np.any(x) in place of any(...)" in message(g, np.ones(2))
 
 
 def place_of(f: Callable[..., Any], line: int, statement: str) -> str:

@@ -31,12 +31,12 @@ def source_of(function: types.FunctionType) -> Source:
     code = function.__code__
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
     try:
-        module = _parsed(text) if text else None
+        candidates = _functions_in(text)
     except SyntaxError:
-        module = None  # changed, and not finished
-    if module is None:
+        candidates = ()  # changed, and not finished
+    if not candidates:
         raise TracingError(_not_found(function, "its source text is not available"))
-    found = [x for x in _functions_in(module) if _may_be(x.tree, code)]
+    found = [x for x in candidates if _may_be(x.tree, code)]
     if len(found) > 1:  # several lambdas on one line
         found = [x for x in found if _holds_all(x.tree, code)]
     if len(found) != 1:
@@ -58,23 +58,17 @@ def _not_found(function: types.FunctionType, reason: str) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
-
-
-def _functions_in(module: ast.Module) -> list[Source]:
+def _functions_in(text: str) -> tuple[Source, ...]:
     found: list[Source] = []
-
-    def look_into(node: ast.AST, class_name: str | None) -> None:
+    pending: list[tuple[ast.AST, str | None]] = [(ast.parse(text), None)]
+    while pending:
+        node, class_name = pending.pop()
         if isinstance(node, Function):
             found.append(Source(node, class_name))
         if isinstance(node, ast.ClassDef):
             class_name = node.name
-        for child in ast.iter_child_nodes(node):
-            look_into(child, class_name)
-
-    look_into(module, None)
-    return found
+        pending += [(child, class_name) for child in ast.iter_child_nodes(node)]
+    return tuple(found)
 
 
 def _may_be(tree: Function, code: types.CodeType) -> bool:

@@ -97,9 +97,11 @@ class Variables:
                     fix=f"{name} = np.zeros(..., like=x), or ng.zeros(...), where {name} is made; "
                     f"or {name} = ng.tensor({name}) before",
                 )
+            if held is _UNASSIGNED or _never_changes(held):
+                continue
             if isinstance(held, Tensor):
                 self._check_alone(name, held)
-            elif held is not _UNASSIGNED and not is_number(held) and not _is_container(held):
+            elif not _is_container(held):
                 raise self._refused(
                     name,
                     f"is an object of {type(held).__name__}, and is changed in place",
@@ -191,6 +193,13 @@ def _cells_of(held: Any) -> dict[str, types.CellType]:
 
 def _is(x: Any, y: Any) -> bool:
     return x is y
+
+
+def _never_changes(held: Any) -> bool:
+    """Whether `x += 1` gives `x` another value, and leaves this one as it is."""
+    if type(held) is Tensor:
+        return views.is_number(held)
+    return is_number(held) or isinstance(held, (np.generic, str, bytes, type(None)))
 
 
 def _is_container(held: Any) -> bool:
