@@ -378,6 +378,34 @@ def test_while_with_else_and_continue():
     assert_as_in_python(f, 5, 20, 0)
 
 
+def test_early_return_from_blocks():
+    def of_with(x):
+        with np.errstate(all="ignore"):
+            while x > 1:
+                x = x / 3
+                if x < 1.5:
+                    return x * 10
+            y = x
+        return y
+
+    def of_match(x, mode):
+        match mode:
+            case "a":
+                if x > 0:
+                    return x
+                y = 2 * x
+            case _:
+                y = 3 * x
+                while y > 1:
+                    y -= 1
+        return y
+
+    assert_as_in_python(of_with, 10.0, 0.5, 4.0)
+    for mode, x in (("a", 1.0), ("a", -1.0), ("b", 2.3)):
+        got = with_control_flow(of_match, static_argnames="mode")(x, mode=mode)
+        assert got == pytest.approx(of_match(x, mode))
+
+
 def test_python_loop_with_a_traced_break():
     def f(x):
         total = 0.0

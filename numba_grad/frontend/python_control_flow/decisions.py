@@ -436,8 +436,8 @@ def _are_same(first: dict[str, list[Kind]], second: dict[str, list[Kind]]) -> bo
 
 
 def _leaves_as(value: Value, kinds: Sequence[Kind]) -> list[Tensor]:
-    leaves = value.leaves if value is not MISSING else [zero_of(k) for k in kinds if k.type]
-    given = zip(leaves, [k for k in kinds if value is not MISSING or k.type], strict=True)
+    leaves = value.leaves if value is not MISSING else [zero_of(kind) for kind in kinds]
+    given = zip(leaves, kinds, strict=True)
     return [leaf_of(node_as(x, kind), kind) for x, kind in given if kind.type is not None]
 
 
@@ -448,10 +448,8 @@ def _common(
     if first is MISSING or second is MISSING:
         if first is second:
             return None
-        if name in site.filled:
-            kinds = (second if first is MISSING else first).kinds
-            if all(kind.type is not None for kind in kinds):
-                return kinds
+        if name in site.filled or site.returns[0 if first is MISSING else 1]:
+            return (second if first is MISSING else first).kinds
         raise _missing(site, name, first, second, titles)
     if first.structure != second.structure:
         raise _different(site, name, first, second, titles)
@@ -675,7 +673,7 @@ def _fill(
     site: Site, name: str, now: Value, values: dict[str, Value], kinds: dict[str, list[Kind]]
 ) -> None:
     """A variable that a step assigns, and that has no value before the loop."""
-    if name not in site.filled or any(kind.type is None for kind in now.kinds):
+    if name not in site.filled:
         raise _missing(site, name, MISSING, now, _BEFORE_AND_AFTER)
     kinds[name] = now.kinds
     values[name] = Value([zero_of(kind) for kind in kinds[name]], now.structure)

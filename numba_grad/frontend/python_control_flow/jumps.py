@@ -113,10 +113,13 @@ class _Jumps:
         result: _Block,
     ) -> None:
         """Append `rest`, which runs where none of `flags` is set."""
+        returns = _always_jumps(rest, _RETURNS), flags == {RETURNED}
         guarded = self.block(rest, loop)
         if guarded.statements:
             test = _at(jump, _none_of(sorted(flags)))
-            result.statements.append(_at(jump, ast.If(test, guarded.statements, [])))
+            choice = _at(jump, ast.If(test, guarded.statements, []))
+            _note_returns(choice, *returns)
+            result.statements.append(choice)
         result.flags |= guarded.flags
         result.always_jumps = guarded.always_jumps
 
@@ -126,8 +129,10 @@ class _Jumps:
         """Append a branch. Whether what follows it has been appended as well."""
         first, second = _always_jumps(node.body), _always_jumps(node.orelse)
         takes_rest = first != second and _jumps([*node.body, *node.orelse])
-        body = self.block([*node.body, *rest] if takes_rest and second else node.body, loop)
-        other = self.block([*node.orelse, *rest] if takes_rest and first else node.orelse, loop)
+        in_body = [*node.body, *rest] if takes_rest and second else node.body
+        in_orelse = [*node.orelse, *rest] if takes_rest and first else node.orelse
+        _note_returns(node, _always_jumps(in_body, _RETURNS), _always_jumps(in_orelse, _RETURNS))
+        body, other = self.block(in_body, loop), self.block(in_orelse, loop)
         node.body = body.statements or [_at(node, ast.Pass())]
         node.orelse = other.statements
         result.statements.append(node)
@@ -275,6 +280,12 @@ class _Jumps:
         node.body = [own, _at(node, ending)]
 
 
+def _note_returns(node: ast.If, after_body: bool, after_orelse: bool) -> None:
+    """Note on a branch whether the function has returned for certain after either side: what runs
+    then reads no variable that the side has not assigned."""
+    node.returns = (after_orelse, after_body)  # type: ignore[attr-defined]
+
+
 def is_over_range(node: ast.For | ast.AsyncFor) -> bool:
     """Whether a loop is written over `range(...)`."""
     match node.iter:
@@ -301,15 +312,22 @@ def _jumps(statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _always_jumps(statements: Sequence[ast.stmt]) -> bool:
+_RETURNS = (ast.Return, ast.Raise)
+
+
+def _always_jumps(
+    statements: Sequence[ast.stmt], jumps: tuple[type, ...] = (*_RETURNS, ast.Break, ast.Continue)
+) -> bool:
     for node in statements:
+        if isinstance(node, jumps):
+            return True
         match node:
-            case ast.Return() | ast.Break() | ast.Continue() | ast.Raise():
-                return True
-            case ast.If() if _always_jumps(node.body) and _always_jumps(node.orelse):
-                return True
-            case ast.With() if _always_jumps(node.body):
-                return True
+            case ast.If():
+                if _always_jumps(node.body, jumps) and _always_jumps(node.orelse, jumps):
+                    return True
+            case ast.With():
+                if _always_jumps(node.body, jumps):
+                    return True
             case ast.While() if _is_true(node.test) and not _breaks(node.body):
                 return True
     return False

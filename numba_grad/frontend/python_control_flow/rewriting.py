@@ -172,13 +172,19 @@ class _Context:
         is_private = self._class and name.startswith("__") and not name.endswith("__")
         return f"_{self._class}{name}" if is_private else name
 
-    def add(self, kind: str, node: ast.stmt | ast.expr, **facts: Any) -> ast.Constant:
+    def add(
+        self,
+        kind: str,
+        node: ast.stmt | ast.expr,
+        returns: tuple[bool, bool] = (False, False),
+        **facts: Any,
+    ) -> ast.Constant:
         """A new site; its number."""
         for name, value in facts.items():
             if not isinstance(value, str):
                 mangled = [self.mangled(x) for x in value]
                 facts[name] = frozenset(mangled) if isinstance(value, frozenset) else (*mangled,)
-        self.sites.append(Site(kind, self.file, node.lineno, **facts))
+        self.sites.append(Site(kind, self.file, node.lineno, returns=returns, **facts))
         return ast.Constant(len(self.sites) - 1)
 
 
@@ -236,7 +242,8 @@ class _Function(ast.NodeTransformer):
         if self._stays:
             return self._with_plain_test(node, "if")
         names = self._names(node, [*node.body, *node.orelse])
-        site = self._context.add("if", node, **names)
+        returns = getattr(node, "returns", (False, False))
+        site = self._context.add("if", node, returns=returns, **names)
         test = self.visit(node.test)
         parts, bodies = [], []
         for block in (node.body, node.orelse):

@@ -23,6 +23,8 @@ class Site:
     read_after: frozenset[str] = frozenset()  # assigned ones, that may be read after it
     carried: frozenset[str] = frozenset()  # of a loop: those, and what the next step may read
     filled: frozenset[str] = frozenset()  # of ours: read only where they have a value
+    # Whether the function has returned for certain after the sides of a branch: False's, True's.
+    returns: tuple[bool, bool] = (False, False)
     obstacle: str = ""  # around it: "try"
 
     @property

@@ -110,7 +110,8 @@ def node_as(leaf: Any, kind: Kind) -> Node:
 
 def zero_of(kind: Kind) -> Any:
     """Something of a kind, for what nobody will read."""
-    assert kind.type is not None
+    if kind.type is None:
+        return kind.constant
     zero = np.zeros(kind.type.shape, kind.type.dtype)
     return zero.item() if kind.is_number else zero
 
