@@ -19,7 +19,7 @@ from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
-from numba_grad.frontend.calling_lines import instead_of_conversion
+from numba_grad.frontend.calling_lines import instead_of_conversion, instead_of_truth
 from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
 from numba_grad.graph.traced_bodies import check_inside
@@ -521,10 +521,13 @@ def _fix_under_tracing(operation: str) -> str:
     own = operation.rpartition(".")[2]
     if own in _CONVERSIONS:
         return instead_of_conversion() or _FIXED_ARGUMENT
+    if own == "bool" and (fix := instead_of_truth()):
+        return fix
     return _fixes_under_tracing.get(
         own,
-        "ng.where(condition, x, y) to choose element by element; static_argnums=... for an "
-        "argument of the jitted function that only chooses; ng.cond is to come",
+        "ng.where(condition, x, y) to choose element by element; jit(f, control_flow=True) for "
+        "`if` and `while` on values, or ng.cond and ng.while_loop; static_argnums=... for an "
+        "argument of the jitted function that only chooses",
     )
 
 

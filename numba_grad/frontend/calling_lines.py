@@ -36,6 +36,13 @@ _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY
 _SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
 _FILLING = ("fill", "fill_diagonal", "put")
 _ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
+_OF_TRUTH = {  # builtins that compare
+    "min": "np.minimum(x, y), or x.min(),",
+    "max": "np.maximum(x, y), or x.max(),",
+    "any": "np.any(x)",
+    "all": "np.all(x)",
+    "sorted": "np.sort(x)",
+}
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
     "fabs": "np.abs(x)",
     "pow": "x ** y",
@@ -252,6 +259,19 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
     if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
         return f"x itself in place of {name}(x): NumPy's functions and operators take tensors"
     return ""
+
+
+def instead_of_truth() -> str:
+    """What to type in place of a function that asks a tensor whether it is true, if it is known."""
+    line = calling_line()
+    expression = None if line is None else line.expression()
+    if line is None or not isinstance(expression, ast.Call):
+        return ""
+    called, name = line.value_of(expression.func), ast.unparse(expression.func)
+    if not isinstance(called, BuiltinFunctionType) or called.__module__ != "builtins":
+        return ""
+    other = _OF_TRUTH.get(called.__name__)
+    return f"{other} in place of {name}(...)" if other else ""
 
 
 def _counterpart(name: str) -> str:

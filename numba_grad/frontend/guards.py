@@ -111,7 +111,7 @@ def _is_plain(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_of_library(file: str) -> bool:
+def is_of_library(file: str) -> bool:
     """Whether code of this file is installed, and none of the user's own."""
     return file.startswith(("<frozen ", _STANDARD_LIBRARY, _OWN_PLACE)) or bool(
         _PACKAGES.search(file)
@@ -247,7 +247,7 @@ class _Survey:
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         is_own = code.co_filename.startswith(_OWN_PLACE)
         is_first, self._is_first = self._is_first, False
-        if is_own or (not is_first and _is_of_library(code.co_filename)):
+        if is_own or (not is_first and is_of_library(code.co_filename)):
             # Only what it was made with: the function that a decorator was given.
             for cell in cells.values():
                 value = _contents_of(cell)
@@ -380,7 +380,7 @@ def _is_module_of_library(value: Any) -> bool:
     file = vars(value).get("__file__")
     if file is None:
         return value.__name__ in sys.builtin_module_names
-    return _is_of_library(file)
+    return is_of_library(file)
 
 
 def _runs_code(value: Any) -> bool:

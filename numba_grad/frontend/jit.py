@@ -25,6 +25,7 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
+from numba_grad.frontend.python_control_flow.rewriting import with_control_flow
 from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
@@ -49,6 +50,7 @@ def jit(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    control_flow: bool = False,
 ) -> Any:
     """A compiled version of `f`, traced once for each signature and then replayed without Python.
 
@@ -59,6 +61,11 @@ def jit(
     static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as
         they are, hashable.
         Whatever decides about shapes, loops and branches in Python must be static.
+    control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
+        `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
+        `continue` and early `return`. `f` is then read from its source text, with the functions
+        defined inside of it; functions that it calls are not, but may be jitted in this way
+        themselves. Where a condition is known, as that of a loop over a list, it is Python's own.
 
     Returns
     -------
@@ -118,11 +125,14 @@ def jit(
     """
     if f is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            control_flow=control_flow,
         )
     if not callable(f):
         raise TypeError(explain("jit", "not a function", got={"f": repr(f)}))
-    return Jitted(f, static_argnums, static_argnames)
+    return Jitted(f, static_argnums, static_argnames, control_flow)
 
 
 class Jitted:
@@ -135,6 +145,7 @@ class Jitted:
         f: Callable[..., Any],
         static_argnums: int | Sequence[int],
         static_argnames: str | Sequence[str],
+        control_flow: bool = False,
     ) -> None:
         wrap_like(self, f)
         self.__name__: str = getattr(f, "__name__", type(f).__name__)
@@ -145,7 +156,10 @@ class Jitted:
         self._static_argnames = frozenset(
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
-        self._made_by = Jitted, (f, static_argnums, static_argnames)
+        self._control_flow = control_flow
+        if control_flow:
+            with_control_flow(f)  # so that a mistake is reported here
+        self._made_by = Jitted, (f, static_argnums, static_argnames, control_flow)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
         self._making = LocksByKey()
@@ -386,10 +400,12 @@ class Jitted:
         ]
         args, kwargs = dynamic.rebuilt(tensors)
         guard = guard_of(self._f)
+        # Its closure and its defaults may be others at each trace.
+        function = with_control_flow(self._f) if self._control_flow else self._f
         outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
         try:
-            leaves, structure = trees.flatten(self._f(*args, **kwargs))
+            leaves, structure = trees.flatten(function(*args, **kwargs))
             outputs = self._outputs(leaves)
         finally:
             current.trace = outer

@@ -1,0 +1,693 @@
+"""What rewritten functions call at their loops and branches.
+
+Each decides: is the condition known, now that the function is traced? Then Python goes on as it
+would. Else the parts are traced, and become one operation.
+"""
+
+import builtins
+import operator
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import ShapeError, TracingError
+from numba_grad.fresh_thread import carried
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import as_node, is_traced
+from numba_grad.frontend.branches import cond
+from numba_grad.frontend.control_flow import while_loop
+from numba_grad.frontend.python_control_flow.sites import Site
+from numba_grad.frontend.python_control_flow.values import (
+    MISSING,
+    Kind,
+    Value,
+    is_same_number,
+    joined,
+    leaf_of,
+    node_as,
+    rebuilt,
+    value_of,
+    zero_of,
+)
+from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables, contents_of
+from numba_grad.frontend.python_numbers import handle_like, is_number
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.node import OPS, Node, next_serial
+from numba_grad.graph.walk import toposort
+from numba_grad.ops.families import cast
+
+_BOOL = np.dtype(np.bool_)
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "is": operator.is_,
+    "is not": operator.is_not,
+    "in": lambda x, y: x in y,
+    "not in": lambda x, y: x not in y,
+}
+# What costs no more than to decide whether to compute it, and cannot fail.
+_CHEAP = ("elementwise", "literal", "iota", "leaf")
+
+
+class _Tracing(threading.local):
+    site: Site | None = None  # the innermost loop or branch whose parts are traced
+
+
+_tracing = carried(_Tracing())
+
+
+class _Again(Exception):
+    """No error: a variable needs room for more than what was traced; parts are traced once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range whose bounds are known at run time only."""
+
+    start: Any
+    count: Any
+    step: Any
+
+
+class Decisions:
+    """What one function calls. `number`: of the site."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self._sites = sites
+
+    # Statements
+
+    def branch(self, number: int, condition: Any, body: Part | None, orelse: Part | None) -> None:
+        """`if condition: body() else: orelse()`"""
+        if not _is_undecided(condition):
+            chosen = body if condition else orelse
+            if chosen is not None:
+                chosen()
+            return
+        _branch(_usable(self._sites[number]), condition, body, orelse)
+
+    def while_loop(self, number: int, test: Part, body: Part) -> None:
+        """`while test(): body()`"""
+        while True:
+            condition = test()
+            if _is_undecided(condition):
+                _loop(_usable(self._sites[number]), test, body)
+                return
+            if not condition:
+                return
+            body()
+
+    def for_loop(self, number: int, items: Iterable[Any], body: Part, test: Part | None) -> None:
+        """`for item in items: body(item)`, as long as `test()` holds."""
+        site = self._sites[number]
+        if isinstance(items, Range):
+            _counted_loop(_usable(site), items, body, test)
+            return
+        for position, item in enumerate(items):
+            goes_on = True if test is None else test()
+            if _is_undecided(goes_on):
+                if not isinstance(items, range):
+                    raise TracingError(_usable(site).explain("this is not Python's own `range`"))
+                rest = items[position:]
+                _counted_loop(_usable(site), Range(rest.start, len(rest), rest.step), body, test)
+                return
+            if not goes_on:
+                return
+            body(item)
+
+    def range(self, number: int, function: Callable[..., Any], *bounds: Any) -> Any:
+        """What `range(*bounds)` gives."""
+        undecided = [x for x in bounds if _is_undecided(x)]
+        if function is not builtins.range or not undecided or not 1 <= len(bounds) <= 3:
+            return function(*bounds)
+        site = self._sites[number]
+        for x in undecided:
+            if x.shape != () or x.dtype.kind not in "iub":
+                raise (TypeError if x.shape == () else ShapeError)(
+                    site.explain(
+                        "the bounds of a range must be integers",
+                        got={"bound": x._node.type},
+                        expected="an integer, 0-d",
+                    )
+                )
+        start, stop, *rest = (0, *bounds) if len(bounds) == 1 else bounds
+        start, stop, step = (_as_integer(x) for x in (start, stop, *(rest or [1])))
+        # Rounded up, for steps of either sign.
+        count = (stop - start + step - _sign(step)) // step
+        return Range(start, count, step)
+
+    def known(self, number: int, condition: Any) -> Any:
+        """A condition of what cannot be an operation."""
+        if not _is_undecided(condition):
+            return condition
+        site = self._sites[number]
+        if site.kind == "assert":
+            raise TracingError(
+                site.explain(
+                    "what is asserted is known at run time only",
+                    fix="return the condition, and assert it outside of the jitted function",
+                )
+            )
+        raise _refused(site)
+
+    def before_raise(self, number: int) -> None:
+        """Called before a `raise` inside of a loop or branch."""
+        if _tracing.site is None:
+            return
+        site = self._sites[number]
+        raise TracingError(
+            site.explain(
+                "whether to raise this is known at run time only",
+                got={"decided by": f"{_tracing.site.place}"},
+                fix="np.nan as a result; or return the condition, and raise outside of the jitted "
+                "function",
+            )
+        )
+
+    def is_known_to_hold(self, *flags: Any) -> bool:
+        """Whether one of these flags is set for certain."""
+        return any(not _is_undecided(x) and x for x in flags)
+
+    # Expressions
+
+    def conditional(self, number: int, condition: Any, body: Part, orelse: Part) -> Any:
+        """`body() if condition else orelse()`"""
+        if not _is_undecided(condition):
+            return body() if condition else orelse()
+        return _chosen(_usable(self._sites[number]), condition, body, orelse)
+
+    def and_(self, number: int, first: Any, *rest: Part) -> Any:
+        """`first and rest[0]() and ...`"""
+        if not rest:
+            return first
+        if _is_undecided(first):
+            site = _usable(self._sites[number])
+            return _both(
+                site, "logical_and", first, lambda: self.and_(number, rest[0](), *rest[1:])
+            )
+        return self.and_(number, rest[0](), *rest[1:]) if first else first
+
+    def or_(self, number: int, first: Any, *rest: Part) -> Any:
+        """`first or rest[0]() or ...`"""
+        if not rest:
+            return first
+        if _is_undecided(first):
+            site = _usable(self._sites[number])
+            return _both(site, "logical_or", first, lambda: self.or_(number, rest[0](), *rest[1:]))
+        return first if first else self.or_(number, rest[0](), *rest[1:])
+
+    def not_(self, number: int, x: Any) -> Any:
+        """`not x`"""
+        if not _is_undecided(x):
+            return not x
+        return handle_like(True, OPS["logical_not"](_condition(self._sites[number], x)))
+
+    def comparisons(self, number: int, symbols: str, *operands: Part) -> Any:
+        """`operands[0]() < operands[1]() < ...`, each computed once. `symbols`: "<,<"."""
+        operators = [_OPERATORS[symbol] for symbol in symbols.split(",")]
+
+        def compared(k: int, left: Any) -> Any:
+            right = operands[k + 1]()
+            result = operators[k](left, right)
+            if k + 1 == len(operators):
+                return result
+            return self.and_(number, result, lambda: compared(k + 1, right))
+
+        return compared(0, operands[0]())
+
+
+def _is_undecided(condition: Any) -> bool:
+    return isinstance(condition, Tensor) and is_traced(condition._node)
+
+
+def _usable(site: Site) -> Site:
+    if site.obstacle:
+        raise _refused(site)
+    return site
+
+
+def _refused(site: Site) -> TracingError:
+    return TracingError(
+        site.explain(
+            "the condition is known at run time only, and Python must know it here",
+            got={
+                "because of": f"{site.obstacle} around it"
+                if site.obstacle == "try"
+                else f"{site.obstacle} in it"
+                if ":=" in site.obstacle
+                else f"{site.obstacle} in the function"
+            },
+            fix="a function of its own for this, called from here",
+        )
+    )
+
+
+def _condition(site: Site, x: Any) -> Node:
+    """A condition as one boolean."""
+    node = as_node(x)
+    if node.type.size != 1:
+        raise ShapeError(
+            site.explain(
+                "the condition must be one value",
+                got={"condition": node.type},
+                expected="bool[]",
+                fix="np.any(...) or np.all(...); np.where(condition, x, y) to choose element by "
+                "element",
+            )
+        )
+    if node.shape != ():
+        node = OPS["reshape"](node, shape=())
+    return cast(node, _BOOL)
+
+
+def _as_integer(x: Any) -> Any:
+    """A bound as a Python integer, or what stands for one."""
+    if not isinstance(x, Tensor):
+        return operator.index(x)
+    return handle_like(0, cast(x._node, np.dtype(np.int64)))
+
+
+def _sign(step: Any) -> Any:
+    if not isinstance(step, Tensor):
+        if step == 0:
+            raise ValueError("range() arg 3 must not be zero")  # as Python says
+        return 1 if step > 0 else -1
+    return handle_like(0, OPS["sign"](step._node))
+
+
+class _Parts:
+    """Parts of `site` are traced."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __enter__(self) -> None:
+        self._around, _tracing.site = _tracing.site, self._site
+
+    def __exit__(self, *_: object) -> None:
+        _tracing.site = self._around
+
+
+# Branches
+
+
+def _both(site: Site, name: str, first: Any, rest: Part) -> Any:
+    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap."""
+    node = as_node(first)
+    if node.dtype == _BOOL and node.shape == ():
+        before = next_serial()
+        second = rest()
+        other = as_node(second) if isinstance(second, (Tensor, bool, np.bool_)) else None
+        if (
+            other is not None
+            and other.dtype == _BOOL
+            and other.shape == ()
+            and _is_cheap(other, before)
+        ):
+            like = first if not is_number(first) else second
+            return handle_like(like if not is_number(like) else True, OPS[name](node, other))
+    if name == "logical_and":
+        return _chosen(site, first, rest, lambda: first)
+    return _chosen(site, first, lambda: first, rest)
+
+
+def _is_cheap(node: Node, first_serial: int) -> bool:
+    def is_older(x: Node) -> bool:
+        return x.value is not None or x.serial < first_serial
+
+    order = toposort([node], stop=is_older)
+    return all(is_older(x) or x.op.family in _CHEAP for x in order)
+
+
+def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
+    """The result of one of two expressions."""
+    name = "the value"
+    variables = Variables(site, [body, orelse])
+    choice = _Choice(site, ("of else", "of if"))
+    results = choice.made(
+        condition, lambda: {name: value_of(body())}, lambda: {name: value_of(orelse())}
+    )
+    variables.check_around()
+    return results[name]
+
+
+def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
+    variables = Variables(site, [body, orelse])
+    outputs = [name for name in variables.names if name in site.read_after]
+    replaced: set[str] = set()  # variables that hold another thing after a side
+
+    def side(part: Part | None) -> dict[str, Value]:
+        variables.restore()
+        given = {name: contents_of(variables.cells[name]) for name in outputs}
+        if part is not None:
+            part()
+        for name in outputs:
+            if contents_of(variables.cells[name]) is not given[name]:
+                replaced.add(name)
+        return {name: variables.value(name) for name in outputs}
+
+    choice = _Choice(site, ("without it", "after it"))
+    try:
+        results = choice.made(condition, lambda: side(body), lambda: side(orelse))
+        variables.check_around()
+    finally:
+        variables.restore()
+    for name in variables.names:
+        if name in results:
+            variables.finish(name, results[name], is_same=name not in replaced)
+        else:
+            variables.forget(name)
+
+
+class _Choice:
+    """The variables after one of two sides, of kinds that have room for either."""
+
+    def __init__(self, site: Site, titles: tuple[str, str]) -> None:
+        self._site = site
+        self._titles = titles  # of the side of False, and that of True
+        self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
+        self._sides: list[dict[str, Value]] = []
+
+    def made(
+        self,
+        condition: Any,
+        body: Callable[[], dict[str, Value]],
+        orelse: Callable[[], dict[str, Value]],
+    ) -> dict[str, Any]:
+        """What the variables hold afterwards; those that have no value on either side are left
+        out."""
+        decided = handle_like(None, _condition(self._site, condition))
+        while True:
+            self._sides.clear()
+            try:
+                with _Parts(self._site):
+                    leaves = cond(
+                        decided, lambda: self._leaves(body()), lambda: self._leaves(orelse())
+                    )
+            except _Again:
+                continue
+            break
+        assert self._kinds is not None, "both sides were traced"
+        nodes = iter([x._node for x in leaves])
+        results = {}
+        for name, kinds in self._kinds.items():
+            value = next(x[name] for x in self._sides if x[name] is not MISSING)
+            own = [next(nodes) for kind in kinds if kind.type is not None]
+            results[name] = rebuilt(value, kinds, own)
+        return results
+
+    def _leaves(self, values: dict[str, Value]) -> list[Tensor]:
+        """What a side returns. That of False is traced first."""
+        self._sides.append(values)
+        if len(self._sides) == 2:
+            kinds = self._common()
+            is_known = self._kinds is not None and _are_same(kinds, self._kinds)
+            own = {name: value.kinds for name, value in self._sides[0].items()}
+            if not is_known and not _are_same(kinds, own):
+                self._kinds = kinds
+                raise _Again
+            self._kinds = kinds
+        wanted = self._kinds
+        if wanted is None:
+            wanted = {name: value.kinds for name, value in values.items()}
+        return [x for name, kinds in wanted.items() for x in _leaves_as(values[name], kinds)]
+
+    def _common(self) -> dict[str, list[Kind]]:
+        first, second = self._sides
+        found = {
+            name: _common(self._site, name, first[name], second[name], self._titles)
+            for name in first
+        }
+        return {name: kinds for name, kinds in found.items() if kinds is not None}
+
+
+def _are_same(first: dict[str, list[Kind]], second: dict[str, list[Kind]]) -> bool:
+    return first.keys() == second.keys() and all(
+        len(first[name]) == len(second[name]) and all(map(Kind.is_same, first[name], second[name]))
+        for name in first
+    )
+
+
+def _leaves_as(value: Value, kinds: Sequence[Kind]) -> list[Tensor]:
+    leaves = value.leaves if value is not MISSING else [zero_of(kind) for kind in kinds]
+    given = zip(leaves, kinds, strict=True)
+    return [leaf_of(node_as(x, kind), kind) for x, kind in given if kind.type is not None]
+
+
+def _common(
+    site: Site, name: str, first: Value, second: Value, titles: tuple[str, str]
+) -> list[Kind] | None:
+    """The kinds of a variable's leaves after either side; None if it has no value."""
+    if first is MISSING or second is MISSING:
+        if first is second:
+            return None
+        if name in site.filled or site.returns[0 if first is MISSING else 1]:
+            return (second if first is MISSING else first).kinds
+        raise _missing(site, name, first, second, titles)
+    if first.structure != second.structure:
+        raise _different(site, name, first, second, titles)
+    result = []
+    for number, (a, b) in enumerate(zip(first.leaves, second.leaves, strict=True)):
+        if is_same_number(a, b):
+            result.append(Kind(None, constant=a))
+            continue
+        kind = joined(Value([a], first.structure).kinds[0], Value([b], second.structure).kinds[0])
+        if kind is None:
+            raise _different(site, name, first, second, titles, number)
+        result.append(kind)
+    return result
+
+
+def _title(name: str) -> str:
+    if name.startswith("_control_flow"):
+        return "the returned value"
+    return name if " " in name else f"`{name}`"
+
+
+def _missing(
+    site: Site, name: str, first: Value, second: Value, titles: tuple[str, str]
+) -> TracingError:
+    shown: dict[str, object] = {
+        f"{_title(name)} {title}": "has no value" if value is MISSING else _shown(value)
+        for title, value in zip(titles, (first, second), strict=True)
+    }
+    return TracingError(
+        site.explain(
+            f"the condition is known at run time only, and so whether {_title(name)} has a value",
+            got=shown,
+            expected="a value in either case, as it may be read afterwards",
+            fix=f"a value for {_title(name)} before line {site.line}",
+        )
+    )
+
+
+def _shown(value: Value) -> str:
+    if value.structure == trees.flatten(0)[1]:
+        return str(value.kinds[0])
+    if not value.leaves:
+        return str(trees.unflatten(value.structure, []))
+    shown = [_Text(str(kind)) for kind in value.kinds]
+    return repr(trees.unflatten(value.structure, shown))
+
+
+class _Text(str):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _different(
+    site: Site,
+    name: str,
+    first: Value,
+    second: Value,
+    titles: tuple[str, str],
+    number: int | None = None,
+) -> Exception:
+    title = _title(name)
+    error: type[Exception] = TypeError
+    what, fix = "another structure", ""
+    if number is None:
+        held = [trees.unflatten(x.structure, x.leaves) for x in (first, second)]
+        if isinstance(held[0], list) and isinstance(held[1], list):
+            what, fix = "another length", GROWING.format(name=name)
+        elif held[0] is None and site.kind in ("while", "for"):
+            fix = f"a first value for {title} of the type that steps give it"
+    else:
+        a, b = first.kinds[number], second.kinds[number]
+        if a.type is None or b.type is None:
+            what = "another value, which is no number"
+            fix = "numbers, in its place"
+        elif a.type.shape != b.type.shape:
+            error, what = ShapeError, "another shape"
+            fix = f"{title} of one shape from the start: np.zeros(...), np.full(...)"
+        else:
+            what = "another dtype"
+            fix = f"{title} of one dtype from the start; .astype({a.type.dtype.name})"
+    shown: dict[str, object] = {
+        f"{title} {when}": _shown(value)
+        for when, value in zip(titles, (first, second), strict=True)
+    }
+    return error(
+        site.explain(
+            f"the condition is known at run time only, and {title} has {what} {titles[1]}",
+            got=shown,
+            expected="the same shape, dtype and structure",
+            fix=fix,
+        )
+    )
+
+
+# Loops
+
+_BEFORE_AND_AFTER = ("before the loop", "after a step")
+
+
+def _loop(site: Site, test: Part, body: Part) -> None:
+    variables = Variables(site, [test, body])
+    _traced_loop(site, variables, lambda _: test(), lambda _: body(), None)
+
+
+def _counted_loop(site: Site, items: Range, body: Part, test: Part | None) -> None:
+    variables = Variables(site, [test, body])
+
+    def goes_on(k: Any) -> Any:
+        is_left = k < items.count
+        if test is None:
+            return is_left
+        return _both(site, "logical_and", is_left, test)
+
+    _traced_loop(
+        site,
+        variables,
+        goes_on,
+        lambda k: body(items.start + k * items.step),
+        handle_like(0, as_node(0)),
+    )
+
+
+def _traced_loop(
+    site: Site,
+    variables: Variables,
+    test: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    counter: Any,
+) -> None:
+    """The loop as an operation. `counter`: the number of a step, if it is counted."""
+    names = [name for name in variables.names if name in site.carried]
+    if not names and counter is None:
+        raise TracingError(
+            site.explain(
+                "the loop changes nothing that its condition depends on",
+                expected="a variable that a step assigns, and the condition reads",
+            )
+        )
+    values = {name: variables.value(name) for name in names}
+    kinds: dict[str, list[Kind]] = {
+        name: value.kinds for name, value in values.items() if value is not MISSING
+    }
+    replaced: set[str] = set()  # variables that hold another thing after a step
+
+    def put(leaves: Sequence[Tensor]) -> tuple[Any, dict[str, Any]]:
+        rest = iter(leaves)
+        k = None if counter is None else handle_like(0, next(rest)._node)
+        given = {}
+        for name in variables.names:
+            if name not in kinds:
+                variables.forget(name)
+                continue
+            nodes = [next(rest)._node for kind in kinds[name] if kind.type is not None]
+            given[name] = rebuilt(values[name], kinds[name], nodes)
+            variables.put(name, given[name])
+        return k, given
+
+    def step(leaves: Sequence[Tensor]) -> list[Tensor]:
+        k, given = put(leaves)
+        body(k)
+        after: list[Tensor] = [] if k is None else [k + 1]
+        is_settled = True
+        for name in names:
+            now = variables.value(name)
+            before = Value(values[name].leaves, values[name].structure)
+            if name not in kinds and now is MISSING:
+                continue
+            if name not in kinds:
+                is_settled = False
+                _fill(site, name, now, values, kinds)
+                continue
+            if now is MISSING:
+                raise _missing(site, name, before, now, _BEFORE_AND_AFTER)
+            if contents_of(variables.cells[name]) is not given[name]:
+                replaced.add(name)
+            common = _after_step(site, name, values[name], kinds[name], now)
+            if not all(map(Kind.is_same, common, kinds[name])):
+                is_settled = False
+                kinds[name] = common
+        if not is_settled:
+            raise _Again
+        for name in variables.names:
+            if name in kinds:
+                after += _leaves_as(variables.value(name), kinds[name])
+        return after
+
+    def goes_on(leaves: Sequence[Tensor]) -> Tensor:
+        k, _ = put(leaves)
+        return handle_like(None, _condition(site, test(k)))
+
+    try:
+        while True:
+            initial = [] if counter is None else [handle_like(None, counter._node)]
+            for name in variables.names:
+                if name in kinds:
+                    leaves = _leaves_as(values[name], kinds[name])
+                    initial += [handle_like(None, x._node) for x in leaves]
+            try:
+                with _Parts(site):
+                    results = iter(while_loop(goes_on, step, initial))
+            except _Again:
+                continue
+            break
+        variables.check_around()
+    finally:
+        variables.restore()
+    if counter is not None:
+        next(results)
+    for name in variables.names:
+        if name not in kinds:
+            variables.forget(name)
+            continue
+        nodes = [next(results)._node for kind in kinds[name] if kind.type is not None]
+        held = rebuilt(values[name], kinds[name], nodes)
+        variables.finish(name, held, is_same=name not in replaced)
+
+
+def _fill(
+    site: Site, name: str, now: Value, values: dict[str, Value], kinds: dict[str, list[Kind]]
+) -> None:
+    """A variable that a step assigns, and that has no value before the loop."""
+    if name not in site.filled:
+        raise _missing(site, name, MISSING, now, _BEFORE_AND_AFTER)
+    kinds[name] = now.kinds
+    values[name] = Value([zero_of(kind) for kind in kinds[name]], now.structure)
+
+
+def _after_step(
+    site: Site, name: str, before: Value, kinds: Sequence[Kind], now: Value
+) -> list[Kind]:
+    if now.structure != before.structure:
+        raise _different(site, name, before, now, _BEFORE_AND_AFTER)
+    result = []
+    for number, (own, leaf) in enumerate(zip(kinds, now.kinds, strict=True)):
+        kind = joined(own, leaf)
+        if kind is None:
+            raise _different(site, name, before, now, _BEFORE_AND_AFTER, number)
+        result.append(kind)
+    return result

@@ -1,0 +1,488 @@
+"""A function with calls of `decisions.Decisions` in place of its loops and branches.
+
+It has the places of the original: tracebacks, and messages that read the line that calls, show the
+user's own text.
+"""
+
+import ast
+import copy
+import functools
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numba_grad.errors import TracingError, explain
+from numba_grad.frontend.derived_functions import DerivedFunction
+from numba_grad.frontend.python_control_flow.decisions import Decisions
+from numba_grad.frontend.python_control_flow.jumps import (
+    PREFIX,
+    VALUE,
+    is_over_range,
+    without_jumps,
+)
+from numba_grad.frontend.python_control_flow.names import (
+    ReadLater,
+    assigned_in,
+    captured_in,
+    changed_in,
+    declared_in,
+    nodes_of,
+)
+from numba_grad.frontend.python_control_flow.sites import Site
+from numba_grad.frontend.python_control_flow.source import source_of
+
+_COMPARISONS = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, whose loops and branches may depend on values that are traced.
+
+    A method is one of the same object. Of what `ng.grad` and its relatives return, the function
+    that they are of is rewritten.
+
+    Raises
+    ------
+    TracingError
+        If the source text of `f` is not available.
+    """
+    if isinstance(f, types.FunctionType):
+        return _rewritten(f)
+    if isinstance(f, types.MethodType):
+        return types.MethodType(with_control_flow(f.__func__), f.__self__)
+    if isinstance(f, functools.partial):
+        return functools.partial(with_control_flow(f.func), *f.args, **f.keywords)
+    if isinstance(f, DerivedFunction):
+        make, (of, *rest) = f._made_by
+        return make(with_control_flow(of), *rest)
+    own = vars(type(f)).get("__call__")
+    if isinstance(own, types.FunctionType):
+        return types.MethodType(_rewritten(own), f)
+    raise TracingError(
+        explain(
+            "jit",
+            "control_flow=True needs a function that is written in Python",
+            got={"f": repr(f)},
+            fix="jit of a function that calls it",
+        )
+    )
+
+
+def _rewritten(function: types.FunctionType) -> types.FunctionType:
+    """With the closure, globals and defaults that `function` has now."""
+    code, decisions = _rewritten_code(_ByFile(function))
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[PREFIX] = types.CellType(decisions)
+    result = types.FunctionType(
+        code,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple([cells[name] for name in code.co_freevars]),
+    )
+    result.__kwdefaults__ = function.__kwdefaults__
+    result.__qualname__ = function.__qualname__
+    return result
+
+
+class _ByFile:
+    """A function as a key: its code, which alone may equal that of another file."""
+
+    __slots__ = ("function", "key")
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self.key = (function.__code__, function.__code__.co_filename)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByFile) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=1024)
+def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
+    function = key.function
+    code = function.__code__
+    source = source_of(function)
+    tree, sites = source.tree, []
+    context = _Context(code.co_filename, source.class_name, sites)
+    if isinstance(tree, ast.Lambda):
+        returned = ast.copy_location(ast.Return(tree.body), tree.body)
+        made = ast.FunctionDef("", tree.args, [returned], [], lineno=tree.lineno)
+        tree = ast.copy_location(made, tree)
+    tree.args.defaults = []
+    tree.args.kw_defaults = [None] * len(tree.args.kwonlyargs)
+    tree.decorator_list, tree.returns = [], None
+    name = tree.name = f"{PREFIX}_function"  # unlike that of any function inside
+    for argument in ast.walk(tree.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    _Function(context, tree).rewrite()
+    inner: ast.stmt = tree
+    if source.class_name is not None:  # for its private names, and for __class__
+        inner = ast.ClassDef(source.class_name, [], [], [tree], [])
+    outside = [x for x in code.co_freevars if x != "__class__"]
+    arguments = [ast.arg(x) for x in (*outside, PREFIX)]
+    factory = ast.FunctionDef(
+        "factory", ast.arguments([], arguments, kwonlyargs=[], kw_defaults=[], defaults=[]), [], []
+    )
+    factory.body = [inner]
+    module = ast.Module([ast.copy_location(factory, tree)], [])
+    for node in ast.walk(module):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not hasattr(node, "type_params"):
+            node.type_params = []  # type: ignore[attr-defined]  # since Python 3.12
+    compiled = compile(
+        ast.fix_missing_locations(module), code.co_filename, "exec", dont_inherit=True
+    )
+    found = _code_named(name, compiled)
+    return found.replace(co_name=code.co_name, co_qualname=code.co_qualname), Decisions(sites)
+
+
+def _code_named(name: str, code: types.CodeType) -> types.CodeType:
+    pending = [code]
+    while True:
+        current = pending.pop(0)
+        if current.co_name == name:
+            return current
+        pending += [x for x in current.co_consts if isinstance(x, types.CodeType)]
+
+
+class _Context:
+    """What the functions of one tree share."""
+
+    def __init__(self, file: str, class_name: str | None, sites: list[Site]) -> None:
+        self.file = file
+        self.sites = sites
+        self._class = (class_name or "").lstrip("_")
+
+    def mangled(self, name: str) -> str:
+        """A private name as Python has it in a class."""
+        is_private = self._class and name.startswith("__") and not name.endswith("__")
+        return f"_{self._class}{name}" if is_private else name
+
+    def add(
+        self,
+        kind: str,
+        node: ast.stmt | ast.expr,
+        returns: tuple[bool, bool] = (False, False),
+        **facts: Any,
+    ) -> ast.Constant:
+        """A new site; its number."""
+        for name, value in facts.items():
+            if not isinstance(value, str):
+                mangled = [self.mangled(x) for x in value]
+                facts[name] = frozenset(mangled) if isinstance(value, frozenset) else (*mangled,)
+        self.sites.append(Site(kind, self.file, node.lineno, returns=returns, **facts))
+        return ast.Constant(len(self.sites) - 1)
+
+
+class _Function(ast.NodeTransformer):
+    """Rewrites one function, and those in it."""
+
+    def __init__(self, context: _Context, tree: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._context = context
+        self._tree = tree
+        # What yields or awaits cannot be moved to functions of its own.
+        self._stays = isinstance(tree, ast.AsyncFunctionDef) or _has_yield(tree.body)
+        if not self._stays:
+            tree.body = without_jumps(tree.body)
+        body = tree.body
+        self._later = ReadLater(body)
+        self._captured = captured_in(body)
+        self._globals = declared_in(body, ast.Global)
+        self._nonlocals = declared_in(body, ast.Nonlocal)
+        arguments = tree.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        named += [x for x in (arguments.vararg, arguments.kwarg) if x is not None]
+        self._arguments = {x.arg for x in named}
+        self._first_argument = named[0].arg if named else ""
+        self._own = (self._arguments | assigned_in(body)) - self._globals - self._nonlocals
+        self._shared: set[str] = set()  # variables that parts assign
+        self._parts = 0
+        self._depth = 0  # of loops and branches around
+        self._obstacle = ""
+
+    def rewrite(self) -> None:
+        self._tree.body = self._block(self._tree.body)
+        new = sorted(self._shared - self._arguments)
+        # An annotation without a value makes a variable of the function's own, and assigns nothing.
+        declared = [
+            ast.AnnAssign(ast.Name(name, ast.Store()), ast.Constant(None), None, 1) for name in new
+        ]
+        place = self._tree.body[0]
+        for node in declared:
+            ast.copy_location(node, place)
+            ast.fix_missing_locations(node)
+        self._tree.body[:0] = declared
+
+    def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            new = self.visit(statement)
+            result += new if isinstance(new, list) else [new]
+        return result
+
+    # Statements
+
+    def visit_If(self, node: ast.If) -> Any:
+        if getattr(node, "is_python", False):
+            return node
+        if self._stays:
+            return self._with_plain_test(node, "if")
+        names = self._names(node, [*node.body, *node.orelse])
+        returns = getattr(node, "returns", (False, False))
+        site = self._context.add("if", node, returns=returns, **names)
+        test = self.visit(node.test)
+        parts, bodies = [], []
+        for block in (node.body, node.orelse):
+            if not block:
+                bodies.append(ast.Constant(None))
+                continue
+            part = self._part(node, block)
+            parts.append(part)
+            bodies.append(ast.Name(part.name, ast.Load()))
+        return [*parts, self._call_statement(node, "branch", [site, test, *bodies])]
+
+    def visit_While(self, node: ast.While) -> Any:
+        if self._stays:
+            return self._with_plain_test(node, "while")
+        names = self._names(node, node.body)
+        site = self._context.add("while", node, **names)
+        test = self._delayed(node.test)
+        part = self._part(node, node.body)
+        arguments = [site, test, ast.Name(part.name, ast.Load())]
+        return [part, self._call_statement(node, "while_loop", arguments)]
+
+    def visit_For(self, node: ast.For) -> Any:
+        if self._stays or not is_over_range(node):
+            return self._kept_block(node)
+        names = self._names(node, [*node.body, _assigned(node.target)])
+        site = self._context.add("for", node, **names)
+        assert isinstance(node.iter, ast.Call)
+        items = self._call(
+            node.iter,
+            "range",
+            [site, node.iter.func, *[self.visit(x) for x in node.iter.args]],
+        )
+        flags = getattr(node, "flags", [])
+        test: ast.expr = ast.Constant(None)
+        if flags:
+            tests: list[ast.expr] = [ast.UnaryOp(ast.Not(), ast.Name(x, ast.Load())) for x in flags]
+            both = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+            for new in ast.walk(both):
+                ast.copy_location(new, node)
+            test = self._delayed(both)
+        item = f"{PREFIX}_item"
+        taken = ast.copy_location(
+            ast.Assign([node.target], ast.Name(item, ast.Load())), node.target
+        )
+        part = self._part(node, [ast.fix_missing_locations(taken), *node.body])
+        part.args.args = [ast.arg(item)]
+        arguments = [copy.copy(site), items, ast.Name(part.name, ast.Load()), test]
+        return [part, self._call_statement(node, "for_loop", arguments)]
+
+    def _kept_block(self, node: Any) -> Any:
+        """A compound statement that stays, with what is in it rewritten."""
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, name, self._block(value))
+            elif isinstance(value, list):
+                setattr(node, name, [self.visit(x) for x in value])
+            elif isinstance(value, ast.AST):
+                setattr(node, name, self.visit(value))
+        return node
+
+    visit_With = visit_AsyncWith = visit_AsyncFor = visit_Match = _kept_block
+    visit_match_case = visit_ExceptHandler = _kept_block
+
+    def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.stmt:
+        around, self._obstacle = self._obstacle, "try"
+        result = self._kept_block(node)
+        self._obstacle = around
+        return result
+
+    visit_TryStar = visit_Try
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        self.generic_visit(node)
+        if not self._depth:
+            return node
+        site = self._context.add("raise", node)
+        return [self._call_statement(node, "before_raise", [site]), node]
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        self.generic_visit(node)
+        site = self._context.add("assert", node)
+        node.test = self._call(node.test, "known", [site, node.test])
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if not self._depth or not isinstance(node.target, ast.Name):
+            return node
+        # A variable that parts share has no annotation there.
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> ast.stmt:
+        # Each part declares what it assigns.
+        return ast.copy_location(ast.Pass(), node) if self._depth else node
+
+    visit_Nonlocal = visit_Global
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
+        node.decorator_list = [self.visit(x) for x in node.decorator_list]
+        node.args.defaults = [self.visit(x) for x in node.args.defaults]
+        node.args.kw_defaults = [x and self.visit(x) for x in node.args.kw_defaults]
+        _Function(self._context, node).rewrite()
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        return node
+
+    # Parts
+
+    def _names(self, node: ast.stmt, inside: Sequence[ast.AST]) -> dict[str, Any]:
+        """What a site says of variables."""
+        if isinstance(node, ast.While):
+            inside = [node.test, *inside]
+        assigned, changed = assigned_in(inside), changed_in(inside)
+        both = assigned | changed
+        after = self._later.after.get(node, frozenset()) | self._captured
+        next_step = self._later.next_step.get(node, frozenset()) | self._captured
+        return {
+            "assigned": sorted(assigned),
+            "changed": sorted(changed),
+            "foreign": sorted(both - self._own),
+            "read_after": frozenset(both & after),
+            "carried": frozenset(both & next_step),
+            "filled": frozenset({VALUE}),
+            "obstacle": self._obstacle,
+        }
+
+    def _part(self, node: ast.stmt, block: Sequence[ast.stmt]) -> ast.FunctionDef:
+        """A function of some statements, which assigns the variables of this one."""
+        assigned = assigned_in(block)
+        self._depth += 1
+        body = self._block(block)
+        self._depth -= 1
+        shared = sorted(assigned - self._globals)
+        self._shared |= {*shared} & self._own
+        declarations: list[ast.stmt] = []
+        if shared:
+            declarations.append(ast.Nonlocal(shared))
+        if assigned & self._globals:
+            declarations.append(ast.Global(sorted(assigned & self._globals)))
+        self._parts += 1
+        part = ast.FunctionDef(
+            f"{PREFIX}_part_{self._parts}",
+            ast.arguments([], [], kwonlyargs=[], kw_defaults=[], defaults=[]),
+            [*declarations, *body],
+            [],
+        )
+        for declaration in declarations:
+            ast.copy_location(declaration, block[0])
+        return ast.copy_location(part, node)
+
+    def _delayed(self, expression: ast.expr) -> ast.Lambda:
+        nothing = ast.arguments([], [], kwonlyargs=[], kw_defaults=[], defaults=[])
+        return ast.copy_location(ast.Lambda(nothing, self.visit(expression)), expression)
+
+    def _call(self, place: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.Call:
+        called = ast.Attribute(ast.Name(PREFIX, ast.Load()), name, ast.Load())
+        result = ast.copy_location(ast.Call(called, [*arguments], []), place)
+        for node in (called, called.value, *arguments):
+            if not hasattr(node, "lineno"):
+                ast.copy_location(node, place)
+        return result
+
+    def _call_statement(self, node: ast.stmt, name: str, arguments: Sequence[ast.expr]) -> ast.stmt:
+        place = ast.Constant(None)
+        first = getattr(node, "test", None) or getattr(node, "iter", None) or node
+        ast.copy_location(place, first)
+        return ast.copy_location(ast.Expr(self._call(place, name, arguments)), first)
+
+    def _with_plain_test(self, node: ast.If | ast.While, kind: str) -> ast.stmt:
+        self._kept_block(node)
+        site = self._context.add(kind, node, obstacle="yield or await")
+        node.test = self._call(node.test, "known", [site, node.test])
+        return node
+
+    # Expressions
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        if _cannot_move(node.body, node.orelse):
+            return self._known_test(node, "if ... else")
+        site = self._context.add("if ... else", node)
+        parts = [self._delayed(node.body), self._delayed(node.orelse)]
+        return self._call(node, "conditional", [site, self.visit(node.test), *parts])
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        kind = "and" if isinstance(node.op, ast.And) else "or"
+        if _cannot_move(*node.values[1:]):
+            self.generic_visit(node)
+            site = self._context.add(kind, node, obstacle=":=, yield or await")
+            node.values[:-1] = [self._call(x, "known", [site, x]) for x in node.values[:-1]]
+            return node
+        site = self._context.add(kind, node)
+        first, *rest = node.values
+        parts = [self._delayed(x) for x in rest]
+        return self._call(node, f"{kind}_", [site, self.visit(first), *parts])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Not):
+            return node
+        return self._call(node, "not_", [self._context.add("not", node), node.operand])
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) == 1 or _cannot_move(node.left, *node.comparators):
+            self.generic_visit(node)
+            return node
+        site = self._context.add("and", node)
+        symbols = ast.Constant(",".join([_COMPARISONS[type(op)] for op in node.ops]))
+        operands = [self._delayed(x) for x in (node.left, *node.comparators)]
+        return self._call(node, "comparisons", [site, symbols, *operands])
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
+        if is_super and self._depth and self._first_argument:  # which a part lacks
+            own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
+            node.args = [ast.copy_location(x, node) for x in own]
+        return node
+
+    def _known_test(self, node: ast.IfExp, kind: str) -> ast.expr:
+        self.generic_visit(node)
+        site = self._context.add(kind, node, obstacle=":=, yield or await")
+        node.test = self._call(node.test, "known", [site, node.test])
+        return node
+
+
+def _assigned(target: ast.expr) -> ast.stmt:
+    return ast.Assign([target], ast.Constant(None))
+
+
+def _has_yield(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(x, (ast.Yield, ast.YieldFrom, ast.Await)) for x in nodes_of(body))
+
+
+def _cannot_move(*expressions: ast.expr) -> bool:
+    """Whether one of these assigns, yields or awaits, and so belongs to the function itself."""
+    kinds = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+    return any(isinstance(x, kinds) for x in nodes_of(expressions))

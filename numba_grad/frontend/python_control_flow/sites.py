@@ -1,0 +1,48 @@
+"""Where a loop or a branch is in the user's source, and messages that say so."""
+
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+
+from numba_grad.errors import explain
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A statement or an expression that may depend on values that are not there yet.
+
+    The names are those of variables, in order.
+    """
+
+    kind: str  # "while", "for", "if", "and", ...
+    file: str
+    line: int
+    assigned: tuple[str, ...] = ()  # inside of it
+    changed: tuple[str, ...] = ()  # in place: x[i] = 1, x.a = 1, x += 1
+    foreign: tuple[str, ...] = ()  # of these, those that are not the function's own
+    read_after: frozenset[str] = frozenset()  # assigned ones, that may be read after it
+    carried: frozenset[str] = frozenset()  # of a loop: those, and what the next step may read
+    filled: frozenset[str] = frozenset()  # of ours: read only where they have a value
+    # Whether the function has returned for certain after the sides of a branch: False's, True's.
+    returns: tuple[bool, bool] = (False, False)
+    obstacle: str = ""  # around it: "try"
+
+    @property
+    def place(self) -> str:
+        """As in "`while` in newton.py, line 12"."""
+        return f"`{self.kind}` in {Path(self.file).name}, line {self.line}"
+
+    def explain(
+        self,
+        problem: str,
+        *,
+        got: dict[str, object] | None = None,
+        expected: str = "",
+        fix: str = "",
+    ) -> str:
+        """A message about this place, with the user's own line."""
+        text = linecache.getline(self.file, self.line).strip()
+        shown: dict[str, object] = {f"line {self.line}": text} if text else {}
+        return explain(
+            self.place, problem, got={**shown, **(got or {})}, expected=expected, fix=fix
+        )

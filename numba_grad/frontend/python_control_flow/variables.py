@@ -1,0 +1,288 @@
+"""The variables of a loop or a branch, in the cells that its parts share with the function, and
+what else parts can reach, which an operation must leave as it is."""
+
+import dataclasses
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd import views
+from numba_grad.errors import TracingError
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.guards import is_of_library
+from numba_grad.frontend.python_control_flow.sites import Site
+from numba_grad.frontend.python_control_flow.values import MISSING, Value, value_of
+from numba_grad.frontend.python_numbers import is_number
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph.node import OPS
+
+Part = Callable[..., Any]  # a function made of statements or of an expression
+
+_UNASSIGNED = object()
+_MOST_ITEMS = 1000  # of a container that is looked at
+_DEEPEST = 3  # containers in containers
+_CONTAINERS = (list, dict, set)
+
+
+class Variables:
+    """What the parts of one loop or branch assign, and what they read."""
+
+    def __init__(self, site: Site, parts: Iterable[Part | None]) -> None:
+        self.site = site
+        self.cells: dict[str, types.CellType] = {}
+        self._globals: dict[str, Any] = {}
+        self._global_names: dict[str, None] = {}
+        for part in parts:
+            if part is not None:
+                cells = part.__closure__ or ()
+                self.cells.update(zip(part.__code__.co_freevars, cells, strict=True))
+                self._globals = part.__globals__
+                self._global_names.update(dict.fromkeys(part.__code__.co_names))
+        self.names = [x for x in dict.fromkeys((*site.assigned, *site.changed)) if x in self.cells]
+        self._before = {name: contents_of(cell) for name, cell in self.cells.items()}
+        self._check_changed()
+        self._reachable = [*self._look_around()]
+
+    # Values
+
+    def value(self, name: str) -> Value:
+        held = contents_of(self.cells[name])
+        return MISSING if held is _UNASSIGNED else value_of(held)
+
+    def put(self, name: str, held: Any) -> None:
+        self.cells[name].cell_contents = held
+
+    def forget(self, name: str) -> None:
+        """Have a variable without a value, as before it is assigned."""
+        if contents_of(self.cells[name]) is not _UNASSIGNED:
+            del self.cells[name].cell_contents
+
+    def restore(self) -> None:
+        """Put the values of before in place: handles of their own for what may change in place."""
+        for name in self.names:
+            held = self._before[name]
+            if held is _UNASSIGNED:
+                self.forget(name)
+            else:
+                self.put(name, _renewed(held) if name in self.site.changed else held)
+
+    def finish(self, name: str, held: Any, *, is_same: bool) -> None:
+        """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
+        anything. Then it holds the same thing as before, for others may hold that as well."""
+        before = self._before[name]
+        if is_same and name in self.site.changed and before is not _UNASSIGNED:
+            held = _written_over(before, held)
+        self.put(name, held)
+
+    # What must not change
+
+    def _check_changed(self) -> None:
+        """Refuse what cannot be changed in place inside of an operation."""
+        if self.site.foreign:
+            raise self._refused(
+                self.site.foreign[0],
+                "is not a variable of this function, and is assigned to",
+                fix="a variable of the function's own, that is returned",
+            )
+        for name in self.site.changed:
+            held = self._before.get(name, _UNASSIGNED)
+            if isinstance(held, np.ndarray):
+                raise self._refused(
+                    name,
+                    "is a NumPy array, and is changed in place",
+                    fix=f"{name} = np.zeros(..., like=x), or ng.zeros(...), where {name} is made; "
+                    f"or {name} = ng.tensor({name}) before",
+                )
+            if held is _UNASSIGNED or _never_changes(held):
+                continue
+            if isinstance(held, Tensor):
+                self._check_alone(name, held)
+            elif not _is_container(held):
+                raise self._refused(
+                    name,
+                    f"is an object of {type(held).__name__}, and is changed in place",
+                    fix="variables of the function's own, for what changes; or a dataclass",
+                )
+
+    def _check_alone(self, name: str, tensor: Tensor) -> None:
+        others = [x for x, held in self._before.items() if held is tensor and x != name]
+        if not others and not _has_views(tensor):
+            return
+        other = f"`{others[0]}` is the same tensor" if others else "views show its elements"
+        raise self._refused(
+            name, f"is changed in place, and {other}", fix=f"{name} = {name}.copy() before"
+        )
+
+    def _refused(self, name: str, problem: str, fix: str) -> TracingError:
+        return TracingError(
+            self.site.explain(
+                f"the condition is known at run time only; `{name}` {problem}", fix=fix
+            )
+        )
+
+    def _look_around(self) -> "Iterator[tuple[str, Any, Any]]":
+        """What else can be reached: (how it is written, thing, what it is like now)."""
+        seen: set[int] = set()
+        around = {k: v for k, v in self._before.items() if k not in self.names}
+        for name in self._global_names:
+            if name in self._globals:
+                around[name] = self._globals[name]
+        cells = {name: self.cells[name] for name in around if name in self.cells}
+        for held in around.values():
+            cells |= {k: v for k, v in _cells_of(held).items() if k not in cells}
+        own = [self.cells[name] for name in self.names]
+        for name, cell in cells.items():
+            if not any(cell is x for x in own):
+                yield name, cell, contents_of(cell)
+        for name, held in around.items():
+            yield from _contents(name, held, seen, 0)
+        for name in self.names:
+            # What is in it may be a stand-in later, but a list stays a list.
+            if not _is_container(self._before[name]):
+                yield from _contents(name, self._before[name], seen, 0)
+
+    def check_around(self) -> None:
+        """After tracing: raise an error if something else has changed."""
+        for name, thing, before in self._reachable:
+            if isinstance(thing, types.CellType):
+                if contents_of(thing) is not before:
+                    raise self._refused(
+                        name, "is assigned to by a function that is called", "return it"
+                    )
+                continue
+            now = _state_of(thing)
+            if isinstance(before, list):
+                is_same = len(now) == len(before) and all(map(_is, now, before))
+            else:
+                is_same = now is before
+            if is_same:
+                continue
+            if isinstance(thing, list) and len(now) > len(before):
+                raise self._refused(name, "is a list that grows", fix=GROWING.format(name=name))
+            raise self._refused(
+                name,
+                f"is a {type(thing).__name__} that changes",
+                fix="variables of the function's own, for what changes",
+            )
+
+
+GROWING = (
+    "ng.scan, which stacks what the steps return, as np.stack({name}) would; or "
+    "{name} = np.zeros((n, ...), like=x) before the loop, and {name}[i] = ..."
+)
+
+
+def contents_of(cell: types.CellType) -> Any:
+    """What a variable holds, or _UNASSIGNED."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _UNASSIGNED
+
+
+def _cells_of(held: Any) -> dict[str, types.CellType]:
+    """The variables that a function shares with others."""
+    if not isinstance(held, types.FunctionType):
+        return {}
+    return dict(zip(held.__code__.co_freevars, held.__closure__ or (), strict=True))
+
+
+def _is(x: Any, y: Any) -> bool:
+    return x is y
+
+
+def _never_changes(held: Any) -> bool:
+    """Whether `x += 1` gives `x` another value, and leaves this one as it is."""
+    if type(held) is Tensor:
+        return views.is_number(held)
+    return is_number(held) or isinstance(held, (np.generic, str, bytes, type(None)))
+
+
+def _is_container(held: Any) -> bool:
+    return isinstance(held, (list, dict, tuple)) or (
+        dataclasses.is_dataclass(held) and not isinstance(held, type)
+    )
+
+
+def _renewed(held: Any) -> Any:
+    """The same values, in tensors and containers of their own."""
+    leaves, structure = trees.flatten(held)
+    return trees.unflatten(
+        structure, [wrap(OPS["identity"](x._node)) if type(x) is Tensor else x for x in leaves]
+    )
+
+
+def _written_over(before: Any, after: Any) -> Any:
+    """`before`, with the values of `after` in it, where it can be changed."""
+    if type(before) is Tensor and isinstance(after, Tensor):
+        if before._node.type is not after._node.type or views.is_number(before):
+            return after
+        views.assign(before, after._node)
+    elif isinstance(before, list):
+        before[:] = after
+    elif isinstance(before, dict):
+        before.update(after)
+    elif dataclasses.is_dataclass(before):
+        for field in dataclasses.fields(before):
+            object.__setattr__(before, field.name, getattr(after, field.name))
+    else:
+        return after
+    return before
+
+
+def _has_views(tensor: Tensor) -> bool:
+    view = tensor._view
+    if view is None:
+        return False
+    found = [reference() for reference in list(view.members.values())]
+    return any(x is not None and x is not tensor and x._view is not None for x in found)
+
+
+def _contents(
+    name: str, thing: Any, seen: set[int], depth: int
+) -> "Iterator[tuple[str, Any, Any]]":
+    if id(thing) in seen or depth > _DEEPEST:
+        return
+    if isinstance(thing, Tensor):
+        seen.add(id(thing))
+        yield name, thing, thing._node
+        return
+    if isinstance(thing, (types.ModuleType, types.FunctionType, type, np.ndarray)):
+        return
+    if isinstance(thing, (*_CONTAINERS, tuple)):
+        inside = thing
+    elif _is_of_library_class(thing):
+        return  # what libraries keep for themselves
+    else:
+        inside = getattr(thing, "__dict__", None)
+    if not isinstance(inside, (*_CONTAINERS, tuple)) or len(inside) > _MOST_ITEMS:
+        return
+    seen.add(id(thing))
+    if not isinstance(inside, tuple):
+        yield name, inside, _state_of(inside)
+    is_object = inside is not thing
+    items = inside.items() if isinstance(inside, dict) else enumerate(inside)
+    for key, item in list(items):
+        path = f"{name}.{key}" if is_object else f"{name}[{key!r}]"
+        yield from _contents(path, item, seen, depth + 1)
+
+
+def _is_of_library_class(thing: Any) -> bool:
+    module = sys.modules.get(type(thing).__module__)
+    if module is None:
+        return False
+    file = getattr(module, "__file__", None)
+    return is_of_library(file) if file else module.__name__ in sys.builtin_module_names
+
+
+def _state_of(thing: Any) -> Any:
+    """What shows whether something has changed."""
+    if isinstance(thing, Tensor):
+        return thing._node
+    if isinstance(thing, dict):
+        return [x for pair in thing.items() for x in pair]
+    return list(thing)
