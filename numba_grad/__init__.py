@@ -111,6 +111,7 @@ from numba_grad.frontend.creation import (
     zeros_like,
 )
 from numba_grad.frontend.custom_op import custom_op
+from numba_grad.frontend.custom_rules import custom_jvp, custom_vjp, stop_gradient
 from numba_grad.frontend.dtype_functions import (
     can_cast,
     common_type,
@@ -581,7 +582,9 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_jvp",
     "custom_op",
+    "custom_vjp",
     "deg2rad",
     "degrees",
     "delete",
@@ -847,6 +850,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "subtract",
     "sum",
     "swapaxes",
