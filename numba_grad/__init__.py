@@ -53,6 +53,7 @@ from numba_grad.frontend.calculus_functions import (
     unwrap,
     vander,
 )
+from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
 from numba_grad.frontend.checkpoints import checkpoint
 from numba_grad.frontend.choice_functions import (
     argwhere,
@@ -479,6 +480,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ShapeDtypeStruct",
     "Tensor",
     "__array_api_version__",
     "__array_namespace_info__",
@@ -546,6 +548,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "c_",
+    "callback",
     "can_cast",
     "cbrt",
     "ceil",

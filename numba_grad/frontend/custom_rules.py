@@ -1,14 +1,14 @@
 """Derivatives of the user's own: `custom_vjp`, `custom_jvp`, `stop_gradient`.
 
-A call whose derivative may be asked for becomes one `custom` operation (`ops/control.py`), as a call
-of an `autograd.Function` does: its values are what the function recorded, its derivative is `Rules`.
+A call whose derivative may be asked for becomes one `custom` operation (`ops/control.py`), as that
+of an `autograd.Function` does: its values are what the function recorded, its derivative `Rules`.
 """
 
 import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ def custom_vjp(
     differentiated for derivatives of higher order, batched and compiled. A result of `fwd` that is
     among the residuals has the derivative that the rule gives.
 
-    With `defjvp` a function has a rule for forward mode as well, and each mode uses its own. Without,
+    With `defjvp` a function has a rule for forward mode as well, and each mode uses its own. Else
     forward mode transposes the reverse rule, which is linear in the cotangent.
 
     Tensors that `f` closes over are no arguments: their derivative is that of what `fwd` records.
@@ -131,12 +131,8 @@ def _custom_function(make: Callable[..., Any], f: Any, nondiff_argnums: Any) -> 
     operation = make.__name__
     if f is None:
         return functools.partial(make, nondiff_argnums=nondiff_argnums)
-    try:
-        numbers = np.atleast_1d(nondiff_argnums).tolist()
-        is_valid = all(isinstance(k, int) and k >= 0 for k in numbers)
-    except (TypeError, ValueError):
-        is_valid = False
-    if not is_valid:
+    numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+    if not all(isinstance(k, int) and k >= 0 for k in numbers):
         raise TypeError(
             explain(
                 operation,
@@ -144,13 +140,13 @@ def _custom_function(make: Callable[..., Any], f: Any, nondiff_argnums: Any) -> 
                 got={"nondiff_argnums": repr(nondiff_argnums)},
             )
         )
-    if isinstance(f, CustomFunction) and (not numbers or tuple(numbers) == f.nondiff_argnums):
+    if isinstance(f, CustomFunction) and (not numbers or numbers == f.nondiff_argnums):
         return f  # it takes rules of both kinds
     if not callable(f):
         raise TypeError(
             explain(operation, "needs a function", got={"f": repr(f)}, fix=f"@ng.{operation}")
         )
-    return CustomFunction(make, f, tuple(numbers))
+    return CustomFunction(make, f, numbers)
 
 
 class CustomFunction:
@@ -240,7 +236,7 @@ class CustomFunction:
                     self.name,
                     "rules get arguments by position",
                     got={"keyword-only": ", ".join(keywords)},
-                    fix="parameters without * before them, in nondiff_argnums if they are no arrays",
+                    fix="no * before them, and nondiff_argnums for what is no array",
                 )
             )
         return args
@@ -354,7 +350,8 @@ def _names(function: CustomFunction, call: _Arguments) -> list[str]:
     """How a user would write each leaf."""
     names = [f"argument {k}" for k in range(call.count)]
     if function._signature is not None:
-        for k, parameter in zip(range(call.count), function._signature.parameters.values()):
+        parameters = function._signature.parameters.values()
+        for k, parameter in zip(range(call.count), parameters, strict=False):
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 names[k] = parameter.name
     return [
@@ -626,7 +623,7 @@ class Rules:
             for a, b in zip(found, others, strict=True)
         ]
 
-    def _tangents(self, call: _Arguments, given: dict[int, Node | None]) -> list[Node | None]:
+    def _tangents(self, call: _Arguments, given: Mapping[int, Node | None]) -> list[Node | None]:
         """Those of the results that have derivatives, by the user's forward rule."""
         rule = self.function.jvp
         assert rule is not None
@@ -697,7 +694,8 @@ def _derivatives(
     except (ValueError, TypeError):
         leaves = []
     # None in place of a leaf is 0, though for trees in general it is an empty container.
-    if len(leaves) != len(types) or sum(x is not None for x in leaves) != len(own):
+    given = [x for x in leaves if x is not None]
+    if len(leaves) != len(types) or list(map(id, given)) != list(map(id, own)):
         raise GradientError(trees.structure_mismatch(where, what, returned, structure))
     names = trees.leaf_names(structure, what) if names is None else names
     return [

@@ -256,7 +256,7 @@ class Program:
         self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
-        runs_users_code = any(name.startswith("user.") for name in plan.symbols)
+        runs_users_code = any(name.startswith(("user.", "python.")) for name in plan.symbols)
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
         self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
@@ -314,7 +314,8 @@ class Program:
                 self.engine.threads.start()
             elif status == Status.BAD_ARGUMENTS:
                 raise InternalError(self._bad_arguments(inputs, outputs))
-            elif status == Status.ERROR:
+            elif status == Status.ERROR or activation.error_record[0] != 0:
+                # Of an unfinished run, too: without what failed a loop may never end.
                 raise_error(activation.error_record, self.plan.sites)
             if activation.entry(*inputs, *outputs) is None:
                 return
@@ -364,7 +365,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     note = f"\n{site.note}" if site.note else ""
     if site.exception is not None:
         error = site.exception(index, size)
-        error.add_note(f"in the kernel of {site.operation}{note}")
+        what = "callback" if site.kind == "callback" else "kernel of"
+        error.add_note(f"in the {what} {site.operation}{note}")
         raise error
     problem = _MATRIX_PROBLEMS.get(site.kind)
     if problem is not None:

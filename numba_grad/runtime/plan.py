@@ -87,7 +87,8 @@ class ErrorSite:
     there was none for), or what is wrong with a matrix (recorded: its number, how many there are):
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
     which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
-    it, of which `exception` makes an exception).
+    it, of which `exception` makes an exception), or "callback", a Python function that did
+    (recorded: the address of the exception).
     """
 
     kind: str
