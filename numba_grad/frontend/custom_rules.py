@@ -27,8 +27,10 @@ from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording
-from numba_grad.ops.control import custom, custom_node, item, several_results
+from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import full, placed, zeros_like
+from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
+from numba_grad.transforms.jvp import tangents as tangents_of
 from numba_grad.transforms.vjp import add_cotangents, cotangents, reached, released_error
 
 Rule = Callable[..., Any]
@@ -572,28 +574,32 @@ class Rules:
     ) -> list[Node | None]:
         """By the user's forward rule, which is linear in the tangents: its derivative by these is
         the same at all of them, so at 0."""
-        points: dict[int, Node] = {}
-        for k in call.variables:
-            points[k] = OPS["identity"](zeros_like(call.leaves[k]._node))
-            points[k].requires_grad = True
         previous, grad_mode.enabled = grad_mode.enabled, True
         try:
-            pushed = self._tangents(call, points)
-            ends = [
-                (t, g)
-                for t, g in zip(pushed, given, strict=True)
-                if t is not None and g is not None
-            ]
-            _check_derivable(self.function, list(points.values()), [t for t, _ in ends])
+            points = [zero_point(call.leaves[k]._node.type) for k in call.variables]
+            pushed = self._tangents(call, dict(zip(call.variables, points, strict=True)))
         finally:
             grad_mode.enabled = previous
-        ends = [(t, g) for t, g in ends if t.requires_grad]
-        roots = [t for t, _ in ends]
-        pulled = cotangents(roots, [g for _, g in ends], reached(roots, points.values()))
+        ends = [
+            (t, g) for t, g in zip(pushed, given, strict=True) if t is not None and g is not None
+        ]
+        pulled = adjoint_of_linear(points, ends, self._no_derivative)
         found: list[Node | None] = [None] * len(call.leaves)
-        for k, point in points.items():
-            found[k] = pulled.get(point)
+        for k, g in zip(call.variables, pulled, strict=True):
+            found[k] = g
         return found
+
+    def _no_derivative(self, node: Node) -> GradientError:
+        name = self.function.name
+        return GradientError(
+            explain(
+                name,
+                "reverse mode transposes the rule for forward mode, and an operation of the "
+                "tangents has no derivative",
+                got={"recorded by the rule": node},
+                fix=f"{name}.defvjp(fwd, bwd)",
+            )
+        )
 
     def _of_closed_over(self, given: Sequence[Node | None]) -> list[Node | None]:
         pairs = [
@@ -615,9 +621,7 @@ class Rules:
         of_others = given[len(call.variables) :]
         if all(t is None for t in of_others):
             return found
-        from numba_grad.transforms.jvp import tangents
-
-        others = tangents(self._values, dict(zip(self._closed_over, of_others, strict=True)))
+        others = tangents_of(self._values, dict(zip(self._closed_over, of_others, strict=True)))
         return [
             b if a is None else a if b is None else add_cotangents(a, b)
             for a, b in zip(found, others, strict=True)
@@ -727,45 +731,3 @@ def _derivative(where: str, x: Any, type: Type, name: str) -> Node:
             fix=f".astype({type.dtype.name})" if is_dtype else "",
         )
     )
-
-
-def _check_derivable(
-    function: CustomFunction, points: Sequence[Node], ends: Sequence[Node]
-) -> None:
-    """Raise if a tangent depends on those of the arguments by what has no derivative."""
-    depends = set(points)
-    for node in in_order_of_recording(_newer(points[0].serial, ends)):
-        if any(x in depends for x in node.inputs):
-            depends.add(node)
-    seen = {node for node in ends if node in depends}
-    stack = list(seen)
-    while stack:
-        node = stack.pop()
-        if not node.requires_grad and (several_results(node) or is_inexact(node.dtype)):
-            raise GradientError(
-                explain(
-                    function.name,
-                    "reverse mode transposes the rule for forward mode, and an operation of the "
-                    "tangents has no derivative",
-                    got={"recorded by the rule": node},
-                    fix=f"{function.name}.defvjp(fwd, bwd)",
-                )
-            )
-        inputs = node.inputs
-        if node.op is custom:
-            inputs = inputs[: node.params["context"].tensor_count]  # the others are its values
-        more = [x for x in inputs if x in depends and x not in seen]
-        seen.update(more)
-        stack += more
-
-
-def _newer(serial: int, ends: Sequence[Node]) -> list[Node]:
-    """What `ends` depend on of what was recorded from that serial on."""
-    found = list(dict.fromkeys(ends))
-    seen = set(found)
-    for node in found:  # grows while it is walked
-        for x in node.inputs:
-            if x not in seen and x.serial >= serial:
-                seen.add(x)
-                found.append(x)
-    return found

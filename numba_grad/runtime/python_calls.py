@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-
 # Shape, dtype, and from an address what sees the bytes there.
 _Place = tuple[tuple[int, ...], np.dtype, Callable[[int], ctypes.Array]]
 
