@@ -35,7 +35,8 @@ from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.runtime.plan import SERIAL, Control, LoopWord, MoveWord
+from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
+from numba_grad.runtime.progress import SITE_OF_PROGRESS, label_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,16 @@ class Moving:
         """The same, some bytes further."""
         limit = None if self.limit is None else _further(self.limit, offset)
         return replace(self, start=_further(self.start, offset), limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A loop whose progress is shown. If a kernel does its steps: where it counts them, and how
+    many there will be."""
+
+    label: str
+    count: Pointer | None = None
+    counted: int = 0
 
 
 def _further(pointer: Pointer, offset: int) -> Pointer:
@@ -249,6 +260,7 @@ class _Writer:
         trips: "int | Pointer",
         inside: Callable[[int], list[tuple[int, Moving]]],
         leaving: "Sequence[tuple[Pointer | Moving, Pointer | Moving, Type]]" = (),
+        shown: "Shown | None" = None,
     ) -> None:
         """Append a loop over the steps that `inside` appends, and move the words it returns.
         `inside` is told where the words of the loop are.
@@ -260,6 +272,11 @@ class _Writer:
             head[LoopWord.TRIPS] = trips
         else:
             head[LoopWord.TRIPS_ADDRESS] = trips
+        head[LoopWord.SITE] = -1
+        if shown is not None:
+            head[LoopWord.SITE] = ErrorSite(SITE_OF_PROGRESS, shown.label)
+            head[LoopWord.COUNT_ADDRESS] = 0 if shown.count is None else shown.count
+            head[LoopWord.COUNTED] = shown.counted
         # The words inside come after those of the loop, whose number depends on the moves: what is
         # inside is appended first, and once more when that is known.
         number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
@@ -331,6 +348,7 @@ class _Writer:
         results: Sequence[tuple[Type, Moving]],
         entries: Sequence[Moving],
         trips: "int | Pointer",
+        label: str | None = None,
     ) -> Pointer:
         """Append a loop that holds what is carried in registers; where it counts its steps.
 
@@ -367,7 +385,10 @@ class _Writer:
             self.control(Control.LEAVE, [goes_on, 1, loop_words, passes])
             return moving
 
-        self.loop(_ENDLESS, inside)
+        shown = None
+        if label is not None and isinstance(trips, int):
+            shown = Shown(label, progress, trips)
+        self.loop(_ENDLESS, inside, shown=shown)
         return progress
 
     def lives_from(self, first: int, end: int) -> None:
@@ -441,6 +462,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
     body: ClosedGraph = call.params["body"]
     carried, sequences = call.params["carried"], call.params["sequences"]
     length, reverse = call.params["length"], call.params["reverse"]
+    label = label_in(body.name)
     types = [node.type for node in body.outputs]
     # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
     steps = writer.compiled(body, range(len(types)))
@@ -464,7 +486,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
             writer.rows_of(len(types) + k, type, length, reverse)
             for k, type in enumerate(types[:carried])
         ]
-        writer.register_loop(line, None, held, rows, results, entries, length)
+        writer.register_loop(line, None, held, rows, results, entries, length, label)
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         return
@@ -480,7 +502,8 @@ def _write_loop(writer: _Writer, call: Node) -> None:
         writer.copy(writer.input(k), read.start, types[k])
     reads = [*state.reads, *[moving for _, moving in rows], *constants]
     writes = [*state.writes, *[moving for _, moving in results]]
-    writer.loop(length, lambda _: writer.body(steps, reads, writes))
+    shown = None if label is None else Shown(label)
+    writer.loop(length, lambda _: writer.body(steps, reads, writes), shown=shown)
     for k, read in enumerate(state.reads):
         writer.finish(k, _after(read, length), types[k])
 
@@ -653,6 +676,7 @@ def _write_while(writer: _Writer, call: Node) -> None:
     test: ClosedGraph = call.params["test"]
     body: ClosedGraph = call.params["body"]
     carried, of_test = call.params["carried"], call.params["constants_of_test"]
+    label = label_in(body.name)
     types = [node.type for node in call.inputs[:carried]]
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
@@ -664,7 +688,7 @@ def _write_while(writer: _Writer, call: Node) -> None:
         for k, (type, pointer) in enumerate(held):
             writer.copy(writer.input(k), pointer, type)
         unread = [writer.unread(type) for type in types]
-        progress = writer.register_loop(line, line_of_test, held, [], [], unread, _ENDLESS)
+        progress = writer.register_loop(line, line_of_test, held, [], [], unread, _ENDLESS, label)
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         writer.finish(carried, progress, call.type.items[carried])
@@ -692,7 +716,8 @@ def _write_while(writer: _Writer, call: Node) -> None:
     leaving = [
         (reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)
     ]
-    writer.loop(_ENDLESS, inside, leaving=leaving)
+    shown = None if label is None else Shown(label)
+    writer.loop(_ENDLESS, inside, leaving=leaving, shown=shown)
 
 
 # Adjoints within a memory budget: a schedule says, action by action, what to do.

@@ -41,10 +41,12 @@ def traced(
     types: Sequence[Type],
     structure: trees.Structure,
     given: Sequence[Any] = (),
+    name: str = "",
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
+    `name`: of the graph, by default that of `f`.
     """
     if not callable(f):
         raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
@@ -67,7 +69,7 @@ def traced(
         outputs = substitute(outputs, replaced, _without_identity)
     finally:
         grad_mode.enabled = enabled
-    target = _known(CallTarget(name_of(f), [*arguments, *own], outputs))
+    target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     return Traced(target, captured, out_structure, leaves)
 
 

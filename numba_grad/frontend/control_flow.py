@@ -17,6 +17,7 @@ from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.bodies import Traced, name_of, traced
 from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.progress_bars import Progress, name_of_body
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast
@@ -33,6 +34,7 @@ def scan(
     unroll: int = 1,
     *,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> tuple[Any, Any]:
     """A loop that carries a state along, reads a row of `xs` in each step, and stacks results.
 
@@ -51,6 +53,8 @@ def scan(
         as a number or as text, "256 MB", or "40 states". What there is no room for is computed
         again, as few steps as can be (a binomial schedule); the gradient has the same bits. By
         default half of the memory that is free.
+    progress : whether a bar shows how far the loop is, drawn by tqdm ten times a second; or text
+        for the bar. A loop that takes less than 0.1 s shows none.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def scan(
     (tensor(6.), tensor([0., 0., 2., 9.]))
     """
     count, rows, rows_structure = _rows("scan", xs, length)
-    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory)
+    name = name_of_body("scan", f, progress)
+    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory, name)
 
 
 def _scan(
@@ -90,6 +95,7 @@ def _scan(
     count: int,
     reverse: bool = False,
     memory: Memory = None,
+    name: str = "",
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
@@ -103,7 +109,7 @@ def _scan(
         )
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
-        body = traced(operation, step, types, pair_structure, given)
+        body = traced(operation, step, types, pair_structure, given, name)
         if not _promote(given, carried, body):
             break
     outputs = body.target.outputs
@@ -223,7 +229,13 @@ def _rows(operation: str, xs: Any, length: Any) -> tuple[int, list[Node], trees.
     return count, rows, structure
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(
+    f: Callable[[Any], Any],
+    xs: Any,
+    *,
+    batch_size: int | None = None,
+    progress: Progress = False,
+) -> Any:
     """`f` of each row of `xs`, one after the other; the results stacked.
 
     Parameters
@@ -231,6 +243,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     f : function of a row of each array in `xs`
     xs : arrays, possibly in nested containers, with rows along their first axis
     batch_size : so many rows at a time, as `vmap` computes them; by default one
+    progress : as for `scan`
 
     Notes
     -----
@@ -243,8 +256,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     tensor([0., 1., 4.])
     """
     count, rows, structure = _rows("map", xs, None)
+    name = name_of_body("map", f, progress)
     if batch_size is None:
-        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count)[1]
+        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, name=name)[1]
     size = operator.index(batch_size)
     if size < 1:
         raise ValueError(explain("map", "a batch has at least one row", got={"batch_size": size}))
@@ -260,6 +274,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
             grouped,
             structure,
             whole // size,
+            name=name,
         )[1]
         leaves, out_structure = trees.flatten(stacked)
         parts.append([OPS["reshape"](x._node, shape=(whole, *x.shape[2:])) for x in leaves])
@@ -289,6 +304,7 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; the last `val`.
 
@@ -299,7 +315,7 @@ def fori_loop(
         dtypes. `i` is a 0-d int64 tensor.
     init_val : the first val: arrays and numbers, possibly in nested containers
     unroll : of no effect: for the sake of programs written for JAX
-    memory : as for `scan`
+    memory, progress : as for `scan`
 
     Examples
     --------
@@ -315,7 +331,10 @@ def fori_loop(
         return body_fun(i, val), None
 
     step.__name__ = name_of(body_fun)
-    return _scan("fori_loop", step, init_val, indices, structure, count, memory=memory)[0]
+    name = name_of_body("fori_loop", body_fun, progress)
+    return _scan(
+        "fori_loop", step, init_val, indices, structure, count, memory=memory, name=name
+    )[0]
 
 
 def while_loop(
@@ -324,6 +343,7 @@ def while_loop(
     init_val: Any,
     *,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> Any:
     """`while cond_fun(val): val = body_fun(val)`; the last `val`.
 
@@ -333,7 +353,7 @@ def while_loop(
     body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
     init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
         takes the dtype of what follows it.
-    memory : as for `scan`
+    memory, progress : as for `scan`; of how many steps is not known
 
     Raises
     ------
@@ -352,12 +372,13 @@ def while_loop(
     >>> ng.while_loop(lambda x: x < 100, lambda x: 2 * x, 1)
     tensor(128)
     """
+    name = name_of_body("while_loop", body_fun, progress)
     given, structure = trees.flatten(init_val)
     carried = [as_node(x) for x in given]
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
     while True:
         types = [x.type for x in carried]
-        body = traced("while_loop", body_fun, types, arguments, given)
+        body = traced("while_loop", body_fun, types, arguments, given, name)
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(

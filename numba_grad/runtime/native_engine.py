@@ -26,6 +26,7 @@ from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
+from numba_grad.runtime.progress import Bars, shown_loops
 from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
 
 # Bytes before the fields of an object: 16, and 32 where Python is built without the GIL.
@@ -260,6 +261,7 @@ class Program:
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
         self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
+        self.shown_loops = shown_loops(plan)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
         self._free: list[Activation] = []  # append and pop are atomic
@@ -308,6 +310,23 @@ class Program:
         outputs: Sequence[np.ndarray],
     ) -> None:
         """Go on until the plan is finished. Signal handlers run here, between two entries."""
+        if not self.shown_loops:
+            return self._go_on(activation, inputs, outputs)
+        bars = Bars(self.shown_loops)
+        is_finished = False
+        try:
+            self._go_on(activation, inputs, outputs, bars)
+            is_finished = True
+        finally:
+            bars.close(activation.words, is_finished=is_finished)
+
+    def _go_on(
+        self,
+        activation: Activation,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        bars: Bars | None = None,
+    ) -> None:
         while True:
             status = activation.status[RecordWord.STATUS]
             if status == Status.WANTS_THREADS:
@@ -317,6 +336,8 @@ class Program:
             elif status == Status.ERROR or activation.error_record[0] != 0:
                 # Of an unfinished run, too: without what failed a loop may never end.
                 raise_error(activation.error_record, self.plan.sites)
+            if bars is not None:
+                bars.show(activation.words, activation.status[RecordWord.NEXT])
             if activation.entry(*inputs, *outputs) is None:
                 return
 

@@ -45,7 +45,10 @@ class LoopWord(enum.IntEnum):
     TRIPS_ADDRESS = 2  # where TRIPS is read at each entry, or 0
     LENGTH = 3  # steps inside
     MOVES = 4  # how many
-    END = 5
+    SITE = 5  # of its label, where progress is shown, or -1
+    COUNT_ADDRESS = 6  # where a kernel counts the steps of a loop that is shown, or 0
+    COUNTED = 7  # how many steps that will be
+    END = 8
 
 
 class MoveWord(enum.IntEnum):
@@ -88,7 +91,8 @@ class ErrorSite:
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
     which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
     it, of which `exception` makes an exception), or "callback", a Python function that did
-    (recorded: the address of the exception).
+    (recorded: the address of the exception). Nothing is recorded for "progress": `operation` is the
+    label of a loop.
     """
 
     kind: str
