@@ -250,7 +250,7 @@ class _PythonFunction:
             self._refuse(k, x, self._types[k])
         return np.stack([x.real, x.imag], axis=-1) if is_split else x
 
-    def _refuse(self, k: int, array: np.ndarray, type: Type) -> None:
+    def _refuse(self, k: int, array: Any, type: Type) -> None:
         is_dtype = array.shape == type.shape
         name = trees.leaf_names(self._out_structure, "result")[k]
         raise (DTypeError if is_dtype else ShapeError)(

@@ -9,11 +9,12 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 # Shape, dtype, and from an address what sees the bytes there.
-_Place = tuple[tuple[int, ...], np.dtype, Callable[[int], ctypes.Array]]
+_Place = tuple[tuple[int, ...], np.dtype, Callable[[int], Any]]
 
 
 def _place(shape: tuple[int, ...], dtype: np.dtype) -> _Place:
