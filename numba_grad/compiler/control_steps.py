@@ -26,6 +26,7 @@ from numba_grad.compiler.register_loops import (
     MOST_CARRIED,
     PROGRESS,
     PROGRESS_WORDS,
+    TRIPS,
     Line,
     register_loop,
     start_source,
@@ -93,12 +94,13 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A loop whose progress is shown. If a kernel does its steps: where it counts them, and how
-    many there will be."""
+    """A loop whose progress is shown. If a kernel counts its steps: where it does, and where it is
+    said how many there will be."""
 
     label: str
     count: Pointer | None = None
-    counted: int = 0
+    total: Pointer | None = None
+    counts_down: bool = False  # whether those left are counted
 
 
 def _further(pointer: Pointer, offset: int) -> Pointer:
@@ -276,7 +278,8 @@ class _Writer:
         if shown is not None:
             head[LoopWord.SITE] = ErrorSite(SITE_OF_PROGRESS, shown.label)
             head[LoopWord.COUNT_ADDRESS] = 0 if shown.count is None else shown.count
-            head[LoopWord.COUNTED] = shown.counted
+            head[LoopWord.TOTAL_ADDRESS] = 0 if shown.total is None else shown.total
+            head[LoopWord.COUNTS_DOWN] = int(shown.counts_down)
         # The words inside come after those of the loop, whose number depends on the moves: what is
         # inside is appended first, and once more when that is known.
         number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
@@ -386,8 +389,8 @@ class _Writer:
             return moving
 
         shown = None
-        if label is not None and isinstance(trips, int):
-            shown = Shown(label, progress, trips)
+        if label is not None:
+            shown = Shown(label, progress, _further(progress, 8 * TRIPS))
         self.loop(_ENDLESS, inside, shown=shown)
         return progress
 
@@ -845,6 +848,10 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
             ),
         )
 
+    label, shown = label_in(backward.name), None
+    if label is not None:
+        shown = Shown(label, scheduled(ScheduleWord.LEFT), writer.input(0), counts_down=True)
+
     def go_back() -> None:
         reads = [read for read, _ in buffers_held]
         states = [slot(k, ScheduleWord.SLOT, -1) for k in range(carried)]
@@ -863,6 +870,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
                 backward_steps, [*reads, *states, *sequences_back, *constants], results
             ),
             [(read, read.start, type) for read, type in zip(reads, types_held, strict=True)],
+            shown,
         )
 
     actions = {Action.LEAP: leap, Action.STORE: store, Action.RETURN: go_back}
@@ -888,7 +896,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
         [scheduled(ScheduleWord.IS_RUNNING), writer.input(0), slots],
     )
     first = len(writer.steps)
-    writer.loop(_ENDLESS, inside)
+    writer.loop(_ENDLESS, inside, shown=shown if backward_line is not None else None)
     writer.lives_from(first, len(writer.steps))
     for k, (read, _) in enumerate(buffers_held):
         if writer.is_needed(k):

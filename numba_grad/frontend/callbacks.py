@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import DeviceError, DTypeError, GradientError, ShapeError, explain
+from numba_grad.errors import (
+    DeviceError,
+    DTypeError,
+    GradientError,
+    ShapeError,
+    TracingError,
+    explain,
+)
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.bodies import name_of
@@ -121,26 +128,34 @@ def callback(
     differentiable = custom_vjp(value)
     differentiable.defvjp(
         lambda *args: (out := value(*args), (out, args)),
-        functools.partial(_pulled_back, f, vjp),
+        _rule_of(f, vjp),
     )
     return differentiable(*args)
 
 
-def _pulled_back(
-    f: Callable[..., Any], vjp: Callable[..., Any] | None, kept: tuple[Any, tuple], g: Any
-) -> tuple[Any, ...]:
-    out, args = kept
-    if vjp is None:
-        raise GradientError(
-            explain(
-                f"callback {name_of(f)}",
-                "has no derivative",
-                fix="callback(..., vjp=lambda g, out, *args: ...), or ng.stop_gradient of its "
-                "arguments",
+def _rule_of(f: Callable[..., Any], vjp: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The `vjp` of a callback, as `custom_vjp` takes it."""
+
+    def rule(kept: tuple[Any, tuple], g: Any) -> tuple[Any, ...]:
+        out, args = kept
+        if vjp is None:
+            raise GradientError(
+                explain(
+                    f"callback {name_of(f)}",
+                    "has no derivative",
+                    fix="callback(..., vjp=lambda g, out, *args: ...), or ng.stop_gradient of its "
+                    "arguments",
+                )
             )
-        )
-    found = vjp(g, out, *args)
-    return found if isinstance(found, tuple) else (found,)
+        try:
+            found = vjp(g, out, *args)
+        except TracingError as error:
+            error.add_note("what the vjp of a callback computes in Python is a callback of its own")
+            raise
+        return found if isinstance(found, tuple) else (found,)
+
+    rule.__name__ = "vjp" if vjp is None else name_of(vjp)
+    return rule
 
 
 def _check_functions(f: Any, vjp: Any) -> None:

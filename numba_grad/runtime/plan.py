@@ -46,9 +46,11 @@ class LoopWord(enum.IntEnum):
     LENGTH = 3  # steps inside
     MOVES = 4  # how many
     SITE = 5  # of its label, where progress is shown, or -1
-    COUNT_ADDRESS = 6  # where a kernel counts the steps of a loop that is shown, or 0
-    COUNTED = 7  # how many steps that will be
-    END = 8
+    # Of a loop that is shown and whose steps are counted elsewhere, or 0:
+    COUNT_ADDRESS = 6
+    TOTAL_ADDRESS = 7  # how many steps that will be
+    COUNTS_DOWN = 8  # whether it is those left that are counted
+    END = 9
 
 
 class MoveWord(enum.IntEnum):

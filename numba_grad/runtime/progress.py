@@ -80,19 +80,26 @@ class Bars:
                 self._update(loop, own, is_inside=is_inside)
 
     def _update(self, loop: ShownLoop, own: np.ndarray, *, is_inside: bool) -> None:
-        address, total = int(own[LoopWord.COUNT_ADDRESS]), int(own[LoopWord.TRIPS])
-        count = int(own[LoopWord.COUNTER])
-        if address:
+        count, total = int(own[LoopWord.COUNTER]), int(own[LoopWord.TRIPS])
+        if own[LoopWord.COUNT_ADDRESS]:
             # A kernel counts; the LOOP is over its runs.
-            count = ctypes.c_int64.from_address(address).value
-            total = int(own[LoopWord.COUNTED])
+            count, total = [
+                ctypes.c_int64.from_address(int(own[word])).value
+                for word in (LoopWord.COUNT_ADDRESS, LoopWord.TOTAL_ADDRESS)
+            ]
+            if own[LoopWord.COUNTS_DOWN]:
+                # The steps of this LOOP are no longer among those left from its beginning on.
+                trips = int(own[LoopWord.TRIPS])
+                ahead = 0 if trips >= _ENDLESS else trips - int(own[LoopWord.COUNTER])
+                count = total - count - ahead
         bar = self._bars.get(loop)
         if bar is None:
             total = None if total >= _ENDLESS else total
             # What was done before anybody looked is left out of the rate.
             bar = self._draw(total=total, desc=loop.label, initial=count, mininterval=0)
             self._bars[loop] = bar
-        if not is_inside and bar.total is not None:
+        # Whose steps are counted down is left and entered again on the way.
+        if not is_inside and bar.total is not None and not own[LoopWord.COUNTS_DOWN]:
             count = bar.total
         if count != bar.n:
             bar.n = count

@@ -294,6 +294,15 @@ def test_a_gradient_without_a_vjp_is_refused_and_constants_have_none():
     np.testing.assert_allclose(ng.grad(stopped)(X), np.sin(X))
 
 
+def test_python_in_a_vjp_is_refused_with_a_word_on_what_to_do():
+    def f(x):
+        return ng.callback(np.sin, NUMBER, x, vjp=lambda g, out, x: g * float(x))
+
+    with pytest.raises(ng.errors.TracingError) as caught:
+        ng.jit(ng.grad(f))(1.0)
+    assert any("a callback of its own" in note for note in caught.value.__notes__)
+
+
 def test_integers_have_no_cotangent():
     def f(x, n):
         return ng.callback(lambda x, n: x * n, VECTOR, x, n, vjp=lambda g, out, x, n: (g * n, None))

@@ -126,6 +126,23 @@ def test_the_loop_of_a_gradient_has_a_bar_too(bars):
     assert_went_up_to(bars[1], "steps (gradient)", 300)
 
 
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda x: ng.fori_loop(0, 300, lambda i, c: step(c), x, memory="9 states", progress="p"),
+        lambda x: ng.while_loop(
+            lambda v: v[0] < 300, lambda v: (v[0] + 1, step(v[1])), (0, x), progress="p"
+        )[1],
+    ],
+    ids=["within a budget", "of unknown length"],
+)
+def test_an_adjoint_that_goes_to_and_fro_shows_the_steps_it_has_gone_back_over(loop, bars):
+    ng.jit(ng.grad(lambda x: np.sum(loop(x))))(X)
+    gradient = [bar for bar in bars if bar.desc == "p (gradient)"]
+    assert len(gradient) == 1
+    assert_went_up_to(gradient[0], "p (gradient)", 300)
+
+
 def test_outside_of_jit_as_well(bars):
     ng.fori_loop(0, 300, lambda i, c: step(c), X, progress="outside").numpy()
     assert bars[-1].desc == "outside" and bars[-1].drawn[-1] == 300
