@@ -52,6 +52,7 @@ from numba_grad.frontend.calculus_functions import (
     unwrap,
     vander,
 )
+from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
 from numba_grad.frontend.checkpoints import checkpoint
 from numba_grad.frontend.choice_functions import (
     argwhere,
@@ -109,6 +110,7 @@ from numba_grad.frontend.creation import (
     zeros,
     zeros_like,
 )
+from numba_grad.frontend.custom_rules import custom_jvp, custom_vjp, stop_gradient
 from numba_grad.frontend.dtype_functions import (
     can_cast,
     common_type,
@@ -479,6 +481,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ShapeDtypeStruct",
     "Tensor",
     "__array_api_version__",
     "__array_namespace_info__",
@@ -546,6 +549,7 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "c_",
+    "callback",
     "can_cast",
     "cbrt",
     "ceil",
@@ -582,7 +586,9 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "custom_jvp",
     "custom_op",
+    "custom_vjp",
     "deg2rad",
     "degrees",
     "delete",
@@ -848,6 +854,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "subtract",
     "sum",
     "swapaxes",

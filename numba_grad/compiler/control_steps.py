@@ -26,6 +26,7 @@ from numba_grad.compiler.register_loops import (
     MOST_CARRIED,
     PROGRESS,
     PROGRESS_WORDS,
+    TRIPS,
     Line,
     register_loop,
     start_source,
@@ -35,7 +36,8 @@ from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.runtime.plan import SERIAL, Control, LoopWord, MoveWord
+from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
+from numba_grad.runtime.progress import SITE_OF_PROGRESS, label_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,17 @@ class Moving:
         """The same, some bytes further."""
         limit = None if self.limit is None else _further(self.limit, offset)
         return replace(self, start=_further(self.start, offset), limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A loop whose progress is shown. If a kernel counts its steps: where it does, and where it is
+    said how many there will be."""
+
+    label: str
+    count: Pointer | None = None
+    total: Pointer | None = None
+    counts_down: bool = False  # whether those left are counted
 
 
 def _further(pointer: Pointer, offset: int) -> Pointer:
@@ -249,6 +262,7 @@ class _Writer:
         trips: "int | Pointer",
         inside: Callable[[int], list[tuple[int, Moving]]],
         leaving: "Sequence[tuple[Pointer | Moving, Pointer | Moving, Type]]" = (),
+        shown: "Shown | None" = None,
     ) -> None:
         """Append a loop over the steps that `inside` appends, and move the words it returns.
         `inside` is told where the words of the loop are.
@@ -260,6 +274,12 @@ class _Writer:
             head[LoopWord.TRIPS] = trips
         else:
             head[LoopWord.TRIPS_ADDRESS] = trips
+        head[LoopWord.SITE] = -1
+        if shown is not None:
+            head[LoopWord.SITE] = ErrorSite(SITE_OF_PROGRESS, shown.label)
+            head[LoopWord.COUNT_ADDRESS] = 0 if shown.count is None else shown.count
+            head[LoopWord.TOTAL_ADDRESS] = 0 if shown.total is None else shown.total
+            head[LoopWord.COUNTS_DOWN] = int(shown.counts_down)
         # The words inside come after those of the loop, whose number depends on the moves: what is
         # inside is appended first, and once more when that is known.
         number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
@@ -331,6 +351,7 @@ class _Writer:
         results: Sequence[tuple[Type, Moving]],
         entries: Sequence[Moving],
         trips: "int | Pointer",
+        label: str | None = None,
     ) -> Pointer:
         """Append a loop that holds what is carried in registers; where it counts its steps.
 
@@ -367,7 +388,10 @@ class _Writer:
             self.control(Control.LEAVE, [goes_on, 1, loop_words, passes])
             return moving
 
-        self.loop(_ENDLESS, inside)
+        shown = None
+        if label is not None:
+            shown = Shown(label, progress, _further(progress, 8 * TRIPS))
+        self.loop(_ENDLESS, inside, shown=shown)
         return progress
 
     def lives_from(self, first: int, end: int) -> None:
@@ -441,6 +465,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
     body: ClosedGraph = call.params["body"]
     carried, sequences = call.params["carried"], call.params["sequences"]
     length, reverse = call.params["length"], call.params["reverse"]
+    label = label_in(body.name)
     types = [node.type for node in body.outputs]
     # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
     steps = writer.compiled(body, range(len(types)))
@@ -464,7 +489,7 @@ def _write_loop(writer: _Writer, call: Node) -> None:
             writer.rows_of(len(types) + k, type, length, reverse)
             for k, type in enumerate(types[:carried])
         ]
-        writer.register_loop(line, None, held, rows, results, entries, length)
+        writer.register_loop(line, None, held, rows, results, entries, length, label)
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         return
@@ -480,7 +505,8 @@ def _write_loop(writer: _Writer, call: Node) -> None:
         writer.copy(writer.input(k), read.start, types[k])
     reads = [*state.reads, *[moving for _, moving in rows], *constants]
     writes = [*state.writes, *[moving for _, moving in results]]
-    writer.loop(length, lambda _: writer.body(steps, reads, writes))
+    shown = None if label is None else Shown(label)
+    writer.loop(length, lambda _: writer.body(steps, reads, writes), shown=shown)
     for k, read in enumerate(state.reads):
         writer.finish(k, _after(read, length), types[k])
 
@@ -654,6 +680,7 @@ def _write_while(writer: _Writer, call: Node) -> None:
     test: ClosedGraph = call.params["test"]
     body: ClosedGraph = call.params["body"]
     carried, of_test = call.params["carried"], call.params["constants_of_test"]
+    label = label_in(body.name)
     types = [node.type for node in call.inputs[:carried]]
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
@@ -665,7 +692,7 @@ def _write_while(writer: _Writer, call: Node) -> None:
         for k, (type, pointer) in enumerate(held):
             writer.copy(writer.input(k), pointer, type)
         unread = [writer.unread(type) for type in types]
-        progress = writer.register_loop(line, line_of_test, held, [], [], unread, _ENDLESS)
+        progress = writer.register_loop(line, line_of_test, held, [], [], unread, _ENDLESS, label)
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         writer.finish(carried, progress, call.type.items[carried])
@@ -693,7 +720,8 @@ def _write_while(writer: _Writer, call: Node) -> None:
     leaving = [
         (reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)
     ]
-    writer.loop(_ENDLESS, inside, leaving=leaving)
+    shown = None if label is None else Shown(label)
+    writer.loop(_ENDLESS, inside, leaving=leaving, shown=shown)
 
 
 # Adjoints within a memory budget: a schedule says, action by action, what to do.
@@ -821,6 +849,10 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
             ),
         )
 
+    label, shown = label_in(backward.name), None
+    if label is not None:
+        shown = Shown(label, scheduled(ScheduleWord.LEFT), writer.input(0), counts_down=True)
+
     def go_back() -> None:
         reads = [read for read, _ in buffers_held]
         states = [slot(k, ScheduleWord.SLOT, -1) for k in range(carried)]
@@ -839,6 +871,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
                 backward_steps, [*reads, *states, *sequences_back, *constants], results
             ),
             [(read, read.start, type) for read, type in zip(reads, types_held, strict=True)],
+            shown,
         )
 
     actions = {Action.LEAP: leap, Action.STORE: store, Action.RETURN: go_back}
@@ -864,7 +897,7 @@ def _write_adjoint(writer: _Writer, call: Node) -> None:
         [scheduled(ScheduleWord.IS_RUNNING), writer.input(0), slots],
     )
     first = len(writer.steps)
-    writer.loop(_ENDLESS, inside)
+    writer.loop(_ENDLESS, inside, shown=shown if backward_line is not None else None)
     writer.lives_from(first, len(writer.steps))
     for k, (read, _) in enumerate(buffers_held):
         if writer.is_needed(k):

@@ -1,4 +1,4 @@
-"""Calls of users' kernels -> steps of the CPU."""
+"""Calls of users' kernels and callbacks -> steps of the CPU."""
 
 from numba_grad.compiler import user_functions
 from numba_grad.compiler.library_kernels import (
@@ -8,9 +8,11 @@ from numba_grad.compiler.library_kernels import (
     custom_kernel_call,
 )
 from numba_grad.compiler.library_kernels.calls import grain_for
+from numba_grad.compiler.library_kernels.python_calls import python_call
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 from numba_grad.ops.custom_kernels import batch_size, layout_of, member_types
+from numba_grad.runtime.python_calls import PythonCall
 
 # Elements that a thread should have, where the user does not say how much work they are: some
 # 20 us, at the least that a loop does with one.
@@ -38,9 +40,17 @@ def operands_of(node: Node) -> tuple[tuple[Type, ...], list[ArrayOperand], int |
 
 
 def call_of_custom_kernel(node: Node) -> LibraryCall:
-    """The step of a `custom_kernel`, whose function is compiled on the way."""
+    """The step of a `custom_kernel`, whose function is compiled on the way, or called in Python."""
     kernel, numbers = node.params["kernel"], node.params["numbers"]
     inputs, arrays, members = operands_of(node)
+    if kernel.cpu.in_python:
+        results = kernel.result_types(inputs, numbers)
+        function = PythonCall(
+            kernel.cpu.function,
+            [(x.shape, x.dtype) for x in inputs],
+            [(x.shape, x.dtype) for x in results],
+        )
+        return python_call(kernel.name, function, arrays, members)
     tasks = kernel.tasks(inputs, numbers)
     parts = tasks if members is None else members
     grain = kernel.cpu.grain if members is None else None

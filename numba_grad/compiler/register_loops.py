@@ -91,8 +91,8 @@ class RegisterLoop:
 
 # Of the loop's own memory: int64 words, see `start_source`.
 PROGRESS = "progress"
-PROGRESS_WORDS = 3
-GOES_ON = 1
+PROGRESS_WORDS = 3  # steps so far, whether to go on, how many steps at most
+GOES_ON, TRIPS = 1, 2
 
 
 @functools.cache

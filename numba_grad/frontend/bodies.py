@@ -43,13 +43,15 @@ def traced(
     types: Sequence[Type],
     structure: trees.Structure,
     given: Sequence[Any] = (),
+    name: str = "",
     *,
     is_repeated: bool = True,
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
-    `is_repeated`: whether to compute before it what does not depend on its arguments.
+    `name`: of the graph, by default that of `f`. `is_repeated`: whether to compute before it what
+    does not depend on its arguments.
     """
     check_function(operation, f)
     first_serial = next_serial()
@@ -72,7 +74,7 @@ def traced(
         outputs = substitute(outputs, replaced, _without_identity)
     finally:
         grad_mode.enabled = enabled
-    target = _known(CallTarget(name_of(f), [*arguments, *own], outputs))
+    target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     return Traced(target, captured, out_structure, leaves)
 
 

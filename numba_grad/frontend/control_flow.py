@@ -17,6 +17,7 @@ from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
 from numba_grad.frontend.bodies import Traced, check_function, name_of, traced
 from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
@@ -34,6 +35,7 @@ def scan(
     unroll: int = 1,
     *,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> tuple[Any, Any]:
     """A loop that carries a state along, reads a row of `xs` in each step, and stacks results.
 
@@ -53,6 +55,8 @@ def scan(
         as a number or as text, "256 MB", or "40 states". What there is no room for is computed
         again, as few steps as can be (a binomial schedule); the gradient has the same bits. By
         default half of the memory that is free.
+    progress : whether a bar shows how far the loop is, drawn by tqdm ten times a second; or text
+        for the bar. A loop that takes less than 0.1 s shows none.
 
     Returns
     -------
@@ -80,9 +84,11 @@ def scan(
     (tensor(6.), tensor([0., 0., 2., 9.]))
     """
     if _is_known_when_run(length) and not trees.flatten(xs)[0]:
-        return _scan_of_unknown_length(f, init, xs, length, memory)
+        name = name_of_body("scan", f, progress)
+        return _scan_of_unknown_length(f, init, xs, length, memory, name)
     count, rows, rows_structure = _rows("scan", xs, length)
-    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory)
+    name = name_of_body("scan", f, progress)
+    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory, name=name)
 
 
 def _scan(
@@ -95,6 +101,7 @@ def _scan(
     reverse: bool = False,
     memory: Memory = None,
     names: Sequence[str] | None = None,
+    name: str = "",
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
@@ -108,7 +115,7 @@ def _scan(
         )[1]
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
-        body = traced(operation, step, types, pair_structure, given)
+        body = traced(operation, step, types, pair_structure, given, name)
         if not _promote(given, carried, body):
             break
     outputs = body.target.outputs
@@ -254,7 +261,13 @@ def _integer(operation: str, name: str, number: Any) -> int:
         ) from None
 
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(
+    f: Callable[[Any], Any],
+    xs: Any,
+    *,
+    batch_size: int | None = None,
+    progress: Progress = False,
+) -> Any:
     """`f` of each row of `xs`, one after the other; the results stacked.
 
     Parameters
@@ -262,6 +275,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     f : function of a row of each array in `xs`
     xs : arrays, possibly in nested containers, with rows along their first axis
     batch_size : so many rows at a time, as `vmap` computes them; by default one
+    progress : as for `scan`
 
     Notes
     -----
@@ -275,8 +289,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     """
     check_function("map", f)
     count, rows, structure = _rows("map", xs, None)
+    name = name_of_body("map", f, progress)
     if batch_size is None:
-        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count)[1]
+        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, name=name)[1]
     size = _integer("map", "batch_size", batch_size)
     if size < 1:
         raise ValueError(explain("map", "a batch has at least one row", got={"batch_size": size}))
@@ -292,6 +307,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
             grouped,
             structure,
             whole // size,
+            name=name,
         )[1]
         leaves, out_structure = trees.flatten(stacked)
         parts.append([OPS["reshape"](x._node, shape=(whole, *x.shape[2:])) for x in leaves])
@@ -321,6 +337,7 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; the last `val`.
 
@@ -332,7 +349,7 @@ def fori_loop(
         dtypes. `i` is a 0-d int64 tensor.
     init_val : the first val: arrays and numbers, possibly in nested containers
     unroll : of no effect: for the sake of programs written for JAX
-    memory : as for `scan`
+    memory, progress : as for `scan`
 
     Examples
     --------
@@ -340,8 +357,9 @@ def fori_loop(
     tensor(10)
     """
     check_function("fori_loop", body_fun)
+    name = name_of_body("fori_loop", body_fun, progress)
     if _is_known_when_run(lower) or _is_known_when_run(upper):
-        return _between("fori_loop", lower, upper, body_fun, init_val, memory)
+        return _between("fori_loop", lower, upper, body_fun, init_val, memory, name)
     first, stop = _integer("fori_loop", "lower", lower), _integer("fori_loop", "upper", upper)
     step, structure = _numbered("fori_loop", body_fun, init_val)
     final, _ = _scan(
@@ -353,6 +371,7 @@ def fori_loop(
         max(stop - first, 0),
         memory=memory,
         names=["i", *trees.leaf_names(structure, "carry")],
+        name=name,
     )
     return final[1]
 
@@ -384,6 +403,7 @@ def _between(
     body_fun: Callable[[Any, Any], Any],
     init_val: Any,
     memory: Memory,
+    name: str,
 ) -> Any:
     """`fori_loop` between bounds that are known when it runs."""
     bounds = [as_node(lower), as_node(upper)]
@@ -401,13 +421,18 @@ def _between(
     step, structure = _numbered(operation, body_fun, init_val)
     names = ["i", *trees.leaf_names(structure, "carry")]
     final = _while(
-        operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names
+        operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names, name
     )
     return final[1]
 
 
 def _scan_of_unknown_length(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, length: Any, memory: Memory
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: Any,
+    memory: Memory,
+    name: str,
 ) -> tuple[Any, Any]:
     """`scan` where the number of steps is known when it runs: without rows, and without results,
     whose shapes would not be known."""
@@ -431,7 +456,7 @@ def _scan_of_unknown_length(
         return carry
 
     step.__name__ = name_of(f)
-    final = _between("scan", 0, length, step, init, memory)
+    final = _between("scan", 0, length, step, init, memory, name)
     return final, trees.unflatten(stacked[-1], [])
 
 
@@ -441,6 +466,7 @@ def while_loop(
     init_val: Any,
     *,
     memory: Memory = None,
+    progress: Progress = False,
 ) -> Any:
     """`while cond_fun(val): val = body_fun(val)`; the last `val`.
 
@@ -450,7 +476,7 @@ def while_loop(
     body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
     init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
         takes the dtype of what follows it.
-    memory : as for `scan`
+    memory, progress : as for `scan`; of how many steps is not known
 
     Raises
     ------
@@ -471,7 +497,8 @@ def while_loop(
     """
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
-    return _while("while_loop", cond_fun, body_fun, init_val, memory)
+    name = name_of_body("while_loop", body_fun, progress)
+    return _while("while_loop", cond_fun, body_fun, init_val, memory, name=name)
 
 
 def _while(
@@ -481,6 +508,7 @@ def _while(
     init_val: Any,
     memory: Memory,
     names: Sequence[str] | None = None,
+    name: str = "",
 ) -> Any:
     given, structure = trees.flatten(init_val)
     carried = [as_node(x) for x in given]
@@ -493,7 +521,7 @@ def _while(
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
     while True:
         types = [x.type for x in carried]
-        body = traced(operation, step, types, arguments, given)
+        body = traced(operation, step, types, arguments, given, name)
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(operation, "val after a step", body.structure, structure)

@@ -367,7 +367,7 @@ class CustomOp:
             return (wrap(stored),) if is_tuple else wrap(stored)
         starts = layout_of(kernel.name, types).starts
         return tuple(
-            [wrap(_part(stored, start, type)) for start, type in zip(starts, types, strict=True)]
+            [wrap(part_of(stored, start, type)) for start, type in zip(starts, types, strict=True)]
         )
 
     def _pulled_back(self, cotangents: Any, out: Any, tensors: Any, numbers: tuple) -> Any:
@@ -414,7 +414,7 @@ def _device_of(nodes: list[Node]) -> str:
     return next((x.type.device for x in nodes if x.type.device != CPU), CPU)
 
 
-def _part(stored: Node, start: int, type: Type) -> Node:
+def part_of(stored: Node, start: int, type: Type) -> Node:
     """One of several results that lie in one array, of integers if their dtypes differ."""
     halves = type.dtype.itemsize // stored.dtype.itemsize
     part = OPS["slice"](stored, starts=(start,), sizes=(type.size * halves,), steps=(1,))

@@ -233,6 +233,8 @@ class _Survey:
             self.follow(value.__func__, _MISSING if isinstance(value, staticmethod) else receiver)
         elif "__wrapped__" in getattr(value, "__dict__", ()):
             self.follow(value.__wrapped__, receiver)
+            for rule in getattr(value, "rules", ()):  # of a function with a derivative of its own
+                self.follow(rule)
         elif isinstance(value, type):
             if issubclass(value, Function):
                 for name in ("forward", "backward"):  # what `apply` calls

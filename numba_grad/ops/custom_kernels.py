@@ -51,6 +51,7 @@ class CpuKernel:
     function: Any  # a Python function or a dispatcher of `numba.njit`
     tasks: Rule | None = None  # how many tasks there are, that threads may share
     grain: int | None = None  # how many of them are worth a thread
+    in_python: bool = False  # whether Python runs it: a callback. Then it returns the results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +254,8 @@ def _results(
         array_type(_checked_shape(kernel, shape), as_dtype(common if d is None else d))
         for shape, d in zip(shapes, dtypes, strict=True)
     ]
-    if any(is_bfloat16(type.dtype) for type in (*inputs, *types)):
+    in_python = kernel.cpu is not None and kernel.cpu.in_python
+    if not in_python and any(is_bfloat16(type.dtype) for type in (*inputs, *types)):
         got: dict[str, object] = {
             "inputs": ", ".join(map(repr, inputs)),
             "results": ", ".join(map(repr, types)),
@@ -455,6 +457,10 @@ def _run(
             .reshape(type.shape)
             for start, type in zip(starts, results, strict=True)
         ]
+    if kernel.cpu.in_python:
+        for view, result in zip(views, function(inputs), strict=True):
+            view[...] = result
+        return
     tasks = kernel.tasks(types, numbers)
     span = () if tasks is None else (0, tasks)
     function(*span, *inputs, *views, *kernel.values(numbers).values())

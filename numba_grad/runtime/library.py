@@ -1,5 +1,5 @@
 """Library entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf"; and
-users' functions, "user.name".
+users' functions, "user.name"; and functions of CPython, "python.PyGILState_Ensure".
 
 NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its
 symbols away. Plans call it from several threads at once, each with a tile of its own, and with the
@@ -103,6 +103,8 @@ def symbol_address(name: str) -> int:
         return pocketfft.loop_address(function)
     if package == "user":
         return _users_functions[name]
+    if package == "python":
+        return ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value or 0
     with _lock:
         library = _numpy_library()
         address = _find(library, function, _DECORATIONS) if library else 0

@@ -25,6 +25,7 @@ from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
+from numba_grad.runtime.progress import Bars, shown_loops
 from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
 
 # Bytes before the fields of an object: 16, and 32 where Python is built without the GIL.
@@ -254,10 +255,11 @@ class Program:
         self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
-        runs_users_code = any(name.startswith("user.") for name in plan.symbols)
+        runs_users_code = any(name.startswith(("user.", "python.")) for name in plan.symbols)
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
         self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
+        self.shown_loops = shown_loops(plan)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
         self._free: list[Activation] = []  # append and pop are atomic
@@ -306,14 +308,34 @@ class Program:
         outputs: Sequence[np.ndarray],
     ) -> None:
         """Go on until the plan is finished. Signal handlers run here, between two entries."""
+        if not self.shown_loops:
+            return self._go_on(activation, inputs, outputs)
+        bars = Bars(self.shown_loops)
+        is_finished = False
+        try:
+            self._go_on(activation, inputs, outputs, bars)
+            is_finished = True
+        finally:
+            bars.close(activation.words, is_finished=is_finished)
+
+    def _go_on(
+        self,
+        activation: Activation,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        bars: Bars | None = None,
+    ) -> None:
         while True:
             status = activation.status[RecordWord.STATUS]
             if status == Status.WANTS_THREADS:
                 self.engine.threads.start()
             elif status == Status.BAD_ARGUMENTS:
                 raise InternalError(self._bad_arguments(inputs, outputs))
-            elif status == Status.ERROR:
+            elif status == Status.ERROR or activation.error_record[0] != 0:
+                # Of an unfinished run, too: without what failed a loop may never end.
                 raise_error(activation.error_record, self.plan.sites)
+            if bars is not None:
+                bars.show(activation.words, activation.status[RecordWord.NEXT])
             if activation.entry(*inputs, *outputs) is None:
                 return
 
@@ -362,7 +384,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     note = f"\n{site.note}" if site.note else ""
     if site.exception is not None:
         error = site.exception(index, size)
-        error.add_note(f"in the kernel of {site.operation}{note}")
+        what = "callback" if site.kind == "callback" else "kernel of"
+        error.add_note(f"in the {what} {site.operation}{note}")
         raise error
     problem = _MATRIX_PROBLEMS.get(site.kind)
     if problem is not None:

@@ -45,7 +45,12 @@ class LoopWord(enum.IntEnum):
     TRIPS_ADDRESS = 2  # where TRIPS is read at each entry, or 0
     LENGTH = 3  # steps inside
     MOVES = 4  # how many
-    END = 5
+    SITE = 5  # of its label, where progress is shown, or -1
+    # Of a loop that is shown and whose steps are counted elsewhere, or 0:
+    COUNT_ADDRESS = 6
+    TOTAL_ADDRESS = 7  # how many steps that will be
+    COUNTS_DOWN = 8  # whether it is those left that are counted
+    END = 9
 
 
 class MoveWord(enum.IntEnum):
@@ -87,7 +92,9 @@ class ErrorSite:
     there was none for), or what is wrong with a matrix (recorded: its number, how many there are):
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
     which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
-    it, of which `exception` makes an exception).
+    it, of which `exception` makes an exception), or "callback", a Python function that did
+    (recorded: the address of the exception). Nothing is recorded for "progress": `operation` is the
+    label of a loop.
     """
 
     kind: str

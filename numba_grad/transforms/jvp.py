@@ -9,7 +9,7 @@ modes, batched and compiled. None stands for a tangent of 0, which nothing is co
 integers, bools and what does not depend on the inputs have no other.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -203,7 +203,7 @@ def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any
     grad_mode.enabled = True
     try:
         types = node.type.items if is_several else (node.type,)
-        points = [_point(type) for type in types]
+        points = [zero_point(type) for type in types]
         if is_several:
             pulled = list(pullback_of(node.op)(points, node, *inputs, **params))
             pulled = [None if t is None else c for c, t in zip(pulled, own, strict=True)]
@@ -216,28 +216,42 @@ def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any
     finally:
         grad_mode.enabled = recording
     pairs = [(c, t) for c, t in zip(pulled, own, strict=True) if c is not None and t is not None]
-    order = _through(points, [c for c, _ in pairs], node)
-    flowing = [(c, t) for c, t in pairs if c.requires_grad]
-    found = cotangents([c for c, _ in flowing], [t for _, t in flowing], order)
-    result = [found.get(point) for point in points]
+    result = adjoint_of_linear(points, pairs, lambda other: _no_tangent(node, other))
     return result if is_several else result[0]
 
 
-def _point(type: Type) -> Node:
-    """Where the rule is differentiated: it is linear, so 0 is as good as any cotangent."""
+def adjoint_of_linear(
+    points: Sequence[Node],
+    ends: Sequence[tuple[Node, Node]],
+    no_derivative: Callable[[Node], GradientError],
+) -> list[Node | None]:
+    """The cotangents of `points`, made by `zero_point`, of what is linear in them: of ends with a
+    cotangent each.
+
+    Raises
+    ------
+    GradientError
+        `no_derivative(node)`, for what has none on the way from `points` to an end.
+    """
+    order = _through(points, [end for end, _ in ends], no_derivative)
+    flowing = [(end, g) for end, g in ends if end.requires_grad]
+    found = cotangents([end for end, _ in flowing], [g for _, g in flowing], order)
+    return [found.get(point) for point in points]
+
+
+def zero_point(type: Type) -> Node:
+    """Where a rule is differentiated: it is linear, so 0 is as good as any cotangent."""
     point = OPS["identity"](full(0, type.shape, type.dtype, type.device))
     point.requires_grad = is_inexact(type.dtype)
     return point
 
 
-def _through(points: Sequence[Node], ends: Sequence[Node], operation: Node) -> list[Node]:
-    """What a rule has recorded from `points` to `ends`, inputs before users.
-
-    Raises
-    ------
-    GradientError
-        If some of that has no derivative.
-    """
+def _through(
+    points: Sequence[Node],
+    ends: Sequence[Node],
+    no_derivative: Callable[[Node], GradientError],
+) -> list[Node]:
+    """What a rule has recorded from `points` to `ends`, inputs before users."""
     depends = set(points)
     for node in in_order_of_recording(_newer(points[0].serial, ends)):
         if any(x in depends for x in node.inputs):
@@ -247,7 +261,7 @@ def _through(points: Sequence[Node], ends: Sequence[Node], operation: Node) -> l
     for node in order:  # grows while it is walked
         if not node.requires_grad:
             if several_results(node) or is_inexact(node.dtype):
-                raise _no_tangent(operation, node)
+                raise no_derivative(node)
             continue
         inputs = node.inputs
         if node.op is custom:
