@@ -52,7 +52,6 @@ from numba_grad.frontend.calculus_functions import (
     unwrap,
     vander,
 )
-from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
 from numba_grad.frontend.checkpoints import checkpoint
 from numba_grad.frontend.choice_functions import (
     argwhere,
@@ -461,14 +460,19 @@ if TYPE_CHECKING:
 
     from numba_grad import cuda, fft, linalg, random, signal, special, testing
     from numba_grad import numpy as numpy
+    from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
     from numba_grad.frontend.custom_op import custom_op
+
+
+# What takes a while to import and few programs use, by the module of `frontend/` that has it.
+_SELDOM = {"ShapeDtypeStruct": "callbacks", "callback": "callbacks", "custom_op": "custom_op"}
 
 
 def __getattr__(name: str) -> Any:
     if name in NAMESPACES or name in ("numpy", "testing"):
         return import_module(f"{__name__}.{name}")
-    if name == "custom_op":
-        return import_module(f"{__name__}.frontend.custom_op").custom_op
+    if name in _SELDOM:
+        return getattr(import_module(f"{__name__}.frontend.{_SELDOM[name]}"), name)
     if name == "bfloat16":
         # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
         # would take the place of NumPy.
