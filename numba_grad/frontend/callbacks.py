@@ -95,7 +95,7 @@ def callback(
     ...     return -np.outer(of_b, x), of_b
     >>> matrix = np.array([[2.0, 1.0], [0.0, 4.0]])
     >>> ng.jit(ng.grad(lambda b: np.sum(solve(matrix, b))))(np.array([1.0, 2.0]))
-    tensor([0.5  , 0.125])
+    array([0.5  , 0.125])
     """
     _check_functions(f, vjp)
     expected, out_structure = trees.flatten(result_shape_dtypes)

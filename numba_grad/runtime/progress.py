@@ -76,7 +76,8 @@ class Bars:
         for loop in self._loops:
             own = words[loop.words :]
             is_inside = loop.row < row <= loop.row + own[LoopWord.LENGTH] + 1
-            if is_inside or loop in self._bars:
+            # Between two entries of a loop that counts down, the next steps count as done.
+            if is_inside or (loop in self._bars and not own[LoopWord.COUNTS_DOWN]):
                 self._update(loop, own, is_inside=is_inside)
 
     def _update(self, loop: ShownLoop, own: np.ndarray, *, is_inside: bool) -> None:
@@ -98,8 +99,7 @@ class Bars:
             # What was done before anybody looked is left out of the rate.
             bar = self._draw(total=total, desc=loop.label, initial=count, mininterval=0)
             self._bars[loop] = bar
-        # Whose steps are counted down is left and entered again on the way.
-        if not is_inside and bar.total is not None and not own[LoopWord.COUNTS_DOWN]:
+        if not is_inside and bar.total is not None:
             count = bar.total
         if count != bar.n:
             bar.n = count
