@@ -89,6 +89,14 @@ def test_lennard_jones_cluster_reaches_its_ground_state(capsys):
     assert np.max(np.abs(best.jac)) < 1e-4
 
 
+def test_kepler_orbit_is_found(capsys):
+    kepler = example("kepler")
+    fit, errors = kepler.main()
+    assert np.all(np.abs(fit.x - kepler.TRUE) < 3 * errors)
+    assert fit.fun < 120  # of 120 residuals, half of their squares
+    assert "eccentricity: 0.59" in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def custom_kernel():
     return example("custom_kernel")

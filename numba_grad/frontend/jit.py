@@ -20,12 +20,11 @@ from numba_grad.compiler.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
-from numba_grad.fresh_thread import on_fresh_stack
+from numba_grad.fresh_thread import imported, on_fresh_stack
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
-from numba_grad.frontend.python_control_flow.rewriting import with_control_flow
 from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
@@ -158,7 +157,7 @@ class Jitted:
         )
         self._control_flow = control_flow
         if control_flow:
-            with_control_flow(f)  # so that a mistake is reported here
+            _rewritten(f)  # so that a mistake is reported here
         self._made_by = Jitted, (f, static_argnums, static_argnames, control_flow)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
@@ -401,7 +400,7 @@ class Jitted:
         args, kwargs = dynamic.rebuilt(tensors)
         guard = guard_of(self._f)
         # Its closure and its defaults may be others at each trace.
-        function = with_control_flow(self._f) if self._control_flow else self._f
+        function = _rewritten(self._f) if self._control_flow else self._f
         outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
         try:
@@ -439,6 +438,12 @@ class Jitted:
                     )
                 )
         return [as_node(x) for x in leaves]
+
+
+def _rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, whose loops and branches may depend on values."""
+    # Most programs do without, and import nothing for it.
+    return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
 
 
 @dataclass(slots=True)

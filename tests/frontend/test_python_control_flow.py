@@ -5,6 +5,8 @@ import functools
 import math
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -1097,3 +1099,13 @@ def test_functions_without_source():
         with_control_flow(names["f"])
     with pytest.raises(TracingError, match="written in Python"):
         with_control_flow(math.sin)
+
+
+def test_programs_without_it_do_not_import_it():
+    code = """
+import sys
+import numba_grad as ng
+ng.jit(lambda x: x + 1)(1.0)
+assert not [name for name in sys.modules if "python_control_flow" in name]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

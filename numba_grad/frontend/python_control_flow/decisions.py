@@ -384,13 +384,18 @@ class _Choice:
         """What the variables hold afterwards; those that have no value on either side are left
         out."""
         decided = handle_like(None, _condition(self._site, condition))
+
+        def if_so() -> list[Tensor]:
+            return self._leaves(body())
+
+        def if_not() -> list[Tensor]:
+            return self._leaves(orelse())
+
         while True:
             self._sides.clear()
             try:
                 with _Parts(self._site):
-                    leaves = cond(
-                        decided, lambda: self._leaves(body()), lambda: self._leaves(orelse())
-                    )
+                    leaves = cond(decided, if_so, if_not)
             except _Again:
                 continue
             break
