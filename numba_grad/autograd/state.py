@@ -11,8 +11,8 @@ from typing import Any
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, record
-from numba_grad.graph.traced_bodies import check_assigned_inside
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import custom_node, item
 
@@ -225,7 +225,8 @@ def move_on(tensor: Any, node: Node) -> None:
     stay with the old value.
     """
     old = tensor._node
-    check_assigned_inside(old)
+    if traced_bodies.current.body is not None:
+        traced_bodies.check_assigned_inside(old)
     state = old.autograd
     if old.requires_grad and old.op.vjp is None:
         view = None if state is None or state.view is None else state.view()
