@@ -223,7 +223,7 @@ def counted_row(trips: int) -> dict[str, Any]:
 def within_memory(small: bool) -> list[dict[str, Any]]:
     """Acoustic inversion: all states kept, and a part of them."""
     import numba_grad as ng
-    from numba_grad.compiler.checkpoint_schedule import steps_done_again
+    from numba_grad.compiler.control_flow.checkpoint_schedule import steps_done_again
 
     n, steps = (40, 200) if small else (200, 1000)
     step, state, parameters = wave(ng, n)

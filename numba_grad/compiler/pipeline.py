@@ -20,13 +20,8 @@ import numpy as np
 
 from numba_grad.compiler import compile_log
 from numba_grad.compiler.assemblies import with_assemblies
-from numba_grad.compiler.control_steps import (
-    NO_OVERWRITING,
-    Body,
-    Opened,
-    Overwriting,
-    control_program,
-)
+from numba_grad.compiler.control_flow.program import control_program
+from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.flat_graph import (
     ALIASES,
     RENAMINGS,

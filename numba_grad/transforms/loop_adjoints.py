@@ -1,6 +1,6 @@
 """The adjoint of a loop within a memory budget, as one operation: it keeps the states of some steps
-and does the others again (`compiler/checkpoint_schedule.py`). The number of steps may be known when
-it runs only.
+and does the others again (`compiler/control_flow/checkpoint_schedule.py`). The number of steps may
+be known when it runs only.
 
 Where memory holds the states of all steps, and their number is known when the loop is recorded, the
 adjoint is a loop itself (`loops.py`).

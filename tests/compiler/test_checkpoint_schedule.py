@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.build import build
-from numba_grad.compiler.checkpoint_schedule import (
+from numba_grad.compiler.control_flow.checkpoint_schedule import (
     NEXT_SOURCE,
     START_SOURCE,
     Action,

@@ -1,0 +1,122 @@
+"""Loops of a known number of steps, and loops that end when a condition says so."""
+
+import numpy as np
+
+from numba_grad.compiler.control_flow.states import after, followers_in, overwriting_in, state_of
+from numba_grad.compiler.control_flow.writer import (
+    ENDLESS,
+    Moving,
+    Shown,
+    Writer,
+    line_of,
+    rows_from,
+)
+from numba_grad.compiler.flat_graph import ClosedGraph
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.graph.node import Node
+from numba_grad.graph.types import array_type
+from numba_grad.runtime.plan import Control
+from numba_grad.runtime.progress import label_in
+
+
+def write_loop(writer: Writer, call: Node) -> None:
+    body: ClosedGraph = call.params["body"]
+    carried, sequences = call.params["carried"], call.params["sequences"]
+    length, reverse = call.params["length"], call.params["reverse"]
+    label = label_in(body.name)
+    types = [node.type for node in body.outputs]
+    # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
+    steps = writer.compiled(body, range(len(types)))
+    rows = [
+        (
+            call.inputs[k].type.of_shape(call.inputs[k].shape[1:]),
+            rows_from(
+                writer.input(k), call.inputs[k].type.nbytes // max(length, 1), length, reverse
+            ),
+        )
+        for k in range(carried, carried + sequences)
+    ]
+    constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
+    results = [
+        (types[k], writer.rows_of(k, types[k], length, reverse)) for k in range(carried, len(types))
+    ]
+    line = line_of(steps, constants, types[:carried], sequences)
+    if line is not None:
+        held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types[:carried]]
+        for k, (type, pointer) in enumerate(held):
+            writer.copy(writer.input(k), pointer, type)
+        entries = [
+            writer.rows_of(len(types) + k, type, length, reverse)
+            for k, type in enumerate(types[:carried])
+        ]
+        writer.register_loop(line, None, held, rows, results, entries, length, label)
+        for k, (type, pointer) in enumerate(held):
+            writer.finish(k, pointer, type)
+        return
+    of_carried = types[:carried]
+    entries = {k: len(types) + k for k in range(carried) if writer.is_needed(len(types) + k)}
+    followers = followers_in(body, carried)
+    outputs = [k for k in range(len(types)) if k not in followers]
+    overwriting = overwriting_in(body, of_carried, entries, call.params["sums"])
+    steps = writer.compiled(body, outputs, overwriting)
+    in_place = [k for k, number in overwriting.results.items() if number in steps.in_place]
+    state = state_of(writer, body, of_carried, entries, length, reverse=reverse, in_place=in_place)
+    for k, read in enumerate(state.reads):
+        writer.copy(writer.input(k), read.start, types[k])
+    reads = [*state.reads, *[moving for _, moving in rows], *constants]
+    writes = [*state.writes, *[moving for _, moving in results]]
+    shown = None if label is None else Shown(label)
+    writer.loop(length, lambda _: writer.body(steps, reads, writes), shown=shown)
+    for k, read in enumerate(state.reads):
+        writer.finish(k, after(read, length), types[k])
+
+
+_BOOLEAN = array_type((), np.dtype(np.bool_))
+
+
+def write_while(writer: Writer, call: Node) -> None:
+    test: ClosedGraph = call.params["test"]
+    body: ClosedGraph = call.params["body"]
+    carried, of_test = call.params["carried"], call.params["constants_of_test"]
+    label = label_in(body.name)
+    types = [node.type for node in call.inputs[:carried]]
+    constants = [writer.input(k) for k in range(carried, len(call.inputs))]
+    steps_of_test = writer.compiled(test, [0])
+    steps_of_body = writer.compiled(body, range(carried))
+    line = line_of(steps_of_body, constants[of_test:], types, 0)
+    line_of_test = line_of(steps_of_test, constants[:of_test], types, 0)
+    if line is not None and line_of_test is not None:
+        held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types]
+        for k, (type, pointer) in enumerate(held):
+            writer.copy(writer.input(k), pointer, type)
+        unread = [writer.unread(type) for type in types]
+        progress = writer.register_loop(line, line_of_test, held, [], [], unread, ENDLESS, label)
+        for k, (type, pointer) in enumerate(held):
+            writer.finish(k, pointer, type)
+        writer.finish(carried, progress, call.type.items[carried])
+        return
+    followers = followers_in(body, carried)
+    overwriting = overwriting_in(body, types, ())
+    outputs = [k for k in range(carried) if k not in followers]
+    steps_of_body = writer.compiled(body, outputs, overwriting)
+    in_place = [k for k, number in overwriting.results.items() if number in steps_of_body.in_place]
+    state = state_of(writer, body, types, {}, None, in_place=in_place)
+    reads, writes = state.reads, state.writes
+    for k, read in enumerate(reads):
+        writer.copy(writer.input(k), read.start, types[k])
+    holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
+    is_counted = writer.is_needed(carried)
+    count = writer.output(carried) if is_counted else Pointer(writer.temporary(8), 0)
+
+    def inside(start: int) -> list[tuple[int, Moving]]:
+        moving = writer.body(steps_of_test, [*reads, *constants[:of_test]], [holds])
+        own = writer.word_count
+        skipped = len(steps_of_body.steps) + 1
+        writer.control(Control.LEAVE, [holds, skipped, ("words", start - own), count])
+        return moving + writer.body(steps_of_body, [*reads, *constants[of_test:]], writes)
+
+    leaving = [
+        (reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)
+    ]
+    shown = None if label is None else Shown(label)
+    writer.loop(ENDLESS, inside, leaving=leaving, shown=shown)

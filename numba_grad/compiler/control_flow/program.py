@@ -1,0 +1,38 @@
+"""A segment that is one loop or one branch -> its steps."""
+
+from collections.abc import Callable, Sequence
+
+from numba_grad.compiler.control_flow.adjoints import write_adjoint
+from numba_grad.compiler.control_flow.branches import write_branch
+from numba_grad.compiler.control_flow.loops import write_loop, write_while
+from numba_grad.compiler.control_flow.writer import CompileBody, Writer
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.segment_program import SegmentProgram
+from numba_grad.graph.node import Node
+
+_WRITERS: dict[str, Callable[[Writer, Node], None]] = {
+    "loop": write_loop,
+    "branch": write_branch,
+    "while": write_while,
+    "loop_adjoint": write_adjoint,
+}
+
+
+def control_program(
+    call: Node,
+    numbers: Sequence[int],
+    places: Sequence[Place],
+    has_own_memory: Sequence[bool],
+    compile_body: CompileBody,
+) -> SegmentProgram:
+    """The program of a segment that is one loop or one branch.
+
+    Parameters
+    ----------
+    numbers : which results are needed
+    places : of the inputs, in memory
+    has_own_memory : for each of these results, whether it must be an array of its own
+    """
+    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body)
+    _WRITERS[call.op.name](writer, call)
+    return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])

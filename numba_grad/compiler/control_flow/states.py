@@ -1,0 +1,151 @@
+"""Where what a loop carries is from step to step, if it does not fit in registers."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
+from numba_grad.compiler.flat_graph import ClosedGraph
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.graph.types import Type
+
+# Elements from which on an array has memory of its own in a segment.
+_OF_THEIR_OWN = 17
+
+
+@dataclass(slots=True)
+class State:
+    """Where carried values are from step to step.
+
+    What is computed is written to another buffer than the one that is read, in a ring of buffers.
+    What is but the former value of something else, as in a delay line, reads an earlier buffer of
+    that ring. Where values at the beginning of all steps are wanted, the ring is long enough for
+    all of them. What a body computes in the memory of its argument has one buffer.
+    """
+
+    computed: list[int]  # the numbers of what is computed, in the order of the body's results
+    reads: list[Moving]
+    writes: list[Moving]  # of what is computed
+
+
+def followers_in(body: ClosedGraph, carried: int) -> dict[int, int]:
+    """Carried values that are the former values of others: by number, that of the other one, with
+    the one that is computed at the end of each chain."""
+    number_of = {node: k for k, node in enumerate(body.arguments[:carried])}
+    result: dict[int, int] = {}
+    taken: set[int] = set()
+    for k, node in enumerate(body.outputs[:carried]):
+        source = number_of.get(node)
+        if source is not None and source not in taken:
+            result[k] = source
+            taken.add(source)
+    for k in list(result):  # cycles have no end: one of each is copied
+        seen, last = {k}, k
+        while last in result:
+            last = result[last]
+            if last in seen:
+                del result[last]
+                break
+            seen.add(last)
+    return result
+
+
+def _chains(followers: dict[int, int], carried: int) -> list[list[int]]:
+    """Each computed value with those that follow it, the first one first."""
+    after = {source: k for k, source in followers.items()}
+    result = []
+    for k in range(carried):
+        if k in followers:
+            continue
+        chain = [k]
+        while chain[-1] in after:
+            chain.append(after[chain[-1]])
+        result.append(chain)
+    return result
+
+
+def state_of(
+    writer: Writer,
+    body: ClosedGraph,
+    types: Sequence[Type],
+    entries: dict[int, int],
+    length: int | None,
+    *,
+    reverse: bool = False,
+    in_place: Collection[int] = (),
+) -> State:
+    """Memory for what is carried, without anything in it.
+
+    `entries`: by the number of a carried value that of the result with its values at the beginning
+    of all steps, where that is needed; `in_place`: what the body computes in place.
+    """
+    followers = followers_in(body, len(types))
+    reads: dict[int, Moving] = {}
+    writes: dict[int, Moving] = {}
+    for chain in _chains(followers, len(types)):
+        nbytes, size = types[chain[0]].nbytes, types[chain[0]].size
+        last = len(chain) - 1
+        if any(k in entries for k in chain):
+            assert length is not None
+            buffers = length + 1 + last
+            memory = writer.temporary(buffers * nbytes)
+            for age, k in enumerate(chain):
+                # At the beginning of step t the value is in buffer t + last - age; in reverse the
+                # buffers are taken from the other end.
+                first = last - age
+                start = buffers - 1 - first if reverse else first
+                sign = -1 if reverse else 1
+                reads[k] = Moving(Pointer(memory, start * nbytes), sign * nbytes)
+                if k in entries:
+                    row = start - (length - 1) if reverse else start
+                    writer.placed[entries[k]] = Place(memory, row * size)
+            writes[chain[0]] = reads[chain[0]].after(reads[chain[0]].stride)
+            continue
+        if chain[0] in in_place or not nbytes:
+            only = Moving(Pointer(writer.temporary(nbytes), 0))
+            reads.update(dict.fromkeys(chain, only))
+            writes[chain[0]] = only
+            continue
+        buffers = last + 2
+        memory = writer.temporary(buffers * nbytes)
+        limit, ring = Pointer(memory, buffers * nbytes), buffers * nbytes
+        for age, k in enumerate(chain):
+            start = Pointer(memory, (last - age) * nbytes)
+            reads[k] = Moving(start, nbytes, limit, ring)
+        start = Pointer(memory, (last + 1) * nbytes)
+        writes[chain[0]] = Moving(start, nbytes, limit, ring)
+    computed = [k for k in range(len(types)) if k not in followers]
+    return State(computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed])
+
+
+def after(moving: Moving, passes: int) -> Pointer:
+    """Where a pointer is after so many passes."""
+    offset = passes * moving.stride
+    if moving.limit is not None:
+        start = moving.start.offset - (moving.limit.offset - moving.ring)
+        offset = (start + offset) % moving.ring - start
+    return further(moving.start, offset)
+
+
+def overwriting_in(
+    body: ClosedGraph, types: Sequence[Type], entries: Collection[int], sums: int = 0
+) -> Overwriting:
+    """What a body may compute in place: large arrays, which nobody wants the former values of."""
+    followers = followers_in(body, len(types))
+    followed = {*followers, *followers.values()}
+    computed = [k for k in range(len(types)) if k not in followers]
+    results = {
+        k: number
+        for number, k in enumerate(computed)
+        if types[k].size >= _OF_THEIR_OWN and k not in entries and k not in followed
+    }
+    of_sums = frozenset(k for k in range(len(types) - sums, len(types)) if k in results)
+    return Overwriting(results, of_sums)
+
+
+def two_buffers(writer: Writer, type: Type) -> tuple[Moving, Moving]:
+    """Where a carried value is read, and where it is written."""
+    memory = writer.temporary(2 * type.nbytes)
+    limit, ring = Pointer(memory, 2 * type.nbytes), 2 * type.nbytes
+    own, other = Pointer(memory, 0), Pointer(memory, type.nbytes)
+    return Moving(own, type.nbytes, limit, ring), Moving(other, type.nbytes, limit, ring)

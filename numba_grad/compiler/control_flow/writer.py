@@ -1,0 +1,439 @@
+"""The steps of bodies, between rows that say which step comes next (`runtime/plan.py`), and their
+memory.
+
+A body is compiled as any graph, with its memory left open (`Opened`). Here its arguments and
+results become places in the memory of the segment that the loop is. What changes from pass to pass
+are pointers (`Moving`): rows of sequences and results move by a stride, and what is carried is read
+from one buffer and written to another, in a ring of buffers (`states.py`).
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numba_grad.compiler.control_flow.register_loops import (
+    GOES_ON,
+    MOST_CARRIED,
+    PROGRESS,
+    PROGRESS_WORDS,
+    TRIPS,
+    Line,
+    register_loop,
+    start_source,
+    straight_line,
+)
+from numba_grad.compiler.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.groups import Place
+from numba_grad.compiler.library_kernels.calls import grain_for
+from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.types import Type
+from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
+from numba_grad.runtime.progress import SITE_OF_PROGRESS
+
+# Trips of a loop that something else ends.
+ENDLESS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Memory of a body that who runs it decides about: an "argument", a "result", or the "arena"
+    of what it needs meanwhile."""
+
+    kind: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The steps of a graph, over `Opened` memory."""
+
+    steps: list[ProgramStep]
+    arena_bytes: int
+    in_place: frozenset[int] = frozenset()  # results that are in the memory of their argument
+
+
+@dataclass(frozen=True, slots=True)
+class Overwriting:
+    """What a body may do to its arguments: by the number of an argument that of the result which
+    may take its memory; to those of `sums` products may be added there."""
+
+    results: dict[int, int]
+    sums: frozenset[int] = frozenset()
+
+
+CompileBody = Callable[[FlatGraph, Overwriting], Body]
+NO_OVERWRITING = Overwriting({})
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A pointer that changes from pass to pass of a loop, by a stride.
+
+    `limit`: where it goes back by the bytes of a `ring`; `first`: where the number of strides is by
+    which it begins further on.
+    """
+
+    start: Pointer
+    stride: int = 0
+    limit: Pointer | None = None
+    ring: int = 0
+    first: Pointer | None = None
+    first_stride: int = 0
+
+    def after(self, offset: int) -> "Moving":
+        """The same, some bytes further."""
+        limit = None if self.limit is None else further(self.limit, offset)
+        return replace(self, start=further(self.start, offset), limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A loop whose progress is shown. If a kernel counts its steps: where it does, and where it is
+    said how many there will be."""
+
+    label: str
+    count: Pointer | None = None
+    total: Pointer | None = None
+    counts_down: bool = False  # whether those left are counted
+
+
+def further(pointer: Pointer, offset: int) -> Pointer:
+    return Pointer(pointer.source, pointer.offset + offset)
+
+
+@dataclass(slots=True, eq=False)
+class Writer:
+    """Steps, one after the other, and the memory that they use."""
+
+    call: Node
+    numbers: list[int]
+    places: list[Place]
+    has_own_memory: list[bool]
+    compile_body: CompileBody
+    steps: list[ProgramStep] = field(default_factory=list)
+    temporaries: list[int] = field(default_factory=list)
+    word_count: int = 0
+    placed: dict[int, Place] = field(default_factory=dict)  # results, by number
+
+    # Memory
+
+    @property
+    def result_places(self) -> list[Place]:
+        return [self.placed[number] for number in self.numbers]
+
+    def temporary(self, nbytes: int) -> Temporary:
+        self.temporaries.append(nbytes)
+        return Temporary(len(self.temporaries) - 1)
+
+    def input(self, number: int) -> Pointer:
+        place = self.places[number]
+        itemsize = self.call.inputs[number].dtype.itemsize
+        return Pointer(place.source, place.offset * itemsize)
+
+    def output(self, number: int) -> Pointer:
+        """The array of a result that is needed."""
+        source = Output(self.numbers.index(number))
+        self.placed[number] = Place(source)
+        return Pointer(source, 0)
+
+    def is_needed(self, number: int) -> bool:
+        return number in self.numbers
+
+    def is_own(self, number: int) -> bool:
+        return self.has_own_memory[self.numbers.index(number)]
+
+    # Steps
+
+    def append(self, step: ProgramStep) -> int:
+        """Append a step; the position of its words."""
+        position = self.word_count
+        self.steps.append(step)
+        self.word_count += len(step.words)
+        return position
+
+    def control(self, kind: Control, words: list[object]) -> int:
+        memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
+        return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
+
+    def copy(
+        self, source: "Pointer | Moving", target: "Pointer | Moving", type: Type
+    ) -> list[tuple[int, Moving]]:
+        """Append a copy of an array; the words that move, by position."""
+        if not type.nbytes:
+            return []
+        step = ProgramStep(
+            copy_source(type.dtype.itemsize),
+            [],
+            type.nbytes // _unit(type.dtype.itemsize),
+            grain_for(1, 1 << 17),
+            [],
+            2 * type.nbytes,
+            0,
+            written=frozenset([1]),
+        )
+        return self.pointing(step, [source, target])
+
+    def pointing(self, step: ProgramStep, words: Sequence[object]) -> list[tuple[int, Moving]]:
+        """Append a step with these words; which of them move, by position."""
+        moving: list[tuple[int, Moving]] = []
+        own: list[object] = []
+        memory: list[Any] = []
+        for word in words:
+            if isinstance(word, Moving):
+                moving.append((self.word_count + len(own), word))
+                pointers = (word.start, word.first)
+                memory += [p.source for p in pointers if p is not None]
+                own.append(0)
+                continue
+            if isinstance(word, Pointer):
+                memory.append(word.source)
+            own.append(word)
+        self.append(replace(step, words=own, memory=memory))
+        return moving
+
+    def compiled(
+        self,
+        target: ClosedGraph,
+        outputs: Sequence[int],
+        overwriting: Overwriting = NO_OVERWRITING,
+    ) -> Body:
+        """The steps of some of a graph's outputs."""
+        distinct = _distinct([target.outputs[k] for k in outputs], target.arguments)
+        return self.compile_body(flatten(distinct, target.arguments), overwriting)
+
+    def body(
+        self,
+        body: Body,
+        arguments: Sequence["Pointer | Moving"],
+        results: Sequence["Pointer | Moving"],
+    ) -> list[tuple[int, Moving]]:
+        """Append the steps of a body; the words that move, by position."""
+        arena = Pointer(self.temporary(body.arena_bytes), 0) if body.arena_bytes else None
+        opened = {
+            "argument": arguments,
+            "result": results,
+            "arena": [arena],
+        }
+
+        def placed(word: object) -> object:
+            if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+                return word
+            place = opened[word.source.kind][word.source.number]
+            if place is None:
+                raise InternalError("control steps: a body uses an arena that it lacks")
+            if isinstance(place, Moving):
+                return place.after(word.offset)
+            return further(place, word.offset)
+
+        return [
+            moved
+            for step in body.steps
+            for moved in self.pointing(step, [placed(word) for word in step.words])
+        ]
+
+    def loop(
+        self,
+        trips: "int | Pointer",
+        inside: Callable[[int], list[tuple[int, Moving]]],
+        leaving: "Sequence[tuple[Pointer | Moving, Pointer | Moving, Type]]" = (),
+        shown: "Shown | None" = None,
+    ) -> None:
+        """Append a loop over the steps that `inside` appends, and move the words it returns.
+        `inside` is told where the words of the loop are.
+
+        `leaving`: what is copied after it, from where a moving pointer is then, to where.
+        """
+        head: list[object] = [0] * LoopWord.END
+        if isinstance(trips, int):
+            head[LoopWord.TRIPS] = trips
+        else:
+            head[LoopWord.TRIPS_ADDRESS] = trips
+        head[LoopWord.SITE] = -1
+        if shown is not None:
+            head[LoopWord.SITE] = ErrorSite(SITE_OF_PROGRESS, shown.label)
+            head[LoopWord.COUNT_ADDRESS] = 0 if shown.count is None else shown.count
+            head[LoopWord.TOTAL_ADDRESS] = 0 if shown.total is None else shown.total
+            head[LoopWord.COUNTS_DOWN] = int(shown.counts_down)
+        # The words inside come after those of the loop, whose number depends on the moves: what is
+        # inside is appended first, and once more when that is known.
+        number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
+        leaving = [copied for copied in leaving if copied[2].nbytes]
+        pointers = [p for source, copied, _ in leaving for p in (source, copied)]
+        moves = len(inside(0)) + sum(isinstance(p, Moving) for p in pointers)
+        length = len(self.steps) - number
+        del self.steps[number:]
+        del self.temporaries[kept:]
+        self.word_count = count
+        head[LoopWord.LENGTH] = length
+        head[LoopWord.MOVES] = moves
+        start = self.control(Control.LOOP, [*head, *[0] * (moves * MoveWord.END)])
+        words = self.steps[-1].words
+        moving = inside(start)
+        self.control(Control.REPEAT, [("words", start - self.word_count)])
+        end = len(self.steps)
+        for source, target, type in leaving:
+            moving += self.copy(source, target, type)
+        for k, (position, move) in enumerate(moving):
+            entry = LoopWord.END + k * MoveWord.END
+            words[entry + MoveWord.TARGET] = ("words", position - start)
+            words[entry + MoveWord.START] = move.start
+            words[entry + MoveWord.STRIDE] = move.stride
+            words[entry + MoveWord.LIMIT] = 0 if move.limit is None else move.limit
+            words[entry + MoveWord.RING] = move.ring
+            words[entry + MoveWord.FIRST_ADDRESS] = 0 if move.first is None else move.first
+            words[entry + MoveWord.FIRST_STRIDE] = move.first_stride
+        self.lives_from(number, end)
+
+    def length_of(self, append: Callable[[], None]) -> int:
+        """How many steps something appends."""
+        number, count, kept = len(self.steps), self.word_count, len(self.temporaries)
+        append()
+        result = len(self.steps) - number
+        del self.steps[number:]
+        del self.temporaries[kept:]
+        self.word_count = count
+        return result
+
+    def kernel(self, source: str, words: Sequence[object]) -> None:
+        """Append a small kernel of our own."""
+        self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
+
+    def finish(self, number: int, final: Pointer, type: Type) -> None:
+        """Say where a carried value is at the end."""
+        if not self.is_needed(number):
+            return
+        if self.is_own(number):
+            self.copy(final, self.output(number), type)
+        else:
+            self.placed[number] = Place(final.source, final.offset // type.dtype.itemsize)
+
+    def rows_of(self, number: int, type: Type, length: int, reverse: bool) -> "Moving":
+        """The rows of a result; of one that nobody needs, memory for one."""
+        if self.is_needed(number):
+            return rows_from(self.output(number), type.nbytes, length, reverse)
+        return self.unread(type)
+
+    def unread(self, type: Type) -> "Moving":
+        return Moving(Pointer(self.temporary(type.nbytes), 0))
+
+    def register_loop(
+        self,
+        line: Line,
+        test: Line | None,
+        carried: Sequence[tuple[Type, Pointer]],
+        rows: Sequence[tuple[Type, Moving]],
+        results: Sequence[tuple[Type, Moving]],
+        entries: Sequence[Moving],
+        trips: "int | Pointer",
+        label: str | None = None,
+    ) -> Pointer:
+        """Append a loop that holds what is carried in registers; where it counts its steps.
+
+        What is carried is in memory of its own, before and after.
+        """
+        types = [type for type, _ in carried]
+        made = register_loop(
+            line, test, types, [type for type, _ in rows], [type for type, _ in results]
+        )
+        progress = Pointer(self.temporary(8 * PROGRESS_WORDS), 0)
+        words: dict[object, object] = {PROGRESS: progress}
+        words |= {("carried", k): pointer for k, (_, pointer) in enumerate(carried)}
+        of_entries = list(zip(types, entries, strict=True))
+        for name, group in (("row", rows), ("result", results), ("entry", of_entries)):
+            for k, (type, moving) in enumerate(group):
+                # The pointer to the row of the first step.
+                at_first = moving.start if moving.first is None else replace(moving, stride=0)
+                words[name, k] = at_first
+                words[f"{name} stride", k] = moving.stride // type.dtype.itemsize
+        is_moving = any(isinstance(word, Moving) for word in words.values())
+        from_memory = isinstance(trips, Pointer)
+        self.kernel(start_source(from_memory=from_memory), [progress, trips])
+        own = [words.get(word, word) for word in made.words]
+        step = ProgramStep(made.source, [], 1, 1, [], 0, made.operations)
+        if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
+            self.pointing(step, own)
+            return progress
+        passes = Pointer(self.temporary(8), 0)
+
+        def inside(start: int) -> list[tuple[int, Moving]]:
+            moving = self.pointing(step, own)
+            goes_on = further(progress, 8 * GOES_ON)
+            loop_words = ("words", start - self.word_count)
+            self.control(Control.LEAVE, [goes_on, 1, loop_words, passes])
+            return moving
+
+        shown = None
+        if label is not None:
+            shown = Shown(label, progress, further(progress, 8 * TRIPS))
+        self.loop(ENDLESS, inside, shown=shown)
+        return progress
+
+    def lives_from(self, first: int, end: int) -> None:
+        """What these steps use lives from the first to the last of them: they run in any order."""
+        used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
+        for step in (self.steps[first], self.steps[end - 1]):
+            step.memory = list(used)
+
+
+def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
+    """The outputs, where one that is an argument or another output is a copy."""
+    seen = set(arguments)
+    result = []
+    for node in outputs:
+        if node in seen or node.value is not None:
+            node = record(OPS["reshape"], (node,), {"shape": node.shape})
+        seen.add(node)
+        result.append(node)
+    return result
+
+
+def _unit(itemsize: int) -> int:
+    return min(itemsize, 8)
+
+
+@functools.cache
+def copy_source(itemsize: int) -> str:
+    """A kernel that copies elements of a size. Task: an element, or half of a complex one."""
+    name = f"int{8 * _unit(itemsize)}"
+    return f"""\
+# copy
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {name})
+    out = buffer(args, 1, {name})
+    for i in range(lo, hi):
+        out[i] = x[i]
+"""
+
+
+def line_of(
+    body: Body, constants: Sequence[Pointer], types: Sequence[Type], rows: int
+) -> Line | None:
+    """The body as straight-line code, if it is, and if what it carries fits in registers."""
+    if len(body.steps) != 1 or sum(type.size for type in types) > MOST_CARRIED:
+        return None
+    [step] = body.steps
+    nest = step.loop_nest
+    buffers = {} if nest is None else {buffer.word: buffer for buffer in nest.buffers}
+    words = [*step.words]
+    roles = {}
+    for number, word in enumerate(step.words):
+        if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+            continue
+        kind, which = word.source.kind, word.source.number
+        if number not in buffers or kind == "arena":
+            return None
+        roles[number] = (kind, which, word.offset // buffers[number].dtype.itemsize)
+        if kind == "argument" and which >= len(types) + rows:
+            words[number] = further(constants[which - len(types) - rows], word.offset)
+    line = straight_line(step, roles)
+    return None if line is None else replace(line, words=words)
+
+
+def rows_from(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:
+    if reverse:
+        return Moving(further(start, max(length - 1, 0) * nbytes), -nbytes)
+    return Moving(start, nbytes)
