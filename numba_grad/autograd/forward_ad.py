@@ -18,6 +18,7 @@ from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.state import state_of
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
+from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.control import several_results
@@ -67,7 +68,7 @@ class _OfThread(threading.local):
     level: _Level | None = None
 
 
-_of_thread = _OfThread()
+_of_thread = carried(_OfThread())
 
 
 def current_level() -> _Level | None:

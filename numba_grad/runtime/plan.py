@@ -281,7 +281,7 @@ def _table(numbers: array, columns: int) -> np.ndarray:
 def check_plan(plan: Plan) -> None:
     """Raise InternalError if a number in a plan refers to something that is not there."""
     limits = (
-        ("step: kernel", np.maximum(plan.steps[:, 0], 0), max(1, len(plan.kernels))),
+        ("step: kernel", plan.steps[plan.steps[:, 0] >= 0, 0], len(plan.kernels)),
         ("step: control", -plan.steps[:, 0].clip(max=0), 1 - min(Control)),
         ("step: position of words", plan.steps[:, 1], len(plan.words) + 1),
         ("step: tasks", plan.steps[:, 2], SERIAL),
@@ -295,3 +295,29 @@ def check_plan(plan: Plan) -> None:
             )
     if len(plan.steps) and plan.steps[:, 3].min() < 1:
         raise InternalError("plan: grain must be at least 1")
+    for number in np.flatnonzero(plan.steps[:, 0] < 0).tolist():
+        _check_control(plan, number)
+
+
+def _check_control(plan: Plan, number: int) -> None:
+    """Raise InternalError unless a row that decides which step comes next has its words, and leads
+    to a step that there is, or to the end."""
+    kind, first = plan.steps[number, :2].tolist()
+    words = plan.words[first:].tolist()
+    wanted, ahead = 1, [0]
+    match kind:
+        case Control.LOOP if len(words) >= LoopWord.END:
+            wanted = LoopWord.END + MoveWord.END * words[LoopWord.MOVES]
+            ahead = [words[LoopWord.LENGTH] + 1]
+        case Control.LOOP:
+            wanted = LoopWord.END
+        case Control.LEAVE:
+            wanted, ahead = len(LeaveWord), words[LeaveWord.SKIPPED : LeaveWord.SKIPPED + 1]
+        case Control.SWITCH:
+            wanted = 2 + max([1, *words[1:2]])
+            ahead = words[2:wanted]
+        case Control.SKIP:
+            ahead = words[:1]
+    left = len(plan.steps) - number - 1
+    if len(words) < wanted or not all(0 <= skipped <= left for skipped in ahead):
+        raise InternalError(f"plan: step {number}, a {Control(kind).name}, leads out of the plan")

@@ -14,7 +14,7 @@ from numba_grad.config import configure
 from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.types import array_type
 from numba_grad.ops import movement, reductions
-from numba_grad.runtime.plan import ErrorSite, Plan
+from numba_grad.runtime.plan import Control, ErrorSite, Plan
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -196,10 +196,12 @@ def test_a_damaged_plan_counts_as_absent(lowered, damage):
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("kernel", [5, -1])
+@pytest.mark.parametrize(
+    "kernel", [5, 0, Control.LOOP, Control.LEAVE, Control.SWITCH, Control.SKIP, -9]
+)
 def test_a_plan_is_checked_when_it_is_read(kernel):
     steps = np.array([[kernel, 0, 1, 1]], np.int64)
-    plan = Plan(steps, np.zeros(1, np.int64), np.zeros((0, 3), np.int64), (), 1, (((2,), F64),))
+    plan = Plan(steps, np.full(1, 7), np.zeros((0, 3), np.int64), (), 1, (((2,), F64),))
     plan_cache.write("ab" * 32, plan)
     assert cache.read("ab" * 32) is not None
     assert plan_cache.read("ab" * 32, build.stored) is None
