@@ -226,3 +226,19 @@ def test_forward_mode_is_measured():
     x = np.linspace(0.5, 1.5, 100)
     row = forward_mode.measure(forward_mode.Case("heat", lambda x: forward_mode.heat(x, 3), x), 2)
     assert row.startswith("heat")
+
+
+@pytest.mark.thorough(but="Lotka")
+@pytest.mark.parametrize("name", ["Lotka-Volterra", "heat 32 x 32", "wave 64 x 64"])
+def test_problems_of_control_flow_are_the_same_by_scan_and_in_python(name):
+    ng = pytest.importorskip("numba_grad")
+    control_flow = importlib.import_module("perf.control_flow")
+    make, steps = control_flow.problems(small=True)[name]
+    step, state, parameters = make(ng)
+    given = np.asarray(parameters), control_flow.as_arrays(state)
+    by_scan, in_python = (
+        ng.jit(ng.value_and_grad(control_flow.loss_of(ng, step, scan, steps)))(*given)
+        for scan in (ng.scan, None)
+    )
+    for a, b in zip(by_scan, in_python, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
