@@ -1,0 +1,55 @@
+"""Derivatives of loops whose bodies keep products of matrices for them, beside loops in Python."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+
+_RANDOM = np.random.default_rng(0)
+WEIGHTS = 0.2 * _RANDOM.normal(size=(20, 20))  # what is carried is too large for registers
+ROWS = _RANDOM.normal(size=(7, 20))
+STATE = _RANDOM.normal(size=20)
+
+
+def step(weights, state, row):
+    return np.tanh(weights @ state + row), np.sum(state * row)
+
+
+def by_scan(weights, rows, state):
+    last, results = ng.scan(lambda s, row: step(weights, s, row), state, rows)
+    return np.sum(last**2) + np.sum(results**2)
+
+
+def in_python(weights, rows, state):
+    total = 0.0
+    for k in range(len(ROWS)):
+        state, result = step(weights, state, rows[k])
+        total = total + result**2
+    return np.sum(state**2) + total
+
+
+def gradient_by_state(loss):
+    return ng.grad(lambda weights, state: loss(weights, ROWS, state), argnums=1)
+
+
+DERIVATIVES = {
+    "by weights": lambda loss: ng.grad(loss)(WEIGHTS, ROWS, STATE),
+    "by rows": lambda loss: ng.jit(ng.grad(loss, argnums=1))(WEIGHTS, ROWS, STATE),
+    "by the state": lambda loss: ng.grad(loss, argnums=2)(WEIGHTS, ROWS, STATE),
+    "hessian": lambda loss: ng.hessian(loss, argnums=2)(WEIGHTS, ROWS, STATE),
+    "reverse over reverse": lambda loss: ng.grad(
+        lambda weights: np.sum(gradient_by_state(loss)(weights, STATE) ** 2)
+    )(WEIGHTS),
+    "forward over reverse": lambda loss: ng.jvp(
+        lambda weights: gradient_by_state(loss)(weights, STATE), (WEIGHTS,), (WEIGHTS,)
+    )[1],
+    "of a batch": lambda loss: ng.vmap(gradient_by_state(loss), in_axes=(None, 0))(
+        WEIGHTS, np.stack([STATE, -STATE, 2 * STATE])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_through_kept_products_are_those_of_the_loop_in_python(name):
+    found, expected = (np.asarray(DERIVATIVES[name](loss)) for loss in (by_scan, in_python))
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
