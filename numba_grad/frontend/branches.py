@@ -8,7 +8,14 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, name_of, traced
+from numba_grad.frontend.bodies import (
+    Traced,
+    communicated,
+    first_token,
+    name_of,
+    traced,
+    with_token,
+)
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
@@ -106,6 +113,11 @@ def _switch(
         return traced(operation, f, types, structure, leaves, is_repeated=False)
 
     branches = [trace(f) for f in functions]
+    if any(x.communicates for x in branches):
+        threaded = tuple([_with_token(f) for f in functions])
+        out, token = _switch(operation, index, threaded, (first_token(), *operands))
+        communicated(out, token)
+        return out
     first = branches[0]
     names = _names(operation, functions)
     for name, other in zip(names, branches, strict=True):
@@ -127,6 +139,17 @@ def _switch(
         return trees.unflatten(first.structure, [])
     results = branch(index, targets, [*given, *captured])
     return trees.unflatten(first.structure, map(wrap, results))
+
+
+def _with_token(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A branch, where one communicates: of the token and the operands."""
+    threaded = with_token(f)
+
+    def branch_with_token(token: Any, *operands: Any) -> tuple[Any, Any]:
+        return threaded(operands, token)
+
+    branch_with_token.__name__ = name_of(f)
+    return branch_with_token
 
 
 def _names(operation: str, functions: Sequence[Callable[..., Any]]) -> list[str]:

@@ -14,9 +14,17 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, check_function, name_of, traced
+from numba_grad.frontend.bodies import (
+    Traced,
+    check_function,
+    communicated,
+    first_token,
+    name_of,
+    traced,
+    with_token,
+)
 from numba_grad.frontend.joining_functions import concatenate
-from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.memory_budgets import Memory, memory_on_all_ranks, states_within
 from numba_grad.frontend.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
@@ -116,6 +124,10 @@ def _scan(
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
         body = traced(operation, step, types, pair_structure, given, name)
+        if body.communicates:
+            return _scan_with_token(
+                operation, f, init, rows, rows_structure, count, reverse, memory, names, name
+            )
         if not _promote(given, carried, body):
             break
     outputs = body.target.outputs
@@ -131,6 +143,44 @@ def _scan(
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
     )
+
+
+def _scan_with_token(
+    operation: str,
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    rows: Sequence[Node],
+    rows_structure: trees.Structure,
+    count: int,
+    reverse: bool,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> tuple[Any, Any]:
+    """`_scan` of steps that communicate: the token is carried along."""
+    threaded = with_token(_checked(operation, f, trees.flatten(init)[1]))
+
+    def step(carry: tuple[Any, Tensor], x: Any) -> tuple[Any, Any]:
+        (new, y), token = threaded((carry[0], x), carry[1])
+        return (new, token), y
+
+    step.__name__ = name_of(f)
+    if names is None:
+        names = trees.leaf_names(trees.flatten(init)[1], "carry")
+    (final, token), ys = _scan(
+        operation,
+        step,
+        (init, first_token()),
+        rows,
+        rows_structure,
+        count,
+        reverse,
+        memory_on_all_ranks(operation, memory),
+        [*names, "token"],
+        name,
+    )
+    communicated((final, ys), token)
+    return final, ys
 
 
 def _checked(
@@ -522,6 +572,10 @@ def _while(
     while True:
         types = [x.type for x in carried]
         body = traced(operation, step, types, arguments, given, name)
+        if body.communicates:
+            return _while_with_token(
+                operation, cond_fun, body_fun, init_val, memory, names, name
+            )
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(operation, "val after a step", body.structure, structure)
@@ -531,12 +585,55 @@ def _while(
     names = trees.leaf_names(structure, "val") if names is None else names
     _check_carried(operation, names, carried, body.target.outputs)
     test = traced(operation, cond_fun, types, arguments, given)
+    if test.communicates:
+        raise TracingError(
+            explain(
+                operation,
+                "the condition communicates",
+                got={"cond_fun": name_of(cond_fun)},
+                expected="a condition on what is carried",
+                fix="the communication in body_fun, and its result as a part of val",
+            )
+        )
     _check_condition(operation, test)
     slots = states_within(operation, memory, carried) or 1
     finals, _ = while_loop_of_nodes(
         test.target, body.target, carried, test.captured, body.captured, slots
     )
     return trees.unflatten(structure, builtins.map(wrap, finals))
+
+
+def _while_with_token(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> Any:
+    """`_while` of steps that communicate: the token is carried along."""
+    threaded = with_token(body_fun)
+
+    def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
+        new, token = threaded((val[0],), val[1])
+        is_alike = trees.flatten(new)[1] == trees.flatten(val[0])[1]
+        return (_like(val[0], new) if is_alike else new), token
+
+    step.__name__ = name_of(body_fun)
+    if names is None:
+        names = trees.leaf_names(trees.flatten(init_val)[1], "val")
+    final, token = _while(
+        operation,
+        lambda val: cond_fun(val[0]),
+        step,
+        (init_val, first_token()),
+        memory_on_all_ranks(operation, memory, is_bounded=False),
+        [*names, "token"],
+        name,
+    )
+    communicated(final, token)
+    return final
 
 
 def _check_condition(operation: str, test: Traced) -> None:

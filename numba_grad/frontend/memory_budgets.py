@@ -18,6 +18,9 @@ _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
 _FEWEST_BYTES = 1 << 28
+# Of loops that communicate, where nothing is said: of known length, and of others.
+_ALL_STATES = 1 << 40
+_STATES_OF_RANKS = 256
 
 
 def states_within(
@@ -54,6 +57,34 @@ def states_within(
     if length is not None and states >= length:
         return None
     return states
+
+
+def memory_on_all_ranks(operation: str, memory: Memory, *, is_bounded: bool = True) -> Memory:
+    """What to say of the memory of a loop that communicates, of which all ranks must keep as many
+    states as the others: what is done again communicates again.
+
+    `is_bounded`: whether the number of steps is known.
+
+    Raises
+    ------
+    ValueError
+        If `memory` is in bytes, which may be room for more states here than there.
+    """
+    if memory is None:
+        return f"{_ALL_STATES if is_bounded else _STATES_OF_RANKS} states"
+    match = _AMOUNT.fullmatch(memory) if isinstance(memory, str) else None
+    if match is not None and match.group(2) in ("state", "states"):
+        return memory
+    raise ValueError(
+        explain(
+            operation,
+            "the steps communicate, so all ranks must keep the same number of states",
+            got={"memory": repr(memory)},
+            expected='"40 states"',
+            fix='memory=f"{comm.allreduce(budget // nbytes, MPI.MIN)} states", with the bytes of '
+            "what is carried",
+        )
+    )
 
 
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:

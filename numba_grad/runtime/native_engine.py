@@ -255,10 +255,11 @@ class Program:
         self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
-        runs_users_code = any(name.startswith(("user.", "python.")) for name in plan.symbols)
+        # Others take as long as they like: users' code, and processes that are waited for.
+        is_free = any(name.startswith(("user.", "python.", "mpi.")) for name in plan.symbols)
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
-        self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
+        self.may_keep_lock = is_bounded and not (self.has_parallel_steps or is_free)
         self.shown_loops = shown_loops(plan)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
@@ -391,6 +392,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     if problem is not None:
         which = f" (number {index} of the batch)" if size > 1 else ""
         raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
+    if site.kind == "communication":
+        raise mpi.error_of(site.operation, index)
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(

@@ -1,7 +1,8 @@
-"""A segment that is one loop or one branch -> its steps."""
+"""A segment that is one loop, one branch or one communication -> its steps."""
 
 from collections.abc import Callable, Sequence
 
+from numba_grad.compiler.communication_steps import write_communication
 from numba_grad.compiler.control_flow.adjoints import write_adjoint
 from numba_grad.compiler.control_flow.branches import write_branch
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
@@ -25,7 +26,7 @@ def control_program(
     has_own_memory: Sequence[bool],
     compile_body: CompileBody,
 ) -> SegmentProgram:
-    """The program of a segment that is one loop or one branch.
+    """The program of a segment that is one loop, one branch or one communication.
 
     Parameters
     ----------
@@ -34,5 +35,5 @@ def control_program(
     has_own_memory : for each of these results, whether it must be an array of its own
     """
     writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body)
-    _WRITERS[call.op.name](writer, call)
+    _WRITERS.get(call.op.name, write_communication)(writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])
