@@ -15,6 +15,7 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.order import TOKEN
 from numba_grad.graph.types import Type
 from numba_grad.ops.communication import Place, units
+from numba_grad.runtime.mpi import WRONG_SIZE
 from numba_grad.runtime.plan import ErrorSite
 
 # The words of every kernel; then its own.
@@ -287,6 +288,8 @@ def _write_exchange(writer: Writer, call: Node) -> None:
     text = f"""\
 requests = stack_words({2 * count})
 status = stack_words(8)
+counting = stack_words(1)
+counted = pointer(counting, int64)
 failed = 0
 for k in range({count}):
     peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
@@ -299,12 +302,52 @@ for k in range({count}):
     if failed & 0xFFFFFFFF == 0:
         failed = code
 if failed & 0xFFFFFFFF == 0:
-    for k in range({2 * count}):
+    for k in range({count}):
+        code = call({{8}}, requests + 8 * k, status)
+        counted[0] = 0
+        peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+        call({{9}}, status, {_TYPE}, counting)
+        if failed & 0xFFFFFFFF == 0:
+            failed = code
+            is_short = counted[0] & 0xFFFFFFFF != {{5}}
+            if is_short and place[peer + {source}] != place[{int(Place.NOBODY)}]:
+                failed = {WRONG_SIZE}
+    for k in range({count}, {2 * count}):
         code = call({{8}}, requests + 8 * k, status)
         if failed & 0xFFFFFFFF == 0:
             failed = code"""
     words = [x, y, bytes_sent, bytes_received, sent, received]
-    _step(writer, call, text, words, symbols=["Irecv", "Isend", "Wait"])
+    _step(writer, call, text, words, symbols=["Irecv", "Isend", "Wait", "Get_count"])
+
+
+# The place says the one peer of a message that is under way.
+
+
+def _write_start(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    buffer, request = (_result(writer, k, t) for k, t in enumerate(call.type.items[:2]))
+    writer.copy(writer.input(0), buffer, type)
+    sends = call.op.name == "mpi_isend"
+    peer = Place.PEERS + (0 if sends != call.params["backward"] else 1)
+    text = f"""\
+request = pointer({{1}}, int64)
+request[0] = 0
+failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, place[{peer}], place[{peer + 2}], {_COMM}, {{1}})"""
+    words = [buffer, request, type.size * units(type)]
+    _step(writer, call, text, words, symbols=["Isend" if sends else "Irecv"])
+
+
+def _write_wait(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    text = """\
+request = stack_words(1)
+waiting = pointer(request, int64)
+given = pointer({0}, int64)
+waiting[0] = given[0]
+status = stack_words(8)
+failed = call({1}, request, status)"""
+    _step(writer, call, text, [writer.input(1)], symbols=["Wait"])
+    writer.copy(writer.input(0), _result(writer, 0, type), type)
 
 
 _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
@@ -317,5 +360,8 @@ _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
     "mpi_reduce_scatter": _write_reduce_scatter,
     "mpi_alltoall": _write_alltoall,
     "mpi_exchange": _write_exchange,
+    "mpi_isend": _write_start,
+    "mpi_irecv": _write_start,
+    "mpi_wait": _write_wait,
     "mpi_barrier": _write_barrier,
 }

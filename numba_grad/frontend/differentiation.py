@@ -33,7 +33,7 @@ from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
+from numba_grad.ops.families import cast, full, placed, reshape, zeros_like
 from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
@@ -135,12 +135,14 @@ def gradient_of_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     with_value: bool,
+    weight: float = 1.0,
 ) -> tuple[Any, list[Tensor], Any]:
-    """The gradient of `f`, its value if asked for, and aux or None."""
+    """The gradient of `weight` times `f`, the value of `f` if asked for, and aux or None."""
     call, out, aux = run_on_variables(operation, f, args, kwargs, argnums, has_aux)
     value = scalar(operation, out)
     with recording(call.is_recorded([value])):
-        pulled = call.gradients([value], [ones_like(value)])
+        seed = full(weight, value.shape, value.dtype, value.type.device)
+        pulled = call.gradients([value], [seed])
     wanted = [value] if with_value else []
     results, aux = call.results_and_aux([*pulled, *wanted], aux)
     return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux

@@ -12,7 +12,9 @@ Outside of traces a communication happens when it is recorded.
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import array_type
-from numba_grad.graph.walk import reads_arguments
+from numba_grad.graph.walk import reads_arguments, toposort
 
 TOKEN = array_type((), np.dtype(np.float64))
 VALUE = np.zeros((), np.float64)  # of every token
@@ -63,7 +65,7 @@ class _Here(threading.local):
 _here = carried(_Here())
 
 
-# How values are computed, which what lies above knows.
+# How values are computed, which what lies above knows, as soon as a program communicates.
 evaluate: Callable[[Sequence[Node]], None] | None = None
 
 
@@ -76,6 +78,26 @@ def new_argument() -> Node:
 def is_communicated(node: Node) -> bool:
     """Whether this is a result of a communication."""
     return node.op.name == "item" and "communicates" in node.inputs[0].op.extras
+
+
+def communicates(node: Node) -> bool:
+    """Whether the operation communicates: itself, or in a graph that it calls."""
+    if node.op.family != "call":
+        return False
+    if "communicates" in node.op.extras:
+        return True
+    values = [x for v in node.params.values() for x in (v if isinstance(v, tuple) else (v,))]
+    return any(_graph_communicates(x) for x in values if hasattr(x, "outputs"))
+
+
+_known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+def _graph_communicates(target: Any) -> bool:
+    found = _known.get(target)
+    if found is None:
+        found = _known[target] = any(communicates(node) for node in toposort(target.outputs))
+    return found
 
 
 def token() -> Node:

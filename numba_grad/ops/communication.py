@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import is_inexact
+from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, Op
@@ -96,6 +97,7 @@ def _communication(
     reference: Callable[..., Sequence[np.ndarray]],
     takes_rows: bool = False,
     gives_rows: bool = False,
+    is_request: bool = False,
 ) -> Op:
     """The record of a communication.
 
@@ -105,6 +107,7 @@ def _communication(
     tangent, cotangent : by further communications, on a chain
     reference : (MPI communicator, place, *operands, **params) -> results, with mpi4py and NumPy
     takes_rows, gives_rows : whether the first axis of operands and results counts parts for ranks
+    is_request : whether the second operand, or result, is a request: one, also of a batch
     """
 
     def infer(*given: Type, **params: Any) -> TupleType:
@@ -130,6 +133,8 @@ def _communication(
         *given, token = cotangents
         if not has_derivative(own):
             return [*[None] * (operands + 1), token, *[None] * (len(inputs) - operands - 2)]
+        if is_request and name != "wait" and any(g is None for g in given):
+            raise _never_waited_for(name)
         chain = chain_after(out, place, token)
         results = results_of(out)
         seeds = [zeros_like(y) if g is None else g for g, y in zip(given, results, strict=True)]
@@ -169,11 +174,13 @@ def _communication(
     def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
         size = next(x.shape[0] for x, has in zip(inputs, is_batched, strict=True) if has)
         own = [
-            x if has else broadcast_to(reshape(x, (1, *x.shape)), (size, *x.shape))
+            x if has else _repeated(x, size)
             for x, has in zip(inputs[:operands], is_batched, strict=False)
         ]
+        if is_request:
+            own[1:] = [_first(x) for x in own[1:]]
         if takes_rows:
-            own = [_axes_swapped(x) for x in own]
+            own = [_axes_swapped(x) if x.shape else x for x in own]
         place, token, *after = [
             _first(x) if has else x
             for x, has in zip(inputs[operands:], is_batched[operands:], strict=True)
@@ -181,8 +188,8 @@ def _communication(
         chain = Chain(place, token, tuple(after))
         results = chain(op, own, params)
         if gives_rows:
-            results = [_axes_swapped(y) for y in results]
-        return aliases([*results, broadcast_to(reshape(chain.token, (1,)), (size,))])
+            results = [_axes_swapped(y) if y.shape else _repeated(y, size) for y in results]
+        return aliases([*results, _repeated(chain.token, size)])
 
     def evaluate(_: Any, *arrays: np.ndarray, **params: Any) -> tuple[Any, ...]:
         own, place, _ = parts(arrays)
@@ -217,6 +224,10 @@ def _first(x: Node) -> Node:
     sizes = (1, *x.shape[1:])
     part = OPS["slice"](x, starts=(0,) * rank, sizes=sizes, steps=(1,) * rank)
     return reshape(part, x.shape[1:])
+
+
+def _repeated(x: Node, size: int) -> Node:
+    return broadcast_to(reshape(x, (1, *x.shape)), (size, *x.shape))
 
 
 def _axes_swapped(x: Node) -> Node:
@@ -468,6 +479,80 @@ exchange = _communication(
     reference=_exchange_reference,
     takes_rows=True,
     gives_rows=True,
+)
+
+# Messages under way. What starts one gives its buffer, which stays where it is as long as somebody
+# reads it, and a request; both are what `wait` reads. The cotangent of what was received is sent
+# when the backward pass comes to the `wait`, and waited for where the message was started; that of
+# what was sent is received so. Their buffers and requests are the cotangents in between.
+
+
+def _never_waited_for(name: str) -> GradientError:
+    return GradientError(
+        explain(
+            f"mpi.{name}",
+            "the message was not waited for, so its adjoint cannot be finished",
+            fix="request.wait() in the function that is differentiated",
+        )
+    )
+
+
+def _with_request(x: Type, **params: Any) -> tuple[Type, Type]:
+    return (x, order.TOKEN)
+
+
+def _without_numpy(comm: Any, place: Any, *own: Any, **params: Any) -> list[np.ndarray]:
+    raise InternalError("reference engine: messages under way need memory that stays")
+
+
+def _isend_cotangent(
+    chain: Chain, cotangents: Any, results: Any, x: Node, *, backward: bool
+) -> list[Node]:
+    return chain(wait, cotangents, {"receives": True, "backward": not backward})
+
+
+def _irecv_cotangent(
+    chain: Chain, cotangents: Any, results: Any, like: Node, *, backward: bool
+) -> list[Node]:
+    (g,) = chain(wait, cotangents, {"receives": False, "backward": not backward})
+    return [_from_nobody(chain, g, backward=backward)]
+
+
+def _wait_cotangent(
+    chain: Chain,
+    cotangents: Any,
+    results: Any,
+    buffer: Node,
+    request: Node,
+    *,
+    receives: bool,
+    backward: bool,
+) -> list[Node]:
+    start = isend if receives else irecv
+    given = cotangents[0] if receives else zeros_like(buffer)
+    return chain(start, [given], {"backward": not backward})
+
+
+def _under_way(
+    name: str, types: Callable[..., tuple[Type, ...]], cotangent: Rule, *, operands: int = 1
+) -> Op:
+    return _communication(
+        name,
+        types,
+        operands=operands,
+        tangent=_as_tangent(name),
+        cotangent=cotangent,
+        reference=_without_numpy,
+        takes_rows=True,
+        gives_rows=True,
+        is_request=True,
+    )
+
+
+isend = _under_way("isend", _with_request, _isend_cotangent)
+irecv = _under_way("irecv", _with_request, _irecv_cotangent)
+wait = _under_way(
+    "wait", lambda buffer, request, **params: (buffer,), _wait_cotangent, operands=2
 )
 
 barrier = _communication(

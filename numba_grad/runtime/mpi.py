@@ -13,6 +13,10 @@ from numba_grad.errors import CommunicationError, KernelError, explain
 from numba_grad.fresh_thread import imported
 
 
+# In place of one of MPI's codes: a message of another size than what was expected.
+WRONG_SIZE = 0x7FFFFFFF
+
+
 def library() -> Any:
     """The module `mpi4py.MPI`, with MPI initialized.
 
@@ -53,6 +57,16 @@ def handle_of(thing: Any) -> int:
 def error_of(operation: str, code: int) -> CommunicationError:
     """What to raise where MPI gave an error code."""
     module = library()
+    if code == WRONG_SIZE:
+        return CommunicationError(
+            explain(
+                f"mpi.{operation}",
+                "a message came that has another size than what was expected",
+                got={"rank": module.COMM_WORLD.Get_rank()},
+                expected="the same number of elements where it is sent and where it is received",
+                fix="recv_like=, an array of the shape of what is received",
+            )
+        )
     try:
         text = module.Get_error_string(code)
     except Exception:  # not a code of this library
