@@ -1,0 +1,64 @@
+"""`ng.mpi`, by programs that `mpiexec` runs on several ranks: many checks in each launch.
+
+What they check is in `mpi_programs`. They are skipped where mpi4py, or an MPI of this environment,
+is not installed: `pip install "numba_grad[mpi]"`.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "mpi_programs"
+SECONDS = 240  # a program that hangs is ended
+
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+needs_mpi = pytest.mark.skipif(
+    MPIEXEC is None or find_spec("mpi4py") is None,
+    reason='no mpiexec: pip install "numba_grad[mpi]"',
+)
+
+
+def run(ranks, *arguments, mpiexec=None, python=sys.executable, environment=None):
+    """What a program writes and how it ends, on so many ranks."""
+    command = [*(mpiexec or [MPIEXEC]), "-n", str(ranks), python, *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        cwd=PROGRAMS,
+        env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            output, _ = process.communicate()
+            pytest.fail(f"{command} did not end\n{output}")
+        return process.returncode, output
+
+
+def python_path():
+    package = str(Path(__file__).parent.parent)
+    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.thorough)])
+def test_every_operation_and_its_derivatives(ranks):
+    code, output = run(ranks, "operations.py")
+    assert (code, f"passed on {ranks}" in output) == (0, True), output
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2, 4])
+def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks):
+    code, output = run(ranks, "programs.py")
+    assert (code, f"passed on {ranks}" in output) == (0, True), output
