@@ -6,10 +6,11 @@ Nothing here imports Numba until a kernel is missing from both.
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numba_grad import forks
-from numba_grad.compiler import cache, compile_log, parallel_build
+from numba_grad.compiler import cache, compile_log, job_start, parallel_build
 from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
@@ -169,9 +170,16 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
                 report.compiled += 1
             return code
 
+        def compiled_by_turns(request: Request) -> bytes | None:
+            with job_start.claim(request.key) as is_ours:
+                return (job_start.known(request.key) or compiled(request)) if is_ours else None
+
         # Inside of Numba, this thread has the lock that others would wait for.
         threads = 1 if _is_inside_numba() else config.threads
-        codes |= parallel_build.of_each(missing, compiled, threads)
+        codes |= parallel_build.of_each(missing, compiled_by_turns, threads)
+        for request, code in codes.items():
+            if code is None:  # another process of this job is at it
+                codes[request] = job_start.awaited(request.key, partial(compiled, request))
     return {request.key: code for request, code in codes.items() if code is not None}
 
 

@@ -200,16 +200,13 @@ class Specialization:
     def replay(self, values: list[Any]) -> list[Any]:
         """The outputs for values of the arguments."""
         if self.communicates:
-            return self._replayed([*values, order.VALUE])[:-1]
-        return self._replayed(values)
-
-    def _replayed(self, values: list[Any]) -> list[Any]:
+            values.append(order.VALUE)
         if self.captured:
             values += [value_of(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
-            return evaluate_with_numpy(self.graph_outputs, given)
+            return evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
         loaded = self._loaded or self._loaded_once()
         compiled = loaded.compiled
         if self.arrays:
@@ -222,14 +219,16 @@ class Specialization:
                 on_host(x) if type.device == CPU else x
                 for x, type in zip(results, compiled.types, strict=True)
             ]
-        if compiled.output_numbers is None:
-            return results
-        # A result that is an argument, or a constant, must not share its memory.
-        values += [node.value for node in self.constants]
-        return [
-            results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
-            for given, computed in compiled.output_numbers
-        ]
+        if compiled.output_numbers is not None:
+            # A result that is an argument, or a constant, must not share its memory.
+            values += [node.value for node in self.constants]
+            results = [
+                results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+                for given, computed in compiled.output_numbers
+            ]
+        if self.communicates:
+            results.pop()  # the token
+        return results
 
     def array_values(self) -> list[Any]:
         """What is in the arrays that the function closes over, on the device of the program."""
