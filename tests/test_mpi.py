@@ -62,3 +62,38 @@ def test_every_operation_and_its_derivatives(ranks):
 def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks):
     code, output = run(ranks, "programs.py")
     assert (code, f"passed on {ranks}" in output) == (0, True), output
+
+
+@needs_mpi
+def test_ranks_that_disagree_are_told_in_the_checking_mode():
+    code, output = run(3, "failing.py", "disagree")
+    assert (code, "all were told" in output) == (0, True), output
+
+
+@needs_mpi
+def test_a_message_of_another_size_is_an_error_on_the_rank_that_gets_it():
+    code, output = run(2, "failing.py", "short")
+    assert code == 0, output
+    assert "rank 0: mpi.exchange: a message came that has another size" in output, output
+    assert "rank 1: mpi.exchange: MPI reports an error" in output, output  # longer than expected
+
+
+@needs_mpi
+def test_a_rank_that_fails_says_which_it_is_and_the_job_ends():
+    code, output = run(2, "-m", "mpi4py", "failing.py", "exception")
+    assert code != 0
+    assert "this was rank 1 of 2" in output and "after mpi.allreduce at" in output, output
+
+
+def test_without_mpi4py_one_error_says_what_to_install():
+    code = """
+import sys
+sys.modules["mpi4py"] = None
+import numba_grad as ng
+try:
+    ng.mpi.allreduce(1.0)
+except ImportError as error:
+    print(error)
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert 'try: pip install "numba_grad[mpi]"' in output, output

@@ -105,7 +105,8 @@ def _write_allreduce(writer: Writer, call: Node) -> None:
     if call.params["ordered"]:
         _write_ordered(writer, call, type, x, y)
         return
-    text = f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation(call.params['combine'])}, {_COMM})"
+    operation = _operation(call.params["combine"])
+    text = f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {operation}, {_COMM})"
     _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Allreduce"])
 
 
@@ -140,7 +141,9 @@ def _write_reduce(writer: Writer, call: Node) -> None:
     type = call.type.items[0]
     x, y = writer.input(0), _result(writer, 0, type)
     _fill(writer, y, type)
-    text = f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation('sum')}, {_ROOT}, {_COMM})"
+    text = (
+        f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation('sum')}, {_ROOT}, {_COMM})"
+    )
     _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Reduce"])
 
 
@@ -169,9 +172,7 @@ def _item_size(type: Type) -> int:
 
 def _packed(numbers: Sequence[int]) -> list[int]:
     pairs = [*numbers, 0][: len(numbers) + len(numbers) % 2]
-    return [
-        int(np.array(pairs[k : k + 2], "<i4").view("<i8")[0]) for k in range(0, len(pairs), 2)
-    ]
+    return [int(np.array(pairs[k : k + 2], "<i4").view("<i8")[0]) for k in range(0, len(pairs), 2)]
 
 
 class _Counts:
@@ -209,12 +210,20 @@ def _rows_writer(
         packed = _Counts(3, counts, item)
         words = [x, y, own, *([] if is_equal else packed.words)]
         text = (arguments if is_equal else general_arguments).format(
-            x="{0}", y="{1}", own="{2}", type=_TYPE, sum=_operation("sum"),
-            counts=packed.counts, starts=packed.starts,
+            x="{0}",
+            y="{1}",
+            own="{2}",
+            type=_TYPE,
+            sum=_operation("sum"),
+            counts=packed.counts,
+            starts=packed.starts,
         )
         function = plain if is_equal else general
         _step(
-            writer, call, f"failed = call({{{len(words)}}}, {text}, {end})", words,
+            writer,
+            call,
+            f"failed = call({{{len(words)}}}, {text}, {end})",
+            words,
             symbols=[function],
         )
 
@@ -293,12 +302,18 @@ counted = pointer(counting, int64)
 failed = 0
 for k in range({count}):
     peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
-    code = call({{6}}, {{1}} + k * {{3}}, {{5}}, {_TYPE}, place[peer + {source}], place[peer + {source + 2}], {_COMM}, requests + 8 * k)
+    at = {{1}} + k * {{3}}
+    source = place[peer + {source}]
+    tag = place[peer + {source + 2}]
+    code = call({{6}}, at, {{5}}, {_TYPE}, source, tag, {_COMM}, requests + 8 * k)
     if failed & 0xFFFFFFFF == 0:
         failed = code
 for k in range({count}):
     peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
-    code = call({{7}}, {{0}} + k * {{2}}, {{4}}, {_TYPE}, place[peer + {to}], place[peer + {to + 2}], {_COMM}, requests + 8 * ({count} + k))
+    at = {{0}} + k * {{2}}
+    to = place[peer + {to}]
+    tag = place[peer + {to + 2}]
+    code = call({{7}}, at, {{4}}, {_TYPE}, to, tag, {_COMM}, requests + 8 * ({count} + k))
     if failed & 0xFFFFFFFF == 0:
         failed = code
 if failed & 0xFFFFFFFF == 0:

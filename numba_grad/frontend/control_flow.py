@@ -573,9 +573,7 @@ def _while(
         types = [x.type for x in carried]
         body = traced(operation, step, types, arguments, given, name)
         if body.communicates:
-            return _while_with_token(
-                operation, cond_fun, body_fun, init_val, memory, names, name
-            )
+            return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(operation, "val after a step", body.structure, structure)

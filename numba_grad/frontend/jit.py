@@ -414,8 +414,9 @@ class Jitted:
         finally:
             current.trace = outer
         if scope.communicates:
-            arguments.append(scope.first)
-            outputs.append(scope.last)
+            token, last_token = scope.ends()
+            arguments.append(token)
+            outputs.append(last_token)
         del leaves  # arrays among them are not closed over
         captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
         met = {x.node: x for x in trace.closed_over()}

@@ -20,6 +20,7 @@ import numpy as np
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import CommunicationError, DeviceError, DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.rank_agreement import agree, communicates, tell_of_failures
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, leaf
@@ -57,6 +58,7 @@ class _Communicator:
                     got={"comm": "MPI.COMM_NULL, or between two groups"},
                 )
             )
+        tell_of_failures()
         self.operation = operation
         self.size: int = self.comm.Get_size()
         self.rank: int = self.comm.Get_rank()
@@ -148,6 +150,7 @@ def _communicate(
 
     What is on a GPU goes through the memory of the host.
     """
+    communicates(f"mpi.{name}")
     devices = [x.type.device for x in operands if x.type.device != CPU]
     chain = communication.Chain(place, order.token())
     results = chain(OPS[f"mpi_{name}"], [placed(x, CPU) for x in operands], params)
@@ -159,15 +162,22 @@ def _collective(
     given: _Communicator, name: str, x: Node, params: dict[str, Any], root: int = 0
 ) -> Node:
     """The result of a communication that all ranks take part in."""
-    agree(given, name, x, params, root)
+    _agree(given, name, x, params, root)
     (y,) = _communicate(name, [x], given.place(x.dtype, root), params)
     return y
 
 
-def agree(
+def _agree(
     given: _Communicator, name: str, x: Node | None, params: dict[str, Any], root: int
 ) -> None:
-    """Compare what ranks are about to do, if that is wanted."""
+    """Compare what ranks are about to do, if that is wanted; rows may differ in number."""
+    shared = {key: value for key, value in params.items() if key not in ("rows", "received")}
+    if "received" in params:
+        shared.pop("counts")
+    type = None if x is None else x.type
+    if type is not None and "counts" in params:
+        type = type.of_shape(type.shape[1:])  # of a row
+    agree(given.comm, f"mpi.{name}", f"{type}, root {root}, {shared}")
 
 
 def _is_reducible(operation: str, x: Node, combine: str) -> None:
@@ -383,7 +393,7 @@ def shift(x: Any, disp: int = 1, comm: Any = None, *, wrap_around: bool = True) 
 def barrier(comm: Any = None) -> None:
     """Wait until all ranks are here; and in the backward pass, until all are back here."""
     given = _Communicator("mpi.barrier", comm)
-    agree(given, "barrier", None, {}, 0)
+    _agree(given, "barrier", None, {}, 0)
     _communicate("barrier", [], given.place(np.dtype(np.float64)), {})
 
 
@@ -702,9 +712,7 @@ def wait(request: Request) -> Tensor | None:
     return request.wait()
 
 
-def _started(
-    given: _Communicator, name: str, x: Any, ranks: tuple[int, int], tag: int
-) -> Request:
+def _started(given: _Communicator, name: str, x: Any, ranks: tuple[int, int], tag: int) -> Request:
     node = _operand(given.operation, x)
     if node.type.device != CPU:
         raise DeviceError(

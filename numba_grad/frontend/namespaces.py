@@ -1,4 +1,4 @@
-"""`numba_grad.cuda`, `fft`, `linalg`, `mpi`, `random`, `signal`, `special`: imported when asked for.
+"""`numba_grad.cuda`, `fft`, `linalg`, `mpi`, ...: imported when asked for.
 
 With the operations that only they have they are a sixth of the package, and most programs use one
 of them or none.

@@ -74,7 +74,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         out_leaves, out_structure = trees.flatten(out)
         nodes = [as_node(x) for x in out_leaves]
         if scope.communicates:
-            *results, token = batch([*nodes, scope.last], members, size)
+            *results, token = batch([*nodes, scope.token()], members, size)
             order.advance(results, wrap(token)[0]._node)
         else:
             results = batch(nodes, members, size)

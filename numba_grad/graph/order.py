@@ -44,6 +44,11 @@ class Scope:
     def communicates(self) -> bool:
         return self.last is not self.first
 
+    def ends(self) -> tuple[Node, Node]:
+        """The tokens before the first communication and after the last."""
+        last = self.token()
+        return (last if self.first is None else self.first), last
+
     def token(self) -> Node:
         if self._make is None:
             raise TracingError(self.refusal)

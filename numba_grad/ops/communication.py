@@ -367,9 +367,7 @@ def _parts(x: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
     return np.split(x, np.cumsum(counts)[:-1])
 
 
-def _rows_communication(
-    name: str, adjoint: str, reference: Callable[..., np.ndarray | None]
-) -> Op:
+def _rows_communication(name: str, adjoint: str, reference: Callable[..., np.ndarray | None]) -> Op:
     def of_reference(comm: Any, place: Any, x: np.ndarray, **params: Any) -> list[np.ndarray]:
         found = reference(comm, place, x, params["counts"])
         return [x[:0] if found is None else found]
@@ -400,9 +398,9 @@ reduce_scatter = _rows_communication(
 gather = _rows_communication(
     "gather",
     "scatter",
-    lambda comm, place, x, counts: None
-    if (parts := comm.gather(x, root_of(place))) is None
-    else np.concatenate(parts),
+    lambda comm, place, x, counts: (
+        None if (parts := comm.gather(x, root_of(place))) is None else np.concatenate(parts)
+    ),
 )
 scatter = _rows_communication(
     "scatter",
@@ -551,9 +549,7 @@ def _under_way(
 
 isend = _under_way("isend", _with_request, _isend_cotangent)
 irecv = _under_way("irecv", _with_request, _irecv_cotangent)
-wait = _under_way(
-    "wait", lambda buffer, request, **params: (buffer,), _wait_cotangent, operands=2
-)
+wait = _under_way("wait", lambda buffer, request, **params: (buffer,), _wait_cotangent, operands=2)
 
 barrier = _communication(
     "barrier",

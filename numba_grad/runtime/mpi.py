@@ -12,7 +12,6 @@ from typing import Any
 from numba_grad.errors import CommunicationError, KernelError, explain
 from numba_grad.fresh_thread import imported
 
-
 # In place of one of MPI's codes: a message of another size than what was expected.
 WRONG_SIZE = 0x7FFFFFFF
 
@@ -45,7 +44,9 @@ def function_address(name: str) -> int:
     try:
         function = getattr(ctypes.CDLL(module.__file__), name)
     except (AttributeError, OSError) as error:
-        raise KernelError(f"{name}: not found in the MPI library that mpi4py is linked to") from error
+        raise KernelError(
+            f"{name}: not found in the MPI library that mpi4py is linked to"
+        ) from error
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError, explain
-from numba_grad.runtime import library
+from numba_grad.runtime import library, mpi
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from numba_grad.runtime.progress import Bars, shown_loops

@@ -74,12 +74,12 @@ LINEAR = {
     "reduce_scatter": (
         (size, 2),
         lambda x: ng.mpi.reduce_scatter(x, comm=comm),
-        lambda xs: sum(xs)[rank],
+        lambda xs: np.sum(xs, axis=0)[rank],
     ),
     "reduce_scatter of counts": (
         (sum(counts),),
         lambda x: ng.mpi.reduce_scatter(x, counts, comm=comm),
-        lambda xs: np.split(sum(xs), np.cumsum(counts)[:-1])[rank],
+        lambda xs: np.split(np.sum(xs, axis=0), np.cumsum(counts)[:-1])[rank],
     ),
     "alltoall": (
         (size, 2),
@@ -167,17 +167,23 @@ def check_nonlinear():
     xs = np.stack(of_all(x))
     weights = np.arange(1.0, 5.0)
     for op, ufunc in ((MPI.MAX, np.maximum), (MPI.MIN, np.minimum)):
-        function = lambda x, op=op: ng.mpi.allreduce(x, op, comm)
+
+        def function(x, op=op):
+            return ng.mpi.allreduce(x, op, comm)
+
         y = ufunc.reduce(xs)
         same(function(x), y)
         owners = (xs == y).sum(axis=0)
         want = size * weights * (x == y) / owners
         for f in (function, ng.jit(function)):
-            same(ng.grad(lambda x: (f(x) * weights).sum())(x), want)
+            same(ng.grad(lambda x, f=f: (f(x) * weights).sum())(x), want)
             t = values((4,), 40 + rank)
             ts = np.stack(of_all(t))
             same(ng.jvp(f, (x,), (t,))[1], (ts * (xs == y)).sum(axis=0) / owners)
-    product = lambda x: (ng.mpi.allreduce(x, MPI.PROD, comm) * weights).sum()
+
+    def product(x):
+        return (ng.mpi.allreduce(x, MPI.PROD, comm) * weights).sum()
+
     others = np.prod(np.delete(xs, rank, axis=0), axis=0)
     for f in (product, ng.jit(product)):
         same(f(x), (np.prod(xs, axis=0) * weights).sum())
