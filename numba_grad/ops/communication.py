@@ -26,7 +26,7 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
-from numba_grad.ops.families import broadcast_to, cast, ones_like, reshape, zeros_like
+from numba_grad.ops.families import ALL, broadcast_to, cast, ones_like, reshape, zeros_like
 
 FAMILY = "call"  # compiled as a segment of its own
 
@@ -98,6 +98,7 @@ def _communication(
     takes_rows: bool = False,
     gives_rows: bool = False,
     is_request: bool = False,
+    dtypes: str = ALL,
 ) -> Op:
     """The record of a communication.
 
@@ -205,6 +206,7 @@ def _communication(
         infer,
         by_pullback,
         batch,
+        dtypes=dtypes,
         extras={
             "pullback": pullback,
             "with_tangents": with_tangents,

