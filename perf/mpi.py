@@ -76,7 +76,7 @@ def bare_calls() -> Callable[[], Any]:
 
 
 def overheads() -> dict[str, float]:
-    """Microseconds of an allreduce of one number: bare, in a jitted loop, and by one jitted call."""
+    """Microseconds of an allreduce of one number: bare, in a jitted loop, by a jitted call."""
     from mpi4py import MPI
 
     import numba_grad as ng

@@ -26,7 +26,7 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
-from numba_grad.ops.families import ALL, broadcast_to, cast, ones_like, reshape, zeros_like
+from numba_grad.ops.families import ALL, NUMERIC, broadcast_to, cast, ones_like, reshape, zeros_like
 
 FAMILY = "call"  # compiled as a segment of its own
 
@@ -318,6 +318,7 @@ def _allreduce_cotangent(
 allreduce = _communication(
     "allreduce",
     _same_type,
+    dtypes=NUMERIC,
     tangent=_allreduce_tangent,
     cotangent=_allreduce_cotangent,
     reference=lambda comm, place, x, *, combine, ranks, ordered: [
@@ -330,6 +331,7 @@ allreduce = _communication(
 reduce = _communication(
     "reduce",
     _same_type,
+    dtypes=NUMERIC,
     tangent=_as_tangent("reduce"),
     cotangent=lambda chain, gs, ys, x: chain(bcast, gs, {}),
     reference=lambda comm, place, x: [
