@@ -272,7 +272,7 @@ def _emit_inner_loop(
             continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
             if piece.is_narrow:
-                source.line("keep_scalar()")
+                source.line(f"{inner.variable} = opaque({inner.variable})")
             _emit_body(source, piece, places)
 
 
