@@ -38,7 +38,7 @@ from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
-from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
@@ -243,8 +243,6 @@ class _Compiler:
         """The program of a segment, as a graph with arguments for what comes from outside."""
         call = self.graph.calls.get(int(segment.own[0]))
         if call is not None and call.op.name != "call":
-            if self.target.name != "cpu":
-                raise _only_on_processor(call)
             reads = segment.reads[: len(call.inputs)].tolist()
             return control_program(
                 call,
@@ -252,6 +250,7 @@ class _Compiler:
                 [Place(External(places[k][0]), places[k][1]) for k in reads],
                 has_own_memory,
                 lambda graph, overwriting: body_of(graph, self.target, overwriting),
+                self.target,
             )
         local = [argument(type) for _, _, type in places]
         argument_places = {
@@ -428,17 +427,6 @@ class _Template:
         self.steps = np.array(steps, np.int64).reshape(-1, 4)
         self.words = np.array(words, np.int64)
         self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
-
-
-def _only_on_processor(call: Node) -> DeviceError:
-    return DeviceError(
-        explain(
-            call.op.name,
-            "loops and branches as operations run on the CPU only, so far",
-            got={"inputs": [x.type for x in call.inputs]},
-            fix="a loop in Python, of which a GPU runs the operations; or x.to('cpu')",
-        )
-    )
 
 
 def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:

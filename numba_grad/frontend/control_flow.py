@@ -14,7 +14,14 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, check_function, name_of, traced
+from numba_grad.frontend.bodies import (
+    Traced,
+    check_function,
+    device_of,
+    name_of,
+    on_device_of_body,
+    traced,
+)
 from numba_grad.frontend.joining_functions import concatenate
 from numba_grad.frontend.memory_budgets import Memory, states_within
 from numba_grad.frontend.progress_bars import Progress, name_of_body
@@ -105,8 +112,10 @@ def _scan(
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
-    row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
+    device = device_of([*carried, *rows])
     while True:
+        carried, rows = [on_device_of_body(operation, x, device) for x in (carried, rows)]
+        row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
         pair_structure = trees.flatten(
             (
                 trees.unflatten(structure, [0] * len(carried)),
@@ -115,8 +124,9 @@ def _scan(
         )[1]
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
-        body = traced(operation, step, types, pair_structure, given, name)
-        if not _promote(given, carried, body):
+        body = traced(operation, step, types, pair_structure, given, name, device=device)
+        before, device = device, device_of([*carried, *rows, *body.captured])
+        if device == before and not _promote(given, carried, body):
             break
     outputs = body.target.outputs
     names = trees.leaf_names(structure, "carry") if names is None else names
@@ -124,9 +134,8 @@ def _scan(
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
     slots = states_within(operation, memory, carried, count)
-    finals, stacks = loop(
-        body.target, carried, rows, body.captured, count, reverse=reverse, slots=slots
-    )
+    captured = on_device_of_body(operation, body.captured, device)
+    finals, stacks = loop(body.target, carried, rows, captured, count, reverse=reverse, slots=slots)
     return (
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
@@ -519,23 +528,27 @@ def _while(
 
     step.__name__ = name_of(body_fun)
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
+    device = device_of(carried)
     while True:
+        carried = on_device_of_body(operation, carried, device)
         types = [x.type for x in carried]
-        body = traced(operation, step, types, arguments, given, name)
+        body = traced(operation, step, types, arguments, given, name, device=device)
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(operation, "val after a step", body.structure, structure)
             )
-        if not _promote(given, carried, body):
+        if _promote(given, carried, body):
+            continue
+        test = traced(operation, cond_fun, types, arguments, given, device=device)
+        before, device = device, device_of([*carried, *body.captured, *test.captured])
+        if device == before:
             break
     names = trees.leaf_names(structure, "val") if names is None else names
     _check_carried(operation, names, carried, body.target.outputs)
-    test = traced(operation, cond_fun, types, arguments, given)
     _check_condition(operation, test)
+    of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
     slots = states_within(operation, memory, carried) or 1
-    finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, test.captured, body.captured, slots
-    )
+    finals, _ = while_loop_of_nodes(test.target, body.target, carried, of_test, of_body, slots)
     return trees.unflatten(structure, builtins.map(wrap, finals))
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from numbers import Real
 
 from numba_grad.errors import explain
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
+from numba_grad.graph.types import CPU
 
 Memory = int | float | str | None
 
@@ -18,6 +20,10 @@ _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
 _FEWEST_BYTES = 1 << 28
+# On a GPU, where memory is there at once or not at all, of such a loop; and in all, as the schedule
+# is made by the host.
+_MOST_STATES_OF_GPU = 1 << 12
+_MOST_STATES_IN_SCHEDULE = 1 << 20
 
 
 def states_within(
@@ -33,12 +39,14 @@ def states_within(
         If there is none for a single one, or `memory` says nothing that is understood.
     """
     state_bytes = max(1, sum(node.type.nbytes for node in carried))
+    device = next((node.type.device for node in carried), CPU)
     if memory is None:
         if length is not None and length * state_bytes <= _FEWEST_BYTES:
             return None
         # A power of two, so that the plan is the same tomorrow.
-        room = 1 << max(_free_bytes() // 2, _FEWEST_BYTES).bit_length() - 1
-        states = min(room // state_bytes, _MOST_STATES if length is None else length)
+        room = 1 << max(_free_bytes(device) // 2, _FEWEST_BYTES).bit_length() - 1
+        most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
+        states = min(room // state_bytes, most if length is None else length)
         states = max(states, 1)
     else:
         states = _states(operation, memory, state_bytes)
@@ -53,7 +61,7 @@ def states_within(
         )
     if length is not None and states >= length:
         return None
-    return states
+    return states if device == CPU else min(states, _MOST_STATES_IN_SCHEDULE)
 
 
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:
@@ -76,8 +84,10 @@ def _states(operation: str, memory: Memory, state_bytes: int) -> int:
     )
 
 
-def _free_bytes() -> int:
+def _free_bytes(device: str) -> int:
     """Memory that is there for the asking, roughly."""
+    if device != CPU:
+        return namespace("cuda").memory_stats(device).free
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
