@@ -32,7 +32,7 @@ from numba_grad.compiler.flat_graph import (
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.memory import Lifetimes
-from numba_grad.compiler.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.program_steps import External, FileMemory, Output, Small, Temporary
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
@@ -152,6 +152,8 @@ class _Compiler:
                 return Pointer(Opened("argument", number), offset)
             case ("output", number):
                 return Pointer(Opened("result", number), offset)
+            case ("file", _):
+                return word
         return Pointer(Opened("arena"), offset + offsets[key])
 
     # Segments to programs
@@ -311,6 +313,8 @@ class _Compiler:
                 return (id(instance), dtype)
             case Temporary(number):
                 return (id(instance), "temporary", number)
+            case FileMemory():
+                return ("file", source)
         raise InternalError(f"plan: no memory called {source!r}")
 
     def assembly_key(self, k: int) -> object:
@@ -343,7 +347,7 @@ class _Compiler:
             for step in program.steps:
                 for source in step.memory:
                     key = self.memory_key(instance, source)
-                    if isinstance(key, tuple) and key[0] not in ("input", "output"):
+                    if isinstance(key, tuple) and key[0] not in ("input", "output", "file"):
                         lifetimes.use(key, number, sizes)
                 number += 1
         return lifetimes, sizes
@@ -366,6 +370,8 @@ class _Compiler:
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":
                 relocations[row, 1] = builder.output(key[1])  # type: ignore[index]
+            elif isinstance(source, FileMemory):
+                relocations[row, 1] = builder.file(source, source.nbytes, source.directory)
             else:
                 relocations[row, 1] = builder.arena
                 relocations[row, 2] += offsets[key]

@@ -61,7 +61,8 @@ def scan(
     memory : for the derivative, which needs what was carried at the beginning of each step: bytes,
         as a number or as text, "256 MB", or "40 states". What there is no room for is computed
         again, as few steps as can be (a binomial schedule); the gradient has the same bits. By
-        default half of the memory that is free.
+        default half of the memory that is free. "disk:PATH:4 GB": states go to a file in that
+        directory, which is reserved for the derivative's time and has no name.
     progress : whether a bar shows how far the loop is, drawn by tqdm ten times a second; or text
         for the bar. A loop that takes less than 0.1 s shows none.
 
@@ -77,6 +78,9 @@ def scan(
         If the carry changes shape, or rows are not as many as `length` says.
     ValueError
         If the length is negative or cannot be known.
+    OSError
+        If the directory of `memory` is not there, or, when the derivative is computed, the disk
+        has no room.
 
     Notes
     -----
@@ -133,9 +137,18 @@ def _scan(
     _check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
-    slots = states_within(operation, memory, carried, count)
+    slots, directory = states_within(operation, memory, carried, count)
     captured = on_device_of_body(operation, body.captured, device)
-    finals, stacks = loop(body.target, carried, rows, captured, count, reverse=reverse, slots=slots)
+    finals, stacks = loop(
+        body.target,
+        carried,
+        rows,
+        captured,
+        count,
+        reverse=reverse,
+        slots=slots,
+        directory=directory,
+    )
     return (
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
@@ -547,8 +560,10 @@ def _while(
     _check_carried(operation, names, carried, body.target.outputs)
     _check_condition(operation, test)
     of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
-    slots = states_within(operation, memory, carried) or 1
-    finals, _ = while_loop_of_nodes(test.target, body.target, carried, of_test, of_body, slots)
+    slots, directory = states_within(operation, memory, carried)
+    finals, _ = while_loop_of_nodes(
+        test.target, body.target, carried, of_test, of_body, slots or 1, directory
+    )
     return trees.unflatten(structure, builtins.map(wrap, finals))
 
 

@@ -197,6 +197,8 @@ def test_devices_of_what_is_carried(gpu):
     final = ng.fori_loop(0, 3, lambda i, total: total + a.sum() * i, 0.0)
     assert_same(final, 9.0)
     assert final.device == gpu
+    with pytest.raises(DeviceError, match="states on a GPU cannot go to a file"):
+        ng.scan(lambda c, x: (c + x, None), a[0], a, memory="disk:.:1 MB")
     with pytest.raises(DeviceError, match="scan: tensors on different devices, cpu and cuda"):
         ng.scan(lambda c, x: (c + x, None), np.zeros(2), a)
     with pytest.raises(DeviceError, match="add: tensors on different devices"):

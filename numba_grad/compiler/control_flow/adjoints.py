@@ -52,8 +52,9 @@ class _Adjoint:
         self.steps = writer.number_of_rows(writer.input(0), self.length)
         self.types = [call.inputs[k].type for k in of_state]
         self.types_held = [call.inputs[k].type for k in of_held]
+        directory: str = call.params["directory"]
         self.kept = [
-            Pointer(writer.temporary((self.slots + 1) * type.nbytes), 0) for type in self.types
+            writer.kept_memory((self.slots + 1) * type.nbytes, directory) for type in self.types
         ]
         self.buffers = [two_buffers(writer, type) for type in self.types]
         self.buffers_held = [two_buffers(writer, type) for type in self.types_held]

@@ -7,6 +7,7 @@ are pointers (`Moving`): rows of sequences and results move by a stride, and wha
 from one buffer and written to another, in a ring of buffers (`states.py`).
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +26,7 @@ from numba_grad.compiler.control_flow.register_loops import (
 from numba_grad.compiler.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
+from numba_grad.compiler.program_steps import FileMemory, Output, ProgramStep, Temporary
 from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
@@ -33,6 +34,7 @@ from numba_grad.graph.types import Type
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
+_files = itertools.count()
 # Trips of a loop that something else ends.
 ENDLESS = 1 << 62
 
@@ -136,6 +138,12 @@ class Writer:
     def temporary(self, nbytes: int) -> Temporary:
         self.temporaries.append(nbytes)
         return Temporary(len(self.temporaries) - 1)
+
+    def kept_memory(self, nbytes: int, directory: str) -> Pointer:
+        """Memory for states, in a file if there is a directory for it."""
+        if not directory:
+            return Pointer(self.temporary(nbytes), 0)
+        return Pointer(FileMemory(directory, nbytes, next(_files)), 0)
 
     def input(self, number: int) -> Pointer:
         place = self.places[number]
