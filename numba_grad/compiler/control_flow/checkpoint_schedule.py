@@ -8,7 +8,8 @@ Revolve, ACM TOMS 26, 2000). In all they are
 
     r n - C(s + r, s + 1),    with the least r for which C(s + r, s) >= n
 
-Where what is left fits, all of its states are kept, and it is gone back over in one run.
+Where what is left fits, all of its states are kept, and it is gone back over in one run: so most
+actions are of many steps, which matters where a step is faster than an action.
 """
 
 import enum
@@ -96,7 +97,7 @@ def kernel(args, lo, hi):
         free = slots - 1 - top
         schedule[SCHEDULE_SLOT] = top
         schedule[SCHEDULE_STEP] = step
-        if free >= remaining - 1:
+        if free >= remaining - 2:  # the last one is used at once
             schedule[SCHEDULE_ACTION] = ACTION_STORE
             schedule[SCHEDULE_COUNT] = remaining - 1
             schedule[SCHEDULE_PENDING] = remaining
