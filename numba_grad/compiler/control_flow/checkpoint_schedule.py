@@ -98,7 +98,7 @@ def kernel(args, lo, hi):
         free = slots - 1 - top
         schedule[SCHEDULE_SLOT] = top
         schedule[SCHEDULE_STEP] = step
-        if free + 1 >= remaining - 1:
+        if free >= remaining - 2:  # the last one is used at once
             schedule[SCHEDULE_ACTION] = ACTION_STORE
             schedule[SCHEDULE_COUNT] = remaining - 1
             schedule[SCHEDULE_PENDING] = remaining
