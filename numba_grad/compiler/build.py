@@ -70,6 +70,12 @@ class Statistics:
 
 
 class Request(NamedTuple):
+    """A kernel that somebody wants.
+
+    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
+    nothing is contracted.
+    """
+
     source: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
@@ -97,21 +103,17 @@ def build(source: str) -> Kernel:
     return build_all([source])[0]
 
 
-def build_all(sources: Iterable[str], *, is_quick: bool = False) -> list[Kernel]:
-    """The kernels of several source texts; missing ones are compiled together.
-
-    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
-    nothing is contracted.
-    """
-    return _build([Request(source, is_quick=is_quick) for source in sources])
+def build_all(sources: Iterable[str]) -> list[Kernel]:
+    """The kernels of several source texts; missing ones are compiled together."""
+    return build_requests([Request(source) for source in sources])
 
 
 def build_function(source: str, entry_name: str, signature: str) -> Kernel:
     """A function of `source` with another C signature, such as "int64(int64, int64)"."""
-    return _build([Request(source, entry_name, signature)])[0]
+    return build_requests([Request(source, entry_name, signature)])[0]
 
 
-def _build(requests: list[Request]) -> list[Kernel]:
+def build_requests(requests: list[Request]) -> list[Kernel]:
     missing = {request.key: request for request in requests if request not in _kernels}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for key, request in missing.items():
