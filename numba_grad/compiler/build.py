@@ -3,6 +3,7 @@
 Nothing here imports Numba until a kernel is missing from both.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,13 @@ class Request(NamedTuple):
 
     @property
     def key(self) -> str:
-        speed = ("quick",) if self.is_quick else ()
-        return cache.key_of(self.source, self.entry_name, self.signature, *speed)
+        return _key_of(self)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _key_of(request: Request) -> str:
+    speed = ("quick",) if request.is_quick else ()
+    return cache.key_of(request.source, request.entry_name, request.signature, *speed)
 
 
 _claims = Claims()
