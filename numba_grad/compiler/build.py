@@ -119,7 +119,7 @@ def build_function(source: str, entry_name: str, signature: str) -> Kernel:
     return build_requests([Request(source, entry_name, signature)])[0]
 
 
-def build_requests(requests: list[Request]) -> list[Kernel]:
+def build_requests(requests: Sequence[Request]) -> list[Kernel]:
     missing = {request.key: request for request in requests if request not in _kernels}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for key, request in missing.items():
@@ -132,6 +132,11 @@ def build_requests(requests: list[Request]) -> list[Kernel]:
             request.is_quick,
         )
     return [_kernels[request] for request in requests]
+
+
+def is_compiled(request: Request) -> bool:
+    """Whether a kernel is in memory or on disk."""
+    return request in _kernels or cache.contains(request.key)
 
 
 def stored(keys: Sequence[str]) -> list[StoredKernel]:

@@ -1,11 +1,12 @@
 """The processor: kernels in machine code, BLAS and LAPACK, steps cut into tasks for threads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
 from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.cpu_row_chains import CHAINING
+from numba_grad.compiler.engine_build import build_kernels
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.half_products import half_products
 from numba_grad.compiler.loop_cuts import fewest_blocks
@@ -64,6 +65,10 @@ def _join(
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
+def _built(sources: Sequence[str]) -> list[build.Kernel]:
+    return build_kernels([build.Request(source) for source in sources])
+
+
 TARGET = Target(
     name="cpu",
     # First, so that equal casts become one. cuBLAS has such products.
@@ -73,7 +78,7 @@ TARGET = Target(
     kernel_step=program_step,
     library_steps=_library_steps,
     join=_join,
-    build=build.build_all,
+    build=_built,
     has_branches=False,
     adds_products=True,
 )

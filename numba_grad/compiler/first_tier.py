@@ -20,6 +20,7 @@ import numpy as np
 
 from numba_grad.compiler import build, cpu_target
 from numba_grad.compiler.emit_cpu import dtype_name
+from numba_grad.compiler.engine_build import build_kernels
 from numba_grad.compiler.flat_graph import RENAMINGS, FlatGraph
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
@@ -105,7 +106,7 @@ class _Compiler:
         sources = dict.fromkeys([*(step.source for step in self.steps), *self.called])
         # That of all walks is worth LLVM's time.
         requests = [build.Request(source, is_quick=source is not WALK) for source in sources]
-        return dict(zip(sources, build.build_requests(requests), strict=True))
+        return dict(zip(sources, build_kernels(requests), strict=True))
 
     def resolved(self, word: object, kernels: dict[str, build.Kernel]) -> WordValue:
         match word:
