@@ -1,11 +1,7 @@
 """The processor: kernels in machine code, BLAS and LAPACK, steps cut into tasks for threads."""
 
-<<<<<<< HEAD
 import functools
-from collections.abc import Callable
-=======
 from collections.abc import Callable, Sequence
->>>>>>> 9b18ba9c30f7870967c9100bd11e74bd93654b8e
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
@@ -71,7 +67,6 @@ def _join(
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
-<<<<<<< HEAD
 def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
     unit = min(itemsize, 8)
     return ProgramStep(
@@ -98,10 +93,10 @@ def kernel(args, lo, hi):
     for i in range(lo, hi):
         out[i] = x[i]
 """
-=======
+
+
 def _built(sources: Sequence[str]) -> list[build.Kernel]:
     return build_kernels([build.Request(source) for source in sources])
->>>>>>> 9b18ba9c30f7870967c9100bd11e74bd93654b8e
 
 
 TARGET = Target(
@@ -113,12 +108,8 @@ TARGET = Target(
     kernel_step=program_step,
     library_steps=_library_steps,
     join=_join,
-<<<<<<< HEAD
     copy_step=_copy_step,
-    build=build.build_all,
-=======
     build=_built,
->>>>>>> 9b18ba9c30f7870967c9100bd11e74bd93654b8e
     has_branches=False,
     adds_products=True,
     host=None,
