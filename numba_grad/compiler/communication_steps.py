@@ -11,6 +11,7 @@ import numpy as np
 from numba_grad.compiler.control_flow.writer import Writer
 from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
 from numba_grad.compiler.library_steps import Pointer
+from numba_grad.errors import DeviceError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import TOKEN
 from numba_grad.graph.types import Type
@@ -41,7 +42,22 @@ _TAIL = f"""\
 
 
 def write_communication(writer: Writer, call: Node) -> None:
-    """Append the steps of a communication."""
+    """Append the steps of a communication.
+
+    Raises
+    ------
+    DeviceError
+        In a program that runs on a GPU.
+    """
+    if writer.target.name != "cpu":
+        raise DeviceError(
+            explain(
+                call.op.name.removeprefix("mpi_"),
+                "messages go through the memory of the host, which a program of a GPU does not use",
+                got={"inputs": [x.type for x in call.inputs]},
+                fix="the communication outside of jit and of loops, or x.to('cpu')",
+            )
+        )
     _WRITERS[call.op.name](writer, call)
 
 

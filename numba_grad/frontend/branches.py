@@ -11,8 +11,10 @@ from numba_grad.frontend.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.bodies import (
     Traced,
     communicated,
+    device_of,
     first_token,
     name_of,
+    on_device_of_body,
     traced,
     with_token,
 )
@@ -107,17 +109,24 @@ def _switch(
 ) -> Any:
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
-    types = [x.type for x in given]
+    device = device_of([index, *given])
 
     def trace(f: Callable[..., Any]) -> Traced:
-        return traced(operation, f, types, structure, leaves, is_repeated=False)
+        types = [x.type for x in given]
+        return traced(operation, f, types, structure, leaves, is_repeated=False, device=device)
 
-    branches = [trace(f) for f in functions]
-    if any(x.communicates for x in branches):
-        threaded = tuple([_with_token(f) for f in functions])
-        out, token = _switch(operation, index, threaded, (first_token(), *operands))
-        communicated(out, token)
-        return out
+    while True:
+        given = on_device_of_body(operation, given, device)
+        branches = [trace(f) for f in functions]
+        if any(x.communicates for x in branches):
+            threaded = tuple([_with_token(f) for f in functions])
+            out, token = _switch(operation, index, threaded, (first_token(), *operands))
+            communicated(out, token)
+            return out
+        captured = [node for x in branches for node in x.captured]
+        before, device = device, device_of([index, *given, *captured])
+        if device == before:
+            break
     first = branches[0]
     names = _names(operation, functions)
     for name, other in zip(names, branches, strict=True):
@@ -134,6 +143,7 @@ def _switch(
         for name, other in zip(names, branches, strict=True):
             _check_types(operation, names[0], first, name, other)
     captured = [node for x in branches for node in x.captured]
+    [index, *captured] = on_device_of_body(operation, [index, *captured], device)
     targets = with_common_arguments([x.target for x in branches], len(given))
     if not first.target.outputs:
         return trees.unflatten(first.structure, [])
