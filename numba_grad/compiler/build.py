@@ -4,6 +4,7 @@ Nothing here imports Numba until a kernel is missing from both.
 """
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numba_grad.compiler import cache, compile_log, parallel_build
 from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
+from numba_grad.graph.collection import old_at_once
 from numba_grad.locks import Claims, new_lock
 from numba_grad.runtime import loader, special_functions
 
@@ -251,16 +253,22 @@ def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> For
     """One form of the finished module, which does not live on."""
 
     def work() -> Form:
-        from numba_grad.compiler import code_generation, front_end
+        from numba_grad.compiler import code_generation
 
         if request.is_quick:
             return form(_quick_module([request]))
-        module = front_end.module_for(
+        module = _front_end().module_for(
             request.source, request.entry_name, request.signature, _symbol(request.key)
         )
         return form(code_generation.optimized(module, _symbol(request.key)))
 
     return compiling((request, form), work)
+
+
+@functools.cache
+def _front_end() -> Any:
+    """The module that imports Numba."""
+    return old_at_once(lambda: importlib.import_module("numba_grad.compiler.front_end"))
 
 
 def _object_code(module: "llvm.ModuleRef") -> bytes:
@@ -270,8 +278,9 @@ def _object_code(module: "llvm.ModuleRef") -> bytes:
 
 
 def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
-    from numba_grad.compiler import code_generation, front_end
+    from numba_grad.compiler import code_generation
 
+    front_end = _front_end()
     functions = [
         front_end.Function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests
     ]
