@@ -116,12 +116,8 @@ def build_all(sources: Iterable[str]) -> list[Kernel]:
     return build_requests([Request(source) for source in sources])
 
 
-def build_function(source: str, entry_name: str, signature: str) -> Kernel:
-    """A function of `source` with another C signature, such as "int64(int64, int64)"."""
-    return build_requests([Request(source, entry_name, signature)])[0]
-
-
 def build_requests(requests: Sequence[Request]) -> list[Kernel]:
+    """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     missing = {request.key: request for request in requests if request not in _kernels}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for key, request in missing.items():
