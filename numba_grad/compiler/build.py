@@ -5,6 +5,7 @@ Nothing here imports Numba until a kernel is missing from both.
 
 import contextlib
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numba_grad.compiler import cache, compile_log, job_start, parallel_build
 from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
+from numba_grad.graph.collection import old_at_once
 from numba_grad.locks import Claims, new_lock
 from numba_grad.runtime import loader, special_functions
 
@@ -115,12 +117,8 @@ def build_all(sources: Iterable[str]) -> list[Kernel]:
     return build_requests([Request(source) for source in sources])
 
 
-def build_function(source: str, entry_name: str, signature: str) -> Kernel:
-    """A function of `source` with another C signature, such as "int64(int64, int64)"."""
-    return build_requests([Request(source, entry_name, signature)])[0]
-
-
 def build_requests(requests: Sequence[Request]) -> list[Kernel]:
+    """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     missing = {request.key: request for request in requests if request not in _kernels}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for key, request in missing.items():
@@ -264,16 +262,22 @@ def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> For
     """One form of the finished module, which does not live on."""
 
     def work() -> Form:
-        from numba_grad.compiler import code_generation, front_end
+        from numba_grad.compiler import code_generation
 
         if request.is_quick:
             return form(_quick_module([request]))
-        module = front_end.module_for(
+        module = _front_end().module_for(
             request.source, request.entry_name, request.signature, _symbol(request.key)
         )
         return form(code_generation.optimized(module, _symbol(request.key)))
 
     return compiling((request, form), work)
+
+
+@functools.cache
+def _front_end() -> Any:
+    """The module that imports Numba."""
+    return old_at_once(lambda: importlib.import_module("numba_grad.compiler.front_end"))
 
 
 def _object_code(module: "llvm.ModuleRef") -> bytes:
@@ -283,8 +287,9 @@ def _object_code(module: "llvm.ModuleRef") -> bytes:
 
 
 def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
-    from numba_grad.compiler import code_generation, front_end
+    from numba_grad.compiler import code_generation
 
+    front_end = _front_end()
     functions = [
         front_end.Function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests
     ]

@@ -15,6 +15,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +36,14 @@ from numba_grad.compiler.operation_kernels import (
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
-from numba_grad.compiler.segment_program import compile_segment
+from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.dtypes import computed_in
-from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
+from numba_grad.graph.types import Type
+from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder
 
 Shape = tuple[int, ...]
+Word = int | tuple[Any, Any]  # a number; a base and bytes; "kernel" and its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class _View:
 @dataclass(slots=True)
 class _Step:
     source: str
-    words: Sequence[object]  # int, or (base, bytes)
+    words: Sequence[Word]
     tasks: int = 1
     grain: int = SERIAL
 
@@ -78,6 +80,7 @@ class _Compiler:
         self.word_count = 0
         self.constants = bytearray()  # behind the words of all steps
         self.called: dict[str, None] = {}  # kernels that others call
+        self.programs: dict[tuple[int, tuple[Type, ...]], SegmentProgram] = {}
 
     def compile(self) -> CompiledProgram:
         graph = self.graph
@@ -95,10 +98,14 @@ class _Compiler:
         if self.steps:
             last = self.steps[-1]
             last.words = [*last.words, *np.frombuffer(self.constants, np.int64).tolist()]
+        numbers = {source: self.builder.kernel(kernel) for source, kernel in kernels.items()}
         for step in self.steps:
-            words = [self.resolved(word, kernels) for word in step.words]
-            kernel = self.builder.kernel(kernels[step.source])
-            self.builder.step(kernel, words, step.tasks, step.grain)
+            # Most words are numbers, and there are ten for each operation.
+            words = [
+                word if isinstance(word, int) else self.resolved(word, numbers)
+                for word in step.words
+            ]
+            self.builder.step(numbers[step.source], words, step.tasks, step.grain)
         return CompiledProgram(self.builder.build(), [], kernels)
 
     def built(self) -> dict[str, build.Kernel]:
@@ -108,20 +115,14 @@ class _Compiler:
         requests = [build.Request(source, is_quick=source is not WALK) for source in sources]
         return dict(zip(sources, build_kernels(requests), strict=True))
 
-    def resolved(self, word: object, kernels: dict[str, build.Kernel]) -> WordValue:
-        match word:
-            case ("kernel", str(source)):
-                return self.builder.functions, 8 * self.builder.kernel(kernels[source])
-            case (int(base), int(offset)):
-                is_constant = base == _CONSTANTS
-                return (
-                    (self.builder.words, 8 * self.word_count + offset)
-                    if is_constant
-                    else (base, offset)
-                )
-            case int():
-                return word
-        raise InternalError(f"first tier: no word for {word!r}")
+    def resolved(self, word: tuple[Any, Any], numbers: dict[str, int]) -> tuple[int, int]:
+        """A base and bytes, where they depend on the whole plan."""
+        base, rest = word
+        if base == "kernel":
+            return self.builder.functions, 8 * numbers[rest]
+        if base == _CONSTANTS:
+            return self.builder.words, 8 * self.word_count + rest
+        return base, rest
 
     # Memory
 
@@ -347,10 +348,7 @@ class _Compiler:
             if view.strides != _strides(view.shape):
                 view = self.copied(view, self.like(x), self.graph.nodes[x].dtype)
             operands.append(view)
-        arguments = [argument(self.graph.nodes[x].type) for x in inputs]
-        places = {x: Place(External(number)) for number, x in enumerate(arguments)}
-        alone = record(node.op, tuple(arguments), node.params)
-        program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+        program = self.program_of(k, node, tuple([self.graph.nodes[x].type for x in inputs]))
         memory: dict[object, tuple[int, int]] = {
             External(number): (view.base, view.offset) for number, view in enumerate(operands)
         }
@@ -367,7 +365,19 @@ class _Compiler:
             self.step(step.source, words, step.tasks, step.grain)
         return result
 
-    def word(self, word: object, memory: dict[object, tuple[int, int]]) -> object:
+    def program_of(self, k: int, node: Node, types: tuple[Type, ...]) -> SegmentProgram:
+        """The segment of this operation alone: a loop has the same one in each step."""
+        key = int(self.graph.signatures[k]), types
+        program = self.programs.get(key)
+        if program is None:
+            arguments = [argument(type) for type in types]
+            places = {x: Place(External(number)) for number, x in enumerate(arguments)}
+            alone = record(node.op, tuple(arguments), node.params)
+            program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+            self.programs[key] = program
+        return program
+
+    def word(self, word: Any, memory: dict[object, tuple[int, int]]) -> Word:
         match word:
             case "errors":
                 return self.builder.errors, 0
@@ -384,9 +394,7 @@ class _Compiler:
                 return base, start + offset
         return word
 
-    def step(
-        self, source: str, words: Sequence[object], tasks: int = 1, grain: int = SERIAL
-    ) -> None:
+    def step(self, source: str, words: Sequence[Word], tasks: int = 1, grain: int = SERIAL) -> None:
         self.steps.append(_Step(source, words, tasks, grain))
         self.word_count += len(words)
 

@@ -91,9 +91,9 @@ def test_kernels_show_what_they_became():
 
 def test_signatures_and_names_make_different_functions():
     source = "def f(a):\n    return a + 1\n\ndef g(a):\n    return a * 3\n"
-    f = build.build_function(source, "f", "int64(int64)")
-    g = build.build_function(source, "g", "int64(int64)")
-    real = build.build_function(source, "f", "float64(float64)")
+    f = build.build_requests([build.Request(source, "f", "int64(int64)")])[0]
+    g = build.build_requests([build.Request(source, "g", "int64(int64)")])[0]
+    real = build.build_requests([build.Request(source, "f", "float64(float64)")])[0]
     assert len({f.key, g.key, real.key}) == 3
     assert ctypes.CFUNCTYPE(INT64, INT64)(g.address)(7) == 21
     assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(real.address)(0.5) == 1.5
