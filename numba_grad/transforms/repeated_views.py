@@ -19,14 +19,11 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
     """
     first: dict[tuple[object, ...], Node] = {}
     instead: dict[Node, Node] = {}
+    replaced = instead.keys()
     kept = []
     for node in order:
-        if instead:
-            inputs = node.inputs
-            for x in inputs:
-                if x in instead:
-                    node.inputs = tuple([instead.get(x, x) for x in inputs])
-                    break
+        if instead and not replaced.isdisjoint(node.inputs):
+            node.inputs = tuple([instead.get(x, x) for x in node.inputs])
         # Only movements share their params, and only they are repeated in this way.
         if (
             node.params.__class__ is SharedParams
