@@ -13,14 +13,16 @@ from typing import Any
 
 from numba_grad.compiler.plan_cache import digest_of_call
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import explain
+from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
+from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget
 
 # Families of what a loop computes anew in each step rather than reads from memory.
@@ -46,12 +48,13 @@ def traced(
     name: str = "",
     *,
     is_repeated: bool = True,
+    device: str = CPU,
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
     `name`: of the graph, by default that of `f`. `is_repeated`: whether to compute before it what
-    does not depend on its arguments.
+    does not depend on its arguments. `device`: where what is made of numbers alone is, too.
     """
     check_function(operation, f)
     first_serial = next_serial()
@@ -68,6 +71,8 @@ def traced(
             out = f(*trees.unflatten(structure, stand_ins))
         leaves, out_structure = trees.flatten(out)
         outputs = [as_node(x) for x in leaves]
+        if device != CPU:
+            outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
@@ -76,6 +81,33 @@ def traced(
         grad_mode.enabled = enabled
     target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     return Traced(target, captured, out_structure, leaves)
+
+
+def device_of(nodes: Sequence[Node]) -> str:
+    """The GPU that any of these is on, if there is one."""
+    return next((x.type.device for x in nodes if x.type.device != CPU), CPU)
+
+
+def on_device_of_body(operation: str, nodes: Sequence[Node], device: str) -> list[Node]:
+    """What a body reads, on the device where it runs: numbers of the CPU go along.
+
+    Raises
+    ------
+    DeviceError
+        If an array is elsewhere.
+    """
+    for x in nodes:
+        if x.type.device != device and not goes_along(x):
+            raise DeviceError(
+                explain(
+                    operation,
+                    f"tensors on different devices, {x.type.device} and {device}",
+                    got={f"on {x.type.device}": x.type.on(CPU)},
+                    expected="all on one device; a 0-d tensor or a Python number may be on the CPU",
+                    fix=f"x.to({device!r}) of what is on {x.type.device}",
+                )
+            )
+    return [placed(x, device) for x in nodes]
 
 
 def check_function(operation: str, f: object) -> None:

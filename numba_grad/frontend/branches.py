@@ -8,7 +8,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, name_of, traced
+from numba_grad.frontend.bodies import Traced, device_of, name_of, on_device_of_body, traced
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
@@ -100,12 +100,19 @@ def _switch(
 ) -> Any:
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
-    types = [x.type for x in given]
+    device = device_of([index, *given])
 
     def trace(f: Callable[..., Any]) -> Traced:
-        return traced(operation, f, types, structure, leaves, is_repeated=False)
+        types = [x.type for x in given]
+        return traced(operation, f, types, structure, leaves, is_repeated=False, device=device)
 
-    branches = [trace(f) for f in functions]
+    while True:
+        given = on_device_of_body(operation, given, device)
+        branches = [trace(f) for f in functions]
+        captured = [node for x in branches for node in x.captured]
+        before, device = device, device_of([index, *given, *captured])
+        if device == before:
+            break
     first = branches[0]
     names = _names(operation, functions)
     for name, other in zip(names, branches, strict=True):
@@ -122,6 +129,7 @@ def _switch(
         for name, other in zip(names, branches, strict=True):
             _check_types(operation, names[0], first, name, other)
     captured = [node for x in branches for node in x.captured]
+    [index, *captured] = on_device_of_body(operation, [index, *captured], device)
     targets = with_common_arguments([x.target for x in branches], len(given))
     if not first.target.outputs:
         return trees.unflatten(first.structure, [])

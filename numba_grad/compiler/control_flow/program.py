@@ -8,6 +8,7 @@ from numba_grad.compiler.control_flow.loops import write_loop, write_while
 from numba_grad.compiler.control_flow.writer import CompileBody, Writer
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.segment_program import SegmentProgram
+from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node
 
 _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
@@ -24,6 +25,7 @@ def control_program(
     places: Sequence[Place],
     has_own_memory: Sequence[bool],
     compile_body: CompileBody,
+    target: Target,
 ) -> SegmentProgram:
     """The program of a segment that is one loop or one branch.
 
@@ -32,7 +34,8 @@ def control_program(
     numbers : which results are needed
     places : of the inputs, in memory
     has_own_memory : for each of these results, whether it must be an array of its own
+    target : what it is compiled for
     """
-    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body)
+    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body, target)
     _WRITERS[call.op.name](writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])
