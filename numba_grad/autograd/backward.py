@@ -27,6 +27,7 @@ from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.graph import order as order_of
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import (
     ARGUMENT,
     OPS,
@@ -209,7 +210,9 @@ def _within_depth(
         return on_fresh_stack(lambda: _within_depth(run, *args, **kwargs))
     _nesting.depth = depth + 1
     try:
-        return run(*args, **kwargs)
+        # To the end, when the nodes of the pass are gone: before it, one collection more looks at
+        # all of them.
+        return without_collection(run, *args, **kwargs)
     finally:
         _nesting.depth = depth
 
