@@ -1,12 +1,13 @@
 """The processor: kernels in machine code, BLAS and LAPACK, steps cut into tasks for threads."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
 from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.cpu_row_chains import CHAINING
+from numba_grad.compiler.engine_build import build_kernels
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.half_products import half_products
 from numba_grad.compiler.library_kernels.calls import grain_for
@@ -94,6 +95,10 @@ def kernel(args, lo, hi):
 """
 
 
+def _built(sources: Sequence[str]) -> list[build.Kernel]:
+    return build_kernels([build.Request(source) for source in sources])
+
+
 TARGET = Target(
     name="cpu",
     # First, so that equal casts become one. cuBLAS has such products.
@@ -104,7 +109,7 @@ TARGET = Target(
     library_steps=_library_steps,
     join=_join,
     copy_step=_copy_step,
-    build=build.build_all,
+    build=_built,
     has_branches=False,
     adds_products=True,
     host=None,

@@ -8,8 +8,9 @@ Revolve, ACM TOMS 26, 2000). In all they are
 
     r n - C(s + r, s + 1),    with the least r for which C(s + r, s) >= n
 
-Where what is left fits, all of its states are kept, and it is gone back over in one run: so most
-actions are of many steps, which matters where a step is faster than an action.
+Where what is left fits, all of its states are kept, and it is gone back over in one run. The state
+that is used at once has a slot of its own, so s + 1 steps in one run fit into s free ones: of 1,000
+steps with 200 states 17 runs are made, where runs of s steps would leave some 2,000 single ones.
 """
 
 import enum
