@@ -486,3 +486,28 @@ def tape_of(scalar: Scalar) -> str:
 
 def _used_scalars(statements: Sequence[Statement]) -> set[Scalar]:
     return {x for s in walk(list(statements)) for x in operands(s) if isinstance(x, Scalar)}
+
+
+def tape_kernel(kernel: Kernel) -> Kernel:
+    """Inputs: those of an adjoint. Output: the bytes that it keeps on tapes."""
+    builder = kernel.builder.copy()
+    total = builder.memory("tape_bytes", "int64")
+
+    def counted(statements: list[Statement]) -> list[Statement]:
+        result: list[Statement] = []
+        for s in statements:
+            if isinstance(s, Push):
+                s = Store(total, (), 8, is_added=True)
+            elif isinstance(s, For):
+                s = For(s.index, s.start, s.stop, s.step, counted(s.body), s.leave, s.is_parallel)
+            elif isinstance(s, While):
+                s = While(s.leave, counted(s.body))
+            elif isinstance(s, If):
+                s = If(s.condition, counted(s.then), counted(s.otherwise))
+            result.append(s)
+        return result
+
+    body = without_unused([Allocate(total, (), 0.0), *counted(kernel.body)], [total])
+    working = [m for m in kernel.outputs if m.rank]
+    name = f"{kernel.name}_tape"
+    return Kernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)
