@@ -64,12 +64,25 @@ class Generated:
     returned_count: int  # of the results of the function
     written: list[int]  # parameters
 
-    def function(self) -> Any:
+    def function(self) -> "GeneratedFunction":
         """The function that Numba is to compile."""
-        return _executed(self.source, self.name)
+        return GeneratedFunction(self.name, self.source)
 
     def shapes(self) -> Any:
         return _executed(self.shapes_source, "shapes")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedFunction:
+    """A function whose text is all that there is to know of it."""
+
+    name: str
+    generated_source: str
+
+    @property
+    def py_func(self) -> Any:
+        """The function in Python."""
+        return _executed(self.generated_source, self.name)
 
 
 @functools.cache

@@ -27,14 +27,6 @@ from numba_grad.compiler.numba_functions.regions import (
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 
-_GROW = '''def grown(tape, top, count):
-    longer = np.empty(2 * tape.shape[0] + count, tape.dtype)
-    for k in range(top):
-        longer[k] = tape[k]
-    return longer
-'''
-
-
 def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
     scalars. Other inputs and outputs of rank 0 are arrays without axes."""
@@ -109,15 +101,20 @@ class _Writer:
             self.line(text)
         for tape in tapes:
             dtype = "np.int64" if tape.startswith("counts") else "np.float64"
-            self.line(f"{tape}_tape, {tape}_top = np.empty(1024, {dtype}), 0")
+            self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {dtype}), 0")
         self.region(body)
+        for tape in tapes:
+            self.line(f"free({tape}_tape)")
         for text in last:
             self.line(text)
         if len(self.lines) == 1:
             self.line("pass")
-        head = "import math\n\nimport numba\nimport numpy as np\n\n\n"
-        if tapes:
-            head += f"@numba.njit\n{_GROW}\n\n"
+        head = "import math\n\nimport numpy as np\n\n"
+        names = [f"{f}" for f in ("free", "grown", "new_array") if any(f"{f}(" in x for x in self.lines)]
+        if names:
+            module = "numba_grad.compiler.numba_functions.working_memory"
+            head += f"from {module} import {', '.join(names)}\n\n"
+        head += "\n"
         return head + "\n".join(self.lines) + "\n"
 
     # Values.
@@ -181,6 +178,9 @@ class _Writer:
                 continue
             self.statement(s)
         self.flush()
+        for s in statements:
+            if isinstance(s, Allocate) and s.memory.rank:
+                self.line(f"free({s.memory.name})")
 
     def _push(self, tape: str, group: list[Push]) -> None:
         values = [self._cast(s.value, "int64" if tape.startswith("counts") else "float64") for s in group]
@@ -238,7 +238,7 @@ class _Writer:
             return
         lengths = ", ".join(self.text(n) for n in s.shape)
         kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
-        self.line(f"{s.memory.name} = np.empty(({lengths},), np.{kind})")
+        self.line(f"{s.memory.name} = new_array(({lengths},), np.{kind})")
         if s.fill is None:
             return
         names = [f"k{axis}" for axis in range(s.memory.rank)]
