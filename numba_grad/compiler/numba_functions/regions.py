@@ -1,0 +1,315 @@
+"""A function as a tree of regions: sequences of statements, loops and branches, on scalars and arrays.
+
+    Scalar      a name that is given a value by one statement; used after it, in its sequence or in
+                what is nested there. An argument of a statement is a Scalar or a number.
+    Memory      what can be written more than once: an array, or a variable of the function, which
+                is an array without axes. Two names are never the same memory.
+    statements  Define, Load, Store, Size, Allocate; For, While, If, with lists of statements; Swap
+
+There is no jump: who leaves a loop sets a flag, and what would be jumped over stands in a branch.
+Names are unique in a function, over all regions. `Builder` writes statements and makes the names.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that one statement computes."""
+
+    name: str
+    dtype: str  # a name of NumPy: "float64", "float32", "int64", "bool", ...
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Value = Scalar | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An array, C-contiguous; with rank 0 a variable."""
+
+    name: str
+    dtype: str
+    rank: int = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(slots=True)
+class Define:
+    """A scalar operation without effects: of `scalar_operations.OPERATIONS`."""
+
+    target: Scalar
+    operation: str
+    arguments: tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class Size:
+    """The length of an axis of an array."""
+
+    target: Scalar
+    memory: Memory
+    axis: int
+
+
+@dataclass(slots=True)
+class Load:
+    target: Scalar
+    memory: Memory
+    indices: tuple[Value, ...] = ()  # not negative, one for each axis
+
+
+@dataclass(slots=True)
+class Store:
+    """`memory[indices] = value`, or with `is_added` `+=`."""
+
+    memory: Memory
+    indices: tuple[Value, ...]
+    value: Value
+    is_added: bool = False
+
+
+@dataclass(slots=True)
+class Allocate:
+    """A new array, or a variable, that this statement alone makes; elements are `fill`.
+
+    It may stand in a loop: then it is a new one in each pass. With `fill` None, its elements are
+    written before they are read (a read of another one has no meaning in the user's code either).
+    """
+
+    memory: Memory
+    shape: tuple[Value, ...] = ()
+    fill: float | None = None
+
+
+@dataclass(slots=True)
+class For:
+    """`for index in range(start, stop, step)`. `leave` is a bool variable: if it is true after a
+    pass, there is no other. `step` is not 0."""
+
+    index: Scalar
+    start: Value
+    stop: Value
+    step: Value
+    body: "list[Statement]"
+    leave: Memory | None = None
+    is_parallel: bool = False
+
+
+@dataclass(slots=True)
+class While:
+    """A pass of `body`, as long as the bool variable `leave` is false. It is looked at before the
+    first pass, too."""
+
+    leave: Memory
+    body: "list[Statement]"
+
+
+@dataclass(slots=True)
+class If:
+    condition: Value
+    then: "list[Statement]"
+    otherwise: "list[Statement]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Swap:
+    """The names `memories` are given the arrays that `others`, the same in another order, had."""
+
+    memories: tuple[Memory, ...]
+    others: tuple[Memory, ...]
+
+
+Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap
+
+
+@dataclass(slots=True)
+class Function:
+    """A function of arrays and scalars, which writes to some of its arrays.
+
+    Parameters that are numbers are memories of rank 0, as any variable. Results are what it
+    returns, memories that nothing is written to later; scalars are in variables.
+    """
+
+    name: str
+    parameters: list[Memory]
+    body: list[Statement]
+    written: list[Memory]  # those of the parameters, in their order
+    returned: list[Memory]
+    returns_tuple: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a view takes of an axis of its array: one index, or `start + step * j` where j is the
+    view's index along its axis `dimension`."""
+
+    start: Value
+    step: Value = 0
+    dimension: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Some elements of an array: a slice, a row, a transpose. An array itself is a view of all."""
+
+    memory: Memory
+    axes: tuple[Axis, ...]  # for each axis of the memory
+    shape: tuple[Value, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.memory.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+class Builder:
+    """Appends statements to the region that is open."""
+
+    def __init__(self, prefix: str = "t") -> None:
+        self.body: list[Statement] = []
+        self._prefix = prefix
+        self._names: dict[str, int] = {}
+
+    def name(self, base: str) -> str:
+        """A name that is not taken."""
+        count = self._names.get(base, 0)
+        self._names[base] = count + 1
+        return f"{base}_{count}" if count or base == self._prefix else base
+
+    def scalar(self, dtype: str, base: str | None = None) -> Scalar:
+        return Scalar(self.name(base or self._prefix), dtype)
+
+    def memory(self, base: str, dtype: str, rank: int = 0) -> Memory:
+        return Memory(self.name(base), dtype, rank)
+
+    def define(self, operation: str, *arguments: Value, dtype: str | None = None) -> Value:
+        """The result of a scalar operation; of numbers alone, where it is easy, a number."""
+        from numba_grad.compiler.numba_functions.scalar_operations import folded, result_dtype
+
+        known = folded(operation, arguments, dtype)
+        if known is not None:
+            return known
+        target = self.scalar(dtype or result_dtype(operation, arguments))
+        self.body.append(Define(target, operation, arguments))
+        return target
+
+    def load(self, memory: Memory, *indices: Value) -> Scalar:
+        target = self.scalar(memory.dtype)
+        self.body.append(Load(target, memory, indices))
+        return target
+
+    def store(
+        self, memory: Memory, indices: Sequence[Value], value: Value, *, is_added: bool = False
+    ) -> None:
+        self.body.append(Store(memory, tuple(indices), value, is_added))
+
+    def size(self, memory: Memory, axis: int) -> Scalar:
+        target = self.scalar("int64")
+        self.body.append(Size(target, memory, axis))
+        return target
+
+    def allocate(
+        self, base: str, dtype: str, shape: Sequence[Value] = (), fill: float | None = None
+    ) -> Memory:
+        memory = self.memory(base, dtype, len(shape))
+        self.body.append(Allocate(memory, tuple(shape), fill))
+        return memory
+
+    @contextmanager
+    def region(self, statements: list[Statement]) -> Iterator[None]:
+        """What is written inside goes to `statements`."""
+        outer, self.body = self.body, statements
+        try:
+            yield
+        finally:
+            self.body = outer
+
+    @contextmanager
+    def loop(self, stop: Value, start: Value = 0, step: Value = 1) -> Iterator[Scalar]:
+        """`with builder.loop(n) as i:` writes the body of a loop."""
+        loop = For(self.scalar("int64", "i"), start, stop, step, [])
+        self.body.append(loop)
+        with self.region(loop.body):
+            yield loop.index
+
+    @contextmanager
+    def branch(self, condition: Value) -> Iterator[If]:
+        """`with builder.branch(c) as branch:` writes the statements that are done if it is true;
+        `with builder.region(branch.otherwise):` then the others."""
+        branch = If(condition, [])
+        self.body.append(branch)
+        with self.region(branch.then):
+            yield branch
+
+    # Views.
+
+    def whole(self, memory: Memory) -> View:
+        """All of an array."""
+        shape = tuple([self.size(memory, axis) for axis in range(memory.rank)])
+        return View(memory, tuple([Axis(0, 1, k) for k in range(memory.rank)]), shape)
+
+    def place(self, view: View, indices: Sequence[Value]) -> tuple[Value, ...]:
+        """Where in its array an element of a view is."""
+        result: list[Value] = []
+        for axis in view.axes:
+            if axis.dimension is None:
+                result.append(axis.start)
+                continue
+            index = self.define("multiply", indices[axis.dimension], axis.step)
+            result.append(self.define("add", axis.start, index))
+        return tuple(result)
+
+    def load_view(self, view: View, *indices: Value) -> Scalar:
+        return self.load(view.memory, *self.place(view, indices))
+
+    def store_view(
+        self, view: View, indices: Sequence[Value], value: Value, *, is_added: bool = False
+    ) -> None:
+        self.store(view.memory, self.place(view, indices), value, is_added=is_added)
+
+
+def nested(statement: Statement) -> tuple[list[Statement], ...]:
+    """The regions inside a statement."""
+    if isinstance(statement, For | While):
+        return (statement.body,)
+    if isinstance(statement, If):
+        return (statement.then, statement.otherwise)
+    return ()
+
+
+def walk(statements: list[Statement]) -> Iterator[Statement]:
+    """All statements, those inside others too, in the order of the text."""
+    for statement in statements:
+        yield statement
+        for region in nested(statement):
+            yield from walk(region)
+
+
+def operands(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement itself reads, without the regions in it."""
+    if isinstance(statement, Define):
+        return statement.arguments
+    if isinstance(statement, Load):
+        return statement.indices
+    if isinstance(statement, Store):
+        return (*statement.indices, statement.value)
+    if isinstance(statement, Allocate):
+        return statement.shape
+    if isinstance(statement, For):
+        return (statement.start, statement.stop, statement.step)
+    if isinstance(statement, If):
+        return (statement.condition,)
+    return ()
