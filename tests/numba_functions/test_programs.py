@@ -1,4 +1,4 @@
-"""Numba kernels as people write them: values, gradients, tangents, and second derivatives of some."""
+"""Numba kernels as people write them: values, gradients, tangents, second derivatives of some."""
 
 import inspect
 
