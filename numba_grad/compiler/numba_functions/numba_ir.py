@@ -30,6 +30,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
     Builder,
     For,
     Function,
@@ -219,6 +220,7 @@ def _whole_function(
         [p for p in parameters if p.rank and p.name in written_names],
         returned,
         returns_tuple,
+        builder,
     )
 
 
@@ -302,6 +304,9 @@ class Translation:
         self._result: Meaning = None
         self._returns = 0
         self._count = 0
+        self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins
+        # Names of arrays that a block has given other arrays: by group, the version and the array.
+        self._pending: dict[str, tuple[str, Memory]] = {}
         self._immediate: dict[int, dict[int, frozenset[int]]] = {}
 
     # What there is.
@@ -313,6 +318,7 @@ class Translation:
         returns = [b for b in self.blocks.values() if isinstance(b.body[-1], ir.Return)]
         self._returns = len(returns)
         self._declare()
+        self._start = self.builder.body, len(self.builder.body)
         self.emit(min(self.blocks), None, None)
         if self._returned is not None:
             loaded = tuple([self.builder.load(memory) for memory in self._returned])
@@ -379,8 +385,6 @@ class Translation:
         return self.location
 
     def _declare(self) -> None:
-        from numba_grad.compiler.numba_functions.regions import Allocate
-
         for memory in dict.fromkeys(self._variables.values()):
             self.builder.body.append(Allocate(memory, (), 0.0))
 
@@ -742,6 +746,8 @@ class Translation:
             declared = self.state.return_type
             given = list(declared) if isinstance(declared, types.BaseTuple) else [declared]
             self._returned = [self.builder.memory("result", _dtype(t)) for t in given]
+            body, start = self._start
+            body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):
             cast = self.builder.define("cast", part, dtype=memory.dtype)
@@ -774,12 +780,11 @@ class Translation:
             self._arrays[group] = meaning
             return
         self.scopes[-1][target.name] = meaning
-        self._pending = getattr(self, "_pending", {})
         self._pending[group] = (target.name, meaning)
 
     def _swap(self) -> None:
         """At the end of a block: names of arrays that are given other arrays."""
-        pending: dict[str, tuple[str, Memory]] = getattr(self, "_pending", {})
+        pending = self._pending
         self._pending = {}
         moved = {g: new for g, (_, new) in pending.items() if new != self._arrays[g]}
         for name, _ in pending.values():
@@ -1079,10 +1084,7 @@ class Translation:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
         inner = Translation(self.builder, plain, numba_types, self.memories, self.callers)
-        result = inner.run(values)
-        for name in [*self._variables]:
-            del name
-        return result
+        return inner.run(values)
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
         """What arrays are made of: by `array_expressions`, a handler for each kind of request."""

@@ -10,11 +10,14 @@ There is no jump: who leaves a loop sets a flag, and what would be jumped over s
 Names are unique in a function, over all regions. `Builder` writes statements and makes the names.
 """
 
+import keyword
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Union
 
 FLOATS = ("float32", "float64")
+_RESERVED = {"np", "math", "range", "abs", "bool", "int", "float", "min", "max", "len"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Scalar:
 
 
 Value = Scalar | int | float | bool
+Shape = Union["Memory", tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Size:
 class Load:
     target: Scalar
     memory: Memory
-    indices: tuple[Value, ...] = ()  # not negative, one for each axis
+    indices: tuple[Value, ...] = ()  # one for each axis; negative ones count from the end
 
 
 @dataclass(slots=True)
@@ -129,7 +133,24 @@ class Swap:
     others: tuple[Memory, ...]
 
 
-Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap
+@dataclass(slots=True)
+class Push:
+    """Keep a value on a tape, a stack of numbers of one dtype; the `Pop` of the same pair, and of
+    the same pass of its loops, takes it from there. Only derivatives have these."""
+
+    tape: str
+    value: Value
+    pair: str
+
+
+@dataclass(slots=True)
+class Pop:
+    target: Scalar
+    tape: str
+    pair: str
+
+
+Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap | Push | Pop
 
 
 @dataclass(slots=True)
@@ -146,6 +167,19 @@ class Function:
     written: list[Memory]  # those of the parameters, in their order
     returned: list[Memory]
     returns_tuple: bool = False
+    builder: "Builder | None" = None  # knows the names
+
+
+@dataclass(slots=True)
+class Kernel:
+    """Code that reads `inputs` and writes all elements of `outputs`; numbers are of rank 0."""
+
+    name: str
+    inputs: list[Memory]
+    outputs: list[Memory]
+    body: list[Statement]
+    builder: "Builder"
+    shapes: "dict[Memory, Shape]"  # of outputs: that of an input, or the lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +215,24 @@ class Builder:
     def __init__(self, prefix: str = "t") -> None:
         self.body: list[Statement] = []
         self._prefix = prefix
-        self._names: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def name(self, base: str) -> str:
         """A name that is not taken."""
-        count = self._names.get(base, 0)
-        self._names[base] = count + 1
-        return f"{base}_{count}" if count or base == self._prefix else base
+        while True:
+            count = self._counts.get(base, 0)
+            self._counts[base] = count + 1
+            name = f"{base}_{count}" if count or base == self._prefix else base
+            if name not in self._taken and not keyword.iskeyword(name) and name not in _RESERVED:
+                self._taken.add(name)
+                return name
+
+    def copy(self) -> "Builder":
+        """One that knows the same names, with an empty region."""
+        result = Builder(self._prefix)
+        result._counts, result._taken = dict(self._counts), set(self._taken)
+        return result
 
     def scalar(self, dtype: str, base: str | None = None) -> Scalar:
         return Scalar(self.name(base or self._prefix), dtype)
@@ -306,6 +351,8 @@ def operands(statement: Statement) -> tuple[Value, ...]:
         return statement.indices
     if isinstance(statement, Store):
         return (*statement.indices, statement.value)
+    if isinstance(statement, Push):
+        return (statement.value,)
     if isinstance(statement, Allocate):
         return statement.shape
     if isinstance(statement, For):
@@ -313,3 +360,54 @@ def operands(statement: Statement) -> tuple[Value, ...]:
     if isinstance(statement, If):
         return (statement.condition,)
     return ()
+
+
+def defined(statement: Statement) -> Scalar | None:
+    """The scalar that a statement gives its value; of a loop, its index."""
+    if isinstance(statement, Define | Size | Load | Pop):
+        return statement.target
+    return statement.index if isinstance(statement, For) else None
+
+
+def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list[Statement]:
+    """The statements with other scalars in place of some, wherever they are used or defined."""
+
+    def of(value: Value) -> Value:
+        return names.get(value, value) if isinstance(value, Scalar) else value
+
+    def scalar(value: Scalar) -> Scalar:
+        other = names.get(value, value)
+        assert isinstance(other, Scalar)
+        return other
+
+    def all_of(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(map(of, values))
+
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, Define):
+            result.append(Define(scalar(s.target), s.operation, all_of(s.arguments)))
+        elif isinstance(s, Size):
+            result.append(Size(scalar(s.target), s.memory, s.axis))
+        elif isinstance(s, Load):
+            result.append(Load(scalar(s.target), s.memory, all_of(s.indices)))
+        elif isinstance(s, Store):
+            result.append(Store(s.memory, all_of(s.indices), of(s.value), s.is_added))
+        elif isinstance(s, Allocate):
+            result.append(Allocate(s.memory, all_of(s.shape), s.fill))
+        elif isinstance(s, For):
+            span = (of(s.start), of(s.stop), of(s.step))
+            body = substituted(s.body, names)
+            result.append(For(scalar(s.index), *span, body, s.leave, s.is_parallel))
+        elif isinstance(s, While):
+            result.append(While(s.leave, substituted(s.body, names)))
+        elif isinstance(s, If):
+            then, otherwise = substituted(s.then, names), substituted(s.otherwise, names)
+            result.append(If(of(s.condition), then, otherwise))
+        elif isinstance(s, Push):
+            result.append(Push(s.tape, of(s.value), s.pair))
+        elif isinstance(s, Pop):
+            result.append(Pop(scalar(s.target), s.tape, s.pair))
+        else:
+            result.append(s)
+    return result

@@ -172,10 +172,10 @@ OPERATIONS: dict[str, Operation] = {
         ),
     ),
     "maximum": Operation(
-        "max({0}, {1})", (_picked(True, "maximum"), _picked(False, "maximum"))
+        "np.maximum({0}, {1})", (_picked(True, "maximum"), _picked(False, "maximum"))
     ),
     "minimum": Operation(
-        "min({0}, {1})", (_picked(True, "minimum"), _picked(False, "minimum"))
+        "np.minimum({0}, {1})", (_picked(True, "minimum"), _picked(False, "minimum"))
     ),
     "sign": Operation("np.sign({0})"),
     "sin": _call("math.sin", *_times("cos")),
