@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.forward_ad import has_tangent
-from numba_grad.autograd.function import Context, Function
+from numba_grad.autograd.function import Function
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
     Generated,
@@ -34,7 +34,12 @@ from numba_grad.ops.custom_kernels import (
     python_function,
 )
 
-_DTYPES = ("float64", "float32", "bool", *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)])
+_DTYPES = (
+    "float64",
+    "float32",
+    "bool",
+    *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)],
+)
 
 
 def differentiable(function: Any) -> "Differentiable":

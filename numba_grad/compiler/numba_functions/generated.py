@@ -163,9 +163,7 @@ class Program:
             chosen = list(range(len(chosen)))
             count = len(chosen)
         number_names = {
-            m.name
-            for m, p in zip(kernel.inputs, self.parameters, strict=False)
-            if p.is_number
+            m.name for m, p in zip(kernel.inputs, self.parameters, strict=False) if p.is_number
         }
         written = [k for k, p in enumerate(tree.parameters) if p in tree.written]
         return Generated(

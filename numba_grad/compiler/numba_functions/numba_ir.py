@@ -445,7 +445,9 @@ class Translation:
         memory = self._variables.get(name)
         if memory is None:
             if isinstance(self.typemap.get(name), types.Array):
-                raise self.refused(f"the array `{name}`, made in a loop or branch and used outside,")
+                raise self.refused(
+                    f"the array `{name}`, made in a loop or branch and used outside,"
+                )
             self.memories.add((self.function, name))
             raise _Again
         current = self._current.get(memory.name)
@@ -611,7 +613,9 @@ class Translation:
         if self._count > _MOST_STATEMENTS:
             raise self.refused("a function with so many ways through its branches")
 
-    def _emit_loop(self, header: int, inner: Any, stop: int | None, loop: _Loop | None) -> int | None:
+    def _emit_loop(
+        self, header: int, inner: Any, stop: int | None, loop: _Loop | None
+    ) -> int | None:
         """Write a loop; where to go on."""
         blocks = set(inner.body)
         targets = []
@@ -621,9 +625,7 @@ class Translation:
         iterator = self._iterator(header)
         inside = _Loop(blocks, header, targets=targets)
         has_break = iterator is None or any(
-            t not in blocks
-            for block in blocks - {header}
-            for t, _ in self.graph.successors(block)
+            t not in blocks for block in blocks - {header} for t, _ in self.graph.successors(block)
         )
         if has_break:
             inside.leave = self.builder.allocate("leave", "bool", (), 0.0)
@@ -744,7 +746,9 @@ class Translation:
         span = iterator.parts[0]
         if isinstance(span.step, Scalar):
             raise self.refused("a loop of one pass with a step that is not a constant")
-        has_pass = self.builder.define("less" if span.step > 0 else "greater", span.start, span.stop)
+        has_pass = self.builder.define(
+            "less" if span.step > 0 else "greater", span.start, span.stop
+        )
         return (span.start, has_pass)
 
     def _on_pair_first(self, target: Any, expression: Any) -> Meaning:
@@ -1073,7 +1077,9 @@ class Translation:
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         name = getattr(called, "__name__", str(called))
         if called in (enumerate, zip) and not (called is zip and keywords):
-            start = keywords.get("start", arguments[1] if called is enumerate and arguments[1:] else 0)
+            start = keywords.get(
+                "start", arguments[1] if called is enumerate and arguments[1:] else 0
+            )
             parts = arguments[:1] if called is enumerate else arguments
             return Elements(called.__name__, tuple(map(self._elements, parts)), start)
         if called is range or getattr(called, "__name__", "") == "prange":
@@ -1110,7 +1116,9 @@ class Translation:
                 condition = self.builder.define("greater", *larger)
                 result = self.builder.define("select", condition, argument, result, dtype=dtype)
             return result
-        is_type = called in (float, int) or (isinstance(called, type) and issubclass(called, np.generic))
+        is_type = called in (float, int) or (
+            isinstance(called, type) and issubclass(called, np.generic)
+        )
         if is_type and len(arguments) == 1:
             return self.builder.define("cast", arguments[0], dtype=_dtype(numba_type))
         if called is round or called is np.round:
@@ -1194,7 +1202,11 @@ class Translation:
     def _is_numpy(self, function: Any) -> bool:
         kind = self.typemap[function.name]
         key = getattr(kind, "typing_key", None)
-        return (getattr(key, "__module__", None) or "").split(".")[0] in ("numpy", "builtins", "math")
+        return (getattr(key, "__module__", None) or "").split(".")[0] in (
+            "numpy",
+            "builtins",
+            "math",
+        )
 
     def operation_name(self, function: Any) -> str | None:
         """The scalar operation of a function of Python or NumPy."""

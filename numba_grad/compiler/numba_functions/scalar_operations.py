@@ -199,9 +199,7 @@ OPERATIONS: dict[str, Operation] = {
         "math.acos",
         lambda b, g, x, y: _neg(b, _div(b, g, b.define("sqrt", _one_less_square(b, x[0])))),
     ),
-    "arctan": _call(
-        "math.atan", lambda b, g, x, y: _div(b, g, _add(b, 1.0, _mul(b, x[0], x[0])))
-    ),
+    "arctan": _call("math.atan", lambda b, g, x, y: _div(b, g, _add(b, 1.0, _mul(b, x[0], x[0])))),
     "arctan2": _call(
         "math.atan2",
         lambda b, g, x, y: _div(b, _mul(b, g, x[1]), _norm_squared(b, x)),
