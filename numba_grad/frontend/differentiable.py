@@ -1,4 +1,4 @@
-"""`differentiable`: a user's own Numba function as an operation, its derivatives found in its code."""
+"""`differentiable`: a user's Numba function as an operation, with derivatives from its code."""
 
 import functools
 import inspect
@@ -57,8 +57,8 @@ def differentiable(function: Any) -> "Differentiable":
     Returns
     -------
     a function of the same arguments. Its results are what the function returns, then the arrays
-    that it writes, in the order of its parameters; one result alone is no tuple. Arguments are never
-    changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of the
+    that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
+    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of the
     graph; floats are float64 values in it.
 
     Raises
@@ -123,8 +123,9 @@ class Differentiable:
     def __init__(self, function: Any) -> None:
         self.function = function
         plain = python_function(function)
-        functools.update_wrapper(self, plain)
-        self._plain = plain
+        self.__name__ = plain.__name__
+        self.__doc__ = plain.__doc__
+        self.__module__ = plain.__module__
         self._signature = inspect.signature(plain)
         self._last: Program | None = None
 
@@ -347,7 +348,9 @@ def _recorded_results(
     return [wrap(part_of(stored, start, type)) for start, type in parts]
 
 
-def _applied(variant: _Variant, inputs: Sequence[Any], numbers: tuple[Number, ...]) -> tuple:
+def _applied(
+    variant: _Variant, inputs: Sequence[Any], numbers: tuple[Number, ...]
+) -> tuple[Any, ...]:
     """The results, with history where there is one; `inputs` are nodes or tensors."""
     nodes = [x if isinstance(x, Node) else x._node for x in inputs]
     is_recorded = grad_mode.enabled and any(node.requires_grad for node in nodes)

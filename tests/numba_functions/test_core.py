@@ -47,7 +47,7 @@ def early_exits(a, n):
 def scattered(a, b, index):
     for i, x in enumerate(a):
         b[index[i]] += x * x
-    for x, y in zip(a, b):
+    for x, y in zip(a, b):  # noqa: B905
         b[0] += x * y
     m = 0
     for k in range(5, 0, -2):
@@ -150,7 +150,7 @@ def test_it_works_in_jit_in_vmap_and_in_forward_mode():
 
 def test_float32_stays_float32():
     operation = ng.differentiable(swapped)
-    total, u, v = operation(X.astype(np.float32), Y.astype(np.float32), 2)
+    _, u, v = operation(X.astype(np.float32), Y.astype(np.float32), 2)
     assert u.dtype == v.dtype == np.float32
     gradient = ng.grad(lambda u: operation(u, Y.astype(np.float32), 2)[0])(X.astype(np.float32))
     assert gradient.dtype == np.float32

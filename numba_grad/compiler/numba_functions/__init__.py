@@ -1,4 +1,4 @@
-"""Derivatives of users' own Numba functions: typed code to regions, these to derivatives, to source.
+"""Derivatives of users' own Numba functions: typed code to regions to source.
 
 regions            the tree: loops, branches, loads, stores and scalars
 scalar_operations  what scalars are computed with: source text and derivatives

@@ -1,7 +1,7 @@
 """Array code to loops of the tree: slices, views, array expressions, products, reductions.
 
-An array expression that is used at once is not stored: `Elements` says what each of its elements is,
-and the loops of who uses it compute that. Slices, rows and transposes are views.
+An array expression that is used at once is not stored: `Expression` says what each of its elements
+is, and the loops of who uses it compute that. Slices, rows and transposes are views.
 """
 
 import math

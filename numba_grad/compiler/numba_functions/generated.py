@@ -202,7 +202,7 @@ def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
             if x.size and y.size and np.may_share_memory(x, y):
                 try:
-                    if np.shares_memory(x, y, max_work=100_000):
+                    if np.shares_memory(x, y, max_work=100_000):  # type: ignore[arg-type]
                         return a, b
                 except np.exceptions.TooHardError:
                     return a, b

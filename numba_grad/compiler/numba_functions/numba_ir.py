@@ -1,8 +1,8 @@
 """Numba's typed intermediate representation to a tree of regions; nothing else here knows of it.
 
 Private parts of Numba: the pipeline up to type inference, its statements and types; tested with
-Numba 0.68. What is not named in this module is refused, with its line. This module imports Numba, so
-only code that compiles imports it.
+Numba 0.68. What is not named in this module is refused, with its line. This module imports Numba,
+so only code that compiles imports it.
 
 A variable of the function that is given values in several places is a memory of rank 0; one that is
 given its value once is a scalar. Branches end where their ways meet; if one leaves a loop or the
@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
@@ -116,7 +116,7 @@ class Known:
 
 
 # What a variable stands for in the text that is translated: scalars, arrays, and the others above.
-Meaning = Any
+Meaning: TypeAlias = Any
 
 
 class _Again(Exception):
@@ -126,12 +126,12 @@ class _Again(Exception):
 def refused(ir_location: Any, what: str, got: str = "") -> KernelError:
     """The error for code that has no derivative here."""
     line = linecache.getline(ir_location.filename, ir_location.line).strip()
+    found: dict[str, object] = {f"{ir_location.filename}:{ir_location.line}": line or "?"}
     return KernelError(
         explain(
             "differentiable",
             f"{what} cannot be differentiated",
-            got={f"{ir_location.filename}:{ir_location.line}": line or "?"}
-            | ({"in it": got} if got else {}),
+            got=found | ({"in it": got} if got else {}),
             fix="ng.custom_op, with a derivative of your own for this part",
         )
     )
@@ -242,6 +242,7 @@ def _results(builder: Builder, result: Meaning) -> tuple[list[Memory], bool]:
             memory = builder.allocate("returned", view.dtype, view.shape)
             _copy(builder, view, memory)
         else:
+            assert isinstance(part, Scalar | bool | int | float)
             memory = builder.allocate("returned", dtype_of(part))
             builder.store(memory, (), part)
         memories.append(memory)
@@ -806,7 +807,8 @@ class Translation:
             raise self.refused("an array that is returned in one of several places")
         if self._returned is None:
             declared = self.state.return_type
-            given = list(declared) if isinstance(declared, types.BaseTuple) else [declared]
+            is_tuple = isinstance(declared, types.BaseTuple)
+            given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
             self._returned = [self.builder.memory("result", _dtype(t)) for t in given]
             body, start = self._start
             body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
@@ -905,7 +907,7 @@ class Translation:
         return handler(target, expression)
 
     def _on_cast(self, target: Any, expression: Any) -> Meaning:
-        meaning = self.meaning(expression.value)
+        meaning: Any = self.meaning(expression.value)
         if isinstance(meaning, Scalar | bool | int | float):
             return self.builder.define("cast", meaning, dtype=_dtype(self.type_of(target)))
         return meaning
@@ -973,7 +975,7 @@ class Translation:
             raise self.refused(f"the attribute `{name}`")
         raise self.refused(f"the attribute `{name}`")
 
-    def shape(self, array: Memory | View) -> tuple[Value, ...]:
+    def shape(self, array: array_expressions.Array) -> tuple[Value, ...]:
         if not isinstance(array, Memory):
             return array.shape
         return tuple([self.builder.size(array, axis) for axis in range(array.rank)])
@@ -1014,7 +1016,7 @@ class Translation:
             return self._load(found, indices)
         return self.array("item", target, (found, indices))
 
-    def _is_element(self, array: Memory | View, indices: tuple[Meaning, ...]) -> bool:
+    def _is_element(self, array: array_expressions.Array, indices: tuple[Meaning, ...]) -> bool:
         return len(indices) == array.rank and all(
             isinstance(i, bool | int) or (isinstance(i, Scalar) and i.dtype[0] in "iu")
             for i in indices
@@ -1194,9 +1196,10 @@ class Translation:
             if not isinstance(statement, ir.Assign):
                 return False
             value = statement.value
-            if isinstance(value, ir.Expr) and value.op not in _HARMLESS:
-                if value.op != "call" or not self._is_numpy(value.func):
-                    return False
+            if not isinstance(value, ir.Expr) or value.op in _HARMLESS:
+                continue
+            if value.op != "call" or not self._is_numpy(value.func):
+                return False
         return False
 
     def _is_numpy(self, function: Any) -> bool:

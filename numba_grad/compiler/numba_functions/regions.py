@@ -1,4 +1,4 @@
-"""A function as a tree of regions: sequences of statements, loops and branches, on scalars and arrays.
+"""A function as a tree of regions: statements, loops and branches, on scalars and arrays.
 
     Scalar      a name that is given a value by one statement; used after it, in its sequence or in
                 what is nested there. An argument of a statement is a Scalar or a number.

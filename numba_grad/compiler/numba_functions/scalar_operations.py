@@ -1,4 +1,4 @@
-"""What scalars are computed with: Numba source, types and derivatives, a record for each operation."""
+"""What scalars are computed with: source, types and derivatives, a record for each operation."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A kernel as Numba source: scalar loops, no arrays' conveniences, which take seconds to compile."""
+"""A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -53,19 +53,14 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     for memory, shape in own.items():
         if memory in used:
             writer.line(f"{memory.name} = {shape.name}")
-    for group in sorted(
-        {tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}
-    ):
+    swapped = {tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}
+    for group in sorted(swapped):
         arrays = [own[m].name for m in own if m.name in group]
         if len(arrays) > 1:
-            writer.line(f"if not {' == '.join(f'{name}.shape' for name in arrays)}:")
-            writer.line(
-                f"    raise ValueError('arrays that are swapped have other shapes: {arrays}')".replace(
-                    "['", ""
-                )
-                .replace("']", "")
-                .replace("', '", ", ")
-            )
+            equal = " == ".join(f"{name}.shape" for name in arrays)
+            writer.line(f"if not {equal}:")
+            problem = f"arrays that are swapped differ in shape: {', '.join(arrays)}"
+            writer.line(f"    raise ValueError({problem!r})")
     writer.region(body)
     parts = []
     for memory in kernel.outputs:
@@ -301,10 +296,7 @@ class _Writer:
         else:
             assert isinstance(s, If)
             condition = self.text(s.condition)
-            if not s.then:
-                head = f"if not {condition}:"
-            else:
-                head = f"if {_bare(condition)}:"
+            head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
         self.flush()
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")
