@@ -58,8 +58,8 @@ def differentiable(function: Any) -> "Differentiable":
     -------
     a function of the same arguments. Its results are what the function returns, then the arrays
     that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
-    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of the
-    graph; floats are float64 values in it.
+    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of
+    the graph; floats are float64 values in it.
 
     Raises
     ------
@@ -390,7 +390,9 @@ def _function(variant: _Variant) -> type[Function]:
         return *[g() if g and n else None for g, n in zip(found, needs, strict=False)], None
 
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        results = layout.pushed_forward(ctx.saved_tensors, tangents[:-1], ctx.numbers)
+        results: Sequence[Any] = layout.pushed_forward(
+            ctx.saved_tensors, tangents[:-1], ctx.numbers
+        )
         return results if len(results) > 1 else results[0]
 
     methods = {

@@ -22,9 +22,9 @@ from numba_grad.compiler.numba_functions.analyses import (
     swapped_together,
     without_unused,
 )
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    Builder,
     Define,
     For,
     Function,

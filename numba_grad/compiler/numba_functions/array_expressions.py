@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Axis,
-    Builder,
     If,
     Memory,
     Scalar,

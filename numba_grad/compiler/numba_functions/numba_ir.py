@@ -30,9 +30,10 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    Builder,
     For,
     Function,
     If,
@@ -1230,8 +1231,6 @@ class Translation:
 
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
-        from numba_grad.compiler.numba_functions.analyses import written
-
         return written(body)
 
 

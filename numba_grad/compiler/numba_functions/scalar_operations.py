@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numba_grad.compiler.numba_functions.regions import FLOATS, Scalar, Value
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.regions import Builder
+    from numba_grad.compiler.numba_functions.builder import Builder
 
 # Called with a builder, the cotangent of the result, the arguments and the result: what an argument
 # gets. It is linear in the cotangent, so it multiplies a tangent of the argument just as well.
