@@ -462,10 +462,14 @@ if TYPE_CHECKING:
     from numba_grad import numpy as numpy
     from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
     from numba_grad.frontend.custom_op import custom_op
+    from numba_grad.frontend.differentiable import differentiable
 
 
 # What takes a while to import and few programs use, by the module of `frontend/` that has it.
-_SELDOM = {"ShapeDtypeStruct": "callbacks", "callback": "callbacks", "custom_op": "custom_op"}
+_SELDOM = {
+    **{"ShapeDtypeStruct": "callbacks", "callback": "callbacks", "custom_op": "custom_op"},
+    "differentiable": "differentiable",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -602,6 +606,7 @@ __all__ = [
     "diagflat",
     "diagonal",
     "diff",
+    "differentiable",
     "digitize",
     "divide",
     "divmod",

@@ -27,7 +27,10 @@ class _Unknown(Exception):
 
 def identity_of(function: Any) -> str | None:
     """The text of a plain function, or of what `njit` or `cuda.jit` of Numba made of one; None if
-    there is none."""
+    there is none. Generated functions bring theirs along."""
+    generated = getattr(function, "generated_source", None)
+    if generated is not None:
+        return f"{_environment()}\n{generated}"
     try:
         return "\n".join([_environment(), *_Description().of_function(function)])
     except _Unknown:

@@ -22,6 +22,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler import code_generation
+from numba_grad.compiler.numba_functions import compiled_memory
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument, CustomKernel, python_function
 
@@ -111,7 +112,9 @@ def object_code(result: Any, symbol: str) -> bytes | None:
 def _dispatcher(kernel: CustomKernel) -> Any:
     assert kernel.cpu is not None
     function = kernel.cpu.function
-    if not isinstance(function, Dispatcher):
+    if hasattr(function, "generated_source"):
+        function = numba.njit(python_function(function), **compiled_memory.OPTIONS)
+    elif not isinstance(function, Dispatcher):
         function = numba.njit(python_function(function), error_model="numpy")
     if not isinstance(function, Dispatcher):
         raise KernelError(

@@ -1,0 +1,518 @@
+"""A function's adjoint: a forward sweep that keeps what is needed, then the reverse sweep.
+
+Statements are taken from last to first. The cotangent of an array or a variable is a memory beside
+it, that of a scalar is a scalar, or a variable if it is used in inner regions. What the reverse
+sweep of a region reads of the forward sweep is
+
+    computed again    from what is there,
+    loaded again      if the memory then holds what it held: nothing in the region is stored to it
+                      later, and what is stored to it after the region is undone (an *undo log*), or
+    kept              on a tape, at the end of the region.
+
+An undo log costs a number for each store, keeping one for each load: that of the smaller loop depth
+is taken. Statements of the forward sweep that nothing needs are left out, all of it if need be.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from numba_grad.compiler.numba_functions.analyses import (
+    Activity,
+    active,
+    swapped_together,
+    without_unused,
+)
+from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
+    Define,
+    For,
+    Function,
+    If,
+    Kernel,
+    Load,
+    Memory,
+    Pop,
+    Push,
+    Scalar,
+    Shape,
+    Size,
+    Statement,
+    Store,
+    Swap,
+    Value,
+    While,
+    defined,
+    nested,
+    operands,
+    substituted,
+    walk,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
+
+
+def copied(builder: Builder, source: Memory, target: Memory) -> None:
+    """Write the loops that copy an array."""
+
+    def level(indices: tuple[Value, ...]) -> None:
+        if len(indices) == source.rank:
+            builder.store(target, indices, builder.load(source, *indices))
+            return
+        with builder.loop(builder.size(source, len(indices))) as index:
+            level((*indices, index))
+
+    level(())
+
+
+def filled(builder: Builder, target: Memory, value: float) -> None:
+    """Write the loops that fill an array."""
+
+    def level(indices: tuple[Value, ...]) -> None:
+        if len(indices) == target.rank:
+            builder.store(target, indices, value)
+            return
+        with builder.loop(builder.size(target, len(indices))) as index:
+            level((*indices, index))
+
+    level(())
+
+
+def with_copies(function: Function, builder: Builder) -> tuple[list[Memory], list[Statement]]:
+    """Inputs, and the loops that copy those that are written to."""
+    body: list[Statement] = []
+    inputs = []
+    with builder.region(body):
+        for parameter in function.parameters:
+            if parameter in function.written:
+                given = builder.memory(f"{parameter.name}_given", parameter.dtype, parameter.rank)
+                copied(builder, given, parameter)
+                inputs.append(given)
+            else:
+                inputs.append(parameter)
+    return inputs, body
+
+
+def primal_kernel(function: Function) -> Kernel:
+    """The function as code that leaves its arguments alone: results are those that are returned,
+    then the arrays that it writes."""
+    assert function.builder is not None
+    builder = function.builder.copy()
+    inputs, copies = with_copies(function, builder)
+    returned = set(function.returned)
+    body = [s for s in function.body if not (isinstance(s, Allocate) and s.memory in returned)]
+    outputs = [*function.returned, *function.written]
+    variables: list[Statement] = [Allocate(m, (), 0.0) for m in function.returned if not m.rank]
+    like: dict[Memory, Shape] = dict(zip(function.parameters, inputs, strict=True))
+    for s in function.body:
+        if isinstance(s, Allocate) and s.memory in returned:
+            like[s.memory] = s.shape
+    body = without_unused([*variables, *copies, *body], outputs)
+    return Kernel(function.name, inputs, outputs, body, builder, like)
+
+
+def adjoint_kernel(function: Function, sources: Collection[str]) -> Kernel:
+    """Inputs: those of the function, then the cotangents of its results of floating dtype. Outputs:
+    the cotangents of the parameters in `sources`, then working copies of arrays.
+
+    The number of outputs of the first kind is the number of `sources`.
+    """
+    assert function.builder is not None
+    builder = function.builder.copy()
+    results = [*function.returned, *function.written]
+    parameters = [p for p in function.parameters if p.name in sources]
+    activity = active(function.body, parameters, results)
+    restored: set[Memory] = set()
+    while True:  # Until it is known what the undo logs are of.
+        sweeps = _Sweeps(function, activity, restored, builder.copy())
+        forward, reverse = sweeps.both()
+        if sweeps.restored == restored:
+            break
+        restored = sweeps.restored
+    builder = sweeps.builder
+    inputs, copies = with_copies(function, builder)
+    start: list[Statement] = []
+    cotangents: list[Memory] = []
+    outputs = {p: sweeps.bars.get(p) for p in parameters}
+    with builder.region(start):
+        for result in results:
+            if result.dtype not in ("float32", "float64"):
+                continue
+            given = builder.memory(f"{result.name}_cotangent", result.dtype, result.rank)
+            cotangents.append(given)
+            bar = sweeps.bars.get(result)
+            if bar is None:
+                if result in outputs:  # nothing is written to it in a way that has a slope
+                    bar = outputs[result] = builder.memory("bar", result.dtype, result.rank)
+                else:
+                    continue
+            if result in function.returned or result not in outputs:
+                shape = [builder.size(given, k) for k in range(given.rank)]
+                builder.body.append(Allocate(bar, tuple(shape), None))
+            copied(builder, given, bar)
+        for parameter in parameters:
+            bar = outputs[parameter]
+            if bar is None:
+                bar = builder.memory(f"{parameter.name}_bar", parameter.dtype, parameter.rank)
+                outputs[parameter] = bar
+            if parameter in function.written:
+                continue
+            if parameter.rank == 0:
+                builder.body.append(Allocate(bar, (), 0.0))
+            filled(builder, bar, 0.0)
+    bars = [bar for p in parameters if (bar := outputs[p]) is not None]
+    body = without_unused([*copies, *start, *forward, *reverse], bars)
+    used = {s.memory for s in walk(body) if isinstance(s, Load | Store | Size)}
+    used |= {m for s in walk(body) if isinstance(s, Swap) for m in s.memories}
+    working = [m for m in function.written if m in used]
+    like: dict[Memory, Shape] = dict(zip(function.parameters, inputs, strict=True))
+    like |= {bar: like[p] for p, bar in outputs.items() if bar is not None and p in like}
+    name = f"{function.name}_adjoint"
+    return Kernel(name, [*inputs, *cotangents], [*bars, *working], body, builder, like)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A region while its reverse sweep is written."""
+
+    statements: list[Statement]
+    own: dict[Scalar, int]  # the scalars that its statements define, and where
+    depth: int  # of loops
+    cotangents: dict[Scalar, Value] = field(default_factory=dict)
+
+
+class _Sweeps:
+    def __init__(
+        self, function: Function, activity: Activity, restored: set[Memory], builder: Builder
+    ) -> None:
+        self.function = function
+        self.activity = activity
+        self.builder = builder
+        self._passes: dict[int, Scalar] = {}  # of loops that end by a flag, by id
+        self.body = self._counted(function.body)
+        self.restored = set(restored)
+        self.groups = swapped_together(self.body)
+        self.bars: dict[Memory, Memory] = {}
+        self._scopes: list[_Scope] = []
+        self._scalar_bars: dict[Scalar, Memory] = {}
+        self._inner: set[Scalar] = set()  # active scalars that are used in inner regions
+        self._depth_of_allocation: dict[Memory, int] = {}
+        self._stores: list[tuple[Memory, int, tuple[int, ...]]] = []  # memory, place, loops
+        self._load_places: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._survey()
+        # Names of cotangents that are swapped must be there in the forward sweep.
+        for memory in sorted(self.groups, key=lambda m: m.name):
+            if memory in activity.memories:
+                self.bar(memory)
+        for memory in [*function.returned, *function.written, *function.parameters]:
+            if memory in activity.memories:
+                self.bar(memory)
+
+    # The number of passes of loops that end by a flag.
+
+    def _counted(self, statements: list[Statement]) -> list[Statement]:
+        result: list[Statement] = []
+        for s in statements:
+            if isinstance(s, If):
+                s = If(s.condition, self._counted(s.then), self._counted(s.otherwise))
+            elif isinstance(s, For | While):
+                s = self._counted_loop(s, result)
+                if s is None:
+                    continue
+            result.append(s)
+        return result
+
+    def _counted_loop(self, s: For | While, result: list[Statement]) -> Statement | None:
+        """The loop; None if it is written already, with the number of its passes after it."""
+        body = self._counted(s.body)
+        if s.leave is None:
+            assert isinstance(s, For)
+            return For(s.index, s.start, s.stop, s.step, body, None, s.is_parallel)
+        count = self.builder.memory("passes", "int64")
+        body = [Store(count, (), 1, is_added=True), *body]
+        if isinstance(s, For):
+            loop = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
+        else:
+            loop = While(s.leave, body)
+        passes = self.builder.scalar("int64")
+        result += [Allocate(count, (), 0.0), loop, Load(passes, count, ())]
+        self._passes[id(loop)] = passes
+        return None
+
+    def _survey(self) -> None:
+        place = 0
+
+        def visit(statements: list[Statement], loops: tuple[int, ...], scope: int) -> None:
+            nonlocal place
+            own = scope
+            for s in statements:
+                place += 1
+                for value in operands(s):
+                    if value in self.activity.scalars and homes.get(value, own) != own:
+                        self._inner.add(value)  # type: ignore[arg-type]
+                target = defined(s)
+                if target is not None:
+                    homes[target] = own
+                if isinstance(s, Allocate):
+                    self._depth_of_allocation[s.memory] = len(loops)
+                elif isinstance(s, Store):
+                    self._stores.append((s.memory, place, loops))
+                elif isinstance(s, Swap):
+                    self._stores += [(m, place, loops) for m in s.memories]
+                elif isinstance(s, Load):
+                    self._load_places[id(s)] = place, loops
+                inner = (*loops, id(s)) if isinstance(s, For | While) else loops
+                for region in nested(s):
+                    visit(region, inner, id(region))
+
+        homes: dict[Value, int] = {}
+        visit(self.body, (), id(self.body))
+
+    # Cotangents.
+
+    def bar(self, memory: Memory) -> Memory:
+        """Where the cotangent of a memory is."""
+        found = self.bars.get(memory)
+        if found is None:
+            found = self.builder.memory(f"{memory.name}_bar", memory.dtype, memory.rank)
+            self.bars[memory] = found
+        return found
+
+    def give(self, value: Value, contribution: Value) -> None:
+        """Add to the cotangent of a scalar."""
+        if not isinstance(value, Scalar) or value not in self.activity.scalars:
+            return
+        if not isinstance(contribution, Scalar) and contribution == 0:
+            return
+        if value in self._inner:
+            memory = self._scalar_bars.get(value)
+            if memory is None:
+                memory = self.builder.memory(f"{value.name}_bar", value.dtype)
+                self._scalar_bars[value] = memory
+            self.builder.store(memory, (), contribution, is_added=True)
+            return
+        scope = self._scopes[-1]
+        former = scope.cotangents.get(value)
+        if former is not None:
+            contribution = self.builder.define("add", former, contribution)
+        scope.cotangents[value] = contribution
+
+    def take(self, scalar: Scalar) -> Value | None:
+        """The cotangent of a scalar, at the statement that defines it."""
+        memory = self._scalar_bars.get(scalar)
+        if memory is not None:
+            return self.builder.load(memory)
+        return self._scopes[-1].cotangents.pop(scalar, None)
+
+    # The sweeps.
+
+    def both(self) -> tuple[list[Statement], list[Statement]]:
+        return self.region(self.body, 0)
+
+    def region(
+        self, statements: list[Statement], depth: int
+    ) -> tuple[list[Statement], list[Statement]]:
+        """The forward and the reverse sweep of a region."""
+        own = {t: k for k, s in enumerate(statements) if (t := defined(s)) and not nested(s)}
+        scope = _Scope(statements, own, depth)
+        self._scopes.append(scope)
+        forward: list[list[Statement]] = []
+        reverse: list[Statement] = []
+        with self.builder.region(reverse):
+            forward += [self.statement(s, depth) for s in reversed(statements)]
+        self._scopes.pop()
+        written = [s for part in reversed(forward) for s in part]
+        return self._supplied(scope, written, reverse)
+
+    def statement(self, s: Statement, depth: int) -> list[Statement]:
+        """Write the reverse sweep of a statement; its forward sweep."""
+        builder = self.builder
+        if isinstance(s, Define):
+            if s.target in self.activity.scalars:
+                cotangent = self.take(s.target)
+                if cotangent is not None:
+                    self._pull(s, cotangent)
+        elif isinstance(s, Load):
+            if s.target in self.activity.scalars and s.memory in self.activity.memories:
+                cotangent = self.take(s.target)
+                if cotangent is not None:
+                    builder.store(self.bar(s.memory), s.indices, cotangent, is_added=True)
+        elif isinstance(s, Store):
+            return self._store(s)
+        elif isinstance(s, Swap):
+            builder.body.append(Swap(s.others, s.memories))
+            if s.memories[0] in self.activity.memories:
+                bars = tuple(map(self.bar, s.memories)), tuple(map(self.bar, s.others))
+                builder.body.append(Swap(bars[1], bars[0]))
+                return [s, Swap(*bars)]
+        elif isinstance(s, If):
+            then, then_reverse = self.region(s.then, depth)
+            otherwise, otherwise_reverse = self.region(s.otherwise, depth)
+            if then_reverse or otherwise_reverse:
+                builder.body.append(If(s.condition, then_reverse, otherwise_reverse))
+            return [If(s.condition, then, otherwise)]
+        elif isinstance(s, For | While):
+            return [self._loop(s, depth)]
+        elif (
+            isinstance(s, Allocate)
+            and s.memory in self.groups
+            and s.memory in self.activity.memories
+        ):
+            # Swapped: its cotangent must be there when the forward sweep swaps names.
+            return [s, Allocate(self.bar(s.memory), s.shape, 0.0)]
+        return [s]
+
+    def _pull(self, s: Define, cotangent: Value) -> None:
+        slopes = OPERATIONS[s.operation].slopes or ()
+        for slope, argument in zip(slopes, s.arguments, strict=True):
+            if slope is not None and argument in self.activity.scalars:
+                self.give(argument, slope(self.builder, cotangent, s.arguments, s.target))
+
+    def _store(self, s: Store) -> list[Statement]:
+        builder = self.builder
+        forward: list[Statement] = []
+        if s.memory in self.restored:
+            former = builder.scalar(s.memory.dtype)
+            pair = builder.name("undo")
+            tape = tape_of(former)
+            forward += [Load(former, s.memory, s.indices), Push(tape, former, pair)]
+            again = builder.scalar(s.memory.dtype)
+            builder.body.append(Pop(again, tape, pair))
+            builder.store(s.memory, s.indices, again)
+        if s.memory in self.activity.memories:
+            bar = self.bar(s.memory)
+            is_given = s.value in self.activity.scalars
+            cotangent = builder.load(bar, *s.indices) if is_given else 0.0
+            if not s.is_added:
+                builder.store(bar, s.indices, 0.0)
+            self.give(s.value, cotangent)
+        return [*forward, s]
+
+    def _loop(self, s: For | While, depth: int) -> Statement:
+        builder = self.builder
+        forward, reverse = self.region(s.body, depth + 1)
+        index = s.index if isinstance(s, For) else builder.scalar("int64", "i")
+        passes: Value | None = self._passes.get(id(s))
+        if isinstance(s, For) and passes is None and s.step in (1, -1) and type(s.step) is int:
+            last = builder.define("subtract", s.stop, s.step)
+            span = last, builder.define("subtract", s.start, s.step), -s.step
+        elif isinstance(s, For):
+            if passes is None:
+                distance = builder.define("subtract", s.stop, s.start)
+                # The ceiling of distance / step, at least 0.
+                passes = builder.define(
+                    "negative",
+                    builder.define("floor_divide", builder.define("negative", distance), s.step),
+                )
+                passes = builder.define("maximum", passes, 0)
+            ahead = builder.define("multiply", passes, s.step)
+            stop = builder.define("subtract", s.start, s.step)
+            last = builder.define("add", stop, ahead)
+            span = last, stop, builder.define("negative", s.step)
+        else:
+            assert passes is not None
+            span = builder.define("subtract", passes, 1), -1, -1
+        fresh = builder.scalar("int64", "i")
+        reverse = substituted(reverse, {index: fresh})
+        if reverse:
+            builder.body.append(For(fresh, *span, reverse))
+        if isinstance(s, For):
+            return For(s.index, s.start, s.stop, s.step, forward, s.leave, s.is_parallel)
+        return While(s.leave, forward)
+
+    # What the reverse sweep needs.
+
+    def _supplied(
+        self, scope: _Scope, forward: list[Statement], reverse: list[Statement]
+    ) -> tuple[list[Statement], list[Statement]]:
+        """With cotangents of the region's own scalars and memories at the beginning of the reverse
+        sweep, and with what it needs of the forward sweep."""
+        reverse = [*self._own_cotangents(scope, reverse), *reverse]
+        needed = _used_scalars(reverse)
+        again: list[Statement] = []
+        kept: list[tuple[Scalar, str, str]] = []
+        for scalar, position in sorted(scope.own.items(), key=lambda pair: -pair[1]):
+            if scalar not in needed:
+                continue
+            s = scope.statements[position]
+            if isinstance(s, Load) and not self._is_loaded_again(s, scope, position):
+                kept.append((scalar, tape_of(scalar), self.builder.name("kept")))
+                continue
+            again.append(s)
+            needed |= {x for x in operands(s) if isinstance(x, Scalar)}
+        again.reverse()
+        pushed: list[Statement] = [Push(tape, scalar, pair) for scalar, tape, pair in kept]
+        popped: list[Statement] = [Pop(scalar, tape, pair) for scalar, tape, pair in reversed(kept)]
+        reverse = [*popped, *again, *reverse]
+        names: dict[Scalar, Value] = {
+            scalar: self.builder.scalar(scalar.dtype) for scalar in scope.own if scalar in needed
+        }
+        return [*forward, *pushed], substituted(reverse, names)
+
+    def _own_cotangents(self, scope: _Scope, reverse: list[Statement]) -> list[Statement]:
+        result: list[Statement] = []
+        for s in scope.statements:
+            target = defined(s)
+            if target is not None and target in self._scalar_bars:
+                result.append(Allocate(self._scalar_bars[target], (), 0.0))
+            if not isinstance(s, Allocate) or s.memory not in self.activity.memories:
+                continue
+            if s.memory in self.groups or s.memory in self.function.returned:
+                continue
+            result.append(Allocate(self.bar(s.memory), s.shape, 0.0))
+        return result
+
+    def _is_loaded_again(self, s: Load, scope: _Scope, position: int) -> bool:
+        """Whether the memory holds the same in the reverse sweep."""
+        names = self.groups.get(s.memory, {s.memory})
+        if self._depth_of_allocation.get(s.memory, 0) > 0:
+            return False
+        for later in walk(scope.statements[position + 1 :]):
+            if isinstance(later, Store) and later.memory in names:
+                return False
+            if isinstance(later, Swap) and not names.isdisjoint(later.memories):
+                return False
+        place, loops = self._load_places[id(s)]
+        depths = [
+            len(store_loops)
+            for memory, store_place, store_loops in self._stores
+            if memory in names and (store_place > place or set(store_loops) & set(loops))
+        ]
+        if not depths:
+            return True
+        if self.restored.isdisjoint(names) and max(depths) > len(loops):
+            return False
+        self.restored |= names
+        return True
+
+
+def tape_of(scalar: Scalar) -> str:
+    return "numbers" if scalar.dtype.startswith("float") else "counts"
+
+
+def _used_scalars(statements: Sequence[Statement]) -> set[Scalar]:
+    return {x for s in walk(list(statements)) for x in operands(s) if isinstance(x, Scalar)}
+
+
+def tape_kernel(kernel: Kernel) -> Kernel:
+    """Inputs: those of an adjoint. Output: the bytes that it keeps on tapes."""
+    builder = kernel.builder.copy()
+    total = builder.memory("tape_bytes", "int64")
+
+    def counted(statements: list[Statement]) -> list[Statement]:
+        result: list[Statement] = []
+        for s in statements:
+            if isinstance(s, Push):
+                s = Store(total, (), 8, is_added=True)
+            elif isinstance(s, For):
+                s = For(s.index, s.start, s.stop, s.step, counted(s.body), s.leave, s.is_parallel)
+            elif isinstance(s, While):
+                s = While(s.leave, counted(s.body))
+            elif isinstance(s, If):
+                s = If(s.condition, counted(s.then), counted(s.otherwise))
+            result.append(s)
+        return result
+
+    body = without_unused([Allocate(total, (), 0.0), *counted(kernel.body)], [total])
+    working = [m for m in kernel.outputs if m.rank]
+    name = f"{kernel.name}_tape"
+    return Kernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)

@@ -1,0 +1,200 @@
+"""What derivatives ask of a tree: what is written, what is active, what is used at all."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from numba_grad.compiler.numba_functions.regions import (
+    FLOATS,
+    Allocate,
+    Define,
+    For,
+    If,
+    Load,
+    Memory,
+    Pop,
+    Push,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+    Swap,
+    While,
+    nested,
+    operands,
+    walk,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
+
+
+def swapped_together(body: list[Statement]) -> dict[Memory, frozenset[Memory]]:
+    """For each name that is swapped: all names that its array may come to have."""
+    groups: dict[Memory, frozenset[Memory]] = {}
+    for statement in walk(body):
+        if isinstance(statement, Swap):
+            union = frozenset(statement.memories)
+            for memory in statement.memories:
+                union |= groups.get(memory, frozenset())
+            groups |= dict.fromkeys(union, union)
+    return groups
+
+
+def with_swapped(memories: Iterable[Memory], body: list[Statement]) -> set[Memory]:
+    """These, and what may be the same array by another name."""
+    groups = swapped_together(body)
+    return {other for memory in memories for other in groups.get(memory, {memory})}
+
+
+def written(body: list[Statement]) -> set[Memory]:
+    """All memories that are stored to."""
+    return with_swapped([s.memory for s in walk(body) if isinstance(s, Store)], body)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What depends on the inputs that have derivatives, and has an influence on results."""
+
+    scalars: frozenset[Scalar]
+    memories: frozenset[Memory]
+
+
+def varied(body: list[Statement], sources: Iterable[Memory]) -> Activity:
+    """What depends on `sources` in a way that has a slope."""
+    scalars: set[Scalar] = set()
+    memories = set(with_swapped(sources, body))
+    groups = swapped_together(body)
+    kept: set[str] = set()  # pairs on tapes
+    while True:
+        size = len(scalars) + len(memories) + len(kept)
+        for s in walk(body):
+            if isinstance(s, Load):
+                if s.memory in memories:
+                    scalars.add(s.target)
+            elif isinstance(s, Define):
+                slopes = OPERATIONS[s.operation].slopes
+                if slopes is not None and s.target.dtype in FLOATS:
+                    pairs = zip(slopes, s.arguments, strict=True)
+                    if any(slope is not None and x in scalars for slope, x in pairs):
+                        scalars.add(s.target)
+            elif isinstance(s, Store):
+                if s.value in scalars and s.memory.dtype in FLOATS:
+                    memories |= groups.get(s.memory, {s.memory})
+            elif isinstance(s, Push):
+                if s.value in scalars:
+                    kept.add(s.pair)
+            elif isinstance(s, Pop) and s.pair in kept and s.target.dtype in FLOATS:
+                scalars.add(s.target)
+        if size == len(scalars) + len(memories) + len(kept):
+            return Activity(frozenset(scalars), frozenset(memories))
+
+
+def useful(body: list[Statement], results: Iterable[Memory]) -> Activity:
+    """What has an influence on `results` that has a slope."""
+    scalars: set[Scalar] = set()
+    memories = set(with_swapped(results, body))
+    groups = swapped_together(body)
+    backwards = list(walk(body))[::-1]
+    while True:
+        size = len(scalars) + len(memories)
+        for s in backwards:
+            if isinstance(s, Load):
+                if s.target in scalars:
+                    memories |= groups.get(s.memory, {s.memory})
+            elif isinstance(s, Define):
+                slopes = OPERATIONS[s.operation].slopes
+                if slopes is not None and s.target in scalars:
+                    pairs = zip(slopes, s.arguments, strict=True)
+                    scalars |= {
+                        x for slope, x in pairs if slope is not None and isinstance(x, Scalar)
+                    }
+            elif isinstance(s, Store) and s.memory in memories and isinstance(s.value, Scalar):
+                scalars.add(s.value)
+        if size == len(scalars) + len(memories):
+            return Activity(frozenset(scalars), frozenset(memories))
+
+
+def active(body: list[Statement], sources: Iterable[Memory], results: Iterable[Memory]) -> Activity:
+    """What is varied and useful."""
+    forth, back = varied(body, sources), useful(body, results)
+    return Activity(
+        frozenset({s for s in forth.scalars & back.scalars if s.dtype in FLOATS}),
+        frozenset({m for m in forth.memories & back.memories if m.dtype in FLOATS}),
+    )
+
+
+# What is used.
+
+
+def without_unused(body: list[Statement], results: Iterable[Memory]) -> list[Statement]:
+    """The statements that `results`, or scalars that are given, depend on."""
+    return _Uses(body, results).kept(body)
+
+
+class _Uses:
+    def __init__(self, body: list[Statement], results: Iterable[Memory | Scalar]) -> None:
+        self.memories = {m for m in results if isinstance(m, Memory)}
+        self.scalars = {s for s in results if isinstance(s, Scalar)}
+        self.sized: set[Memory] = set()  # of which only lengths are asked
+        self.pairs: set[str] = set()
+        self.groups = swapped_together(body)
+        self.done: set[int] = set()
+        size = -1
+        while size != len(self.done):
+            size = len(self.done)
+            self.mark(body)
+
+    def mark(self, statements: list[Statement]) -> bool:
+        """Whether one of them is used."""
+        any_used = False
+        for statement in reversed(statements):
+            is_used = self.is_used(statement)
+            for region in nested(statement):
+                is_used |= self.mark(region)
+            if is_used:
+                any_used = True
+                self.use(statement)
+        return any_used
+
+    def is_used(self, s: Statement) -> bool:
+        if isinstance(s, Define | Size | Load | Pop):
+            return s.target in self.scalars
+        if isinstance(s, Store):
+            return s.memory in self.memories
+        if isinstance(s, Allocate):
+            return s.memory in self.memories or s.memory in self.sized
+        if isinstance(s, Swap):
+            return any(m in self.memories or m in self.sized for m in s.memories)
+        return isinstance(s, Push) and s.pair in self.pairs
+
+    def use(self, s: Statement) -> None:
+        if id(s) in self.done:
+            return
+        self.done.add(id(s))
+        self.scalars |= {x for x in operands(s) if isinstance(x, Scalar)}
+        if isinstance(s, Load | Store):
+            self.memories |= self.groups.get(s.memory, {s.memory})
+        elif isinstance(s, Size):
+            self.sized |= self.groups.get(s.memory, {s.memory})
+        elif isinstance(s, Pop):
+            self.pairs.add(s.pair)
+        elif isinstance(s, For | While) and s.leave is not None:
+            self.memories.add(s.leave)
+
+    def kept(self, statements: list[Statement]) -> list[Statement]:
+        result: list[Statement] = []
+        for s in statements:
+            if id(s) not in self.done:
+                continue
+            if isinstance(s, For):
+                body = self.kept(s.body)
+                s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
+            elif isinstance(s, While):
+                s = While(s.leave, self.kept(s.body))
+            elif isinstance(s, If):
+                s = If(s.condition, self.kept(s.then), self.kept(s.otherwise))
+            result.append(s)
+        return result
+
+
+def needed_for(body: list[Statement], scalars: Sequence[Scalar]) -> list[Statement]:
+    """The statements that these scalars depend on."""
+    return _Uses(body, scalars).kept(body)

@@ -1,0 +1,97 @@
+"""`working_memory` in compiled code: the C library's `malloc`, `realloc` and `free`.
+
+Functions that Numba compiles without its run time cannot return arrays, so these are no functions
+but code in place. This module imports Numba, so only code that compiles imports it.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import lower_builtin, type_callable
+from numba.np.arrayobj import make_array, populate_array
+
+from numba_grad.compiler.numba_functions.working_memory import free, grown, new_array
+
+# How generated functions are compiled: their arrays are not counted.
+OPTIONS = {"_nrt": False, "error_model": "numpy"}
+
+_BYTES = ir.IntType(8).as_pointer()
+
+
+@type_callable(new_array)
+def _type_of_new_array(context: Any) -> Any:
+    return lambda shape, dtype: types.Array(dtype.dtype, len(shape), "C")
+
+
+@type_callable(free)
+def _type_of_free(context: Any) -> Any:
+    return lambda array: types.none
+
+
+@type_callable(grown)
+def _type_of_grown(context: Any) -> Any:
+    return lambda tape, top, count: tape
+
+
+@lower_builtin(new_array, types.UniTuple, types.NumberClass)
+@lower_builtin(new_array, types.UniTuple, types.DType)
+def _new_array(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    lengths = cgutils.unpack_tuple(builder, arguments[0])
+    return _array(context, builder, signature.return_type, lengths, None)
+
+
+@lower_builtin(free, types.Array)
+def _free(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    array = make_array(signature.args[0])(context, builder, arguments[0])
+    function = _library_function(builder, "free", ir.VoidType(), [_BYTES])
+    builder.call(function, [builder.bitcast(array.data, _BYTES)])
+    return context.get_dummy_value()
+
+
+@lower_builtin(grown, types.Array, types.Integer, types.Integer)
+def _grown(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    tape = make_array(signature.args[0])(context, builder, arguments[0])
+    former = cgutils.unpack_tuple(builder, tape.shape, 1)[0]
+    count = context.cast(builder, arguments[2], signature.args[2], types.intp)
+    length = builder.add(builder.add(former, former), count)
+    return _array(context, builder, signature.return_type, [length], tape.data)
+
+
+def _array(context: Any, builder: Any, kind: Any, lengths: list[Any], former: Any) -> Any:
+    """An array in new memory, or in that of a former one, enlarged."""
+    word = context.get_value_type(types.intp)
+    item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    zero = word(0)
+    lengths = [builder.select(builder.icmp_signed("<", n, zero), zero, n) for n in lengths]
+    strides, size = [], word(item)
+    for length in reversed(lengths):
+        strides.insert(0, size)
+        size = builder.mul(size, length)
+    size = builder.add(size, word(1))  # so that no memory at all is not asked for
+    if former is None:
+        function = _library_function(builder, "malloc", _BYTES, [word])
+        data = builder.call(function, [size])
+    else:
+        function = _library_function(builder, "realloc", _BYTES, [_BYTES, word])
+        data = builder.call(function, [builder.bitcast(former, _BYTES), size])
+    with builder.if_then(cgutils.is_null(builder, data), likely=False):
+        message = ("no memory for the arrays or the tape of a differentiated function",)
+        context.call_conv.return_user_exc(builder, MemoryError, message)
+    array = make_array(kind)(context, builder)
+    populate_array(
+        array,
+        data=builder.bitcast(data, array.data.type),
+        shape=cgutils.pack_array(builder, lengths),
+        strides=cgutils.pack_array(builder, strides),
+        itemsize=word(item),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def _library_function(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    kind = ir.FunctionType(result, arguments)
+    return cgutils.get_or_insert_function(builder.module, kind, name)

@@ -1,0 +1,177 @@
+"""Generated kernels by name: from memory, from the disk cache, or derived now.
+
+Numba is imported only where one is in neither of them.
+
+    primal    order 0: the function; order k: its k-th derivative in k directions
+    adjoint   order 0: cotangents of parameters; order k: the k-th derivative of these
+    tape      the bytes that the adjoint keeps
+
+All are functions of the parameters, then of the cotangents of the results (adjoint), then of the
+directions: for each order, a tangent of each parameter in `sources`.
+"""
+
+import functools
+import hashlib
+import itertools
+import json
+import linecache
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler import cache
+from numba_grad.compiler.build import compiling
+from numba_grad.compiler.function_identity import identity_of
+from numba_grad.locks import LocksByKey
+
+_making = LocksByKey()
+_next_number = itertools.count().__next__
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a call. Numbers are known when it is recorded; arrays of rank 0 are scalars of
+    the function."""
+
+    name: str
+    dtype: str
+    rank: int
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A kernel of a function for arguments of some types."""
+
+    kind: str  # "primal", "adjoint" or "tape"
+    order: int
+    sources: tuple[int, ...]  # the parameters that have derivatives
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What was generated: JSON holds it."""
+
+    name: str
+    source: str
+    shapes_source: str
+    inputs: list[tuple[str, bool]]  # names, and whether it is a number
+    output_dtypes: list[str]
+    result_count: int  # of the outputs, those that are results; the others are working memory
+    returned_count: int  # of the results of the function
+    written: list[int]  # parameters
+
+    def function(self) -> "GeneratedFunction":
+        """The function that Numba is to compile."""
+        return GeneratedFunction(self.name, self.source)
+
+    def shapes(self) -> Any:
+        return _executed(self.shapes_source, "shapes")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedFunction:
+    """A function whose text is all that there is to know of it."""
+
+    name: str
+    generated_source: str
+
+    @property
+    def py_func(self) -> Any:
+        """The function in Python."""
+        return _executed(self.generated_source, self.name)
+
+
+@functools.cache
+def _executed(source: str, name: str) -> Any:
+    file_name = f"<numba_grad {name} {_next_number()}>"
+    # So that tracebacks and Numba's messages show lines.
+    linecache.cache[file_name] = len(source), None, source.splitlines(keepends=True), file_name
+    namespace: dict[str, Any] = {"__name__": "numba_grad_generated"}
+    exec(compile(source, file_name, "exec"), namespace)
+    return namespace[name]
+
+
+class Program:
+    """The kernels of one function for arguments of one signature."""
+
+    def __init__(self, function: Any, parameters: tuple[Parameter, ...]) -> None:
+        self.function = function
+        self.parameters = parameters
+        self._found: dict[Request, Generated] = {}
+        self._tree: Any = None
+
+    def generated(self, request: Request) -> Generated:
+        """The kernel.
+
+        Raises
+        ------
+        KernelError
+            If the function has something that is not differentiated; the message has its line.
+        """
+        found = self._found.get(request)
+        if found is not None:
+            return found
+        with _making.lock_of((id(self), request)):
+            if request not in self._found:
+                self._found[request] = self._stored_or_derived(request)
+        return self._found[request]
+
+    def _stored_or_derived(self, request: Request) -> Generated:
+        identity = identity_of(self.function)
+        key = None
+        if identity is not None:
+            described = repr((self.parameters, request))
+            key = cache.key_of("differentiable", _sources(), identity, described)
+            stored = cache.peek(key)
+            if stored is not None:
+                fields = json.loads(stored)
+                fields["inputs"] = [(name, number) for name, number in fields["inputs"]]
+                return Generated(**fields)
+        result = compiling((id(self), request), lambda: self._derived(request))
+        if key is not None:
+            cache.write(key, json.dumps(asdict(result)).encode())
+        return result
+
+    def _derived(self, request: Request) -> Generated:
+        from numba_grad.compiler.numba_functions import derivation
+
+        if self._tree is None:
+            self._tree = derivation.tree(self.function, self.parameters)
+        return Generated(**derivation.fields(self._tree, self.parameters, request))
+
+
+@functools.cache
+def _sources() -> str:
+    """What derives the kernels, as text."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def program(function: Any, parameters: tuple[Parameter, ...]) -> Program:
+    """The program of a function for arguments of these types."""
+    return Program(function, parameters)
+
+
+def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:
+    """Two of the arrays that have elements in common, None if there are none."""
+    for a, b in itertools.combinations(range(len(arrays)), 2):
+        x, y = arrays[a], arrays[b]
+        if x is None or y is None:
+            continue
+        if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+            if x.size and y.size and np.may_share_memory(x, y):
+                try:
+                    if np.shares_memory(x, y, max_work=100_000):  # type: ignore[arg-type]
+                        return a, b
+                except np.exceptions.TooHardError:
+                    return a, b
+        elif x is y:
+            return a, b
+    return None

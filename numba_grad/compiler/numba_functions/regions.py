@@ -1,0 +1,300 @@
+"""A function as a tree of regions: statements, loops and branches, on scalars and arrays.
+
+    Scalar      a name that is given a value by one statement; used after it, in its sequence or in
+                what is nested there. An argument of a statement is a Scalar or a number.
+    Memory      what can be written more than once: an array, or a variable of the function, which
+                is an array without axes. Two names are never the same memory.
+    statements  Define, Load, Store, Size, Allocate; For, While, If, with lists of statements; Swap
+
+There is no jump: who leaves a loop sets a flag, and what would be jumped over stands in a branch.
+Names are unique in a function, over all regions. `Builder` (`builder.py`) writes statements and
+makes the names.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    from numba_grad.compiler.numba_functions.builder import Builder
+
+FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that one statement computes."""
+
+    name: str
+    dtype: str  # a name of NumPy: "float64", "float32", "int64", "bool", ...
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Value = Scalar | int | float | bool
+Shape = Union["Memory", tuple[Value, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An array, C-contiguous; with rank 0 a variable."""
+
+    name: str
+    dtype: str
+    rank: int = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(slots=True)
+class Define:
+    """A scalar operation without effects: of `scalar_operations.OPERATIONS`."""
+
+    target: Scalar
+    operation: str
+    arguments: tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class Size:
+    """The length of an axis of an array."""
+
+    target: Scalar
+    memory: Memory
+    axis: int
+
+
+@dataclass(slots=True)
+class Load:
+    target: Scalar
+    memory: Memory
+    indices: tuple[Value, ...] = ()  # one for each axis; negative ones count from the end
+
+
+@dataclass(slots=True)
+class Store:
+    """`memory[indices] = value`, or with `is_added` `+=`."""
+
+    memory: Memory
+    indices: tuple[Value, ...]
+    value: Value
+    is_added: bool = False
+
+
+@dataclass(slots=True)
+class Allocate:
+    """A new array, or a variable, that this statement alone makes; elements are `fill`.
+
+    It may stand in a loop: then it is a new one in each pass. With `fill` None, its elements are
+    written before they are read (a read of another one has no meaning in the user's code either).
+    """
+
+    memory: Memory
+    shape: tuple[Value, ...] = ()
+    fill: float | None = None
+
+
+@dataclass(slots=True)
+class For:
+    """`for index in range(start, stop, step)`. `leave` is a bool variable: if it is true after a
+    pass, there is no other. `step` is not 0."""
+
+    index: Scalar
+    start: Value
+    stop: Value
+    step: Value
+    body: "list[Statement]"
+    leave: Memory | None = None
+    is_parallel: bool = False
+
+
+@dataclass(slots=True)
+class While:
+    """A pass of `body`, as long as the bool variable `leave` is false. It is looked at before the
+    first pass, too."""
+
+    leave: Memory
+    body: "list[Statement]"
+
+
+@dataclass(slots=True)
+class If:
+    condition: Value
+    then: "list[Statement]"
+    otherwise: "list[Statement]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Swap:
+    """The names `memories` are given the arrays that `others`, the same in another order, had.
+
+    All of them have one shape.
+    """
+
+    memories: tuple[Memory, ...]
+    others: tuple[Memory, ...]
+
+
+@dataclass(slots=True)
+class Push:
+    """Keep a value on a tape, a stack of numbers of one dtype; the `Pop` of the same pair, and of
+    the same pass of its loops, takes it from there. Only derivatives have these."""
+
+    tape: str
+    value: Value
+    pair: str
+
+
+@dataclass(slots=True)
+class Pop:
+    target: Scalar
+    tape: str
+    pair: str
+
+
+Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap | Push | Pop
+
+
+@dataclass(slots=True)
+class Function:
+    """A function of arrays and scalars, which writes to some of its arrays.
+
+    Parameters that are numbers are memories of rank 0, as any variable. Results are what it
+    returns, memories that nothing is written to later; scalars are in variables.
+    """
+
+    name: str
+    parameters: list[Memory]
+    body: list[Statement]
+    written: list[Memory]  # those of the parameters, in their order
+    returned: list[Memory]
+    returns_tuple: bool = False
+    builder: "Builder | None" = None  # knows the names
+
+
+@dataclass(slots=True)
+class Kernel:
+    """Code that reads `inputs` and writes all elements of `outputs`; numbers are of rank 0."""
+
+    name: str
+    inputs: list[Memory]
+    outputs: list[Memory]
+    body: list[Statement]
+    builder: "Builder"
+    shapes: "dict[Memory, Shape]"  # of outputs: that of an input, or the lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a view takes of an axis of its array: one index, or `start + step * j` where j is the
+    view's index along its axis `dimension`."""
+
+    start: Value
+    step: Value = 0
+    dimension: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Some elements of an array: a slice, a row, a transpose. An array itself is a view of all."""
+
+    memory: Memory
+    axes: tuple[Axis, ...]  # for each axis of the memory
+    shape: tuple[Value, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.memory.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+def nested(statement: Statement) -> tuple[list[Statement], ...]:
+    """The regions inside a statement."""
+    if isinstance(statement, For | While):
+        return (statement.body,)
+    if isinstance(statement, If):
+        return (statement.then, statement.otherwise)
+    return ()
+
+
+def walk(statements: list[Statement]) -> Iterator[Statement]:
+    """All statements, those inside others too, in the order of the text."""
+    for statement in statements:
+        yield statement
+        for region in nested(statement):
+            yield from walk(region)
+
+
+def operands(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement itself reads, without the regions in it."""
+    if isinstance(statement, Define):
+        return statement.arguments
+    if isinstance(statement, Load):
+        return statement.indices
+    if isinstance(statement, Store):
+        return (*statement.indices, statement.value)
+    if isinstance(statement, Push):
+        return (statement.value,)
+    if isinstance(statement, Allocate):
+        return statement.shape
+    if isinstance(statement, For):
+        return (statement.start, statement.stop, statement.step)
+    if isinstance(statement, If):
+        return (statement.condition,)
+    return ()
+
+
+def defined(statement: Statement) -> Scalar | None:
+    """The scalar that a statement gives its value; of a loop, its index."""
+    if isinstance(statement, Define | Size | Load | Pop):
+        return statement.target
+    return statement.index if isinstance(statement, For) else None
+
+
+def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list[Statement]:
+    """The statements with other scalars in place of some, wherever they are used or defined."""
+
+    def of(value: Value) -> Value:
+        return names.get(value, value) if isinstance(value, Scalar) else value
+
+    def scalar(value: Scalar) -> Scalar:
+        other = names.get(value, value)
+        assert isinstance(other, Scalar)
+        return other
+
+    def all_of(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(map(of, values))
+
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, Define):
+            result.append(Define(scalar(s.target), s.operation, all_of(s.arguments)))
+        elif isinstance(s, Size):
+            result.append(Size(scalar(s.target), s.memory, s.axis))
+        elif isinstance(s, Load):
+            result.append(Load(scalar(s.target), s.memory, all_of(s.indices)))
+        elif isinstance(s, Store):
+            result.append(Store(s.memory, all_of(s.indices), of(s.value), s.is_added))
+        elif isinstance(s, Allocate):
+            result.append(Allocate(s.memory, all_of(s.shape), s.fill))
+        elif isinstance(s, For):
+            span = (of(s.start), of(s.stop), of(s.step))
+            body = substituted(s.body, names)
+            result.append(For(scalar(s.index), *span, body, s.leave, s.is_parallel))
+        elif isinstance(s, While):
+            result.append(While(s.leave, substituted(s.body, names)))
+        elif isinstance(s, If):
+            then, otherwise = substituted(s.then, names), substituted(s.otherwise, names)
+            result.append(If(of(s.condition), then, otherwise))
+        elif isinstance(s, Push):
+            result.append(Push(s.tape, of(s.value), s.pair))
+        elif isinstance(s, Pop):
+            result.append(Pop(scalar(s.target), s.tape, s.pair))
+        else:
+            result.append(s)
+    return result

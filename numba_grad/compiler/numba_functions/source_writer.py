@@ -1,0 +1,341 @@
+"""A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
+
+import math
+from collections.abc import Collection, Sequence
+
+from numba_grad.compiler.numba_functions.analyses import needed_for, swapped_together
+from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
+    Define,
+    For,
+    If,
+    Kernel,
+    Load,
+    Memory,
+    Pop,
+    Push,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+    Swap,
+    Value,
+    While,
+    nested,
+    operands,
+    walk,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+
+
+def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
+    """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
+    scalars. Other inputs and outputs of rank 0 are arrays without axes."""
+    return _Writer(kernel.body).function(kernel, numbers)
+
+
+def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
+    """The text of a Python function `shapes` of the inputs' types, and the numbers: the list of the
+    outputs' shapes."""
+    lengths = [kernel.shapes[m] for m in kernel.outputs if m.rank]
+    scalars = [x for shape in lengths if isinstance(shape, tuple) for x in shape]
+    body = needed_for(_unswapped(kernel.body), [x for x in scalars if isinstance(x, Scalar)])
+    writer = _Writer(body, is_inlined=False)
+    arrays = [m.name for m in kernel.inputs if m.name not in numbers]
+    rest = [m.name for m in kernel.inputs if m.name in numbers]
+    writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
+    writer.indent += 1
+    # Arrays that are written have the shapes of what they are copies of.
+    own = {
+        m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape
+    }
+    used = {s.memory for s in walk(body) if isinstance(s, Size)}
+    for memory, shape in own.items():
+        if memory in used:
+            writer.line(f"{memory.name} = {shape.name}")
+    swapped = {tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}
+    for group in sorted(swapped):
+        arrays = [own[m].name for m in own if m.name in group]
+        if len(arrays) > 1:
+            equal = " == ".join(f"{name}.shape" for name in arrays)
+            writer.line(f"if not {equal}:")
+            problem = f"arrays that are swapped differ in shape: {', '.join(arrays)}"
+            writer.line(f"    raise ValueError({problem!r})")
+    writer.region(body)
+    parts = []
+    for memory in kernel.outputs:
+        shape = kernel.shapes[memory] if memory.rank else ()
+        if isinstance(shape, Memory):
+            parts.append(f"{shape.name}.shape")
+        else:
+            parts.append(f"({''.join(f'int({writer.text(x)}), ' for x in shape)})")
+    writer.line(f"return [{', '.join(parts)}]")
+    return "import math\nimport numpy as np\n\n\n" + "\n".join(writer.lines) + "\n"
+
+
+def _unswapped(statements: list[Statement]) -> list[Statement]:
+    """The statements without swaps, which change no shapes."""
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, For):
+            s = For(s.index, s.start, s.stop, s.step, _unswapped(s.body), s.leave, s.is_parallel)
+        elif isinstance(s, While):
+            s = While(s.leave, _unswapped(s.body))
+        elif isinstance(s, If):
+            s = If(s.condition, _unswapped(s.then), _unswapped(s.otherwise))
+        if not isinstance(s, Swap):
+            result.append(s)
+    return result
+
+
+class _Writer:
+    def __init__(self, body: list[Statement], *, is_inlined: bool = True) -> None:
+        self.lines: list[str] = []
+        self.indent = 0
+        self._is_inlined = is_inlined
+        # Scalars that are used once, beside where they are defined, and what they are.
+        self._pending: dict[Scalar, tuple[str, bool]] = {}
+        self._uses: dict[Scalar, int] = {}
+        for s in walk(body):
+            for x in operands(s):
+                if isinstance(x, Scalar):
+                    self._uses[x] = self._uses.get(x, 0) + 1
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def function(self, kernel: Kernel, numbers: Collection[str]) -> str:
+        body = kernel.body
+        parameters, first, last = [], [], []
+        for memory in kernel.inputs:
+            if memory.name in numbers:
+                continue
+            if memory.rank:
+                parameters.append(memory.name)
+                continue
+            parameters.append(f"{memory.name}_array")
+            first.append(f"{memory.name} = {memory.name}_array[()]")
+        for memory in kernel.outputs:
+            if memory.rank:
+                parameters.append(memory.name)
+                continue
+            parameters.append(f"{memory.name}_result")
+            last.append(f"{memory.name}_result[()] = {memory.name}")
+        for memory in kernel.inputs:
+            if memory.name in numbers:
+                parameters.append(memory.name)
+                if memory.dtype == "bool":
+                    first.append(f"{memory.name} = {memory.name} != 0")
+        self.line(f"def {kernel.name}({', '.join(parameters)}):")
+        self.indent += 1
+        tapes = list(dict.fromkeys(s.tape for s in walk(body) if isinstance(s, Push)))
+        for text in first:
+            self.line(text)
+        for tape in tapes:
+            dtype = "np.int64" if tape.startswith("counts") else "np.float64"
+            self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {dtype}), 0")
+        self.region(body)
+        for tape in tapes:
+            self.line(f"free({tape}_tape)")
+        for text in last:
+            self.line(text)
+        if len(self.lines) == 1:
+            self.line("pass")
+        head = "import math\n\nimport numpy as np\n\n"
+        names = [
+            f"{f}" for f in ("free", "grown", "new_array") if any(f"{f}(" in x for x in self.lines)
+        ]
+        if names:
+            module = "numba_grad.compiler.numba_functions.working_memory"
+            head += f"from {module} import {', '.join(names)}\n\n"
+        head += "\n"
+        return head + "\n".join(self.lines) + "\n"
+
+    # Values.
+
+    def text(self, value: Value) -> str:
+        if isinstance(value, Scalar):
+            pending = self._pending.pop(value, None)
+            return value.name if pending is None else pending[0]
+        if isinstance(value, float) and not math.isfinite(value):
+            return "np.nan" if math.isnan(value) else "np.inf" if value > 0 else "(-np.inf)"
+        return f"({value!r})" if not isinstance(value, bool) and value < 0 else repr(value)
+
+    def _place(self, memory: Memory, indices: Sequence[Value]) -> str:
+        if not memory.rank:
+            return memory.name
+        return f"{memory.name}[{', '.join(map(self.text, indices))}]"
+
+    def _reads_memory(self, values: Sequence[Value]) -> bool:
+        return any(self._pending.get(x, ("", False))[1] for x in values if isinstance(x, Scalar))
+
+    def _cast(self, value: Value, dtype: str) -> str:
+        return self.text(value) if dtype_of(value) == dtype else _cast(self.text(value), dtype)
+
+    def _define(self, target: Scalar, text: str, *, reads_memory: bool) -> None:
+        if self._is_inlined and self._uses.get(target, 0) == 1 and len(text) < 60:
+            self._pending[target] = text, reads_memory
+        else:
+            self.line(f"{target.name} = {text}")
+
+    def flush(self, *, only_loads: bool = False) -> None:
+        """Write what is pending as statements of its own."""
+        for scalar, (text, reads_memory) in list(self._pending.items()):
+            if reads_memory or not only_loads:
+                self.line(f"{scalar.name} = {text}")
+                del self._pending[scalar]
+
+    # Statements.
+
+    def region(self, statements: list[Statement]) -> None:
+        if self._is_inlined:
+            own = {x for s in statements for x in operands(s)}
+            defined_here = {
+                s.target for s in statements if isinstance(s, Define | Size | Load | Pop)
+            }
+            # What is used in inner regions only is written where it is defined.
+            for scalar in defined_here - own:
+                self._uses[scalar] = 0
+        position = 0
+        while position < len(statements):
+            s = statements[position]
+            position += 1
+            if isinstance(s, Push):
+                group = [s]
+                while position < len(statements):
+                    other = statements[position]
+                    if not isinstance(other, Push) or other.tape != s.tape:
+                        break
+                    group.append(other)
+                    position += 1
+                self._push(s.tape, group)
+                continue
+            self.statement(s)
+        self.flush()
+        for s in statements:
+            if isinstance(s, Allocate) and s.memory.rank:
+                self.line(f"free({s.memory.name})")
+
+    def _push(self, tape: str, group: list[Push]) -> None:
+        values = [
+            self._cast(s.value, "int64" if tape.startswith("counts") else "float64") for s in group
+        ]
+        count = len(group)
+        self.line(f"if {tape}_top + {count} > {tape}_tape.shape[0]:")
+        self.line(f"    {tape}_tape = grown({tape}_tape, {tape}_top, {count})")
+        for k, value in enumerate(values):
+            self.line(f"{tape}_tape[{tape}_top{f' + {k}' if k else ''}] = {value}")
+        self.line(f"{tape}_top += {count}")
+
+    def statement(self, s: Statement) -> None:
+        if isinstance(s, Define):
+            reads = self._reads_memory(s.arguments)
+            template = OPERATIONS[s.operation].template
+            arguments = [self.text(x) for x in s.arguments]
+            if s.operation == "cast":
+                text = _cast(arguments[0], s.target.dtype)
+            elif s.operation == "positive":
+                text = arguments[0]
+            else:
+                text = template.format(*arguments)
+            self._define(s.target, text, reads_memory=reads)
+        elif isinstance(s, Size):
+            self._define(s.target, f"{s.memory.name}.shape[{s.axis}]", reads_memory=True)
+        elif isinstance(s, Load):
+            self._define(s.target, self._place(s.memory, s.indices), reads_memory=True)
+        elif isinstance(s, Store):
+            place = self._place(s.memory, s.indices)
+            value = self.text(s.value)
+            if not s.memory.rank and dtype_of(s.value) != s.memory.dtype:
+                value = _cast(value, s.memory.dtype)
+            self.flush(only_loads=True)
+            self.line(f"{place} {'+=' if s.is_added else '='} {_bare(value)}")
+        elif isinstance(s, Pop):
+            self.flush(only_loads=True)
+            value = f"{s.tape}_tape[{s.tape}_top]"
+            if s.target.dtype not in ("int64", "float64"):
+                value = _cast(value, s.target.dtype)
+            self.line(f"{s.tape}_top -= 1")
+            self.line(f"{s.target.name} = {value}")
+        elif isinstance(s, Allocate):
+            self._allocate(s)
+        elif isinstance(s, Swap):
+            self.flush(only_loads=True)
+            names, others = (", ".join(m.name for m in part) for part in (s.memories, s.others))
+            self.line(f"{names} = {others}")
+        else:
+            self._nested(s)
+
+    def _allocate(self, s: Allocate) -> None:
+        if not s.memory.rank:
+            fill = 0.0 if s.fill is None else s.fill
+            self.flush(only_loads=True)
+            self.line(f"{s.memory.name} = {_literal(fill, s.memory.dtype)}")
+            return
+        lengths = ", ".join(self.text(n) for n in s.shape)
+        kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
+        self.line(f"{s.memory.name} = new_array(({lengths},), np.{kind})")
+        if s.fill is None:
+            return
+        names = [f"k{axis}" for axis in range(s.memory.rank)]
+        for axis, name in enumerate(names):
+            self.line(f"for {name} in range({s.memory.name}.shape[{axis}]):")
+            self.indent += 1
+        self.line(f"{s.memory.name}[{', '.join(names)}] = {_literal(s.fill, s.memory.dtype)}")
+        self.indent -= s.memory.rank
+
+    def _nested(self, s: Statement) -> None:
+        if isinstance(s, For):
+            start, stop, step = (self.text(x) for x in (s.start, s.stop, s.step))
+            span = stop if (start, step) == ("0", "1") else f"{start}, {stop}"
+            if step != "1":
+                span = f"{start}, {stop}, {step}"
+            head = f"for {s.index.name} in range({span}):"
+        elif isinstance(s, While):
+            head = f"while not {s.leave.name}:"
+        else:
+            assert isinstance(s, If)
+            condition = self.text(s.condition)
+            head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
+        self.flush()
+        if isinstance(s, For) and s.leave is not None:
+            self.line(f"# Until {s.leave.name}.")
+        self.line(head)
+        regions = [region for region in nested(s) if region]
+        for number, region in enumerate(regions):
+            if number:
+                self.line("else:")
+            self.indent += 1
+            self.region(region)
+            self.indent -= 1
+        if not regions:
+            self.line("    pass")
+        if isinstance(s, For) and s.leave is not None:
+            self.line(f"    if {s.leave.name}:")
+            self.line("        break")
+
+
+def _cast(text: str, dtype: str) -> str:
+    return f"({text} != 0)" if dtype == "bool" else f"np.{dtype}({_bare(text)})"
+
+
+def _literal(value: float, dtype: str) -> str:
+    if dtype == "bool":
+        return str(bool(value))
+    if dtype == "int64":
+        return str(int(value))
+    if dtype == "float64":
+        return repr(float(value))
+    return f"np.{dtype}({value!r})"
+
+
+def _bare(text: str) -> str:
+    """Without parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for k, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and k < len(text) - 1:
+            return text
+    return text[1:-1]

@@ -1,0 +1,497 @@
+"""`differentiable`: a user's Numba function as an operation, with derivatives from its code."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd.forward_ad import has_tangent
+from numba_grad.autograd.function import Function
+from numba_grad.autograd.handles import is_tensor
+from numba_grad.compiler.numba_functions.generated import (
+    Generated,
+    Parameter,
+    Program,
+    Request,
+    program,
+    shared_memory,
+)
+from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
+from numba_grad.frontend.arrays import as_node, is_scalar, wrap
+from numba_grad.frontend.custom_op import part_of
+from numba_grad.graph.node import Node, grad_mode
+from numba_grad.graph.types import CPU, Type
+from numba_grad.ops.custom_kernels import (
+    CpuKernel,
+    CustomKernel,
+    Number,
+    call_kernel,
+    encoded,
+    layout_of,
+    python_function,
+)
+
+_DTYPES = (
+    "float64",
+    "float32",
+    "bool",
+    *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)],
+)
+
+
+def differentiable(function: Any) -> "Differentiable":
+    """A Numba function of your own as an operation, with derivatives of any order.
+
+    The derivatives are found in the code: loops, branches, values that are overwritten in place,
+    and calls of other Numba functions. The code itself stays as it is.
+
+    Parameters
+    ----------
+    function : a plain function in the subset of Python that Numba compiles, or one decorated with
+        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, and numbers.
+        It must depend on nothing else.
+
+    Returns
+    -------
+    a function of the same arguments. Its results are what the function returns, then the arrays
+    that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
+    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of
+    the graph; floats are float64 values in it.
+
+    Raises
+    ------
+    TypeError
+        If it is not a function written in Python.
+    KernelError
+        When it is called: if it has a construct that is not differentiated, with its line and what
+        to type instead; if an array that it writes shares memory with another argument.
+
+    Notes
+    -----
+    The derivative is that of the steps that were executed: branches and numbers of passes are what
+    they are at these arguments. Where a function has no derivative, as `abs` at 0 or `max` of equal
+    numbers, it is that of the branch that was taken, and of `abs` 0. NaN and infinities follow
+    IEEE arithmetic: a division by zero raises nothing.
+
+    The adjoint keeps what it needs on a tape: `tape_bytes(*args)` says how much. `adjoint_source`
+    is its text, to read, copy and change.
+
+    Examples
+    --------
+    >>> def sweep(u, f, h, steps):
+    ...     for _ in range(steps):
+    ...         for i in range(1, u.shape[0] - 1):
+    ...             u[i] = 0.5 * (u[i - 1] + u[i + 1] - h * h * f[i])
+    >>> relax = ng.differentiable(sweep)
+    >>> f = np.array([0.0, 1.0, 2.0, 3.0])
+    >>> relax(np.zeros(4), f, 1.0, 10)
+    tensor([ 0.        , -1.33333206, -1.66666603,  0.        ])
+    >>> ng.grad(lambda f: relax(np.zeros(4), f, 1.0, 10)[1])(f)
+    tensor([ 0.        , -0.66666603, -0.33333206,  0.        ])
+    """
+    plain = python_function(function)
+    if not inspect.isfunction(plain):
+        raise TypeError(
+            explain(
+                "differentiable",
+                "needs a function that Numba can compile",
+                got={"function": repr(function)},
+                expected="a function written in Python, as it is or decorated by numba.njit",
+            )
+        )
+    if "cuda" in type(function).__module__:
+        raise TypeError(
+            explain(
+                "differentiable",
+                "kernels of numba.cuda are not differentiated yet",
+                got={"function": plain.__name__},
+                fix="ng.custom_op(..., cuda=kernel), with a derivative of your own",
+            )
+        )
+    kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
+    return Differentiable(function)
+
+
+class Differentiable:
+    """A function made by `differentiable`. Call it on arrays and numbers."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        plain = python_function(function)
+        self.__name__ = plain.__name__
+        self.__doc__ = plain.__doc__
+        self.__module__ = plain.__module__
+        self._signature = inspect.signature(plain)
+        self._last: Program | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results, recorded: nothing is computed yet."""
+        found, inputs, numbers = self._recorded(args, kwargs)
+        sources = tuple(
+            [
+                k
+                for k, x in _array_inputs(found, inputs)
+                if x.dtype.kind == "f" and (x.requires_grad or has_tangent(x))
+            ]
+        )
+        results = _applied(_Variant(found, Request("primal", 0, sources)), inputs, numbers)
+        self._check_overlap(found, args, kwargs)
+        return results[0] if len(results) == 1 else results
+
+    def _recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Program, list[Node], tuple[Number, ...]]:
+        """The program for these arguments, its arrays, and its numbers."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        parameters: list[Parameter] = []
+        inputs: list[Node] = []
+        numbers: list[Number] = []
+        for name, value in bound.arguments.items():
+            if isinstance(value, bool | int | np.integer | np.bool_):
+                number = encoded(value)
+                assert number is not None
+                if number[0] == "int64" and not -(1 << 63) <= number[1] < 1 << 63:
+                    problem = f"`{name}` does not fit an int64"
+                    raise OverflowError(explain(self.__name__, problem, got={name: number[1]}))
+                numbers.append(number)
+                parameters.append(Parameter(name, number[0], 0, True))
+                continue
+            node = self._node(name, value)
+            inputs.append(node)
+            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False))
+        if not inputs:
+            problem = "needs an array or a float among its arguments"
+            raise TypeError(explain(self.__name__, problem))
+        found = program(self.function, tuple(parameters))
+        self._last = found
+        return found, inputs, tuple(numbers)
+
+    def _node(self, name: str, value: Any) -> Node:
+        if isinstance(value, tuple | list | dict | str) or value is None:
+            raise TypeError(
+                explain(
+                    self.__name__,
+                    f"`{name}` must be an array or a number",
+                    got={name: repr(value)},
+                    fix="an argument for each of its parts",
+                )
+            )
+        if isinstance(value, float) and not is_tensor(value):
+            value = np.float64(value)
+        node = as_node(value)
+        if node.dtype.name not in _DTYPES:
+            raise DTypeError(
+                explain(
+                    self.__name__,
+                    f"has no derivative of `{name}` of this dtype",
+                    got={name: node.type},
+                    expected="bool, integers, float32 or float64",
+                )
+            )
+        if node.type.device != CPU:
+            raise DeviceError(
+                explain(
+                    self.__name__,
+                    "runs on the CPU",
+                    got={name: node.type},
+                    fix="x.cpu(), or ng.custom_op with a kernel for CUDA",
+                )
+            )
+        return node
+
+    def _check_overlap(self, found: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        written = found.generated(Request("primal", 0, ())).written
+        if not written:
+            return
+        names, values = list(bound.arguments), list(bound.arguments.values())
+        arrays = [x._node if is_tensor(x) else x for x in values]
+        arrays = [None if is_scalar(x) or not getattr(x, "shape", ()) else x for x in arrays]
+        for k in written:
+            for other, array in enumerate(arrays):
+                if other != k and shared_memory([arrays[k], array]) is not None:
+                    raise KernelError(
+                        explain(
+                            self.__name__,
+                            f"writes `{names[k]}`, which shares memory with `{names[other]}`",
+                            fix=f"{names[k]}.copy()",
+                        )
+                    )
+
+    # What can be looked at.
+
+    def tape_bytes(self, *args: Any, **kwargs: Any) -> int:
+        """How many bytes the adjoint keeps for these arguments.
+
+        The forward sweep is run to count them, and keeps nothing.
+        """
+        found, inputs, numbers = self._recorded(args, kwargs)
+        sources = _float_sources(found)
+        adjoint = found.generated(Request("adjoint", 0, sources))
+        primal = _Variant(found, Request("primal", 0, sources))
+        results = [x for x in _applied(primal, inputs, numbers) if x.dtype.kind == "f"]
+        variant = _Variant(found, Request("tape", 0, sources))
+        assert len(adjoint.inputs) == len(found.parameters) + len(results)
+        return int(_recorded_results(variant, [*inputs, *[x._node for x in results]], numbers)[0])
+
+    @property
+    def adjoint_source(self) -> str:
+        """Numba source of the adjoint, by all arguments of floating dtype, for the types of the
+        last call.
+
+        Raises
+        ------
+        KernelError
+            If there was no call yet: the code depends on types.
+        """
+        return self._generated("adjoint").source
+
+    @property
+    def primal_source(self) -> str:
+        """Numba source of the function itself, as it is run, for the types of the last call."""
+        return self._generated("primal").source
+
+    def _generated(self, kind: str) -> Generated:
+        if self._last is None:
+            raise KernelError(
+                explain(
+                    self.__name__,
+                    "has no source before it is called: types of arguments decide about it",
+                    fix=f"{self.__name__}{self._signature}",
+                )
+            )
+        return self._last.generated(Request(kind, 0, _float_sources(self._last)))
+
+    def __repr__(self) -> str:
+        if self._last is None:
+            return f"<differentiable {self.__name__}{self._signature}>"
+        primal = self._last.generated(Request("primal", 0, ()))
+        names = list(self._signature.parameters)
+        results = [f"returned {k}" for k in range(primal.returned_count)]
+        if primal.returned_count == 1:
+            results = ["returned"]
+        results += [names[k] for k in primal.written]
+        return f"<differentiable {self.__name__}{self._signature} -> {', '.join(results)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return differentiable, (self.function,)
+
+
+def _float_sources(found: Program) -> tuple[int, ...]:
+    return tuple(
+        [
+            k
+            for k, p in enumerate(found.parameters)
+            if not p.is_number and p.dtype.startswith("float")
+        ]
+    )
+
+
+def _array_inputs(found: Program, inputs: Sequence[Node]) -> list[tuple[int, Node]]:
+    """The arguments that are arrays, with the numbers of their parameters."""
+    places = [k for k, p in enumerate(found.parameters) if not p.is_number]
+    return list(zip(places, inputs, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """A kernel of a program: see `compiler/numba_functions/generated.py`."""
+
+    program: Program
+    request: Request
+
+    def of(self, kind: str, order: int) -> "_Variant":
+        return _Variant(self.program, Request(kind, order, self.request.sources))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _kernel(variant: _Variant) -> CustomKernel:
+    made = variant.program.generated(variant.request)
+    shapes = made.shapes()
+
+    def shape(*inputs: Type, **numbers: Any) -> list[tuple[int, ...]]:
+        try:
+            return shapes(*inputs, **numbers)
+        except (TypeError, NameError) as error:
+            problem = "the shape of a result depends on values, not on shapes and Python ints alone"
+            raise KernelError(explain(made.name, problem)) from error
+
+    return CustomKernel(
+        made.name,
+        tuple([name for name, is_number in made.inputs if not is_number]),
+        tuple([name for name, is_number in made.inputs if is_number]),
+        shape,
+        list(map(np.dtype, made.output_dtypes)),
+        CpuKernel(made.function()),
+        None,
+    )
+
+
+def _recorded_results(
+    variant: _Variant, inputs: Sequence[Node], numbers: tuple[Number, ...]
+) -> list[Any]:
+    kernel = _kernel(variant)
+    made = variant.program.generated(variant.request)
+    types, _ = kernel.results([x.type for x in inputs], numbers)
+    stored = call_kernel(list(inputs), kernel, numbers)
+    if len(types) == 1:
+        return [wrap(stored)]
+    starts = layout_of(kernel.name, types).starts
+    parts = zip(starts[: made.result_count], types, strict=False)
+    return [wrap(part_of(stored, start, type)) for start, type in parts]
+
+
+def _applied(
+    variant: _Variant, inputs: Sequence[Any], numbers: tuple[Number, ...]
+) -> tuple[Any, ...]:
+    """The results, with history where there is one; `inputs` are nodes or tensors."""
+    nodes = [x if isinstance(x, Node) else x._node for x in inputs]
+    is_recorded = grad_mode.enabled and any(node.requires_grad for node in nodes)
+    if not variant.request.sources or not (is_recorded or any(map(has_tangent, nodes))):
+        return tuple(_recorded_results(variant, nodes, numbers))
+    tensors = [wrap(x) if isinstance(x, Node) else x for x in inputs]
+    results = _function(variant).apply(*tensors, numbers)
+    return results if isinstance(results, tuple) else (results,)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _function(variant: _Variant) -> type[Function]:
+    """A kernel with its derivatives.
+
+    With F the function, A its adjoint (x, g) -> J(x)^T g, and F^k and A^k their derivatives in the
+    directions w_1 ... w_k by x alone, both symmetric in these:
+
+        F^k (x; w)     pulls g back to    A^k(x, g; w) at x,  A^(k-1)(x, g; w without w_i) at w_i
+        A^k (x, g; w)  pulls v back to    A^(k+1)(x, g; w, v) at x,  F^(k+1)(x; w, v) at g,
+                                          A^k(x, g; w with v for w_i) at w_i
+
+    as <v, A^k> is the k-th derivative of <g, F^1(x; v)>.
+    """
+    layout = _Layout(variant)
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        *tensors, numbers = args
+        results = _recorded_results(variant, [x._node for x in tensors], numbers)
+        ctx.save_for_backward(*tensors)
+        ctx.numbers = numbers
+        ctx.mark_non_differentiable(*[x for x in results if x.dtype.kind != "f"])
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        found = layout.pulled_back(ctx.saved_tensors, cotangents, ctx.numbers)
+        needs = ctx.needs_input_grad
+        return *[g() if g and n else None for g, n in zip(found, needs, strict=False)], None
+
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        results: Sequence[Any] = layout.pushed_forward(
+            ctx.saved_tensors, tangents[:-1], ctx.numbers
+        )
+        return results if len(results) > 1 else results[0]
+
+    methods = {
+        "forward": staticmethod(forward),
+        "backward": staticmethod(backward),
+        "jvp": staticmethod(jvp),
+    }
+    name = variant.program.generated(variant.request).name
+    return type(name, (Function,), methods)
+
+
+class _Layout:
+    """Which of a kernel's arrays are parameters, cotangents and directions."""
+
+    def __init__(self, variant: _Variant) -> None:
+        self.variant = variant
+        request = variant.request
+        places = [k for k, p in enumerate(variant.program.parameters) if not p.is_number]
+        self.parameters = len(places)
+        self.sources = [places.index(k) for k in request.sources]
+        primal = variant.of("primal", 0)
+        made = primal.program.generated(primal.request)
+        dtypes = made.output_dtypes[: made.result_count]
+        self.floating = [k for k, dtype in enumerate(dtypes) if dtype.startswith("float")]
+        self.cotangents = len(self.floating) if request.kind == "adjoint" else 0
+
+    def split(self, inputs: Sequence[Any]) -> tuple[list, list, list[list]]:
+        """Parameters, cotangents, and a list of tangents for each direction."""
+        first = self.parameters + self.cotangents
+        count = len(self.sources)
+        rest = list(inputs[first:])
+        directions = [rest[k : k + count] for k in range(0, len(rest), count)]
+        return list(inputs[: self.parameters]), list(inputs[self.parameters : first]), directions
+
+    def pulled_back(
+        self, inputs: Sequence[Any], cotangents: Sequence[Any], numbers: tuple
+    ) -> list[Callable[[], Any] | None]:
+        """For each input, what computes its cotangent."""
+        kind, order = self.variant.request.kind, self.variant.request.order
+        x, g, w = self.split(inputs)
+        result: list[Callable[[], Any] | None] = [None] * len(inputs)
+        first = self.parameters + self.cotangents
+
+        def lazily(kind: str, order: int, arrays: Sequence[Any]) -> Callable[[], tuple]:
+            variant = self.variant.of(kind, order)
+            return functools.cache(lambda: _applied(variant, arrays, numbers))
+
+        def put(places: Sequence[int], results: Callable[[], tuple]) -> None:
+            for number, place in enumerate(places):
+                result[place] = lambda number=number: results()[number]
+
+        others = [[*w[:i], *w[i + 1 :]] for i in range(order)]
+        if kind == "primal":
+            given = cotangents if order else [cotangents[k] for k in self.floating]
+            put(self.sources, lazily("adjoint", order, [*x, *given, *_joined(w)]))
+            for i in range(order):
+                arrays = [*x, *given, *_joined(others[i])]
+                put(self._direction(first, i), lazily("adjoint", order - 1, arrays))
+            return result
+        put(self.sources, lazily("adjoint", order + 1, [*x, *g, *_joined(w), *cotangents]))
+        places = range(self.parameters, first)
+        put(places, lazily("primal", order + 1, [*x, *_joined(w), *cotangents]))
+        for i in range(order):
+            arrays = [*x, *g, *_joined(others[i]), *cotangents]
+            put(self._direction(first, i), lazily("adjoint", order, arrays))
+        return result
+
+    def _direction(self, first: int, i: int) -> range:
+        count = len(self.sources)
+        return range(first + i * count, first + (i + 1) * count)
+
+    def pushed_forward(
+        self, inputs: Sequence[Any], tangents: Sequence[Any], numbers: tuple
+    ) -> tuple[Any, ...]:
+        """The tangents of the results: of each factor in turn, as all but the parameters are
+        linear."""
+        kind, order = self.variant.request.kind, self.variant.request.order
+        x, g, w = self.split(inputs)
+        _, g_dot, w_dot = self.split(tangents)
+        x_dot = [tangents[k] for k in self.sources]
+        variant = self.variant.of(kind, order + 1)
+        total = list(_applied(variant, [*x, *g, *_joined(w), *x_dot], numbers))
+        parts = []
+        if g:
+            parts.append([*x, *g_dot, *_joined(w)])
+        for i in range(order):
+            directions = [*w[:i], w_dot[i], *w[i + 1 :]]
+            parts.append([*x, *g, *_joined(directions)])
+        for arrays in parts:
+            more = _applied(self.variant, arrays, numbers)
+            total = [a + b for a, b in zip(total, more, strict=True)]
+        if kind == "primal" and order == 0:
+            made = self.variant.program.generated(self.variant.request)
+            result: list[Any] = [None] * made.result_count
+            for k, tangent in zip(self.floating, total, strict=True):
+                result[k] = tangent
+            return tuple(result)
+        return tuple(total)
+
+
+def _joined(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    return [x for part in lists for x in part]
