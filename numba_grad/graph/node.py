@@ -284,7 +284,7 @@ def _infer(
 ) -> tuple[Any, bool]:
     """What `_inferred` has from now on under `key`."""
     type = infer(op, [x.type for x in inputs], params)
-    is_differentiable = type.__class__ is TupleType or is_inexact(type.dtype)
+    is_differentiable = isinstance(type, TupleType) or is_inexact(type.dtype)
     found = type, op.vjp is not None and is_differentiable
     if len(_inferred) > _INFERRED_LIMIT:
         _inferred.clear()
