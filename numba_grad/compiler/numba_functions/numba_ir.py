@@ -178,6 +178,30 @@ def typed(function: Any, arguments: Sequence[types.Type]) -> Any:
     return state
 
 
+def with_whole_headers(blocks: dict[int, Any]) -> dict[int, Any]:
+    """With the block that asks an iterator joined to the one before it, if there is but one.
+
+    Python's compiler writes a jump of more than 255 instructions out of a `for` loop as two, and
+    Numba then begins a block between them: a header of the loop that does nothing.
+    """
+    graph = compute_cfg_from_blocks(blocks)
+    for label in list(blocks):
+        values = [a.value for a in blocks[label].find_insts(ir.Assign)]
+        before = [block for block, _ in graph.predecessors(label)]
+        if len(before) != 1 or not any(_is_expression(value, "iternext") for value in values):
+            continue
+        blocks[before[0]].body[-1:] = blocks.pop(label).body
+        for block in blocks.values():
+            for phi in block.find_exprs("phi"):
+                others = [before[0] if b == label else b for b in phi.incoming_blocks]
+                phi.incoming_blocks[:] = others
+    return blocks
+
+
+def _is_expression(value: Any, operation: str) -> bool:
+    return isinstance(value, ir.Expr) and value.op == operation
+
+
 def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
     """The tree of a function for arguments of these types.
 
@@ -285,7 +309,7 @@ class Translation:
         self.builder = builder
         self.function = function
         self.state = typed(function, arguments)
-        self.blocks: dict[int, Any] = self.state.func_ir.blocks
+        self.blocks: dict[int, Any] = with_whole_headers(self.state.func_ir.blocks)
         self.typemap: dict[str, Any] = self.state.typemap
         self.callers = (*callers, function)
         self.memories = memories
