@@ -383,6 +383,7 @@ class Translation:
         for name in self.typemap:
             if (self.function, name) in self.memories:
                 group.setdefault(name, name)
+        self._group_swaps(group, root)
         roots: dict[str, Memory] = {}
         for name in group:
             numba_type = types.unliteral(self.typemap[name])
@@ -400,6 +401,36 @@ class Translation:
                 base = root(name).split(".")[0].strip("$") or "v"
                 roots[root(name)] = self.builder.memory(base, dtype)
             self._variables[name] = roots[root(name)]
+
+    def _group_swaps(self, group: dict[str, str], root: Callable[[str], str]) -> None:
+        """Of arrays that are swapped, versions of one that meet nowhere are still one name."""
+        versions: dict[str, list[str]] = {}
+        moved: list[set[str]] = []  # by block: variables that are given other variables' arrays
+        for block in self.blocks.values():
+            own = set()
+            for assignment in block.find_insts(ir.Assign):
+                target, value = assignment.target, assignment.value
+                is_array = isinstance(self.type_of(target), types.Array)
+                if not is_array or target.name.startswith("$"):
+                    continue
+                versions.setdefault(target.unversioned_name, []).append(target.name)
+                if isinstance(value, ir.Var):
+                    own.add(target.unversioned_name)
+            moved.append(own)
+        while True:
+            size = len(group)
+            for own in moved:
+                names = [name for variable in own for name in versions[variable]]
+                if len(own) < 2 or not any(name in group for name in names):
+                    continue
+                for variable in own:
+                    first, *others = versions[variable]
+                    group.setdefault(first, first)
+                    for name in others:
+                        group.setdefault(name, name)
+                        group[root(name)] = root(first)
+            if size == len(group):
+                return
 
     def _location_of(self, name: str) -> Any:
         for block in self.blocks.values():
@@ -718,6 +749,24 @@ class Translation:
             self._current = {}
             self.emit(self._way(end.truebr, None, inside), None, inside)
             self.scopes.pop()
+
+    # A `for` loop whose body always leaves it has at most one pass, and is no loop for Numba.
+
+    def _on_iternext(self, target: Any, expression: Any) -> Meaning:
+        iterator = self.meaning(expression.value)
+        if not isinstance(iterator, Elements) or iterator.kind != "range":
+            raise self.refused("a loop of one pass over this")
+        span = iterator.parts[0]
+        if isinstance(span.step, Scalar):
+            raise self.refused("a loop of one pass with a step that is not a constant")
+        has_pass = self.builder.define("less" if span.step > 0 else "greater", span.start, span.stop)
+        return (span.start, has_pass)
+
+    def _on_pair_first(self, target: Any, expression: Any) -> Meaning:
+        return self.meaning(expression.value)[0]
+
+    def _on_pair_second(self, target: Any, expression: Any) -> Meaning:
+        return self.meaning(expression.value)[1]
 
     def _length(self, iterator: Elements) -> Value:
         builder = self.builder
