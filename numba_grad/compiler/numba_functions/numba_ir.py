@@ -24,9 +24,11 @@ import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
+from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions.regions import (
@@ -141,9 +143,26 @@ def number_type(kind: str) -> types.Type:
     return {"int64": types.int64, "float64": types.float64, "bool": types.boolean}[kind]
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _RefuseWith(AnalysisPass):
+    """Numba would compile the inside of `with objmode` by itself."""
+
+    _name = "numba_grad_refuse_with"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(ir.EnterWith):
+                raise refused(statement.loc, "`with objmode`, or another `with`,")
+        return False
+
+
 class _Typing(CompilerBase):
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_untyped_pipeline(self.state)
+        passes.add_pass_after(_RefuseWith, TranslateByteCode)
         passes.add_pass(NopythonTypeInference, "types of all variables")
         passes.finalize()
         return [passes]
@@ -1100,7 +1119,7 @@ class Translation:
             found = self._scalar_call(called, target, arguments)
             if found is not None:
                 return found
-        if not is_scalar or getattr(called, "__module__", "").startswith("numpy"):
+        if not is_scalar or _is_of_numpy(called):
             return self.array("call", target, (function, arguments, keywords))
         raise self.refused(f"a call of `{name}`")
 
@@ -1171,6 +1190,11 @@ class Translation:
         from numba_grad.compiler.numba_functions.analyses import written
 
         return written(body)
+
+
+def _is_of_numpy(function: Any) -> bool:
+    # Methods of instances, such as `random.random`, have None there.
+    return (getattr(function, "__module__", None) or "").startswith("numpy")
 
 
 class _Stale:
