@@ -1,13 +1,656 @@
-"""Array code to loops of the tree: slices, views, array expressions, products, reductions."""
+"""Array code to loops of the tree: slices, views, array expressions, products, reductions.
 
+An array expression that is used at once is not stored: `Elements` says what each of its elements is,
+and the loops of who uses it compute that. Slices, rows and transposes are views.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.numba_functions.regions import (
+    Axis,
+    Builder,
+    If,
+    Memory,
+    Scalar,
+    Value,
+    View,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+
+Indices = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An array that is not stored: what an element is, and which arrays that reads."""
+
+    shape: Indices
+    dtype: str
+    element: Callable[[Indices], Value]
+    reads: tuple[View, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`array.name`, which is called."""
+
+    name: str
+    array: Any
+
+
+Array = Memory | View | Expression
+
+
+def is_number(meaning: Any) -> bool:
+    return isinstance(meaning, Scalar | bool | int | float)
+
+
+def is_array(meaning: Any) -> bool:
+    return isinstance(meaning, Memory | View | Expression)
 
 
 def lowered(translation: Any, what: str, numba_type: Any, request: tuple[Any, ...]) -> Any:
-    """What an expression with arrays stands for.
+    """What code with arrays stands for.
 
     `what` is "operation" (function, meanings), "inplace" (function, array, variable), "item"
     (array, indices), "set_item" (array, indices, meaning), "attribute" (name, array), or "call"
     (meaning of the function, arguments, keywords); `numba_type` is the type of the result.
     """
-    raise translation.refused(f"array code ({what})")
+    return getattr(_Lowering(translation, numba_type), what)(*request)
+
+
+def stored(builder: Builder, array: Array) -> Memory | View:
+    """An array in memory."""
+    if not isinstance(array, Expression):
+        return array
+    memory = builder.allocate("values", array.dtype, array.shape)
+    loops(builder, array.shape, lambda at: builder.store(memory, at, array.element(at)))
+    return memory
+
+
+def loops(builder: Builder, shape: Indices, body: Callable[[Indices], None]) -> None:
+    """Write loops over all indices."""
+
+    def level(at: Indices) -> None:
+        if len(at) == len(shape):
+            body(at)
+            return
+        with builder.loop(shape[len(at)]) as index:
+            level((*at, index))
+
+    level(())
+
+
+class _Lowering:
+    def __init__(self, translation: Any, numba_type: Any) -> None:
+        self.translation = translation
+        self.builder: Builder = translation.builder
+        self.type = numba_type
+
+    def refused(self, what: str) -> Exception:
+        return self.translation.refused(what)
+
+    # Arrays.
+
+    def view(self, array: Array) -> View:
+        array = stored(self.builder, array)
+        return array if isinstance(array, View) else self.builder.whole(array)
+
+    def shape(self, array: Array) -> Indices:
+        return array.shape if not isinstance(array, Memory) else self.translation.shape(array)
+
+    def expression(self, array: Array) -> Expression:
+        """An array by its elements."""
+        if isinstance(array, Expression):
+            return array
+        view = self.view(array)
+        builder = self.builder
+        return Expression(view.shape, view.dtype, lambda at: builder.load_view(view, *at), (view,))
+
+    def _at(self, length: Value, size: Value, index: Value) -> Value:
+        """The index of an axis that may be broadcast: 0 if there is one element."""
+        if length is size or (isinstance(length, Scalar) and length == size):
+            return index
+        if isinstance(length, int):
+            return 0 if length == 1 else index
+        is_one = self.builder.define("equal", length, 1)
+        return self.builder.define("select", is_one, 0, index, dtype="int64")
+
+    def _broadcast_shape(self, shapes: Sequence[Indices]) -> Indices:
+        rank = max(map(len, shapes))
+        result: list[Value] = []
+        for axis in range(rank):
+            size: Value | None = None
+            for shape in shapes:
+                place = axis - rank + len(shape)
+                if place < 0:
+                    continue
+                length = shape[place]
+                if size is None or (isinstance(size, int) and size == 1):
+                    size = length
+                elif length != size and not isinstance(length, int):
+                    is_one = self.builder.define("equal", size, 1)
+                    size = self.builder.define("select", is_one, length, size, dtype="int64")
+                elif isinstance(length, int) and length != 1:
+                    size = length
+            assert size is not None
+            result.append(size)
+        return tuple(result)
+
+    def elementwise(
+        self, meanings: Sequence[Any], element: Callable[[list[Value]], Value], dtype: str
+    ) -> Expression:
+        """Arrays and numbers, broadcast against each other."""
+        parts = [self.expression(m) if is_array(m) else m for m in meanings]
+        arrays = [p for p in parts if isinstance(p, Expression)]
+        if not all(isinstance(p, Expression) or is_number(p) for p in parts):
+            raise self.refused("an array expression with this")
+        shape = self._broadcast_shape([p.shape for p in arrays])
+
+        def of(at: Indices) -> Value:
+            values: list[Value] = []
+            for part in parts:
+                if not isinstance(part, Expression):
+                    values.append(part)
+                    continue
+                own = at[len(at) - part.rank :]
+                sizes = shape[len(shape) - part.rank :]
+                places = [
+                    self._at(length, size, i)
+                    for length, size, i in zip(part.shape, sizes, own, strict=True)
+                ]
+                values.append(part.element(tuple(places)))
+            return element(values)
+
+        return Expression(shape, dtype, of, tuple([view for p in arrays for view in p.reads]))
+
+    def _result_dtype(self) -> str:
+        try:
+            return self.translation.dtype_of(getattr(self.type, "dtype", self.type))
+        except TypeError:
+            raise self.refused(f"an array of type {self.type}") from None
+
+    def _scalar(self, name: str, values: list[Value]) -> Value:
+        return self.builder.define(name, *values, dtype=self._result_dtype())
+
+    def operation(self, function: Any, meanings: Sequence[Any]) -> Any:
+        if function is operator.matmul:
+            return self.product(*meanings)
+        name = self.translation.operation_name(function)
+        if name is None:
+            raise self.refused(f"`{getattr(function, '__name__', function)}` of arrays")
+        return self._named(name, meanings)
+
+    def _named(self, name: str, meanings: Sequence[Any]) -> Expression:
+        dtype = self._result_dtype()
+        return self.elementwise(
+            meanings, lambda values: self.builder.define(name, *values, dtype=dtype), dtype
+        )
+
+    def inplace(self, function: Any, left: Array, variable: Any) -> Any:
+        value = self.translation.meaning(variable)
+        if function is operator.matmul:
+            value = self.product(left, value)
+            function = None
+        self._assign(self.view(left), value, function)
+        return left
+
+    # Elements and views.
+
+    def item(self, array: Array, indices: tuple[Any, ...]) -> Any:
+        builder = self.builder
+        if sum(is_array(i) for i in indices):
+            return self._gathered(array, indices)
+        if isinstance(array, Expression):
+            array = stored(builder, array)
+        return self._viewed(self.view(array), indices)
+
+    def _viewed(self, view: View, indices: tuple[Any, ...]) -> View:
+        """The view that slices, integers, None and ... select."""
+        values = [getattr(i, "value", i) if not isinstance(i, Scalar) else i for i in indices]
+        if any(v is Ellipsis for v in values):
+            k = next(k for k, v in enumerate(values) if v is Ellipsis)
+            given = sum(v is not None and v is not Ellipsis for v in values)
+            values[k : k + 1] = [slice(None)] * (view.rank - given)
+        values += [slice(None)] * (view.rank - sum(v is not None for v in values))
+        # For each axis of `view`: a fixed index, or start, step, and the new axis.
+        taken: list[tuple[Value, Value, int | None]] = []
+        shape: list[Value] = []
+        for value in values:
+            if value is None:
+                shape.append(1)
+                continue
+            length = view.shape[len(taken)]
+            if isinstance(value, slice):
+                start, step, count = self._span(value, length)
+                taken.append((start, step, len(shape)))
+                shape.append(count)
+            elif is_number(value) and dtype_of(value)[0] in "iu":
+                taken.append((self.translation.wrapped(value, length), 0, None))
+            else:
+                raise self.refused("an index like this")
+        define = self.builder.define
+        axes = []
+        for axis in view.axes:
+            if axis.dimension is None:
+                axes.append(axis)
+                continue
+            start, step, dimension = taken[axis.dimension]
+            start = define("add", axis.start, define("multiply", axis.step, start))
+            axes.append(Axis(start, define("multiply", axis.step, step), dimension))
+        return View(view.memory, tuple(axes), tuple(shape))
+
+    def _span(self, given: slice, length: Value) -> tuple[Value, int, Value]:
+        """Start, step and number of elements of a slice."""
+        define = self.builder.define
+        start, stop, step = [
+            None if x is None else getattr(x, "value", x) if not isinstance(x, Scalar) else x
+            for x in (given.start, given.stop, given.step)
+        ]
+        step = 1 if step is None else step
+        if not isinstance(step, int) or step == 0:
+            raise self.refused("a slice with a step that is not a constant")
+        is_forward = step > 0
+        least, most = (0, length) if is_forward else (-1, define("subtract", length, 1))
+
+        def clamped(bound: Value) -> Value:
+            if isinstance(bound, int) and bound == 0 and is_forward:
+                return 0
+            bound = self.translation.wrapped(bound, length)
+            is_low = define("less", bound, least)
+            bound = define("select", is_low, least, bound, dtype="int64")
+            is_high = define("less", most, bound)
+            return define("select", is_high, most, bound, dtype="int64")
+
+        first = (least if is_forward else most) if start is None else clamped(start)
+        last = (most if is_forward else least) if stop is None else clamped(stop)
+        distance = define("subtract", last, first) if is_forward else define("subtract", first, last)
+        if (start is None or start == 0) and stop is None and abs(step) == 1:
+            return first, step, length
+        if abs(step) > 1:
+            ahead = define("add", distance, abs(step) - 1)
+            distance = define("floor_divide", ahead, abs(step), dtype="int64")
+        is_empty = define("less", distance, 0)
+        return first, step, define("select", is_empty, 0, distance, dtype="int64")
+
+    def _gathered(self, array: Array, indices: tuple[Any, ...]) -> Expression:
+        """`a[indices]` with one array of integers, along the first axis."""
+        if len(indices) != 1 or not is_array(indices[0]) or isinstance(array, Expression):
+            raise self.refused("an index with arrays")
+        places = self.expression(indices[0])
+        if places.dtype == "bool":
+            raise self.refused("an index of bools")
+        view = self.view(array)
+
+        def of(at: Indices) -> Value:
+            place = self.translation.wrapped(places.element(at[: places.rank]), view.shape[0])
+            return self.builder.load_view(view, place, *at[places.rank :])
+
+        shape = (*places.shape, *view.shape[1:])
+        return Expression(shape, view.dtype, of, (view, *places.reads))
+
+    def set_item(self, array: Array, indices: tuple[Any, ...], value: Any) -> None:
+        if isinstance(array, Expression) or any(is_array(i) for i in indices):
+            raise self.refused("an assignment with an array as index")
+        self._assign(self._viewed(self.view(array), indices), value, None)
+
+    def _assign(self, target: View, value: Any, function: Any) -> None:
+        """`target[...] = value`, or with a function `target = function(target, value)`."""
+        builder = self.builder
+        if not is_number(value):
+            if not is_array(value):
+                raise self.refused("an assignment of this")
+            value = self.expression(value)
+            clashes = [
+                view
+                for view in value.reads
+                if self.translation.may_be_same(view.memory, target.memory)
+                and (view.memory != target.memory or view.axes != target.axes)
+            ]
+            if clashes:
+                value = self.expression(stored(builder, value))
+            if value.rank > target.rank:
+                raise self.refused("an assignment of an array with more axes")
+        name = None if function is None else self.translation.operation_name(function)
+        if function is not None and name is None:
+            raise self.refused("an assignment in place")
+        if is_number(value):
+            source = lambda at: value  # noqa: E731
+        else:
+            part = value
+
+            def source(at: Indices) -> Value:
+                own, sizes = at[len(at) - part.rank :], target.shape[target.rank - part.rank :]
+                places = [
+                    self._at(length, size, i)
+                    for length, size, i in zip(part.shape, sizes, own, strict=True)
+                ]
+                return part.element(tuple(places))
+
+        def body(at: Indices) -> None:
+            if name is None or name == "add":
+                builder.store_view(target, at, source(at), is_added=name == "add")
+                return
+            former = builder.load_view(target, *at)
+            builder.store_view(target, at, builder.define(name, former, source(at)))
+
+        loops(builder, target.shape, body)
+
+    def attribute(self, name: str, array: Array) -> Any:
+        if isinstance(array, Expression):
+            array = stored(self.builder, array)
+        if name == "T":
+            view = self.view(array)
+            return self._permuted(view, tuple(reversed(range(view.rank))))
+        if name in _METHODS:
+            return Method(name, array)
+        if name == "real":
+            return array
+        if name == "dtype":
+            return self.translation.known(np.dtype(array.dtype))
+        raise self.refused(f"the attribute `{name}` of an array")
+
+    def _permuted(self, view: View, order: tuple[int, ...]) -> View:
+        place = {old: new for new, old in enumerate(order)}
+        axes = [
+            axis
+            if axis.dimension is None
+            else Axis(axis.start, axis.step, place[axis.dimension])
+            for axis in view.axes
+        ]
+        return View(view.memory, tuple(axes), tuple([view.shape[k] for k in order]))
+
+    # Calls.
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        if isinstance(function, Method):
+            name, arguments = function.name, [function.array, *arguments]
+        else:
+            called = getattr(function, "value", None)
+            name = getattr(called, "__name__", str(called))
+            if self.translation.operation_name(called) is not None and not keywords:
+                return self._named(self.translation.operation_name(called), arguments)
+            if not (getattr(called, "__module__", None) or "").startswith("numpy"):
+                raise self.refused(f"a call of `{name}` with arrays")
+        handler = getattr(self, f"_call_{name}", None)
+        if handler is None:
+            raise self.refused(f"a call of `{name}`")
+        try:
+            return handler(*arguments, **keywords)
+        except TypeError as error:
+            if "_call_" in str(error):
+                raise self.refused(f"a call of `{name}` with these arguments") from None
+            raise
+
+    def _new(self, shape: Any, fill: float | None) -> Memory:
+        lengths = shape if isinstance(shape, tuple) else (shape,)
+        if not all(map(is_number, lengths)):
+            raise self.refused("an array of such a shape")
+        return self.builder.allocate("array", self._result_dtype(), lengths, fill)
+
+    def _call_zeros(self, shape: Any, dtype: Any = None) -> Memory:
+        return self._new(shape, 0.0)
+
+    def _call_empty(self, shape: Any, dtype: Any = None) -> Memory:
+        return self._new(shape, 0.0)
+
+    def _call_ones(self, shape: Any, dtype: Any = None) -> Memory:
+        return self._new(shape, 1.0)
+
+    def _call_full(self, shape: Any, value: Value, dtype: Any = None) -> Memory:
+        memory = self._new(shape, 0.0)
+        self._assign(self.view(memory), value, None)
+        return memory
+
+    def _call_zeros_like(self, array: Array, dtype: Any = None) -> Memory:
+        return self._new(self.shape(array), 0.0)
+
+    def _call_empty_like(self, array: Array, dtype: Any = None) -> Memory:
+        return self._new(self.shape(array), 0.0)
+
+    def _call_ones_like(self, array: Array, dtype: Any = None) -> Memory:
+        return self._new(self.shape(array), 1.0)
+
+    def _call_full_like(self, array: Array, value: Value, dtype: Any = None) -> Memory:
+        return self._call_full(self.shape(array), value)
+
+    def _call_eye(self, count: Value, dtype: Any = None) -> Memory:
+        memory = self._new((count, count), 0.0)
+        with self.builder.loop(count) as index:
+            self.builder.store(memory, (index, index), 1.0)
+        return memory
+
+    _call_identity = _call_eye
+
+    def _call_arange(self, *arguments: Value, dtype: Any = None) -> Expression:
+        start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
+        if any(dtype_of(x)[0] not in "iu" for x in (start, stop)) or not isinstance(step, int):
+            raise self.refused("np.arange of floats")
+        if step < 1:
+            raise self.refused("np.arange with such a step")
+        define = self.builder.define
+        distance = define("add", define("subtract", stop, start), step - 1)
+        count = distance if step == 1 else define("floor_divide", distance, step, dtype="int64")
+        dtype_name = self._result_dtype()
+
+        def of(at: Indices) -> Value:
+            value = define("add", start, define("multiply", at[0], step))
+            return define("cast", value, dtype=dtype_name)
+
+        return Expression((count,), dtype_name, of, ())
+
+    def _call_linspace(self, start: Value, stop: Value, count: Value = 50) -> Expression:
+        define = self.builder.define
+        span, parts = define("subtract", stop, start), define("subtract", count, 1)
+        step = define("divide", span, parts)
+
+        def of(at: Indices) -> Value:
+            return define("add", start, define("multiply", step, at[0]))
+
+        return Expression((count,), "float64", of, ())
+
+    def _call_copy(self, array: Array) -> Memory:
+        result = stored(self.builder, self.expression(array))
+        assert isinstance(result, Memory)
+        return result
+
+    _call_ascontiguousarray = _call_copy
+
+    def _call_astype(self, array: Array, dtype: Any) -> Expression:
+        name = self._result_dtype()
+        cast = lambda values: self.builder.define("cast", values[0], dtype=name)  # noqa: E731
+        return self.elementwise([array], cast, name)
+
+    def _call_transpose(self, array: Array, *order: Any) -> View:
+        view = self.view(array)
+        if order:
+            order = order[0] if isinstance(order[0], tuple) else order
+        return self._permuted(view, order or tuple(reversed(range(view.rank))))
+
+    def _call_where(self, condition: Any, a: Any, b: Any) -> Expression:
+        dtype = self._result_dtype()
+        return self.elementwise(
+            [condition, a, b],
+            lambda values: self.builder.define("select", *values, dtype=dtype),
+            dtype,
+        )
+
+    # Reductions.
+
+    def _reduced(
+        self, array: Any, axis: Any, start: Value, step: Callable[[Value, Value], Value | None]
+    ) -> Any:
+        """`step(former, element)` gives the next value; with None as former, what is added."""
+        builder = self.builder
+        part = self.expression(array)
+        dtype = self._result_dtype()
+
+        def into(memory: Memory, place: Indices, at: Indices) -> None:
+            added = step(None, part.element(at))  # type: ignore[arg-type]
+            if added is not None:
+                builder.store(memory, place, added, is_added=True)
+                return
+            former = builder.load(memory, *place)
+            value = step(former, part.element(at))
+            assert value is not None
+            builder.store(memory, place, value)
+
+        axis = getattr(axis, "value", axis) if not is_number(axis) else axis
+        if axis is None:
+            total = builder.allocate("total", dtype)
+            builder.store(total, (), start)
+            loops(builder, part.shape, lambda at: into(total, (), at))
+            return builder.load(total)
+        if not isinstance(axis, int):
+            raise self.refused("a reduction along axes that are not constants")
+        axis %= part.rank
+        rest = (*part.shape[:axis], *part.shape[axis + 1 :])
+        totals = builder.allocate("totals", dtype, rest)
+        loops(builder, rest, lambda at: builder.store(totals, at, start))
+        loops(
+            builder, part.shape, lambda at: into(totals, (*at[:axis], *at[axis + 1 :]), at)
+        )
+        return totals
+
+    def _call_sum(self, array: Array, axis: Any = None) -> Any:
+        zero: Value = 0.0 if self._result_dtype().startswith("float") else 0
+        return self._reduced(array, axis, zero, lambda former, x: x)
+
+    def _call_prod(self, array: Array, axis: Any = None) -> Any:
+        one: Value = 1.0 if self._result_dtype().startswith("float") else 1
+
+        def step(former: Value, x: Value) -> Value | None:
+            return None if former is None else self._scalar("multiply", [former, x])
+
+        return self._reduced(array, axis, one, step)
+
+    def _call_mean(self, array: Array, axis: Any = None) -> Any:
+        part = self.expression(array)
+        total = self._call_sum(part, axis)
+        define = self.builder.define
+        axis = getattr(axis, "value", axis) if not is_number(axis) else axis
+        count: Value = 1
+        for length in part.shape if axis is None else (part.shape[axis],):
+            count = define("multiply", count, length)
+        if is_number(total):
+            return self._scalar("divide", [total, count])
+        return self.elementwise([total], lambda v: self._scalar("divide", [v[0], count]), "float64")
+
+    def _call_max(self, array: Array, axis: Any = None) -> Any:
+        return self._extreme(array, axis, -math.inf, "greater")
+
+    def _call_min(self, array: Array, axis: Any = None) -> Any:
+        return self._extreme(array, axis, math.inf, "less")
+
+    _call_amax, _call_amin = _call_max, _call_min
+
+    def _extreme(self, array: Array, axis: Any, start: float, name: str) -> Any:
+        dtype = self._result_dtype()
+        if not dtype.startswith("float"):
+            raise self.refused("the extreme of integers")
+
+        def step(former: Value, x: Value) -> Value | None:
+            if former is None:
+                return None
+            taken = self.builder.define(name, x, former)
+            return self.builder.define("select", taken, x, former, dtype=dtype)
+
+        return self._reduced(array, axis, start, step)
+
+    def _call_argmax(self, array: Array) -> Value:
+        return self._place_of_extreme(array, "greater")
+
+    def _call_argmin(self, array: Array) -> Value:
+        return self._place_of_extreme(array, "less")
+
+    def _place_of_extreme(self, array: Array, name: str) -> Value:
+        builder = self.builder
+        view = self.view(array)
+        if view.rank != 1:
+            raise self.refused("the place of the extreme of several axes")
+        place = builder.allocate("place", "int64")
+        builder.store(place, (), 0)
+        with builder.loop(view.shape[0]) as index:
+            best = builder.load_view(view, builder.load(place))
+            condition = builder.define(name, builder.load_view(view, index), best)
+            branch = If(condition, [])
+            builder.body.append(branch)
+            with builder.region(branch.then):
+                builder.store(place, (), index)
+        return builder.load(place)
+
+    def _call_norm(self, array: Array) -> Value:
+        part = self.expression(array)
+        square = self.elementwise(
+            [part], lambda v: self.builder.define("multiply", v[0], v[0]), part.dtype
+        )
+        return self._scalar("sqrt", [self._call_sum(square)])
+
+    # Products.
+
+    def product(self, left: Array, right: Array) -> Any:
+        """`left @ right`."""
+        builder = self.builder
+        if not (is_array(left) and is_array(right)):
+            raise self.refused("a product of this")
+        x, y = self.view(left), self.view(right)
+        if x.rank > 2 or y.rank > 2 or not x.rank or not y.rank:
+            raise self.refused("a product of arrays with more than two axes")
+        dtype = self._result_dtype()
+        multiply = lambda a, b: builder.define("multiply", a, b, dtype=dtype)  # noqa: E731
+        if x.rank == y.rank == 1:
+            part = self.elementwise([x, y], lambda v: multiply(*v), dtype)
+            return self._call_sum(part)
+        result = builder.allocate("product", dtype, (*x.shape[:-1], *y.shape[1:]), 0.0)
+        if x.rank == 1:
+            with builder.loop(x.shape[0]) as k:
+                factor = builder.load_view(x, k)
+                with builder.loop(y.shape[1]) as j:
+                    value = multiply(factor, builder.load_view(y, k, j))
+                    builder.store(result, (j,), value, is_added=True)
+            return result
+        with builder.loop(x.shape[0]) as i:
+            if y.rank == 1:
+                total = builder.allocate("total", dtype)
+                builder.store(total, (), 0.0)
+                with builder.loop(x.shape[1]) as k:
+                    value = multiply(builder.load_view(x, i, k), builder.load_view(y, k))
+                    builder.store(total, (), value, is_added=True)
+                builder.store(result, (i,), builder.load(total))
+                return result
+            with builder.loop(x.shape[1]) as k:
+                factor = builder.load_view(x, i, k)
+                with builder.loop(y.shape[1]) as j:
+                    value = multiply(factor, builder.load_view(y, k, j))
+                    builder.store(result, (i, j), value, is_added=True)
+        return result
+
+    def _call_dot(self, left: Array, right: Array) -> Any:
+        if not (is_array(left) and is_array(right)):
+            return self._named("multiply", [left, right])
+        return self.product(left, right)
+
+    _call_vdot = _call_matmul = _call_dot
+
+    def _call_outer(self, left: Array, right: Array) -> Expression:
+        x, y = self.expression(left), self.expression(right)
+        if x.rank != 1 or y.rank != 1:
+            raise self.refused("np.outer of arrays with several axes")
+
+        def of(at: Indices) -> Value:
+            return self._scalar("multiply", [x.element(at[:1]), y.element(at[1:])])
+
+        return Expression((*x.shape, *y.shape), self._result_dtype(), of, (*x.reads, *y.reads))
+
+
+_METHODS = ("copy", "sum", "prod", "mean", "max", "min", "argmax", "argmin", "dot", "astype", "transpose")

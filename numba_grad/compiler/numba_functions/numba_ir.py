@@ -31,6 +31,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
+from numba_grad.compiler.numba_functions import array_expressions
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Builder,
@@ -49,6 +50,11 @@ from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dt
 from numba_grad.errors import KernelError, explain
 
 _MOST_STATEMENTS = 20_000
+# Expressions that write nothing.
+_HARMLESS = {
+    *("binop", "unary", "getattr", "getitem", "static_getitem", "typed_getitem", "cast"),
+    *("build_tuple", "exhaust_iter"),
+}
 
 _BINARY = {
     operator.add: "add",
@@ -347,6 +353,7 @@ class Translation:
         self._result: Meaning = None
         self._returns = 0
         self._count = 0
+        self._block: Sequence[Any] = ()
         self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins
         # Names of arrays that a block has given other arrays: by group, the version and the array.
         self._pending: dict[str, tuple[str, Memory]] = {}
@@ -594,7 +601,8 @@ class Translation:
 
     def _emit_block(self, label: int, stop: int | None, loop: _Loop | None) -> int | None:
         self._current = {}
-        for statement in self.blocks[label].body[:-1]:
+        self._block = self.blocks[label].body
+        for statement in self._block[:-1]:
             self.location = statement.loc
             self.statement(statement)
         for target, value in self._casts.get(label, ()):
@@ -755,6 +763,7 @@ class Translation:
         with builder.region(body):
             self.scopes.append({})
             self._current = {}
+            self._block = block.body
             for statement in block.body[:-1]:
                 self.location = statement.loc
                 value = statement.value if isinstance(statement, ir.Assign) else None
@@ -945,7 +954,7 @@ class Translation:
 
     def _on_inplace_binop(self, target: Any, expression: Any) -> Meaning:
         left = self.meaning(expression.lhs)
-        if isinstance(left, Memory | View):
+        if isinstance(left, Memory | View | array_expressions.Expression):
             return self.array("inplace", target, (expression.immutable_fn, left, expression.rhs))
         return self._operation(target, expression.immutable_fn, [expression.lhs, expression.rhs])
 
@@ -954,7 +963,7 @@ class Translation:
 
     def _operation(self, target: Any, function: Any, variables: Sequence[Any]) -> Meaning:
         meanings = [self.meaning(v) for v in variables]
-        if any(isinstance(m, Memory | View) for m in meanings):
+        if any(isinstance(m, Memory | View | array_expressions.Expression) for m in meanings):
             return self.array("operation", target, (function, meanings))
         if all(isinstance(m, tuple) for m in meanings) and function is operator.add:
             return meanings[0] + meanings[1]
@@ -986,7 +995,7 @@ class Translation:
 
     def _on_getattr(self, target: Any, expression: Any) -> Meaning:
         found, name = self.meaning(expression.value), expression.attr
-        if isinstance(found, Memory | View):
+        if isinstance(found, Memory | View | array_expressions.Expression):
             if name == "shape":
                 return self.shape(found)
             if name == "ndim":
@@ -1004,7 +1013,7 @@ class Translation:
         raise self.refused(f"the attribute `{name}`")
 
     def shape(self, array: Memory | View) -> tuple[Value, ...]:
-        if isinstance(array, View):
+        if not isinstance(array, Memory):
             return array.shape
         return tuple([self.builder.size(array, axis) for axis in range(array.rank)])
 
@@ -1035,10 +1044,12 @@ class Translation:
 
     def item(self, found: Meaning, index: Meaning, target: Any = None) -> Meaning:
         """An element of an array, or a view."""
-        if not isinstance(found, Memory | View):
+        if not isinstance(found, Memory | View | array_expressions.Expression):
             raise self.refused("an index of this")
         indices = index if isinstance(index, tuple) else (index,)
         if self._is_element(found, indices):
+            if isinstance(found, array_expressions.Expression):
+                found = array_expressions.stored(self.builder, found)
             return self._load(found, indices)
         return self.array("item", target, (found, indices))
 
@@ -1085,6 +1096,8 @@ class Translation:
             return found
         if isinstance(found, Range):
             return Elements("range", (found,))
+        if isinstance(found, array_expressions.Expression):
+            found = array_expressions.stored(self.builder, found)
         if isinstance(found, Memory | View):
             return Elements("array", (found,))
         raise self.refused("a loop over this")
@@ -1111,10 +1124,10 @@ class Translation:
         if called is len:
             if isinstance(arguments[0], tuple):
                 return len(arguments[0])
-            if isinstance(arguments[0], Memory | View):
+            if isinstance(arguments[0], Memory | View | array_expressions.Expression):
                 return self.shape(arguments[0])[0]
         if called is slice or called is types.SliceType:
-            return Known(slice(*arguments)) if not arguments else slice(*arguments)
+            return slice(*arguments)
         if is_scalar and not keywords:
             found = self._scalar_call(called, target, arguments)
             if found is not None:
@@ -1175,15 +1188,73 @@ class Translation:
             else:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
+        values = [
+            array_expressions.stored(self.builder, v)
+            if isinstance(v, array_expressions.Expression)
+            else v
+            for v in values
+        ]
         inner = Translation(self.builder, plain, numba_types, self.memories, self.callers)
         return inner.run(values)
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
-        """What arrays are made of: by `array_expressions`, a handler for each kind of request."""
-        from numba_grad.compiler.numba_functions import array_expressions
-
+        """What code with arrays stands for: by `array_expressions`."""
         numba_type = None if target is None else self.type_of(target)
-        return array_expressions.lowered(self, what, numba_type, request)
+        result = array_expressions.lowered(self, what, numba_type, request)
+        if isinstance(result, array_expressions.Expression) and not self._is_used_at_once(target):
+            return array_expressions.stored(self.builder, result)
+        return result
+
+    def _is_used_at_once(self, target: Any) -> bool:
+        """Whether a value is used once, in its block, before anything is written."""
+        if target is None or not target.name.startswith("$"):
+            return False
+        uses = 0
+        for block in self.blocks.values():
+            for statement in block.body:
+                names = [v.name for v in statement.list_vars()]
+                is_own = isinstance(statement, ir.Assign) and statement.target.name == target.name
+                uses += target.name in names and not is_own
+        if uses != 1:
+            return False
+        following = iter(self._block)
+        for statement in following:
+            if isinstance(statement, ir.Assign) and statement.target.name == target.name:
+                break
+        for statement in following:
+            if any(v.name == target.name for v in statement.list_vars()):
+                return not (
+                    isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Var)
+                ) and not isinstance(statement, ir.Return)
+            if not isinstance(statement, ir.Assign):
+                return False
+            value = statement.value
+            if isinstance(value, ir.Expr) and value.op not in _HARMLESS:
+                if value.op != "call" or not self._is_numpy(value.func):
+                    return False
+        return False
+
+    def _is_numpy(self, function: Any) -> bool:
+        kind = self.typemap[function.name]
+        key = getattr(kind, "typing_key", None)
+        return (getattr(key, "__module__", None) or "").split(".")[0] in ("numpy", "builtins", "math")
+
+    def operation_name(self, function: Any) -> str | None:
+        """The scalar operation of a function of Python or NumPy."""
+        try:
+            return _BINARY.get(function) or _UNARY.get(function) or _FUNCTIONS.get(function)
+        except TypeError:
+            return None
+
+    def dtype_of(self, numba_type: Any) -> str:
+        return _dtype(numba_type)
+
+    def known(self, value: Any) -> Meaning:
+        return Known(value)
+
+    def may_be_same(self, first: Memory, second: Memory) -> bool:
+        """Whether two names may come to be one array: those that are swapped."""
+        return first == second or {first, second} <= set(self._arrays.values())
 
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
