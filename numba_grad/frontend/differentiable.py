@@ -311,7 +311,11 @@ def _kernel(variant: _Variant) -> CustomKernel:
     shapes = made.shapes()
 
     def shape(*inputs: Type, **numbers: Any) -> list[tuple[int, ...]]:
-        return shapes(*inputs, **numbers)
+        try:
+            return shapes(*inputs, **numbers)
+        except (TypeError, NameError) as error:
+            problem = "the shape of a result depends on values, not on shapes and Python ints alone"
+            raise KernelError(explain(made.name, problem)) from error
 
     return CustomKernel(
         made.name,

@@ -127,7 +127,10 @@ class If:
 
 @dataclass(slots=True)
 class Swap:
-    """The names `memories` are given the arrays that `others`, the same in another order, had."""
+    """The names `memories` are given the arrays that `others`, the same in another order, had.
+
+    All of them have one shape.
+    """
 
     memories: tuple[Memory, ...]
     others: tuple[Memory, ...]
@@ -217,6 +220,7 @@ class Builder:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._taken: set[str] = set()
+        self._shapes: dict[Memory, tuple[Value, ...]] = {}  # of arrays that are made here
 
     def name(self, base: str) -> str:
         """A name that is not taken."""
@@ -261,7 +265,10 @@ class Builder:
     ) -> None:
         self.body.append(Store(memory, tuple(indices), value, is_added))
 
-    def size(self, memory: Memory, axis: int) -> Scalar:
+    def size(self, memory: Memory, axis: int) -> Value:
+        known = self._shapes.get(memory)
+        if known is not None:
+            return known[axis]
         target = self.scalar("int64")
         self.body.append(Size(target, memory, axis))
         return target
@@ -271,6 +278,7 @@ class Builder:
     ) -> Memory:
         memory = self.memory(base, dtype, len(shape))
         self.body.append(Allocate(memory, tuple(shape), fill))
+        self._shapes[memory] = tuple(shape)
         return memory
 
     @contextmanager

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Sequence
 
-from numba_grad.compiler.numba_functions.analyses import needed_for
+from numba_grad.compiler.numba_functions.analyses import needed_for, swapped_together
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
@@ -38,12 +38,23 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     outputs' shapes."""
     lengths = [kernel.shapes[m] for m in kernel.outputs if m.rank]
     scalars = [x for shape in lengths if isinstance(shape, tuple) for x in shape]
-    body = needed_for(kernel.body, [x for x in scalars if isinstance(x, Scalar)])
+    body = needed_for(_unswapped(kernel.body), [x for x in scalars if isinstance(x, Scalar)])
     writer = _Writer(body, is_inlined=False)
     arrays = [m.name for m in kernel.inputs if m.name not in numbers]
     rest = [m.name for m in kernel.inputs if m.name in numbers]
     writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
     writer.indent += 1
+    # Arrays that are written have the shapes of what they are copies of.
+    own = {m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape}
+    used = {s.memory for s in walk(body) if isinstance(s, Size)}
+    for memory, shape in own.items():
+        if memory in used:
+            writer.line(f"{memory.name} = {shape.name}")
+    for group in sorted({tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}):
+        arrays = [own[m].name for m in own if m.name in group]
+        if len(arrays) > 1:
+            writer.line(f"if not {' == '.join(f'{name}.shape' for name in arrays)}:")
+            writer.line(f"    raise ValueError('arrays that are swapped have other shapes: {arrays}')".replace("['", "").replace("']", "").replace("', '", ", "))
     writer.region(body)
     parts = []
     for memory in kernel.outputs:
@@ -54,6 +65,21 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
             parts.append(f"({''.join(f'int({writer.text(x)}), ' for x in shape)})")
     writer.line(f"return [{', '.join(parts)}]")
     return "import math\nimport numpy as np\n\n\n" + "\n".join(writer.lines) + "\n"
+
+
+def _unswapped(statements: list[Statement]) -> list[Statement]:
+    """The statements without swaps, which change no shapes."""
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, For):
+            s = For(s.index, s.start, s.stop, s.step, _unswapped(s.body), s.leave, s.is_parallel)
+        elif isinstance(s, While):
+            s = While(s.leave, _unswapped(s.body))
+        elif isinstance(s, If):
+            s = If(s.condition, _unswapped(s.then), _unswapped(s.otherwise))
+        if not isinstance(s, Swap):
+            result.append(s)
+    return result
 
 
 class _Writer:
