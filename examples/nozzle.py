@@ -40,8 +40,7 @@ def rusanov(a, b, flux):
 def march(w, area, cfl, steps):
     """Advance w, the states of cells, (cells + 4, 3): two at each end are outside."""
     n = w.shape[0] - 4
-    flux = np.empty((n + 1, 3))
-    left, right = np.empty(3), np.empty(3)
+    flux, left, right = np.empty((n + 1, 3)), np.empty(3), np.empty(3)
     for _ in range(steps):
         fastest = np.max(np.abs(w[2:-2, 1]) + np.sqrt(GAMMA * w[2:-2, 2] / w[2:-2, 0]))
         w[n + 2], w[n + 3] = w[n + 1], w[n + 1]  # supersonic outflow

@@ -98,6 +98,35 @@ def test_kepler_orbit_is_found(capsys):
 
 
 @pytest.fixture(scope="module")
+def nozzle():
+    return example("nozzle")
+
+
+@pytest.mark.thorough
+def test_nozzle_gradient_is_that_of_differences(nozzle):
+    def loss(heights):
+        states = nozzle.flow(nozzle.INFLOW, 1 + nozzle.BUMPS @ heights, 0.5, 30)
+        return np.mean(states[2:-2] ** 2)
+
+    gradient, step = ng.grad(loss)(nozzle.TRUE), 1e-6
+    differences = [
+        (float(loss(nozzle.TRUE + e)) - float(loss(nozzle.TRUE - e))) / (2 * step)
+        for e in step * np.eye(len(nozzle.TRUE))
+    ]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.thorough
+def test_nozzle_is_found_and_plotted(nozzle, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    fit = nozzle.main()
+    np.testing.assert_allclose(fit.x, nozzle.TRUE, atol=1e-5)
+    assert "flows and gradients" in capsys.readouterr().out
+    nozzle.plot(fit.x, tmp_path / "nozzle.png")
+    assert (tmp_path / "nozzle.png").stat().st_size > 10_000
+
+
+@pytest.fixture(scope="module")
 def custom_kernel():
     return example("custom_kernel")
 

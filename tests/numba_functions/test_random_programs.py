@@ -56,10 +56,10 @@ def case_of(program: RandomProgram) -> Case:
 
 def is_tame(program: RandomProgram) -> bool:
     """Whether Python runs it, and values stay so small that differences say something."""
-    python = compiled(program).py_func
     try:
+        python = compiled(program).py_func
         results = run_as_python(python, program.arguments(), WRITES)
-    except UnboundLocalError:  # a name that is given a value in a branch only
+    except (NameError, SyntaxError):  # a name given a value in a branch only; parts left out
         return False
     return all(np.max(np.abs(x), initial=0.0) < LARGEST for x in results)
 

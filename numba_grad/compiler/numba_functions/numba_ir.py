@@ -24,9 +24,11 @@ import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
+from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions import array_expressions
@@ -148,9 +150,26 @@ def number_type(kind: str) -> types.Type:
     return {"int64": types.int64, "float64": types.float64, "bool": types.boolean}[kind]
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _RefuseWith(AnalysisPass):
+    """Numba would compile the inside of `with objmode` by itself."""
+
+    _name = "numba_grad_refuse_with"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:  # pyright: ignore
+        for block in state.func_ir.blocks.values():
+            for statement in block.find_insts(ir.EnterWith):
+                raise refused(statement.loc, "`with objmode`, or another `with`,")
+        return False
+
+
 class _Typing(CompilerBase):
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_untyped_pipeline(self.state)
+        passes.add_pass_after(_RefuseWith, TranslateByteCode)
         passes.add_pass(NopythonTypeInference, "types of all variables")
         passes.finalize()
         return [passes]
@@ -183,6 +202,30 @@ def typed(function: Any, arguments: Sequence[types.Type]) -> Any:
         problem = "Numba finds no types for this function with these arguments"
         raise KernelError(f"{explain(function.__name__, problem, got=got)}\n\n{error}") from error
     return state
+
+
+def with_whole_headers(blocks: dict[int, Any]) -> dict[int, Any]:
+    """With the block that asks an iterator joined to the one before it, if there is but one.
+
+    Python's compiler writes a jump of more than 255 instructions out of a `for` loop as two, and
+    Numba then begins a block between them: a header of the loop that does nothing.
+    """
+    graph = compute_cfg_from_blocks(blocks)
+    for label in list(blocks):
+        values = [a.value for a in blocks[label].find_insts(ir.Assign)]
+        before = [block for block, _ in graph.predecessors(label)]
+        if len(before) != 1 or not any(_is_expression(value, "iternext") for value in values):
+            continue
+        blocks[before[0]].body[-1:] = blocks.pop(label).body
+        for block in blocks.values():
+            for phi in block.find_exprs("phi"):
+                others = [before[0] if b == label else b for b in phi.incoming_blocks]
+                phi.incoming_blocks[:] = others
+    return blocks
+
+
+def _is_expression(value: Any, operation: str) -> bool:
+    return isinstance(value, ir.Expr) and value.op == operation
 
 
 def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
@@ -293,7 +336,7 @@ class Translation:
         self.builder = builder
         self.function = function
         self.state = typed(function, arguments)
-        self.blocks: dict[int, Any] = self.state.func_ir.blocks
+        self.blocks: dict[int, Any] = with_whole_headers(self.state.func_ir.blocks)
         self.typemap: dict[str, Any] = self.state.typemap
         self.callers = (*callers, function)
         self.memories = memories
@@ -815,7 +858,7 @@ class Translation:
             body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):
-            cast = self.builder.define("cast", part, dtype=memory.dtype)
+            cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)
 
     # Statements.
@@ -893,7 +936,7 @@ class Translation:
         if isinstance(value, bool | int | float):
             return value
         if isinstance(value, np.bool_ | np.integer | np.floating):
-            if isinstance(value, np.float32):
+            if isinstance(value, np.float32):  # pyright: ignore
                 return self.builder.define("cast", float(value), dtype="float32")
             return value.item()
         if isinstance(value, complex):
@@ -1098,7 +1141,7 @@ class Translation:
             found = self._scalar_call(called, target, arguments)
             if found is not None:
                 return found
-        if not is_scalar or getattr(called, "__module__", "").startswith("numpy"):
+        if not is_scalar or _is_of_numpy(called):
             return self.array("call", target, (function, arguments, keywords))
         raise self.refused(f"a call of `{name}`")
 
@@ -1152,7 +1195,7 @@ class Translation:
             if name in bound.arguments:
                 key = bound.arguments[name]
                 values.append(keywords[key] if isinstance(key, str) else arguments[key])
-                numba_types.append(kinds[key])
+                numba_types.append(kinds[key])  # pyright: ignore
             else:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
@@ -1232,6 +1275,11 @@ class Translation:
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
         return written(body)
+
+
+def _is_of_numpy(function: Any) -> bool:
+    # Methods of instances, such as `random.random`, have None there.
+    return (getattr(function, "__module__", None) or "").startswith("numpy")
 
 
 class _Stale:

@@ -260,7 +260,7 @@ def spring_chain(x, stiffness, dt, steps):
     return energy
 
 
-@program(lambda rng, n: (0.3, 3.7, n), small=8, large=10_000)
+@program(lambda rng, n: (0.3, 3.3, n), small=6, large=10_000)
 @njit
 def logistic_map(x, r, steps):
     i = 0

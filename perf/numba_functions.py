@@ -1,0 +1,125 @@
+"""Gradients of users' Numba functions: `python perf/numba_functions.py [--large] [name ...]`.
+
+For each kernel: what a gradient takes, over what the kernel itself takes in Numba; and what the
+first gradient takes with an empty cache, over what Numba takes to compile the kernel. Times are the
+fastest of several runs, in turn.
+"""
+
+import argparse
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+# Those with a goal, as multiples of the kernel.
+GOALS = {
+    "gauss_seidel": 2.0,
+    "nbody": 3.5,
+    "kepler_newton": 2.5,
+    "heat_active_coefficient": 5.0,
+}
+SCALAR_LOOPS = (
+    *GOALS,
+    "lu",
+    "cholesky",
+    "gramschmidt_loops",
+    "durbin_loops",
+    "floyd_warshall",
+    "fdtd_2d_loops",
+    "seidel_2d",
+    "matmul_loops",
+    "thomas",
+    "spmv",
+    "garch_likelihood",
+    "burgers_limited",
+)
+
+
+def fastest(*functions: Callable[[], Any], seconds: float = 1.0) -> list[float]:
+    """The fastest run of each, in turn."""
+    best = [math.inf] * len(functions)
+    deadline = time.perf_counter() + seconds * len(functions)
+    while time.perf_counter() < deadline:
+        for k, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            best[k] = min(best[k], time.perf_counter() - start)
+    return best
+
+
+def measured(name: str, is_large: bool) -> dict[str, float]:
+    import numba
+
+    import numba_grad as ng
+    from tests.numba_functions.programs import PROGRAMS
+
+    program = PROGRAMS[name]
+    arguments = program.arguments(program.large if is_large else program.small)
+    plain = program.function.py_func
+    kernel = numba.njit(plain)
+
+    def of_copies() -> Any:
+        own = [x.copy() if isinstance(x, np.ndarray) else x for x in arguments]
+        start = time.perf_counter()
+        kernel(*own)
+        return time.perf_counter() - start
+
+    start = time.perf_counter()
+    of_copies()
+    compiling = time.perf_counter() - start
+    operation = ng.differentiable(program.function)
+    active = [k for k, x in enumerate(arguments) if np.asarray(x).dtype.kind == "f"]
+
+    def loss(*chosen: Any) -> Any:
+        given = list(arguments)
+        for k, x in zip(active, chosen, strict=True):
+            given[k] = x
+        results = operation(*given)
+        parts = results if isinstance(results, tuple) else (results,)
+        return sum(np.sum(part) for part in parts if part.dtype.kind == "f")
+
+    gradient = ng.jit(ng.grad(loss, argnums=tuple(range(len(active)))))
+    chosen = [np.asarray(arguments[k]) for k in active]
+    start = time.perf_counter()
+    gradient(*chosen)
+    first = time.perf_counter() - start
+    # The kernel without the copies of its arguments, which it is called with here.
+    primal = min(of_copies() for _ in range(20))
+    (warm,) = fastest(lambda: gradient(*chosen))
+    return {
+        "kernel (ms)": primal * 1e3,
+        "gradient (ms)": warm * 1e3,
+        "of the kernel": warm / primal,
+        "first, of compiling": first / compiling,
+        "tape (MB)": operation.tape_bytes(*arguments) / 1e6,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--large", action="store_true", help="the sizes of the goals")
+    options = parser.parse_args()
+    rows = {}
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["NUMBA_GRAD_CACHE_DIR"] = empty
+        for name in options.names or SCALAR_LOOPS:
+            rows[name] = row = measured(name, options.large)
+            goal = f"  (goal {GOALS[name]})" if name in GOALS else ""
+            print(f"{name:25}", *(f"{key} {value:.3g}  " for key, value in row.items()), goal)
+    for key in ("of the kernel", "first, of compiling"):
+        mean = math.exp(sum(math.log(row[key]) for row in rows.values()) / len(rows))
+        print(f"{key}: {mean:.2f}, the geometric mean")
+
+
+if __name__ == "__main__":
+    main()
