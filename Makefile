@@ -7,10 +7,14 @@ PYTEST_ARGS ?=
 python = $(VENV)/bin/python
 install = $(python) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all lint lint-format lint-rules lint-types clean
+.PHONY: demo demo-mpi test test-all lint lint-format lint-rules lint-types clean
 
 demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
 	$(python) examples/lynx_hare.py
+
+demo-mpi: $(VENV)/.installed-mpi ## two programs on two processes each, and a plot
+	$(VENV)/bin/mpiexec -n 2 $(python) examples/mpi_regression.py
+	$(VENV)/bin/mpiexec -n 2 $(python) examples/mpi_wave_inversion.py
 
 test: $(VENV)/.installed-test ## the tests that find nearly everything, on all cores
 	$(python) -m pytest -n auto $(PYTEST_ARGS)
@@ -37,6 +41,10 @@ $(python):
 
 $(VENV)/.installed-plot: pyproject.toml | $(python)
 	$(install) --editable ".[plot]"
+	@touch $@
+
+$(VENV)/.installed-mpi: pyproject.toml | $(python)
+	$(install) --editable ".[plot,mpi]" mpich
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(python)

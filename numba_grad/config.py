@@ -74,6 +74,7 @@ _RULES = {
     "specializations": _integer(1),
     "tf32": _SWITCH,
     "deterministic": _SWITCH,
+    "mpi_checks": _SWITCH,
 }
 
 
@@ -144,6 +145,7 @@ _VARIABLES: dict[str, tuple[str, Callable[[], Any]]] = {
     "check_passes": ("NUMBA_GRAD_CHECK_PASSES", lambda: False),
     "unroll_extent": ("NUMBA_GRAD_UNROLL_EXTENT", lambda: 16),
     "specializations": ("NUMBA_GRAD_SPECIALIZATIONS", lambda: 256),
+    "mpi_checks": ("NUMBA_GRAD_MPI_CHECKS", lambda: False),
 }
 
 
@@ -177,6 +179,8 @@ class Config:
     unroll_extent: int = field(default_factory=_reader("unroll_extent"))
     # signatures that a jitted function keeps; beyond, those that were not called for longest go
     specializations: int = field(default_factory=_reader("specializations"))
+    # compare what ranks are about to communicate, when it is recorded
+    mpi_checks: bool = field(default_factory=_reader("mpi_checks"))
     tf32: bool = False  # on GPUs: cuBLAS may round factors in float32 products to 11 bits
     deterministic: bool = True  # on GPUs: where False, scatter_add adds in any order, by atomics
 

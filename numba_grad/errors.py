@@ -47,6 +47,10 @@ class TracingError(TypeError):
     """A value was needed while a function is being traced, where values do not exist yet."""
 
 
+class CommunicationError(RuntimeError):
+    """Processes that do not agree about a communication, or what MPI itself reports."""
+
+
 class KernelError(RuntimeError):
     """A generated kernel could not be built or run."""
 

@@ -26,6 +26,8 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
+from numba_grad.graph import order as order_of
+from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import (
     ARGUMENT,
     OPS,
@@ -208,7 +210,9 @@ def _within_depth(
         return on_fresh_stack(lambda: _within_depth(run, *args, **kwargs))
     _nesting.depth = depth + 1
     try:
-        return run(*args, **kwargs)
+        # To the end, when the nodes of the pass are gone: before it, one collection more looks at
+        # all of them.
+        return without_collection(run, *args, **kwargs)
     finally:
         _nesting.depth = depth
 
@@ -445,8 +449,12 @@ class _Pass:
 
     def differentiate(self) -> None:
         """Build the graph of cotangents. Hooks run here."""
-        self._walk()
         roots = self.roots
+        token = order_of.root_of_backward(is_kept=self.retain_graph)
+        if token is not None:
+            roots.nodes.append(token)
+            roots.seeds.append(order_of.token() if token.value is None else leaf(token.value))
+        self._walk()
         previous = grad_mode.enabled
         grad_mode.enabled = self.create_graph
         try:
@@ -459,6 +467,7 @@ class _Pass:
             self.found = cotangents(
                 roots.nodes, seeds, self.order, self.inside, self._differentiate
             )
+            order_of.gone_back(self.found)
             self._differentiate_leaves()
         finally:
             grad_mode.enabled = previous
@@ -478,7 +487,7 @@ class _Pass:
                     self.is_traced = self.is_traced or node not in roots.batched
                 elif node.handle is not None and held_tensor(node) is not None:
                     self.pending.append(node)
-            if node.requires_grad and node.op.vjp is None:
+            if node.requires_grad and node.op.vjp is None and not order_of.is_first(node):
                 self.leaves.append(node)
             for x in inputs:
                 if x not in seen and (x.requires_grad or x.value is None):

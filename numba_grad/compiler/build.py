@@ -3,18 +3,22 @@
 Nothing here imports Numba until a kernel is missing from both.
 """
 
+import contextlib
+import functools
+import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numba_grad import forks
-from numba_grad.compiler import cache, compile_log, parallel_build
+from numba_grad.compiler import cache, compile_log, job_start, parallel_build
 from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
+from numba_grad.graph.collection import old_at_once
 from numba_grad.locks import Claims, new_lock
-from numba_grad.runtime import loader
+from numba_grad.runtime import loader, special_functions
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -70,6 +74,12 @@ class Statistics:
 
 
 class Request(NamedTuple):
+    """A kernel that somebody wants.
+
+    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
+    nothing is contracted.
+    """
+
     source: str
     entry_name: str = "kernel"
     signature: str = KERNEL_SIGNATURE
@@ -77,8 +87,13 @@ class Request(NamedTuple):
 
     @property
     def key(self) -> str:
-        speed = ("quick",) if self.is_quick else ()
-        return cache.key_of(self.source, self.entry_name, self.signature, *speed)
+        return _key_of(self)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _key_of(request: Request) -> str:
+    speed = ("quick",) if request.is_quick else ()
+    return cache.key_of(request.source, request.entry_name, request.signature, *speed)
 
 
 _claims = Claims()
@@ -97,21 +112,13 @@ def build(source: str) -> Kernel:
     return build_all([source])[0]
 
 
-def build_all(sources: Iterable[str], *, is_quick: bool = False) -> list[Kernel]:
-    """The kernels of several source texts; missing ones are compiled together.
-
-    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
-    nothing is contracted.
-    """
-    return _build([Request(source, is_quick=is_quick) for source in sources])
+def build_all(sources: Iterable[str]) -> list[Kernel]:
+    """The kernels of several source texts; missing ones are compiled together."""
+    return build_requests([Request(source) for source in sources])
 
 
-def build_function(source: str, entry_name: str, signature: str) -> Kernel:
-    """A function of `source` with another C signature, such as "int64(int64, int64)"."""
-    return _build([Request(source, entry_name, signature)])[0]
-
-
-def _build(requests: list[Request]) -> list[Kernel]:
+def build_requests(requests: Sequence[Request]) -> list[Kernel]:
+    """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     missing = {request.key: request for request in requests if request not in _kernels}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for key, request in missing.items():
@@ -124,6 +131,11 @@ def _build(requests: list[Request]) -> list[Kernel]:
             request.is_quick,
         )
     return [_kernels[request] for request in requests]
+
+
+def is_compiled(request: Request) -> bool:
+    """Whether a kernel is in memory or on disk."""
+    return request in _kernels or cache.contains(request.key)
 
 
 def stored(keys: Sequence[str]) -> list[StoredKernel]:
@@ -151,41 +163,71 @@ def _load_stored(keys: list[str]) -> None:
 
 
 def _load(codes: dict[str, bytes]) -> None:
-    """Load object code, by key."""
-    addresses = loader.load([(_symbol(key), code) for key, code in codes.items()])
-    _addresses.update(zip(codes, addresses, strict=True))
+    """Load object code, by key; an object that several keys have, once."""
+    keys_of: dict[bytes, list[str]] = {}
+    for key, code in codes.items():
+        keys_of.setdefault(code, []).append(key)
+    objects = [([_symbol(key) for key in keys], code) for code, keys in keys_of.items()]
+    addresses = loader.load(objects)
+    _addresses.update({key: addresses[_symbol(key)] for key in codes})
     _statistics.loads += len(codes)
 
 
+# Of these a module has so many: more would be more than one thread can have a part of, and a
+# module cannot be broken off.
+_MOST_TOGETHER = 24
+
+
 def _object_codes(requests: list[Request]) -> dict[str, bytes]:
+    """By key. What was compiled together is one object, which each of its keys has."""
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
+    quick = [request for request in missing if request.is_quick]
+    batches = [(request,) for request in missing if not request.is_quick]
+    batches += [tuple(quick[k : k + _MOST_TOGETHER]) for k in range(0, len(quick), _MOST_TOGETHER)]
     with compile_log.report() as report:
         report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
 
-        def compiled(request: Request) -> bytes:
-            code = compile_and_store(request)
+        def compiled(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+            own = compile_and_store(*batch)
             with _counting:
-                report.compiled += 1
-            return code
+                report.compiled += len(batch)
+            return own
+
+        def compiled_by_turns(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+            with contextlib.ExitStack() as claims:
+                own = [r for r in batch if claims.enter_context(job_start.claim(r.key))]
+                found = {r: code for r in own if (code := job_start.known(r.key)) is not None}
+                left = tuple([r for r in own if r not in found])
+                return found | compiled(left) if left else found
 
         # Inside of Numba, this thread has the lock that others would wait for.
         threads = 1 if _is_inside_numba() else config.threads
-        codes |= parallel_build.of_each(missing, compiled, threads)
+        for own in parallel_build.of_each(batches, compiled_by_turns, threads).values():
+            codes |= own
+        for request in [request for request in missing if codes[request] is None]:
+            # Another process of this job is at it.
+            codes[request] = job_start.awaited(
+                request.key, lambda request=request: compiled((request,))[request]
+            )
     return {request.key: code for request, code in codes.items() if code is not None}
 
 
-def compile_and_store(request: Request) -> bytes:
-    """Object code of a kernel that the disk cache does not have."""
+def compile_and_store(*requests: Request) -> dict[Request, bytes]:
+    """Object code of a kernel that the disk cache does not have, or of several quick ones."""
 
-    def work() -> bytes:
-        code = _compiled(request, _quick_object_code if request.is_quick else _object_code)
+    def work() -> dict[Request, bytes]:
+        if requests[0].is_quick:
+            codes = _quick_object_codes(requests)
+        else:
+            codes = {requests[0]: _compiled(requests[0], _object_code)}
         with _counting:
-            _statistics.compilations += 1
-        cache.write(request.key, code)
-        return code
+            _statistics.compilations += len(requests)
+        for request, code in codes.items():
+            cache.write(request.key, code)
+        return codes
 
-    return compiling(request, work)
+    return compiling(requests, work)
 
 
 def _numbas_lock() -> Any:
@@ -217,23 +259,25 @@ def _is_inside_numba() -> bool:
 
 
 def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> Form:
-    """One form of the optimized module, which does not live on."""
+    """One form of the finished module, which does not live on."""
 
     def work() -> Form:
-        from numba_grad.compiler import code_generation, front_end
+        from numba_grad.compiler import code_generation
 
-        symbol = _symbol(request.key)
-        module = front_end.module_for(
-            request.source,
-            request.entry_name,
-            request.signature,
-            symbol,
-            has_vector_forms=not request.is_quick,
+        if request.is_quick:
+            return form(_quick_module([request]))
+        module = _front_end().module_for(
+            request.source, request.entry_name, request.signature, _symbol(request.key)
         )
-        finish = code_generation.as_written if request.is_quick else code_generation.optimized
-        return form(finish(module, symbol))
+        return form(code_generation.optimized(module, _symbol(request.key)))
 
     return compiling((request, form), work)
+
+
+@functools.cache
+def _front_end() -> Any:
+    """The module that imports Numba."""
+    return old_at_once(lambda: importlib.import_module("numba_grad.compiler.front_end"))
 
 
 def _object_code(module: "llvm.ModuleRef") -> bytes:
@@ -242,10 +286,30 @@ def _object_code(module: "llvm.ModuleRef") -> bytes:
     return code_generation.object_code(module)
 
 
-def _quick_object_code(module: "llvm.ModuleRef") -> bytes:
+def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
     from numba_grad.compiler import code_generation
 
-    return code_generation.quick_object_code(module)
+    front_end = _front_end()
+    functions = [
+        front_end.Function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests
+    ]
+    symbols = [function.symbol for function in functions]
+    return code_generation.as_written(front_end.quick_module_of(functions, symbols[0]), symbols)
+
+
+def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
+    """One object for all: a module of its own takes each kernel another 1.3 ms.
+
+    What calls SciPy is an object of its own, or else SciPy would be imported for the others, too.
+    """
+    from numba_grad.compiler import code_generation
+
+    code = code_generation.quick_object_code(_quick_module(requests))
+    if len(requests) == 1 or not special_functions.are_needed_by(code):
+        return dict.fromkeys(requests, code)
+    return {
+        request: code_generation.quick_object_code(_quick_module([request])) for request in requests
+    }
 
 
 def _assembly(module: "llvm.ModuleRef") -> str:

@@ -232,13 +232,17 @@ def store(key: str, code: bytes) -> None:
     directory = config.cache_directory
     temporary = directory / f"{key}.{os.urandom(8).hex()}.temporary"
     try:
-        temporary.touch(mode=0o600, exist_ok=False)
-        temporary.write_bytes(_header(key, code) + code)
+        with open(temporary, "xb", opener=_only_for_the_user) as file:
+            file.write(_header(key, code) + code)
         temporary.replace(path_of(key))
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _bound_size(directory, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
+
+
+def _only_for_the_user(path: str | Path, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def stored_keys() -> set[str]:

@@ -9,7 +9,7 @@ threads compile at once: LLVM wants a context for each module, and a target mach
 import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -93,21 +93,26 @@ def module_of(text: str, symbol: str) -> llvm.ModuleRef:
 
 def optimized(module: llvm.ModuleRef, symbol: str) -> llvm.ModuleRef:
     """The module after LLVM's full pipeline, checked to need nothing but the C library."""
-    _make_private(module, symbol)
+    _make_private(module, [symbol])
     _optimize(module)
-    _check_closed(module, symbol)
+    _check_closed(module)
     return module
 
 
-def as_written(module: llvm.ModuleRef, symbol: str) -> llvm.ModuleRef:
-    """The module without any pass, checked in the same way."""
-    _make_private(module, symbol)
-    _check_closed(module, symbol)
+def as_written(module: llvm.ModuleRef, symbols: Collection[str]) -> llvm.ModuleRef:
+    """The module, which exports `symbols`, without any pass; checked in the same way.
+
+    Weakly, as another object that is loaded with this one may have some of them as well.
+    """
+    _make_private(module, symbols)
+    for symbol in symbols:
+        module.get_function(symbol).linkage = "weak_odr"
+    _check_closed(module)
     return module
 
 
-def _make_private(module: llvm.ModuleRef, symbol: str) -> None:
-    """Make everything but `symbol` private, so that it is inlined and dropped.
+def _make_private(module: llvm.ModuleRef, symbols: Collection[str]) -> None:
+    """Make everything but `symbols` private, so that it is inlined and dropped.
 
     Numba's names carry a per-process counter. They get names without, or else equal kernels would
     differ between processes in the object's symbol table. Our own names stay: attributes refer to
@@ -117,11 +122,11 @@ def _make_private(module: llvm.ModuleRef, symbol: str) -> None:
         name = value.name
         if value.is_function:
             value.add_function_attribute("nounwind")
-        if value.is_declaration or name == symbol or name.startswith("llvm."):
+        if value.is_declaration or name in symbols or name.startswith("llvm."):
             continue
         value.linkage = "internal"
         if not name.startswith("numba_grad."):
-            value.name = f"{symbol}.{number}"
+            value.name = f"{module.name}.{number}"
 
 
 def _optimize(module: llvm.ModuleRef) -> None:
@@ -177,10 +182,12 @@ def _emitted(module: llvm.ModuleRef, effort: int, *, is_object: bool) -> bytes:
         library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-def _check_closed(module: llvm.ModuleRef, symbol: str) -> None:
+def _check_closed(module: llvm.ModuleRef) -> None:
     """Python's and Numba's own symbols do not exist in the processes that load the object."""
     for value in [*module.functions, *module.global_variables]:
         name = value.name
         is_foreign = name.startswith(("Py", "_Py", "NRT_", "numba_", "_ZN"))
         if value.is_declaration and is_foreign and not name.startswith("llvm."):
-            raise InternalError(f"build: {symbol} needs {name}, which only Numba's run time has")
+            raise InternalError(
+                f"build: {module.name} needs {name}, which only Numba's run time has"
+            )

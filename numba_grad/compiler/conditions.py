@@ -16,16 +16,16 @@ def holds(values: Values, index: Index, low: int, high: int) -> bool | str:
         # Also where the answer is known: it would not be for the longer range of a merged loop.
         values.survey.irregular.update(name for name, _ in index.terms)
     name, factor = index.terms[0]
-    if len(index.terms) == 1 and name in values.ranges and abs(factor.value) == 1:
+    if len(index.terms) == 1 and name in values.known and abs(factor.value) == 1:
         # low <= f * v + c < high, solved for v.
         if factor.value == 1:
             a, b = low - index.constant, high - index.constant
         else:
             a, b = index.constant - high + 1, index.constant - low + 1
-        start, stop = values.ranges[name]
-        if a <= start and stop <= b:
+        known = values.known[name]
+        if all(a <= start and stop <= b for start, stop in known):
             return True
-        if b <= start or stop <= a:
+        if all(b <= start or stop <= a for start, stop in known):
             return False
         if values.survey is not None:
             values.survey.conditions.append(Interval(name, a, b))

@@ -1,13 +1,16 @@
 """The processor: kernels in machine code, BLAS and LAPACK, steps cut into tasks for threads."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.compiler import build, library_steps
 from numba_grad.compiler.costs import Costs
 from numba_grad.compiler.cpu_row_chains import CHAINING
+from numba_grad.compiler.engine_build import build_kernels
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.half_products import half_products
+from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.loop_cuts import fewest_blocks
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.mirrored_sums import mirrored_sums
@@ -64,6 +67,38 @@ def _join(
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
+def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
+    unit = min(itemsize, 8)
+    return ProgramStep(
+        _copy_source(unit),
+        [],
+        nbytes // unit,
+        grain_for(1, 1 << 17),
+        [],
+        2 * nbytes,
+        0,
+        written=frozenset([1]),
+    )
+
+
+@functools.cache
+def _copy_source(unit: int) -> str:
+    """A kernel that copies elements of a size. Task: an element, or half of a complex one."""
+    name = f"int{8 * unit}"
+    return f"""\
+# copy
+def kernel(args, lo, hi):
+    x = buffer(args, 0, {name})
+    out = buffer(args, 1, {name})
+    for i in range(lo, hi):
+        out[i] = x[i]
+"""
+
+
+def _built(sources: Sequence[str]) -> list[build.Kernel]:
+    return build_kernels([build.Request(source) for source in sources])
+
+
 TARGET = Target(
     name="cpu",
     # First, so that equal casts become one. cuBLAS has such products.
@@ -73,7 +108,9 @@ TARGET = Target(
     kernel_step=program_step,
     library_steps=_library_steps,
     join=_join,
-    build=build.build_all,
+    copy_step=_copy_step,
+    build=_built,
     has_branches=False,
     adds_products=True,
+    host=None,
 )

@@ -271,6 +271,8 @@ def _emit_inner_loop(
             _emit_blocks(source, kernel, piece, start, stop)
             continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
+            if piece.is_narrow:
+                source.line(f"{inner.variable} = opaque({inner.variable})")
             _emit_body(source, piece, places)
 
 

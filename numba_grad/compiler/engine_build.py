@@ -6,9 +6,10 @@ with Python are laid out in `runtime/native_engine.py` and `runtime/threads.py`.
 
 import enum
 import functools
+from collections.abc import Iterable
 
 from numba_grad.compiler import compile_log
-from numba_grad.compiler.build import build_function
+from numba_grad.compiler.build import Kernel, Request, build_requests, is_compiled
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
     OBJECT_HEAD,
@@ -409,10 +410,25 @@ REPLAY_SOURCE = _HEADER + _REPLAY
 WORKER_SOURCE = _HEADER + _WORKER
 
 
+_FUNCTIONS = (
+    Request(REPLAY_SOURCE, "replay", "int64(int64, int64, int64)"),
+    Request(WORKER_SOURCE, "worker", "int64(int64)"),
+)
+
+
 @functools.cache
 def native_engine() -> NativeEngine:
     """The engine of this process."""
     with compile_log.report():
-        replay = build_function(REPLAY_SOURCE, "replay", "int64(int64, int64, int64)")
-        worker = build_function(WORKER_SOURCE, "worker", "int64(int64)")
+        replay, worker = build_requests(_FUNCTIONS)
     return NativeEngine(EntryPoints(replay=replay.address, worker=worker.address))
+
+
+def build_kernels(requests: Iterable[Request]) -> list[Kernel]:
+    """The kernels of a program. Those of the first one on a machine beside the engine that will run
+    it: that takes LLVM longer than most programs, and there is another thread.
+
+    What is on disk is left there: other threads would wait for it as long as for the kernels.
+    """
+    engine = [function for function in _FUNCTIONS if not is_compiled(function)]
+    return build_requests([*engine, *requests])[len(engine) :]

@@ -34,14 +34,15 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
-from numba_grad.graph import placement
+from numba_grad.graph import order, placement
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.placement import is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.walk import toposort
 from numba_grad.locks import LocksByKey, new_lock
-from numba_grad.ops.control import item
+from numba_grad.ops.control import item, pending_results
 from numba_grad.ops.transfer import is_move
 
 
@@ -59,6 +60,8 @@ def evaluate(targets: Sequence[Node], *, is_look: bool = False, is_complete: boo
     pending = list(dict.fromkeys(node for node in targets if node.value is None))
     if not pending:
         return
+    if order.evaluate is not None:
+        pending = _with_what_comes_along(pending)
     if not placement.is_in_use():
         _evaluate_on(CPU, pending, is_look, is_complete)
         return
@@ -68,6 +71,16 @@ def evaluate(targets: Sequence[Node], *, is_look: bool = False, is_complete: boo
                 _set_values([node], [copied_to(node.inputs[0].value, node.type.device)])
         _evaluate_by_place(leaving)
     _evaluate_by_place(pending)
+
+
+def _with_what_comes_along(targets: list[Node]) -> list[Node]:
+    """`targets`, and what else the communications behind them give: who asks for that later must
+    not make them happen again."""
+    found = dict.fromkeys(targets)
+    for node in toposort(targets, stop=lambda node: node.value is not None):
+        if node.value is None and node.op is item and order.communicates(node.inputs[0]):
+            found.update(dict.fromkeys(pending_results(node.inputs[0])))
+    return list(found)
 
 
 Place = tuple[str, Any]  # a device, and its stream

@@ -1,10 +1,11 @@
 """Small graphs to plans without new kernels: a step for each operation, with a kernel of its own.
 
 Compiling takes some 10 ms a kernel, and a fused kernel serves one program. The kernel of one
-operation, for any strides (`operation_kernels.py`), serves all of them: it is compiled once a
-machine. So a graph that is evaluated for the first time is run operation by operation, at once; one
-that comes again and again is fused (`evaluate.py` says when). What decides is the graph and how
-often it was evaluated, never what is in a cache, so that a program gives the same bits each time.
+operation computes one element (`operation_kernels.py`); another one walks through arrays of any
+rank and strides. They serve all programs, and are compiled once a machine. So a graph that is
+evaluated for the first time is run operation by operation, at once; one that comes again and again
+is fused (`evaluate.py` says when). What decides is the graph and how often it was evaluated, never
+what is in a cache, so that a program gives the same bits each time.
 
 Movements are strides and offsets, as in NumPy. What has no kernel here, such as linear algebra,
 goes the usual way, as a segment of one operation.
@@ -14,24 +15,35 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from numba_grad.compiler import build, cpu_target
 from numba_grad.compiler.emit_cpu import dtype_name
+from numba_grad.compiler.engine_build import build_kernels
 from numba_grad.compiler.flat_graph import RENAMINGS, FlatGraph
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.operation_kernels import elementwise_text, reduction_text
+from numba_grad.compiler.operation_kernels import (
+    POINTERS,
+    WALK,
+    accumulating_text,
+    argument_text,
+    combining_text,
+    elementwise_text,
+)
 from numba_grad.compiler.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.programs import CompiledProgram
-from numba_grad.compiler.reductions import reduction_axes
-from numba_grad.compiler.segment_program import compile_segment
-from numba_grad.errors import InternalError
+from numba_grad.compiler.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
+from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
+from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
+from numba_grad.graph.types import Type
+from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder
 
 Shape = tuple[int, ...]
+Word = int | tuple[Any, Any]  # a number; a base and bytes; "kernel" and its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ class _View:
 @dataclass(slots=True)
 class _Step:
     source: str
-    words: list[object]  # int, or (base, bytes)
+    words: Sequence[Word]
     tasks: int = 1
     grain: int = SERIAL
 
@@ -66,7 +78,9 @@ class _Compiler:
         self.views: list[_View | None] = [None] * len(graph.nodes)
         self.steps: list[_Step] = []
         self.word_count = 0
-        self.called: list[str] = []  # kernels that others call
+        self.constants = bytearray()  # behind the words of all steps
+        self.called: dict[str, None] = {}  # kernels that others call
+        self.programs: dict[tuple[int, tuple[Type, ...]], SegmentProgram] = {}
 
     def compile(self) -> CompiledProgram:
         graph = self.graph
@@ -80,21 +94,35 @@ class _Compiler:
                 if k in self.output_of and view.base != self.builder.output(self.output_of[k]):
                     view = self.copied(view, self.new(k), node.dtype)
                 self.views[k] = view
-        sources = dict.fromkeys([*(step.source for step in self.steps), *self.called])
-        kernels = dict(zip(sources, build.build_all(list(sources), is_quick=True), strict=True))
+        kernels = self.built()
+        if self.steps:
+            last = self.steps[-1]
+            last.words = [*last.words, *np.frombuffer(self.constants, np.int64).tolist()]
+        numbers = {source: self.builder.kernel(kernel) for source, kernel in kernels.items()}
         for step in self.steps:
-            words = [self.resolved(word, kernels) for word in step.words]
-            kernel = self.builder.kernel(kernels[step.source])
-            self.builder.step(kernel, words, step.tasks, step.grain)
+            # Most words are numbers, and there are ten for each operation.
+            words = [
+                word if isinstance(word, int) else self.resolved(word, numbers)
+                for word in step.words
+            ]
+            self.builder.step(numbers[step.source], words, step.tasks, step.grain)
         return CompiledProgram(self.builder.build(), [], kernels)
 
-    def resolved(self, word: object, kernels: dict[str, build.Kernel]) -> WordValue:
-        match word:
-            case ("kernel", str(source)):
-                return self.builder.functions, 8 * self.builder.kernel(kernels[source])
-            case int() | (int(), int()):
-                return word  # type: ignore[return-value]
-        raise InternalError(f"first tier: no word for {word!r}")
+    def built(self) -> dict[str, build.Kernel]:
+        """The kernels of all steps, by source."""
+        sources = dict.fromkeys([*(step.source for step in self.steps), *self.called])
+        # That of all walks is worth LLVM's time.
+        requests = [build.Request(source, is_quick=source is not WALK) for source in sources]
+        return dict(zip(sources, build_kernels(requests), strict=True))
+
+    def resolved(self, word: tuple[Any, Any], numbers: dict[str, int]) -> tuple[int, int]:
+        """A base and bytes, where they depend on the whole plan."""
+        base, rest = word
+        if base == "kernel":
+            return self.builder.functions, 8 * numbers[rest]
+        if base == _CONSTANTS:
+            return self.builder.words, 8 * self.word_count + rest
+        return base, rest
 
     # Memory
 
@@ -132,7 +160,7 @@ class _Compiler:
         if name == "matmul" and node.dtype.kind != "b":
             return self.product(k, node, *inputs)
         if name == "literal":
-            return self.literal(node)
+            return self.constant(node.params["bytes"])
         if name == "iota":
             return self.iota(k, node)
         movement = _MOVEMENTS.get(name)
@@ -173,12 +201,22 @@ class _Compiler:
     ) -> None:
         """`result = expression`, element by element; operands are broadcast."""
         layouts = tuple([(view.shape, view.strides, own) for view, own in operands])
-        found = _elementwise_step(expression, names, result.shape, result.strides, dtype, layouts)
-        if found is None:
+        source = elementwise_text(expression, names, tuple([own for _, own in operands]), dtype)
+        loops = _elementwise_loops(result.shape, result.strides, dtype, layouts)
+        self.walk(source, [result, *[view for view, _ in operands]], loops)
+
+    def walk(self, source: str, views: Sequence[_View], loops: Sequence[int]) -> None:
+        """Call the kernel of an element for the elements of views, see `_loops`."""
+        if loops is _NO_ELEMENTS:
             return
-        source, tasks, numbers = found
-        pointers = [(view.base, view.offset) for view in (result, *[v for v, _ in operands])]
-        self.step(source, [*pointers, *numbers], tasks)
+        pointers = [(view.base, view.offset) for view in views]
+        if loops is _ONE_ELEMENT:
+            self.step(source, pointers)
+            return
+        self.called[source] = None
+        count = len(loops) // (1 + POINTERS)
+        unused = [0] * (POINTERS - len(pointers))
+        self.step(WALK, [("kernel", source), count, *pointers, *unused, *loops])
 
     def copied(self, x: _View, result: _View, dtype: np.dtype) -> _View:
         self.apply("{x}", ("x",), result, dtype, [(x, dtype)])
@@ -191,7 +229,23 @@ class _Compiler:
         if node.dtype == dtype and all(view.shape[axis] == 1 for axis in axes):
             return _permuted(view, tuple(kept))  # such as -0.0, which is no sum of 0.0 and itself
         moved = _permuted(view, (*kept, *sorted(axes)))
+        if node.op.name in ARG_REDUCTIONS:
+            return self.position(k, node, moved, dtype)
         return self.reduced(k, node, "{x0}", [(moved, dtype)], len(kept))
+
+    def position(self, k: int, node: Node, x: _View, dtype: np.dtype) -> _View:
+        """Of the extreme along the last axis of `x`."""
+        result, kept, n = self.new(k), x.shape[:-1], x.shape[-1]
+        first = _View(x.base, x.offset, kept, x.strides[:-1])
+        best = self.copied(first, self.temporary(kept, dtype), dtype)
+        self.apply("0", (), result, node.dtype, [])
+        numbers = self.numbered(self.temporary((n,), node.dtype), node.dtype)
+        views = [result, x, best, numbers]
+        dtypes = [node.dtype, dtype, dtype, node.dtype]
+        fixed = [(*_strides(kept), 0)] * 2
+        layouts = [fixed[0], x.strides, fixed[1], _broadcast((n,), (1,), len(x.shape))]
+        self.walk(argument_text(node.op.name, dtype), views, _loops(x.shape, layouts, dtypes))
+        return result
 
     def product(self, k: int, node: Node, x: int, y: int) -> _View:
         """A matrix product, as the sum over the last axis of products."""
@@ -224,39 +278,37 @@ class _Compiler:
         kept: int,
     ) -> _View:
         """A reduction over all but the first `kept` axes."""
-        result = self.new(k)
-        shape = operands[0][0].shape
-        tasks = math.prod(shape[:kept])
-        if tasks == 0:
-            return result
-        outer, outer_strides = _joined(shape[:kept], [v.strides[:kept] for v, _ in operands])
-        inner, inner_strides = _joined(shape[kept:], [v.strides[kept:] for v, _ in operands])
-        if tasks == 1:
-            outer, outer_strides = (), [()] * len(operands)
-        source = reduction_text(node, value, [d for _, d in operands], len(outer), len(inner))
-        pointers = [(result.base, result.offset), *[(v.base, v.offset) for v, _ in operands]]
-        strides = [
-            n
-            for first, last in zip(outer_strides, inner_strides, strict=True)
-            for n in (*first, *last)
+        result, shape = self.new(k), operands[0][0].shape
+        dtype = computed_in(node.dtype)  # half precision is rounded once, at the end
+        total = result if dtype == node.dtype else self.temporary(node.shape, dtype)
+        start = identity_of(node) if node.op.family == "reduction" else 0
+        self.copied(self.constant(np.asarray(start).astype(dtype).tobytes()), total, dtype)
+        layouts = [
+            (*_strides(shape[:kept]), *[0] * (len(shape) - kept)),
+            *[view.strides for view, _ in operands],
         ]
-        self.step(source, [*pointers, *outer, *inner, *strides], tasks)
+        dtypes = tuple([own for _, own in operands])
+        self.walk(
+            accumulating_text(combining_text(node), value, dtypes, dtype),
+            [total, *[view for view, _ in operands]],
+            _loops(shape, layouts, [dtype, *dtypes]),
+        )
+        if total is not result:
+            self.apply("{x}", ("x",), result, node.dtype, [(total, dtype)])
         return result
 
-    def literal(self, node: Node) -> _View:
-        """Its bytes are words of a step that does nothing else."""
-        data = node.params["bytes"]
-        words = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), np.int64).tolist()
-        place = self.word_count
-        self.step(_NOTHING, words, 1)
-        return _View(self.builder.words, 8 * place, (), ())
+    def constant(self, data: bytes) -> _View:
+        """A number of these bytes."""
+        place = len(self.constants)
+        self.constants += data.ljust(-(-len(data) // 8) * 8, b"\0")
+        return _View(_CONSTANTS, place, (), ())
 
     def iota(self, k: int, node: Node) -> _View:
-        result = self.new(k)
-        if node.type.size:
-            source = elementwise_text("cast(i0, {dtype})", (), (), node.dtype, 1)
-            pointer = (result.base, result.offset)
-            self.step(source, [pointer, node.type.size, 1], node.type.size)
+        return self.numbered(self.new(k), node.dtype)
+
+    def numbered(self, result: _View, dtype: np.dtype) -> _View:
+        """`result`, with the number of each element."""
+        self.apply("cast(lo, {dtype})", (), result, dtype, [])
         return result
 
     def placed(self, k: int, node: Node, inputs: list[int]) -> _View:
@@ -296,10 +348,7 @@ class _Compiler:
             if view.strides != _strides(view.shape):
                 view = self.copied(view, self.like(x), self.graph.nodes[x].dtype)
             operands.append(view)
-        arguments = [argument(self.graph.nodes[x].type) for x in inputs]
-        places = {x: Place(External(number)) for number, x in enumerate(arguments)}
-        alone = record(node.op, tuple(arguments), node.params)
-        program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+        program = self.program_of(k, node, tuple([self.graph.nodes[x].type for x in inputs]))
         memory: dict[object, tuple[int, int]] = {
             External(number): (view.base, view.offset) for number, view in enumerate(operands)
         }
@@ -309,14 +358,26 @@ class _Compiler:
         for dtype, count in program.small.items():
             place = self.builder.reserve(count * dtype.itemsize)
             memory[Small(dtype)] = (self.builder.arena, place)
-        self.called += program.spare_sources
+        self.called |= dict.fromkeys(program.spare_sources)
         for step in program.steps:
-            self.called += step.sources[1:]
+            self.called |= dict.fromkeys(step.sources[1:])
             words = [self.word(word, memory) for word in step.words]
             self.step(step.source, words, step.tasks, step.grain)
         return result
 
-    def word(self, word: object, memory: dict[object, tuple[int, int]]) -> object:
+    def program_of(self, k: int, node: Node, types: tuple[Type, ...]) -> SegmentProgram:
+        """The segment of this operation alone: a loop has the same one in each step."""
+        key = int(self.graph.signatures[k]), types
+        program = self.programs.get(key)
+        if program is None:
+            arguments = [argument(type) for type in types]
+            places = {x: Place(External(number)) for number, x in enumerate(arguments)}
+            alone = record(node.op, tuple(arguments), node.params)
+            program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+            self.programs[key] = program
+        return program
+
+    def word(self, word: Any, memory: dict[object, tuple[int, int]]) -> Word:
         match word:
             case "errors":
                 return self.builder.errors, 0
@@ -333,16 +394,12 @@ class _Compiler:
                 return base, start + offset
         return word
 
-    def step(self, source: str, words: list[object], tasks: int, grain: int = SERIAL) -> None:
+    def step(self, source: str, words: Sequence[Word], tasks: int = 1, grain: int = SERIAL) -> None:
         self.steps.append(_Step(source, words, tasks, grain))
         self.word_count += len(words)
 
 
-_NOTHING = """\
-def kernel(args, lo, hi):
-    # only words
-    n = lo
-"""
+_CONSTANTS = -1  # a base, until the number of words is known
 
 
 # Layouts
@@ -367,28 +424,36 @@ def _broadcast(shape: Shape, strides: Shape, rank: int) -> Shape:
     return (0,) * (rank - len(own)) + own
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a loop has the same few again and again
-def _elementwise_step(
-    expression: str,
-    names: tuple[str, ...],
+_NO_ELEMENTS: tuple[int, ...] = (0,)
+_ONE_ELEMENT: tuple[int, ...] = (1,)
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+def _elementwise_loops(
     shape: Shape,
     strides: Shape,
     dtype: np.dtype,
     operands: tuple[tuple[Shape, Shape, np.dtype], ...],
-) -> tuple[str, int, list[int]] | None:
-    """Kernel, tasks and the words after the pointers of `result = expression`, given the layouts of
-    the result and the operands. None where there are no elements."""
+) -> tuple[int, ...]:
+    """The loops over a result and operands that are broadcast to it."""
     rank = len(shape)
     layouts = [strides, *[_broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
-    extents, steps = _joined(shape, layouts)
-    if 0 in extents:
-        return None
-    if len(extents) == 1 and not any(layout[0] for layout in steps):
-        extents, steps = (), [()] * len(steps)
-    dtypes = tuple([own for _, _, own in operands])
-    source = elementwise_text(expression, names, dtypes, dtype, len(extents))
-    tasks = extents[0] if len(extents) == 1 else math.prod(extents[:-1])
-    return source, tasks, [*extents, *(n for own in steps for n in own)]
+    return _loops(shape, layouts, [dtype, *[own for _, _, own in operands]])
+
+
+def _loops(shape: Shape, layouts: Sequence[Shape], dtypes: Sequence[np.dtype]) -> tuple[int, ...]:
+    """The words of `WALK` after the pointers, given strides in elements."""
+    if 0 in shape:
+        return _NO_ELEMENTS
+    extents, strides = _joined(shape, layouts)
+    if extents == (1,):
+        return _ONE_ELEMENT
+    unused = [0] * (POINTERS - len(layouts))
+    steps = []
+    for axis in range(len(extents)):
+        steps += [s[axis] * own.itemsize for s, own in zip(strides, dtypes, strict=True)]
+        steps += unused
+    return *extents, *steps
 
 
 def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[Shape, list[Shape]]:

@@ -57,6 +57,7 @@ class Role:
 
 
 _ALL = slice(None)
+_MANY = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +138,7 @@ def flatten(
     table = signature_table()
     signatures: list[int] = []
     starts: list[int] = [0]
-    read: list[int] = []  # the serials of what each node reads
+    read: list[Node] = []  # what each node reads
     # Once per recorded operation, so what is common is written out: 1 us matters here.
     known_numbers = table.numbers
     calls: dict[int, Node] = {}
@@ -167,7 +168,7 @@ def flatten(
                 if is_item_of_call(node):  # which have no number of their own
                     calls[len(signatures)] = node.inputs[0]
             signatures.append(found)
-            read += map(by_serial, sources)
+            read += sources
         nodes.append(node)
         starts.append(len(read))
     for x in in_order_of_recording(unread):  # outputs that have values
@@ -175,22 +176,33 @@ def flatten(
         signatures.append(0)
         starts.append(len(read))
     count = len(read)
-    read += map(by_serial, [x for x in nodes if x in known] if inputs is None else inputs)
+    read += [x for x in nodes if x in known] if inputs is None else inputs
     first_output = len(read)
-    read += map(by_serial, outputs)
-    # A dict: `searchsorted` takes 20 us for the shortest graph.
-    position = {node.serial: k for k, node in enumerate(nodes)}
-    positions = [position[serial] for serial in read]
+    read += outputs
+    positions = _positions(nodes, read)
     return FlatGraph(
         nodes,
         np.array(signatures, np.int32),
         np.array(starts, np.int32),
-        np.array(positions[:count], np.int32),
-        positions[count:first_output],
-        positions[first_output:],
+        positions[:count],
+        positions[count:first_output].tolist(),
+        positions[first_output:].tolist(),
         calls,
         table,
     )
+
+
+def _positions(nodes: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:
+    """Where in `nodes` each of `wanted` is, as int32."""
+    if len(nodes) < _MANY:
+        # `searchsorted` takes 20 us for the shortest graph.
+        position = {node: k for k, node in enumerate(nodes)}
+        return np.array([position[node] for node in wanted], np.int32)
+    # A dict of a million nodes takes four times as long to be made and asked.
+    serials = np.fromiter(map(by_serial, nodes), np.int64, len(nodes))
+    order = np.argsort(serials, kind="stable").astype(np.int32)
+    of_wanted = np.fromiter(map(by_serial, wanted), np.int64, len(wanted))
+    return order[np.searchsorted(serials[order], of_wanted)]
 
 
 def with_stored_operands(graph: FlatGraph) -> FlatGraph:

@@ -9,7 +9,8 @@ and llvmlite 0.50. This module imports Numba, so only code that is about to comp
 # pyright: reportPrivateImportUsage=false
 
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -128,32 +129,47 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
 
 
-def module_for(
-    source: str, entry_name: str, signature: str, symbol: str, *, has_vector_forms: bool = True
-) -> llvm.ModuleRef:
-    """The unoptimized LLVM module of one function of `source`, exported as `symbol`.
+class Function(NamedTuple):
+    """A function of a source text, to be exported under a name."""
 
-    `has_vector_forms`: with the functions that only vector code calls.
-    """
-    return without_collection(_module_for, source, entry_name, signature, symbol, has_vector_forms)
+    source: str
+    entry_name: str
+    signature: str
+    symbol: str
 
 
-def _module_for(
-    source: str, entry_name: str, signature: str, symbol: str, has_vector_forms: bool
-) -> llvm.ModuleRef:
-    return_type, argument_types = _parse_signature(signature)
+def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
+    """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
+    function = Function(source, entry_name, signature, symbol)
+    return without_collection(_module_of, [function], symbol, is_quick=False)
+
+
+def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
+    """One module of several functions, without what only LLVM's passes have a use for."""
+    return without_collection(_module_of, functions, name, is_quick=True)
+
+
+def _module_of(functions: Sequence[Function], name: str, *, is_quick: bool) -> llvm.ModuleRef:
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
-        module = context.create_module(symbol)
-        module.numba_grad_has_vector_forms = has_vector_forms
-        try:
-            with context.push_code_library(_Nothing(context.codegen(), symbol)):
-                syntax_lowering.lower(
-                    source, entry_name, NAMES, meanings, module, symbol, return_type, argument_types
-                )
-        except errors.NumbaError as error:
-            raise KernelError(f"build: Numba rejects this kernel\n{error}\n\n{source}") from error
+        module = context.create_module(name)
+        module.numba_grad_has_vector_forms = not is_quick
+        with context.push_code_library(_Nothing(context.codegen(), name)):
+            for function in functions:
+                _lower(function, meanings, module)
         fastmathpass.rewrite_module(module, FastMathOptions({"contract"}))
-        kernel_language.add_alias_metadata(module)
-        return code_generation.module_of(str(module), symbol)
+        if not is_quick:
+            kernel_language.add_alias_metadata(module)
+        return code_generation.module_of(str(module), name)
+
+
+def _lower(function: Function, meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
+    source, entry_name, signature, symbol = function
+    return_type, argument_types = _parse_signature(signature)
+    try:
+        syntax_lowering.lower(
+            source, entry_name, NAMES, meanings, module, symbol, return_type, argument_types
+        )
+    except errors.NumbaError as error:
+        raise KernelError(f"build: Numba rejects this kernel\n{error}\n\n{source}") from error

@@ -541,6 +541,19 @@ def keep_scalar(typing_context):
     return types.none(), lower
 
 
+@intrinsic
+def opaque(typing_context, number):
+    """The same integer, of which LLVM knows nothing: a loop that indexes by it is left as it is. No
+    vector code is made of it, and none of its addresses is turned into a pointer that steps, which
+    takes LLVM longer than all else."""
+
+    def lower(context, builder, signature, arguments):
+        same = ir.FunctionType(INT64, [INT64])
+        return builder.call(ir.InlineAsm(same, "", "=r,0"), arguments)
+
+    return types.int64(types.int64), lower
+
+
 # Reductions: the order of combination is the compiler's, so that inner loops vectorize.
 
 

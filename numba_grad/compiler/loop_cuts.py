@@ -10,11 +10,15 @@ from numba_grad.config import config
 
 # A piece of a loop shorter than this runs through the general body, which tests its conditions.
 SHORTEST_PIECE = 16
+# A piece of at most so many elements, as at the rim of a stencil, stays scalar if it only stores:
+# vector code for it takes LLVM as long as that of the interior does, and then is not run.
+MOST_SCALAR = 8
 # Of a loop in more pieces, the long ones have bodies of their own.
 MOST_PIECES = 4
 MOST_LONG_PIECES = 3
 
 Ranges = dict[str, tuple[int, int]]  # start and stop, by loop variable
+Known = dict[str, list[tuple[int, int]]]  # the ranges in which a loop variable is
 ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_blocks`
 
 
@@ -45,6 +49,16 @@ def main_ranges(
             if stop - start >= SHORTEST_PIECE:
                 result[name] = (start, stop)
     return result
+
+
+def around(interior: Ranges, extents: dict[str, int], conditions: list[Interval]) -> Known:
+    """Where a variable is outside of the interior, if there is but one of them: in these ranges no
+    condition changes."""
+    if len(interior) != 1:
+        return {}
+    [(name, inside)] = interior.items()
+    parts = itertools.pairwise(cuts(name, extents[name], conditions))
+    return {name: [part for part in parts if part != inside]}
 
 
 def pieces(bounds: list[int], known: tuple[int, int]) -> list[tuple[int, int, tuple[int, int]]]:

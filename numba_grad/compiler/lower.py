@@ -17,9 +17,12 @@ import numpy as np
 from numba_grad.compiler.groups import Group, Place
 from numba_grad.compiler.index_rules import evaluate
 from numba_grad.compiler.loop_cuts import (
+    MOST_SCALAR,
     Interval,
+    Known,
     Ranges,
     ReductionBlocks,
+    around,
     cuts,
     main_ranges,
     number_of_blocks,
@@ -72,12 +75,12 @@ def lower(
     """
     names = tuple(f"i{k}" for k in range(len(group.space)))
     extents = dict(zip(names, group.space, strict=True))
-    ranges = {name: (0, n) for name, n in extents.items()}
+    known: Known = {name: [(0, n)] for name, n in extents.items()}
     reduced = tuple(names[k] for k in group.reduced_axes)
     indices = {name: variable(name) for name in names}
     survey = Survey()
     values = Values(group.stored, place_of, extents, names, survey=survey)
-    _Lowering(group, values, indices, reduced).survey(ranges)
+    _Lowering(group, values, indices, reduced).survey(known)
 
     order = loop_order(group, names, reduced, survey)
     for outer, inner in mergeable_loops(order, reduced, extents, survey):
@@ -93,7 +96,7 @@ def lower(
         addresses_blocks=not names and len(survey.places) > MOST_POINTERS,
     )
     # Merged axes have no conditions that change within the range they had: that one is to assume.
-    known = {name: ranges[name] for name in order}
+    known = {name: known[name] for name in order}
     lowering = _Lowering(group, values, indices, reduced)
     return lowering.kernel(survey.conditions, known, reduction_blocks)
 
@@ -116,13 +119,13 @@ class _Lowering:
 
     # The two passes
 
-    def survey(self, ranges: Ranges) -> None:
+    def survey(self, known: Known) -> None:
         self.values.start_variant()
-        self.values.start_piece(ranges)
+        self.values.start_piece(known)
         self.write_roots()
 
     def kernel(
-        self, conditions: list[Interval], known: Ranges, reduction_blocks: ReductionBlocks
+        self, conditions: list[Interval], known: Known, reduction_blocks: ReductionBlocks
     ) -> Kernel:
         values, order, extents = self.values, self.values.order, self.values.extents
         self.blocks = number_of_blocks(self.group, order, self.reduced, extents, reduction_blocks)
@@ -134,7 +137,11 @@ class _Lowering:
             for name in order
         ]
         interior = main_ranges(order[:-1], extents, conditions)
-        variants = [self.variant(interior, conditions, known)] if interior else []
+        variants = []
+        if interior:
+            inside: Known = {name: [bounds] for name, bounds in interior.items()}
+            variants.append(self.variant(interior, conditions, known | inside))
+            known = known | around(interior, extents, conditions)
         variants.append(self.variant({}, conditions, known))
         return Kernel(
             axes,
@@ -159,25 +166,29 @@ class _Lowering:
         self,
         interior: Ranges,
         conditions: list[Interval],
-        known: Ranges,
+        known: Known,
     ) -> Variant:
         values, order = self.values, self.values.order
         values.start_variant()
-        ranges = known | interior
         written: list[Piece] = []
         if not order:
-            values.start_piece(ranges)
+            values.start_piece(known)
             self.write_roots()
             written.append(Piece("0", "1", values.body))
         else:
             innermost = order[-1]
             bounds = cuts(innermost, values.extents[innermost], conditions)
-            for start, stop, assumed in pieces(bounds, known[innermost]):
-                values.start_piece(ranges | {innermost: assumed})
+            for start, stop, assumed in pieces(bounds, known[innermost][0]):
+                values.start_piece(known | {innermost: [assumed]})
                 self.write_roots()
                 written.append(
                     Piece(
-                        values.bound(innermost, start), values.bound(innermost, stop), values.body
+                        values.bound(innermost, start),
+                        values.bound(innermost, stop),
+                        values.body,
+                        is_narrow=len(bounds) > 2
+                        and stop - start <= MOST_SCALAR
+                        and not values.body.updates,
                     )
                 )
         where = [

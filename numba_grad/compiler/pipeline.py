@@ -32,13 +32,13 @@ from numba_grad.compiler.flat_graph import (
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_steps import Pointer
 from numba_grad.compiler.memory import Lifetimes
-from numba_grad.compiler.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.program_steps import External, FileMemory, Output, Small, Temporary
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
-from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
@@ -152,6 +152,8 @@ class _Compiler:
                 return Pointer(Opened("argument", number), offset)
             case ("output", number):
                 return Pointer(Opened("result", number), offset)
+            case ("file", _):
+                return word
         return Pointer(Opened("arena"), offset + offsets[key])
 
     # Segments to programs
@@ -243,8 +245,6 @@ class _Compiler:
         """The program of a segment, as a graph with arguments for what comes from outside."""
         call = self.graph.calls.get(int(segment.own[0]))
         if call is not None and call.op.name != "call":
-            if self.target.name != "cpu":
-                raise _only_on_processor(call)
             reads = segment.reads[: len(call.inputs)].tolist()
             return control_program(
                 call,
@@ -252,6 +252,7 @@ class _Compiler:
                 [Place(External(places[k][0]), places[k][1]) for k in reads],
                 has_own_memory,
                 lambda graph, overwriting: body_of(graph, self.target, overwriting),
+                self.target,
             )
         local = [argument(type) for _, _, type in places]
         argument_places = {
@@ -312,6 +313,8 @@ class _Compiler:
                 return (id(instance), dtype)
             case Temporary(number):
                 return (id(instance), "temporary", number)
+            case FileMemory():
+                return ("file", source)
         raise InternalError(f"plan: no memory called {source!r}")
 
     def assembly_key(self, k: int) -> object:
@@ -344,7 +347,7 @@ class _Compiler:
             for step in program.steps:
                 for source in step.memory:
                     key = self.memory_key(instance, source)
-                    if isinstance(key, tuple) and key[0] not in ("input", "output"):
+                    if isinstance(key, tuple) and key[0] not in ("input", "output", "file"):
                         lifetimes.use(key, number, sizes)
                 number += 1
         return lifetimes, sizes
@@ -367,6 +370,8 @@ class _Compiler:
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":
                 relocations[row, 1] = builder.output(key[1])  # type: ignore[index]
+            elif isinstance(source, FileMemory):
+                relocations[row, 1] = builder.file(source, source.nbytes, source.directory)
             else:
                 relocations[row, 1] = builder.arena
                 relocations[row, 2] += offsets[key]
@@ -428,17 +433,6 @@ class _Template:
         self.steps = np.array(steps, np.int64).reshape(-1, 4)
         self.words = np.array(words, np.int64)
         self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
-
-
-def _only_on_processor(call: Node) -> DeviceError:
-    return DeviceError(
-        explain(
-            call.op.name,
-            "loops and branches as operations run on the CPU only, so far",
-            got={"inputs": [x.type for x in call.inputs]},
-            fix="a loop in Python, of which a GPU runs the operations; or x.to('cpu')",
-        )
-    )
 
 
 def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:

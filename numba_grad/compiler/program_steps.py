@@ -53,7 +53,16 @@ class Temporary:
     number: int
 
 
-Source = External | Output | Small | Temporary
+@dataclass(frozen=True, slots=True)
+class FileMemory:
+    """A file in a directory, which is memory while the plan runs."""
+
+    directory: str
+    nbytes: int
+    number: int  # that tells the files of a plan from each other
+
+
+Source = External | Output | Small | Temporary | FileMemory
 # An int, a Pointer, "errors", ("site", operation, axis), ErrorSite, ("symbol", name),
 # ("kernel", source): where the address of that kernel stands, ("words", n): the own word n.
 Word = object

@@ -34,8 +34,9 @@ CONDITIONAL_LENGTH = 12
 # look for the part at every element.
 MOST_PARTS = 4
 # Of several assignments on top of each other, to most of an array, so many are read through: the
-# adjoints of the shifted slices of a stencil. The result of more than a few is stored.
-MOST_ASSIGNMENTS = 4
+# adjoints of the shifted slices of a stencil, of seven points in space for one. The result of more
+# than a few is stored.
+MOST_ASSIGNMENTS = 8
 FEW_ASSIGNMENTS = 2
 INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
@@ -240,14 +241,22 @@ class Roots:
         return chain > MOST_ASSIGNMENTS
 
     def is_adjoint_of_stencil(self, node: Node) -> bool:
-        """Whether it is the last of several additions to slices."""
-        if any(user.op.name == "add_slice" and user.inputs[0] is node for user in self.users[node]):
+        """Whether it is the last of several additions to slices: of a step, where the next step of
+        a loop reads it and adds to it again."""
+        if self.is_added_to_alone(node):
             return False
         chain = 0
         while node.op.name == "add_slice" and not self.is_decided_while_compiling(node):
             chain += 1
             node = node.inputs[0]
+            if not self.is_added_to_alone(node):
+                break
         return chain > FEW_ASSIGNMENTS
+
+    def is_added_to_alone(self, node: Node) -> bool:
+        """Whether nothing but one addition to a slice of it reads it."""
+        users = self.users[node]
+        return len(users) == 1 and users[0].op.name == "add_slice" and users[0].inputs[0] is node
 
     def is_decided_while_compiling(self, node: Node) -> bool:
         """Whether which elements an assignment changes does not depend on indices of loops."""

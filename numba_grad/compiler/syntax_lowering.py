@@ -20,6 +20,7 @@ Types, names and their meaning are exactly Numba's, but for these:
 import ast
 import builtins
 import functools
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
+from numba.core.extending import _Intrinsic
 
 from numba_grad.compiler.kernel_scalars import INT64, cast_value, complex_parts
 from numba_grad.errors import KernelError
@@ -82,6 +84,7 @@ class Meanings:
         self.typing_context = typing_context
         self.target_context = target_context
         self._types: dict[Any, Any] = {}
+        self._intrinsics: dict[Any, Any] = {}
         self._sees_literals: dict[Any, bool] = {}
         self._calls: dict[tuple[Any, tuple[Any, ...]], _Call | None] = {}
 
@@ -89,6 +92,8 @@ class Meanings:
         found = self._types.get(value)
         if found is None:
             found = self._types[value] = self.typing_context.resolve_value_type(value)
+            if isinstance(value, _Intrinsic):
+                self._intrinsics[found] = value
         return found
 
     def of_call(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
@@ -110,16 +115,51 @@ class Meanings:
         return function if isinstance(function, types.Type) else self.type_of_global(function)
 
     def _resolved(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
-        signature = self.typing_context.resolve_function_type(function, argument_types, {})
-        if signature is None:
+        intrinsic = self._intrinsics.get(function)
+        found = (
+            self._of_function(function, argument_types)
+            if intrinsic is None
+            else self._of_intrinsic(intrinsic._defn, argument_types)
+        )
+        if found is None:
             return None
+        signature, implementation = found
         packed_from = None
         wanted = tuple(signature.args)
         if wanted and isinstance(wanted[-1], types.BaseTuple):
             packed_from = len(wanted) - 1
             wanted = (*wanted[:-1], *wanted[-1])
-        implementation = self.target_context.get_function(function, signature)
         return _Call(signature, wanted, packed_from, implementation)
+
+    def _of_function(
+        self, function: Any, argument_types: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]] | None:
+        signature = self.typing_context.resolve_function_type(function, argument_types, {})
+        if signature is None:
+            return None
+        return signature, self.target_context.get_function(function, signature)
+
+    def _of_intrinsic(
+        self, definition: Callable[..., Any], argument_types: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]] | None:
+        """As Numba has it, without templates and overloads: a tenth of the time."""
+        code = definition.__code__
+        takes_any_number = bool(code.co_flags & inspect.CO_VARARGS)
+        if not takes_any_number and code.co_argcount != 1 + len(argument_types):
+            return None
+        found = definition(self.typing_context, *argument_types)
+        if found is None:
+            without_values = tuple([types.unliteral(kind) for kind in argument_types])
+            found = definition(self.typing_context, *without_values)
+        if found is None:
+            return None
+        signature, write = found
+        context = self.target_context
+
+        def implementation(builder: Any, values: Any) -> Any:
+            return write(context, builder, signature, values)
+
+        return signature, implementation
 
 
 def _sees_literals(function: Any) -> bool:

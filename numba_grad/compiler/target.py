@@ -13,6 +13,15 @@ Pass = Callable[[list[Node]], list[Node]]
 
 
 @dataclass(frozen=True, slots=True)
+class HostSteps:
+    """Where the host walks the rows that say which step comes next (`runtime/plan.py`), away from
+    the memory of kernels: what it does itself, as texts of steps."""
+
+    kernel: Callable[[str], str]  # of the source of a small kernel, over memory of the host
+    number: str  # copies an int64 from the device. Words: from, to
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """How loop nests and library calls become steps of a plan, and steps become code."""
 
@@ -29,6 +38,8 @@ class Target:
     library_steps: Callable[..., list[Any]]
     # (steps with their kernels, bytes of a memory) -> steps
     join: Callable[[list[Any], Callable[[Any], int | None]], list[Any]]
+    copy_step: Callable[[int, int], Any]  # (bytes of an element, bytes) -> step: from, to
     build: Callable[[Sequence[str]], list[Any]]  # sources to loaded kernels
     has_branches: bool  # whether independent steps of a plan run beside each other
     adds_products: bool  # whether the library's matrix product can add to a sum
+    host: HostSteps | None  # None: kernels and rows that choose among steps share memory

@@ -60,7 +60,7 @@ def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
         if key is not None and stored is not None:
             # What it needs may be missing here: a function of the C library that another has.
             with contextlib.suppress(KernelError):
-                address = loader.load([(_entry(key), stored)])[0]
+                address = loader.load([([_entry(key)], stored)])[_entry(key)]
                 report.expect([], from_cache=1)
                 return address
         report.expect([key or "nowhere"])
@@ -79,7 +79,7 @@ def _compiled_address(
     if key is not None and code is not None:
         # The same code as in the processes that find it on disk: results are the same, too.
         with contextlib.suppress(KernelError):
-            address = loader.load([(_entry(key), code)])[0]
+            address = loader.load([([_entry(key)], code)])[_entry(key)]
             cache.write(key, code)
             return address
     return user_compiler.address_of(compiled)

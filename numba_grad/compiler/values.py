@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from numba_grad.compiler.groups import Place
-from numba_grad.compiler.loop_cuts import Ranges
+from numba_grad.compiler.loop_cuts import Known
 from numba_grad.compiler.loop_order import Survey
 from numba_grad.compiler.loops import (
     Apply,
@@ -107,8 +107,8 @@ class Values:
         self.memo: dict[object, str] = {}
         self.level_of_value: dict[str, int] = {}
 
-    def start_piece(self, ranges: Ranges) -> None:
-        self.ranges = ranges
+    def start_piece(self, known: Known) -> None:
+        self.known = known
         self.body = Body()
         innermost = len(self.order)
         if innermost:

@@ -13,14 +13,18 @@ from typing import Any
 
 from numba_grad.compiler.plan_cache import digest_of_call
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import explain
+from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node
+from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.python_numbers import handle_like
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
+from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget
 
 # Families of what a loop computes anew in each step rather than reads from memory.
@@ -35,6 +39,7 @@ class Traced:
     captured: list[Node]
     structure: trees.Structure  # of the result
     leaves: list[Any]  # of the result, as the function has returned them
+    communicates: bool  # then this is no graph to use: see `with_token`
 
 
 def traced(
@@ -46,12 +51,13 @@ def traced(
     name: str = "",
     *,
     is_repeated: bool = True,
+    device: str = CPU,
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
     `name`: of the graph, by default that of `f`. `is_repeated`: whether to compute before it what
-    does not depend on its arguments.
+    does not depend on its arguments. `device`: where what is made of numbers alone is, too.
     """
     check_function(operation, f)
     first_serial = next_serial()
@@ -64,10 +70,15 @@ def traced(
             handle_like(value, OPS["identity"](node))
             for value, node in zip(values, arguments, strict=True)
         ]
-        with tracing_body(operation, name_of(f), arguments, first_serial):
+        with (
+            tracing_body(operation, name_of(f), arguments, first_serial),
+            order.scope(order.new_argument) as scope,
+        ):
             out = f(*trees.unflatten(structure, stand_ins))
         leaves, out_structure = trees.flatten(out)
         outputs = [as_node(x) for x in leaves]
+        if device != CPU:
+            outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
@@ -75,7 +86,58 @@ def traced(
     finally:
         grad_mode.enabled = enabled
     target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
-    return Traced(target, captured, out_structure, leaves)
+    return Traced(target, captured, out_structure, leaves, scope.communicates)
+
+
+def with_token(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that communicates, as one of its arguments in a tuple and of a token, that returns
+    its result and the token after it."""
+
+    def threaded(args: tuple[Any, ...], token: Tensor) -> tuple[Any, Tensor]:
+        with order.scope(lambda: token._node) as scope:
+            out = f(*args)
+        return out, token if scope.last is None else wrap(scope.last)
+
+    threaded.__name__ = name_of(f)
+    return threaded
+
+
+def first_token() -> Tensor:
+    """The token that the next communication reads, to be passed along."""
+    return wrap(order.token())
+
+
+def communicated(result: Any, token: Tensor) -> None:
+    """Say that an operation has communicated, which gave `result` and `token`."""
+    leaves = [x._node for x in trees.flatten(result)[0] if isinstance(x, Tensor)]
+    order.advance(leaves, token._node)
+
+
+def device_of(nodes: Sequence[Node]) -> str:
+    """The GPU that any of these is on, if there is one."""
+    return next((x.type.device for x in nodes if x.type.device != CPU), CPU)
+
+
+def on_device_of_body(operation: str, nodes: Sequence[Node], device: str) -> list[Node]:
+    """What a body reads, on the device where it runs: numbers of the CPU go along.
+
+    Raises
+    ------
+    DeviceError
+        If an array is elsewhere.
+    """
+    for x in nodes:
+        if x.type.device != device and not goes_along(x):
+            raise DeviceError(
+                explain(
+                    operation,
+                    f"tensors on different devices, {x.type.device} and {device}",
+                    got={f"on {x.type.device}": x.type.on(CPU)},
+                    expected="all on one device; a 0-d tensor or a Python number may be on the CPU",
+                    fix=f"x.to({device!r}) of what is on {x.type.device}",
+                )
+            )
+    return [placed(x, device) for x in nodes]
 
 
 def check_function(operation: str, f: object) -> None:
@@ -102,8 +164,8 @@ def _captured(
     def is_outside(node: Node) -> bool:
         return node.value is not None or (node.serial < first_serial and bool(node.inputs))
 
-    order = toposort(outputs, stop=is_outside)
-    for node in order:
+    inner = toposort(outputs, stop=is_outside)
+    for node in inner:
         if is_outside(node) or not node.inputs:
             continue
         if not is_repeated or any(x in depends for x in node.inputs):
@@ -126,7 +188,7 @@ def _captured(
             stack += node.inputs
     for node in found:
         check_inside(node)
-    return [node for node in order if node in found]
+    return [node for node in inner if node in found]
 
 
 # By structure, so that a function which is written in a loop, or traced by each call, is compiled

@@ -8,7 +8,16 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, name_of, traced
+from numba_grad.frontend.bodies import (
+    Traced,
+    communicated,
+    device_of,
+    first_token,
+    name_of,
+    on_device_of_body,
+    traced,
+    with_token,
+)
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
@@ -100,12 +109,24 @@ def _switch(
 ) -> Any:
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
-    types = [x.type for x in given]
+    device = device_of([index, *given])
 
     def trace(f: Callable[..., Any]) -> Traced:
-        return traced(operation, f, types, structure, leaves, is_repeated=False)
+        types = [x.type for x in given]
+        return traced(operation, f, types, structure, leaves, is_repeated=False, device=device)
 
-    branches = [trace(f) for f in functions]
+    while True:
+        given = on_device_of_body(operation, given, device)
+        branches = [trace(f) for f in functions]
+        if any(x.communicates for x in branches):
+            threaded = tuple([_with_token(f) for f in functions])
+            out, token = _switch(operation, index, threaded, (first_token(), *operands))
+            communicated(out, token)
+            return out
+        captured = [node for x in branches for node in x.captured]
+        before, device = device, device_of([index, *given, *captured])
+        if device == before:
+            break
     first = branches[0]
     names = _names(operation, functions)
     for name, other in zip(names, branches, strict=True):
@@ -122,11 +143,23 @@ def _switch(
         for name, other in zip(names, branches, strict=True):
             _check_types(operation, names[0], first, name, other)
     captured = [node for x in branches for node in x.captured]
+    [index, *captured] = on_device_of_body(operation, [index, *captured], device)
     targets = with_common_arguments([x.target for x in branches], len(given))
     if not first.target.outputs:
         return trees.unflatten(first.structure, [])
     results = branch(index, targets, [*given, *captured])
     return trees.unflatten(first.structure, map(wrap, results))
+
+
+def _with_token(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A branch, where one communicates: of the token and the operands."""
+    threaded = with_token(f)
+
+    def branch_with_token(token: Any, *operands: Any) -> tuple[Any, Any]:
+        return threaded(operands, token)
+
+    branch_with_token.__name__ = name_of(f)
+    return branch_with_token
 
 
 def _names(operation: str, functions: Sequence[Callable[..., Any]]) -> list[str]:

@@ -5,7 +5,13 @@ from typing import Any
 
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.bodies import check_function, traced
+from numba_grad.frontend.bodies import (
+    check_function,
+    communicated,
+    first_token,
+    traced,
+    with_token,
+)
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.transforms.call import call
 
@@ -38,6 +44,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         given = [as_node(x) for x in leaves]
         types = [x.type for x in given]
         body = traced("checkpoint", lambda *a: f(*a, **kwargs), types, structure, leaves)
+        if body.communicates:
+            threaded = with_token(lambda *a: f(*a, **kwargs))
+            out, token = checkpoint(threaded)(args, first_token())
+            communicated(out, token)
+            return out
         results = call(body.target, [*given, *body.captured])
         return trees.unflatten(body.structure, map(wrap, results))
 

@@ -14,9 +14,19 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
-from numba_grad.frontend.bodies import Traced, check_function, name_of, traced
+from numba_grad.frontend.bodies import (
+    Traced,
+    check_function,
+    communicated,
+    device_of,
+    first_token,
+    name_of,
+    on_device_of_body,
+    traced,
+    with_token,
+)
 from numba_grad.frontend.joining_functions import concatenate
-from numba_grad.frontend.memory_budgets import Memory, states_within
+from numba_grad.frontend.memory_budgets import Memory, memory_on_all_ranks, states_within
 from numba_grad.frontend.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
@@ -54,7 +64,8 @@ def scan(
     memory : for the derivative, which needs what was carried at the beginning of each step: bytes,
         as a number or as text, "256 MB", or "40 states". What there is no room for is computed
         again, as few steps as can be (a binomial schedule); the gradient has the same bits. By
-        default half of the memory that is free.
+        default half of the memory that is free. "disk:PATH:4 GB": states go to a file in that
+        directory, which is reserved for the derivative's time and has no name.
     progress : whether a bar shows how far the loop is, drawn by tqdm ten times a second; or text
         for the bar. A loop that takes less than 0.1 s shows none.
 
@@ -70,6 +81,9 @@ def scan(
         If the carry changes shape, or rows are not as many as `length` says.
     ValueError
         If the length is negative or cannot be known.
+    OSError
+        If the directory of `memory` is not there, or, when the derivative is computed, the disk
+        has no room.
 
     Notes
     -----
@@ -105,8 +119,10 @@ def _scan(
 ) -> tuple[Any, Any]:
     given, structure = trees.flatten(init)
     carried = [as_node(x) for x in given]
-    row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
+    device = device_of([*carried, *rows])
     while True:
+        carried, rows = [on_device_of_body(operation, x, device) for x in (carried, rows)]
+        row_types = [x.type.of_shape(x.shape[1:]) for x in rows]
         pair_structure = trees.flatten(
             (
                 trees.unflatten(structure, [0] * len(carried)),
@@ -115,22 +131,73 @@ def _scan(
         )[1]
         types = [*[x.type for x in carried], *row_types]
         step = _checked(operation, f, structure)
-        body = traced(operation, step, types, pair_structure, given, name)
-        if not _promote(given, carried, body):
+        body = traced(operation, step, types, pair_structure, given, name, device=device)
+        if body.communicates:
+            return _scan_with_token(
+                operation, f, init, rows, rows_structure, count, reverse, memory, names, name
+            )
+        before, device = device, device_of([*carried, *rows, *body.captured])
+        if device == before and not _promote(given, carried, body):
             break
     outputs = body.target.outputs
     names = trees.leaf_names(structure, "carry") if names is None else names
     _check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
-    slots = states_within(operation, memory, carried, count)
+    slots, directory = states_within(operation, memory, carried, count)
+    captured = on_device_of_body(operation, body.captured, device)
     finals, stacks = loop(
-        body.target, carried, rows, body.captured, count, reverse=reverse, slots=slots
+        body.target,
+        carried,
+        rows,
+        captured,
+        count,
+        reverse=reverse,
+        slots=slots,
+        directory=directory,
     )
     return (
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
     )
+
+
+def _scan_with_token(
+    operation: str,
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    rows: Sequence[Node],
+    rows_structure: trees.Structure,
+    count: int,
+    reverse: bool,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> tuple[Any, Any]:
+    """`_scan` of steps that communicate: the token is carried along."""
+    threaded = with_token(_checked(operation, f, trees.flatten(init)[1]))
+
+    def step(carry: tuple[Any, Tensor], x: Any) -> tuple[Any, Any]:
+        (new, y), token = threaded((carry[0], x), carry[1])
+        return (new, token), y
+
+    step.__name__ = name_of(f)
+    if names is None:
+        names = trees.leaf_names(trees.flatten(init)[1], "carry")
+    (final, token), ys = _scan(
+        operation,
+        step,
+        (init, first_token()),
+        rows,
+        rows_structure,
+        count,
+        reverse,
+        memory_on_all_ranks(operation, memory),
+        [*names, "token"],
+        name,
+    )
+    communicated((final, ys), token)
+    return final, ys
 
 
 def _checked(
@@ -519,24 +586,75 @@ def _while(
 
     step.__name__ = name_of(body_fun)
     arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
+    device = device_of(carried)
     while True:
+        carried = on_device_of_body(operation, carried, device)
         types = [x.type for x in carried]
-        body = traced(operation, step, types, arguments, given, name)
+        body = traced(operation, step, types, arguments, given, name, device=device)
+        if body.communicates:
+            return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
         if body.structure != structure:
             raise TypeError(
                 trees.structure_mismatch(operation, "val after a step", body.structure, structure)
             )
-        if not _promote(given, carried, body):
+        if _promote(given, carried, body):
+            continue
+        test = traced(operation, cond_fun, types, arguments, given, device=device)
+        if test.communicates:
+            raise TracingError(
+                explain(
+                    operation,
+                    "the condition communicates",
+                    got={"cond_fun": name_of(cond_fun)},
+                    expected="a condition on what is carried",
+                    fix="the communication in body_fun, and its result as a part of val",
+                )
+            )
+        before, device = device, device_of([*carried, *body.captured, *test.captured])
+        if device == before:
             break
     names = trees.leaf_names(structure, "val") if names is None else names
     _check_carried(operation, names, carried, body.target.outputs)
-    test = traced(operation, cond_fun, types, arguments, given)
     _check_condition(operation, test)
-    slots = states_within(operation, memory, carried) or 1
+    of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
+    slots, directory = states_within(operation, memory, carried)
     finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, test.captured, body.captured, slots
+        test.target, body.target, carried, of_test, of_body, slots or 1, directory
     )
     return trees.unflatten(structure, builtins.map(wrap, finals))
+
+
+def _while_with_token(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> Any:
+    """`_while` of steps that communicate: the token is carried along."""
+    threaded = with_token(body_fun)
+
+    def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
+        new, token = threaded((val[0],), val[1])
+        is_alike = trees.flatten(new)[1] == trees.flatten(val[0])[1]
+        return (_like(val[0], new) if is_alike else new), token
+
+    step.__name__ = name_of(body_fun)
+    if names is None:
+        names = trees.leaf_names(trees.flatten(init_val)[1], "val")
+    final, token = _while(
+        operation,
+        lambda val: cond_fun(val[0]),
+        step,
+        (init_val, first_token()),
+        memory_on_all_ranks(operation, memory, is_bounded=False),
+        [*names, "token"],
+        name,
+    )
+    communicated(final, token)
+    return final
 
 
 def _check_condition(operation: str, test: Traced) -> None:

@@ -1,4 +1,4 @@
-"""`differentiable`: a user's own Numba function as an operation, its derivatives found in its code."""
+"""`differentiable`: a user's Numba function as an operation, with derivatives from its code."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.forward_ad import has_tangent
-from numba_grad.autograd.function import Context, Function
+from numba_grad.autograd.function import Function
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
     Generated,
@@ -34,7 +34,12 @@ from numba_grad.ops.custom_kernels import (
     python_function,
 )
 
-_DTYPES = ("float64", "float32", "bool", *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)])
+_DTYPES = (
+    "float64",
+    "float32",
+    "bool",
+    *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)],
+)
 
 
 def differentiable(function: Any) -> "Differentiable":
@@ -52,9 +57,9 @@ def differentiable(function: Any) -> "Differentiable":
     Returns
     -------
     a function of the same arguments. Its results are what the function returns, then the arrays
-    that it writes, in the order of its parameters; one result alone is no tuple. Arguments are never
-    changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of the
-    graph; floats are float64 values in it.
+    that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
+    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of
+    the graph; floats are float64 values in it.
 
     Raises
     ------
@@ -118,8 +123,9 @@ class Differentiable:
     def __init__(self, function: Any) -> None:
         self.function = function
         plain = python_function(function)
-        functools.update_wrapper(self, plain)
-        self._plain = plain
+        self.__name__ = plain.__name__
+        self.__doc__ = plain.__doc__
+        self.__module__ = plain.__module__
         self._signature = inspect.signature(plain)
         self._last: Program | None = None
 
@@ -342,7 +348,9 @@ def _recorded_results(
     return [wrap(part_of(stored, start, type)) for start, type in parts]
 
 
-def _applied(variant: _Variant, inputs: Sequence[Any], numbers: tuple[Number, ...]) -> tuple:
+def _applied(
+    variant: _Variant, inputs: Sequence[Any], numbers: tuple[Number, ...]
+) -> tuple[Any, ...]:
     """The results, with history where there is one; `inputs` are nodes or tensors."""
     nodes = [x if isinstance(x, Node) else x._node for x in inputs]
     is_recorded = grad_mode.enabled and any(node.requires_grad for node in nodes)
@@ -382,7 +390,9 @@ def _function(variant: _Variant) -> type[Function]:
         return *[g() if g and n else None for g, n in zip(found, needs, strict=False)], None
 
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        results = layout.pushed_forward(ctx.saved_tensors, tangents[:-1], ctx.numbers)
+        results: Sequence[Any] = layout.pushed_forward(
+            ctx.saved_tensors, tangents[:-1], ctx.numbers
+        )
         return results if len(results) > 1 else results[0]
 
     methods = {

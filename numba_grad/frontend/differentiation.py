@@ -28,11 +28,12 @@ from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import values_asked_for
+from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
+from numba_grad.ops.families import cast, full, placed, reshape, zeros_like
 from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
@@ -105,10 +106,13 @@ def run_on_variables(
             args[number] = call.add_argument(f"argument {number}", args[number])
         _running.depth += 1
         try:
-            with running(operation, call.variables):
+            with running(operation, call.variables), order.scope(call.new_token) as scope:
                 out = f(*args, **kwargs)
         finally:
             _running.depth -= 1
+    if scope.communicates:
+        call.last_token = scope.last
+        order.advance([], scope.token())
     if not has_aux:
         return call, out, None
     if not isinstance(out, tuple) or len(out) != 2:
@@ -131,12 +135,14 @@ def gradient_of_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     with_value: bool,
+    weight: float = 1.0,
 ) -> tuple[Any, list[Tensor], Any]:
-    """The gradient of `f`, its value if asked for, and aux or None."""
+    """The gradient of `weight` times `f`, the value of `f` if asked for, and aux or None."""
     call, out, aux = run_on_variables(operation, f, args, kwargs, argnums, has_aux)
     value = scalar(operation, out)
     with recording(call.is_recorded([value])):
-        pulled = call.gradients([value], [ones_like(value)])
+        seed = full(weight, value.shape, value.dtype, value.type.device)
+        pulled = call.gradients([value], [seed])
     wanted = [value] if with_value else []
     results, aux = call.results_and_aux([*pulled, *wanted], aux)
     return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux
@@ -217,6 +223,43 @@ class Differentiation:
     history: tuple[set[Node], list[Node]] | None = None
     meets_callers: bool = True  # whether that history has ends that are not this call's own
     closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
+    # Where the function communicates: the variable in place of the caller's token, and the token of
+    # the last communication, an output. What is derived communicates as well.
+    token: Node | None = None
+    callers_token: Node | None = None
+    last_token: Node | None = None
+    closing: Node | None = None  # the token of the last communication of a derivative
+
+    def new_token(self) -> Node:
+        self.callers_token = order.token()
+        self.token = _variable(self.callers_token)
+        return self.token
+
+    @property
+    def _ends(self) -> list[Node]:
+        """Where the history of this call ends."""
+        return self.variables if self.token is None else [*self.variables, self.token]
+
+    def _in_order(self) -> contextlib.AbstractContextManager[None]:
+        """While cotangents go back along the chain of what was communicated: what a user's rule
+        communicates has no place in it. Where values are there, everything happens at once."""
+        if self.last_token is None or order.token().value is not None:
+            return contextlib.nullcontext()
+        return order.refused(
+            self.operation,
+            "the backward of a user's rule communicates, within a function that does so as well",
+            "ng.mpi operations in the forward, whose adjoints are known; or no jit around it",
+        )
+
+    def _and_token(self, outputs: Sequence[Node]) -> list[Node]:
+        last = self.last_token if self.closing is None else self.closing
+        return [*outputs] if last is None else [*outputs, last]
+
+    def _go_on(self, token: Node | None) -> None:
+        """Say that a derivative has communicated last what gave `token`."""
+        if self.token is not None and token is not None:
+            self.closing = token
+            order.advance([], token)
 
     def add_argument(self, name: str, tree: Any) -> Any:
         """Make variables of the leaves of one argument; returns what to pass instead."""
@@ -239,14 +282,16 @@ class Differentiation:
 
     def gradients(self, outputs: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
         """Cotangents of the variables; 0 where no output depends on one."""
+        if self.last_token is not None:
+            outputs, seeds = [*outputs, self.last_token], [*seeds, order.token()]
         flowing = [
             (output, seed)
             for output, seed in zip(outputs, seeds, strict=True)
             if output.requires_grad
         ]
         roots = [output for output, _ in flowing]
-        order = self._reached(roots)
-        inside = set(order)
+        reached = self._reached(roots)
+        inside = set(reached)
         hooked: dict[Node, Node] = {}
 
         def differentiate(node: Node, g: Cotangent) -> list[Cotangent]:
@@ -255,29 +300,31 @@ class Differentiation:
                 g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
             return contributions(node, g, inside)
 
-        found = cotangents(roots, [seed for _, seed in flowing], order, inside, differentiate)
+        with self._in_order():
+            found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
         found.update(hooked)
+        self._go_on(None if self.token is None else found.get(self.token))
         return [found[x] if x in found else zeros_like(x) for x in self.variables]
 
     def _reached(self, outputs: Sequence[Node]) -> list[Node]:
         """The nodes on the ways from the variables to `outputs`, inputs before users."""
-        order = self._own_history(outputs)
-        leads = leading_to(order, set(self.variables))
-        return [node for node in order if node in leads]
+        history = self._own_history(outputs)
+        leads = leading_to(history, set(self._ends))
+        return [node for node in history if node in leads]
 
     def _own_history(self, outputs: Sequence[Node]) -> list[Node]:
         """What this call recorded of the history of `outputs`, and the caller's nodes just below.
 
         Inputs come before users.
         """
-        ends = set(self.variables)
+        ends = set(self._ends)
         seen = {node for node in outputs if node.requires_grad}
         if self.history is not None and self.history[0] == seen:
             return self.history[1]
         self.history = None
-        roots, order = set(seen), list(seen)
+        roots, history = set(seen), list(seen)
         self.meets_callers = False
-        for node in order:  # grows while it is walked
+        for node in history:  # grows while it is walked
             if node in ends:
                 continue
             if node.serial < self.first_serial:
@@ -289,13 +336,13 @@ class Differentiation:
                     is_end = False
                     if x not in seen:
                         seen.add(x)
-                        order.append(x)
+                        history.append(x)
             self.meets_callers = self.meets_callers or is_end
-        order = in_order_of_recording(order)
+        history = in_order_of_recording(history)
         if not self.meets_callers:
-            order = without_repeated_views(order, roots)
-        self.history = (roots, order)
-        return order
+            history = without_repeated_views(history, roots)
+        self.history = (roots, history)
+        return history
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
         """Those of `history` that depend on something of the caller's that requires grad.
@@ -308,9 +355,11 @@ class Differentiation:
             for x, original in zip(self.variables, self.originals, strict=True)
             if original.requires_grad
         }
+        if self.token is not None and self.callers_token.requires_grad:  # type: ignore[union-attr]
+            found.add(self.token)
         if not found and not self.meets_callers:
             return found
-        own = set(self.variables)
+        own = set(self._ends)
         for node in history:
             if node in own:
                 continue
@@ -326,6 +375,7 @@ class Differentiation:
             return False
         if any(x.requires_grad for x in seeds):
             return True
+        outputs = self._and_token(outputs)
         return not self._callers(self._own_history(outputs)).isdisjoint(outputs)
 
     def directions(self, tangents: Sequence[Any]) -> list[Node]:
@@ -359,16 +409,29 @@ class Differentiation:
         Both are recorded side by side, so that a loop need not keep its values for the tangents.
         """
         is_recorded = self.is_recorded(roots, directions)
+        count = len(roots)
+        roots = self._and_token(roots)
         self._own_history(roots)  # which makes one of equal views
         self.history = None
-        given = dict(zip(self.variables, directions, strict=True))
-        return pushed_forward(roots, given, since=self.first_serial, is_recorded=is_recorded)
+        values, found = pushed_forward(
+            roots, self._given(directions), since=self.first_serial, is_recorded=is_recorded
+        )
+        self._go_on(values[-1])
+        return values[:count], found[:count]
 
     def tangents(self, roots: Sequence[Node], directions: Sequence[Node | None]) -> list[Node]:
         """The tangents of `roots` in `directions`, one for each variable, None for 0."""
+        all_roots = self._and_token(roots)
+        found = tangents(all_roots, self._given(directions), self._reached(all_roots))
+        self._go_on(found[-1])
+        return [zeros_like(x) if t is None else t for x, t in zip(roots, found, strict=False)]
+
+    def _given(self, directions: Sequence[Node | None]) -> dict[Node, Node | None]:
+        """Directions of the variables; of the token, that of all that is to communicate."""
         given = dict(zip(self.variables, directions, strict=True))
-        found = tangents(roots, given, self._reached(roots))
-        return [zeros_like(x) if t is None else t for x, t in zip(roots, found, strict=True)]
+        if self.token is not None:
+            given[self.token] = order.token()
+        return given
 
     def is_wide(self, outputs: Sequence[Node]) -> bool:
         """Whether a Jacobian has more columns than rows, so that reverse mode makes it cheaper; or
@@ -388,7 +451,7 @@ class Differentiation:
 
         def blocks(unit: complex) -> list[Node]:
             seeds = {seed: _unit_vectors(output.type, unit)}
-            rows = batch(pulled, seeds, output.type.size)
+            rows = self._batched(pulled, seeds, output.type.size)
             return [
                 reshape(r, output.shape + x.shape)
                 for r, x in zip(rows, self.variables, strict=True)
@@ -417,7 +480,7 @@ class Differentiation:
             # With each value beside the tangents that it is for: a loop keeps none.
             since = self.variables[-1].serial + 1
             units = {direction: _unit_vectors(x.type, unit)}
-            columns = batch(pushed, units, x.type.size, since=since)
+            columns = self._batched(pushed, units, x.type.size, since=since)
             return [
                 reshape(permuted(c, (*range(1, len(c.shape)), 0)), output.shape + x.shape)
                 for c, output in zip(columns, outputs, strict=True)
@@ -437,6 +500,16 @@ class Differentiation:
             for c in columns
         ]
 
+    def _batched(
+        self, nodes: Sequence[Node], seeds: dict[Node, Node], size: int, since: int | None = None
+    ) -> list[Node]:
+        """`nodes` for a batch of seeds, and what they communicate."""
+        if self.closing is None:
+            return batch(nodes, seeds, size, since=since)
+        *found, token = batch([*nodes, self.closing], seeds, size, since=since)
+        self._go_on(wrap(token)[0]._node)
+        return found
+
     def results(self, nodes: Sequence[Node]) -> list[Tensor]:
         """`nodes` as the caller gets them: computed, unless this is part of a larger graph."""
         return self.computed(nodes, self.close(nodes))
@@ -447,6 +520,9 @@ class Differentiation:
         What depends on variables alone does not require grad from now on: nobody can differentiate
         by them any more.
         """
+        nodes = self._and_token(nodes)
+        if self.closing is not None and self.last_token is not None:
+            nodes.append(self.last_token)
         history = self._own_history(with_tangents(nodes))
         callers = self._callers(history)
         self.closed = []
@@ -459,6 +535,7 @@ class Differentiation:
 
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
+        self.closing = None
         if _running.depth == 0 and not reads_arguments(nodes):
             values_asked_for(*nodes)
             evaluate(nodes)

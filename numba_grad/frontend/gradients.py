@@ -17,6 +17,7 @@ from numba_grad.frontend.differentiation import (
     run_on_variables,
     scalar,
 )
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.locks import new_lock
 from numba_grad.ops.families import ones_like, zeros_like
 
@@ -71,24 +72,54 @@ def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> 
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
+    f: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    comm: Any = None,
+    loss: str = "same",
 ) -> Callable[..., Any]:
     """A function that computes the value of `f` and its gradient, in one program.
 
     As `grad`, but the new function returns (value, gradient), or ((value, aux), gradient) with
     `has_aux`.
 
+    Parameters
+    ----------
+    comm : an mpi4py communicator whose ranks call the function together. None: this process alone.
+    loss : what the value is on these ranks. "same": one number that all of them have, as after
+        `ng.mpi.allreduce`; the gradient is that of this number, by what each rank has. "mean": a
+        number of each rank's own data, by arguments that are the same on all ranks; value and
+        gradient are the means over the ranks, in one message.
+
+    Raises
+    ------
+    ValueError
+        If `loss` is neither.
+
     Examples
     --------
     >>> ng.value_and_grad(np.square)(3.0)
     (tensor(9.), tensor(6.))
     """
-
-    @derivative_of(f, value_and_grad, argnums, has_aux)
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        gradients, (value,), aux = gradient_of_call(
-            "value_and_grad", f, argnums, has_aux, args, kwargs, True
+    if loss not in ("same", "mean"):
+        raise ValueError(
+            explain(
+                "value_and_grad", "no such loss", got={"loss": loss}, expected='"same" or "mean"'
+            )
         )
+    options = () if comm is None else (comm, loss)
+
+    @derivative_of(f, value_and_grad, argnums, has_aux, *options)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        ranks = 1 if comm is None else namespace("mpi").size_of("value_and_grad", comm)
+        weight = 1 / ranks if loss == "same" else 1.0
+        gradients, (value,), aux = gradient_of_call(
+            "value_and_grad", f, argnums, has_aux, args, kwargs, True, weight
+        )
+        if ranks > 1 and loss == "mean":
+            leaves, structure = trees.flatten(gradients)
+            value, *means = namespace("mpi").mean_over_ranks([value, *leaves], comm)
+            gradients = trees.unflatten(structure, means)
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
     return value_and_gradient

@@ -29,6 +29,7 @@ from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
+from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
@@ -205,6 +206,7 @@ class Jitted:
                     found is not None
                     and not found.captured
                     and (found.outputs is not None or not _needs_graph())
+                    and not (found.communicates and order.is_differentiated())
                     and found.holds()
                 ):
                     found.is_used = True
@@ -235,14 +237,15 @@ class Jitted:
         self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
     ) -> list[np.ndarray]:
         values = [value_of(x) if isinstance(x, Tensor) else own_array(x) for x in dynamic.leaves]
+        own = specialization.arguments[: len(values)]  # a token may follow
         if [array_type(v.shape, v.dtype, str(v.device)) for v in values] != [
-            node.type for node in specialization.arguments
+            node.type for node in own
         ]:
             raise TypeError(
                 explain(
                     "profile",
                     "arguments of another signature than those that were lowered",
-                    got={"lowered for": [node.type for node in specialization.arguments]},
+                    got={"lowered for": [node.type for node in own]},
                     fix="f.lower(*args).profile(*args) with the same shapes and dtypes",
                 )
             )
@@ -265,6 +268,7 @@ class Jitted:
         recorded = (
             is_tracing()
             or any(wants_grad)
+            or (specialization.communicates and order.is_differentiated())
             or (grad_mode.enabled and any(t._node.requires_grad for t in specialization.captured))
             or any(
                 node is not None and node.value is None and _depends_on_argument(node)
@@ -404,10 +408,15 @@ class Jitted:
         outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
         try:
-            leaves, structure = trees.flatten(function(*args, **kwargs))
-            outputs = self._outputs(leaves)
+            with order.scope(order.new_argument) as scope:
+                leaves, structure = trees.flatten(function(*args, **kwargs))
+                outputs = self._outputs(leaves)
         finally:
             current.trace = outer
+        if scope.communicates:
+            token, last_token = scope.ends()
+            arguments.append(token)
+            outputs.append(last_token)
         del leaves  # arrays among them are not closed over
         captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
         met = {x.node: x for x in trace.closed_over()}
@@ -424,6 +433,7 @@ class Jitted:
             reached,
             count,
             limits_on(arguments, reached),
+            scope.communicates,
         )
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:

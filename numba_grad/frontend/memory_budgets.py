@@ -5,25 +5,37 @@ import os
 import re
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 
-from numba_grad.errors import explain
+from numba_grad.errors import DeviceError, explain
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
+from numba_grad.graph.types import CPU
 
 Memory = int | float | str | None
 
 _UNITS = {"B": 1, **{f"{p}B": 10 ** (3 * (k + 1)) for k, p in enumerate("kMGT")}}
 _UNITS |= {f"{p}iB": 2 ** (10 * (k + 1)) for k, p in enumerate("KMGT")}
 _UNITS = {unit.lower(): count for unit, count in _UNITS.items()}
+_ON_DISK = re.compile(r"disk:(.+):([^:]*)")
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
 _FEWEST_BYTES = 1 << 28
+# Of loops that communicate, where nothing is said: of known length, and of others.
+_ALL_STATES = 1 << 40
+_STATES_OF_RANKS = 256
+# On a GPU, where memory is there at once or not at all, of such a loop; and in all, as the schedule
+# is made by the host.
+_MOST_STATES_OF_GPU = 1 << 12
+_MOST_STATES_IN_SCHEDULE = 1 << 20
 
 
 def states_within(
     operation: str, memory: Memory, carried: Sequence[Node], length: int | None = None
-) -> int | None:
-    """For how many states of what is carried there is room; None: for all of them.
+) -> tuple[int | None, str]:
+    """For how many states of what is carried there is room; None: for all of them. And the
+    directory of the file that they go to; "": they stay in memory.
 
     `length`: of the loop, if it is known.
 
@@ -31,14 +43,21 @@ def states_within(
     ------
     ValueError
         If there is none for a single one, or `memory` says nothing that is understood.
+    OSError
+        If there is no such directory.
+    DeviceError
+        If the states are on a GPU, and to go to a file.
     """
+    memory, directory = _directory_in(operation, memory)
     state_bytes = max(1, sum(node.type.nbytes for node in carried))
+    device = next((node.type.device for node in carried), CPU)
     if memory is None:
         if length is not None and length * state_bytes <= _FEWEST_BYTES:
-            return None
+            return None, ""
         # A power of two, so that the plan is the same tomorrow.
-        room = 1 << max(_free_bytes() // 2, _FEWEST_BYTES).bit_length() - 1
-        states = min(room // state_bytes, _MOST_STATES if length is None else length)
+        room = 1 << max(_free_bytes(device) // 2, _FEWEST_BYTES).bit_length() - 1
+        most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
+        states = min(room // state_bytes, most if length is None else length)
         states = max(states, 1)
     else:
         states = _states(operation, memory, state_bytes)
@@ -51,9 +70,70 @@ def states_within(
                 expected=f"at least {state_bytes} bytes",
             )
         )
+    if directory:
+        if device != CPU:
+            raise DeviceError(
+                explain(
+                    operation,
+                    "states on a GPU cannot go to a file",
+                    got={"memory": memory, "device": device},
+                    fix="memory of the GPU, such as memory='4 GB'",
+                )
+            )
+        most = _MOST_STATES_IN_SCHEDULE if length is None else max(length, 1)
+        return min(states, most), directory
     if length is not None and states >= length:
-        return None
-    return states
+        return None, ""
+    return (states if device == CPU else min(states, _MOST_STATES_IN_SCHEDULE)), ""
+
+
+def _directory_in(operation: str, memory: Memory) -> tuple[Memory, str]:
+    """The amount in "disk:PATH:4 GB", and the path; "" if there is none."""
+    match = _ON_DISK.fullmatch(memory) if isinstance(memory, str) else None
+    if match is None:
+        return memory, ""
+    path, amount = match.groups()
+    directory = Path(path).expanduser().absolute()
+    if not directory.is_dir():
+        is_there = directory.exists()
+        raise (NotADirectoryError if is_there else FileNotFoundError)(
+            explain(
+                operation,
+                "there is no such directory for the states",
+                got={"memory": memory, "path": str(directory)},
+                fix=f"os.makedirs({str(directory)!r}) before" if not is_there else "",
+            )
+        )
+    return amount, str(directory)
+
+
+def memory_on_all_ranks(operation: str, memory: Memory, *, is_bounded: bool = True) -> Memory:
+    """What to say of the memory of a loop that communicates, of which all ranks must keep as many
+    states as the others: what is done again communicates again.
+
+    `is_bounded`: whether the number of steps is known.
+
+    Raises
+    ------
+    ValueError
+        If `memory` is in bytes, which may be room for more states here than there.
+    """
+    if memory is None:
+        return f"{_ALL_STATES if is_bounded else _STATES_OF_RANKS} states"
+    amount, _ = _directory_in(operation, memory)
+    match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
+    if match is not None and match.group(2) in ("state", "states"):
+        return memory
+    raise ValueError(
+        explain(
+            operation,
+            "the steps communicate, so all ranks must keep the same number of states",
+            got={"memory": repr(memory)},
+            expected='"40 states"',
+            fix='memory=f"{comm.allreduce(budget // nbytes, MPI.MIN)} states", with the bytes of '
+            "what is carried",
+        )
+    )
 
 
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:
@@ -71,13 +151,15 @@ def _states(operation: str, memory: Memory, state_bytes: int) -> int:
             operation,
             "memory is a number of bytes, or of states",
             got={"memory": repr(memory)},
-            expected='500_000_000, "500 MB", "40 states"',
+            expected='500_000_000, "500 MB", "40 states", "disk:PATH:4 GB"',
         )
     )
 
 
-def _free_bytes() -> int:
+def _free_bytes(device: str) -> int:
     """Memory that is there for the asking, roughly."""
+    if device != CPU:
+        return namespace("cuda").memory_stats(device).free
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

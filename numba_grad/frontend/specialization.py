@@ -28,6 +28,7 @@ from numba_grad.frontend.arrays import as_node, own_array, plain
 from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import ClosedOver, is_tracing
+from numba_grad.graph import order
 from numba_grad.graph.node import Node, argument, grad_mode
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
@@ -75,6 +76,7 @@ class Specialization:
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     limits: list[Limit]  # on Python integers among the arguments
+    communicates: bool  # then the last argument and the last output are tokens
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
@@ -197,12 +199,14 @@ class Specialization:
 
     def replay(self, values: list[Any]) -> list[Any]:
         """The outputs for values of the arguments."""
+        if self.communicates:
+            values.append(order.VALUE)
         if self.captured:
             values += [value_of(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
-            return evaluate_with_numpy(self.graph_outputs, given)
+            return evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
         loaded = self._loaded or self._loaded_once()
         compiled = loaded.compiled
         if self.arrays:
@@ -215,14 +219,16 @@ class Specialization:
                 on_host(x) if type.device == CPU else x
                 for x, type in zip(results, compiled.types, strict=True)
             ]
-        if compiled.output_numbers is None:
-            return results
-        # A result that is an argument, or a constant, must not share its memory.
-        values += [node.value for node in self.constants]
-        return [
-            results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
-            for given, computed in compiled.output_numbers
-        ]
+        if compiled.output_numbers is not None:
+            # A result that is an argument, or a constant, must not share its memory.
+            values += [node.value for node in self.constants]
+            results = [
+                results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+                for given, computed in compiled.output_numbers
+            ]
+        if self.communicates:
+            results.pop()  # the token
+        return results
 
     def array_values(self) -> list[Any]:
         """What is in the arrays that the function closes over, on the device of the program."""
@@ -237,10 +243,19 @@ class Specialization:
         evaluate([tensor._node for tensor in self.captured])
         captured = [tensor._node.value for tensor in self.captured]
         constants = [node.value for node in self.constants]
+        if self.communicates:
+            arguments = [*arguments, order.VALUE]
         return [*arguments, *captured, *self.array_values(), *constants]
 
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
+        if self.communicates:
+            *outputs, token = self._recorded([*nodes, order.token()])
+            order.advance(outputs, token)
+            return outputs
+        return self._recorded(nodes)
+
+    def _recorded(self, nodes: list[Node]) -> list[Node]:
         captured = [tensor._node for tensor in self.captured]
         # What the caller records keeps the values of now, as of every array.
         arrays = [x.node if _is_still(x) else as_node(x.array) for x in self.arrays]

@@ -195,8 +195,8 @@ class Conversions:
                 "numba.njit",
                 "functions that Numba compiles take arrays, not tensors",
                 got={"x": self._node.type},
-                fix="ng.custom_op, which makes an operation of the function, with a derivative; "
-                "ng.jit of NumPy code, which needs no loops; or x.detach().numpy() for the values",
+                fix="ng.differentiable(function), an operation with derivatives; ng.jit of NumPy "
+                "code, which needs no loops; or x.detach().numpy() for the values",
             )
         )
 

@@ -9,6 +9,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import derived_from
+from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
 from numba_grad.transforms.batch import batch
@@ -68,9 +69,15 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
             member = argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
             members[member] = x
             leaves[k] = wrap(member)
-        out = f(*trees.unflatten(structure, leaves), **kwargs)
+        with order.scope(order.token) as scope:
+            out = f(*trees.unflatten(structure, leaves), **kwargs)
         out_leaves, out_structure = trees.flatten(out)
-        results = batch([as_node(x) for x in out_leaves], members, size)
+        nodes = [as_node(x) for x in out_leaves]
+        if scope.communicates:
+            *results, token = batch([*nodes, scope.token()], members, size)
+            order.advance(results, wrap(token)[0]._node)
+        else:
+            results = batch(nodes, members, size)
         positions = _prefix("out_axes", out_axes, out)
         return trees.unflatten(
             out_structure,

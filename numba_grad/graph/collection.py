@@ -41,6 +41,21 @@ def without_collection(
 _pausing_thread: int | None = None
 
 
+def old_at_once(work: Callable[[], Result]) -> Result:
+    """The result of `work`, an import: what it makes lives as long as the process.
+
+    Modules of Numba's size are half of all objects there are, so the collector would look at every
+    one of them again soon after: 20 ms, in somebody's first gradient. Here they become old without
+    a look, and the collector goes by what is made later.
+    """
+    result = without_collection(work)
+    # Not where the program has frozen objects of its own, which it wants to stay so.
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()  # into the oldest generation
+    return result
+
+
 def _go_on_in_child() -> None:
     """In a forked child: what another thread paused, it does not go on with here."""
     global _pausing_thread

@@ -226,7 +226,9 @@ def held_tensor(node: Node) -> Any | None:
 # Called with each node that `record` makes, while anomaly detection or a backward pass asks for it.
 observer: Callable[[Node], None] | None = None
 
-_inferred: dict[tuple, Type | TupleType] = {}
+# By op, params and types of the operands: the type of the result, and whether it is one that
+# gradients flow to, if an operand has one.
+_inferred: dict[tuple, tuple[Any, bool]] = {}
 _INFERRED_LIMIT = 1 << 18
 
 
@@ -246,21 +248,30 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
         key = (op, x.type, y.type)
     else:
         key = (op, *[x.type for x in inputs])
-    type = _inferred.get(key)
-    if type is None:
-        type = infer(op, [x.type for x in inputs], params)
-        if len(_inferred) > _INFERRED_LIMIT:
-            _inferred.clear()
-        _inferred[key] = type
+    found = _inferred.get(key)
+    if found is None:
+        found = _infer(op, inputs, params, key)
+    type, may_require_grad = found
     if type.device is not CPU:
         inputs = settled(op, inputs, type.device, _moved)
     requires_grad = False
-    if op.vjp is not None:
+    if may_require_grad:
         for x in inputs:
             if x.requires_grad:
-                requires_grad = grad_mode.enabled and _may_require_grad(type)
+                requires_grad = grad_mode.enabled
                 break
-    node = new_node(op, inputs, params, type, None, requires_grad)
+    # As `new_node`, whose call alone takes a fifth of this.
+    node = Node()
+    node.op = op
+    node.inputs = inputs
+    node.params = params
+    node.type = type
+    node.value = None
+    node.requires_grad = requires_grad
+    node.released = False
+    node.serial = next_serial()
+    node.autograd = None
+    node.handle = None
     if type.device is not CPU:
         streams.note(node)
     if observer is not None:
@@ -268,9 +279,18 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
     return node
 
 
+def _infer(
+    op: Op, inputs: tuple[Node, ...], params: dict[str, Any], key: tuple[Any, ...]
+) -> tuple[Any, bool]:
+    """What `_inferred` has from now on under `key`."""
+    type = infer(op, [x.type for x in inputs], params)
+    is_differentiable = type.__class__ is TupleType or is_inexact(type.dtype)
+    found = type, op.vjp is not None and is_differentiable
+    if len(_inferred) > _INFERRED_LIMIT:
+        _inferred.clear()
+    _inferred[key] = found
+    return found
+
+
 def _moved(node: Node, device: str) -> Node:
     return record(OPS["to_device"], (node,), {"device": device})
-
-
-def _may_require_grad(type: Any) -> bool:
-    return type.__class__ is TupleType or is_inexact(type.dtype)

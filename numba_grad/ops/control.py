@@ -98,6 +98,12 @@ def result(node: Node, number: int) -> Node:
     return found
 
 
+def pending_results(node: Node) -> list[Node]:
+    """Those results of a node that somebody has asked for, and that have no value yet."""
+    found = [reference() for reference in _results.get(node, ()) if reference is not None]
+    return [x for x in found if x is not None and x.value is None]
+
+
 def rebuild_with_results(
     node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]
 ) -> Node:

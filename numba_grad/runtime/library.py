@@ -1,5 +1,6 @@
 """Library entry points by address, as the symbols of plans: "blas.dgemm", "lapack.dgetrf"; and
-users' functions, "user.name"; and functions of CPython, "python.PyGILState_Ensure".
+users' functions, "user.name"; functions of CPython, "python.PyGILState_Ensure"; and of MPI,
+"mpi.MPI_Allreduce".
 
 NumPy's own library is used, as it is loaded anyway; SciPy's where NumPy's does not give its
 symbols away. Plans call it from several threads at once, each with a tile of its own, and with the
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import imported
 from numba_grad.locks import new_lock
-from numba_grad.runtime import pocketfft
+from numba_grad.runtime import mpi, pocketfft
 from numba_grad.runtime.threads import SharedWord, Threads
 
 # How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels
@@ -101,6 +102,8 @@ def symbol_address(name: str) -> int:
     package, _, function = name.partition(".")
     if package == "pocketfft":
         return pocketfft.loop_address(function)
+    if package == "mpi":
+        return mpi.function_address(function)
     if package == "user":
         return _users_functions[name]
     if package == "python":

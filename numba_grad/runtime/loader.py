@@ -43,7 +43,10 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
 
 
-def _from_scipy(objects: Sequence[tuple[str, bytes]]) -> dict[str, int]:
+Objects = Sequence[tuple[Sequence[str], bytes]]  # the symbols wanted of each, and its code
+
+
+def _from_scipy(objects: Objects) -> dict[str, int]:
     """What the objects need beyond the symbols of the process."""
     needed: dict[str, int] = {}
     for _, code in objects:
@@ -51,8 +54,8 @@ def _from_scipy(objects: Sequence[tuple[str, bytes]]) -> dict[str, int]:
     return needed
 
 
-def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
-    """Addresses of one exported function for each (symbol, object code).
+def load(objects: Objects) -> dict[str, int]:
+    """Addresses of exported functions by symbol, for each (symbols, object code).
 
     Raises
     ------
@@ -60,23 +63,25 @@ def load(objects: Sequence[tuple[str, bytes]]) -> list[int]:
         If an object is damaged, or needs a symbol that this process does not have.
     """
     # llvmlite's lock is not one that an interrupt leaves free.
-    symbols = tuple([symbol for symbol, _ in objects])
-    return unbroken(("load", symbols), lambda: _loaded(objects)) if objects else []
+    wanted = tuple([symbol for symbols, _ in objects for symbol in symbols])
+    return unbroken(("load", wanted), lambda: _loaded(objects, wanted)) if objects else {}
 
 
-def _loaded(objects: Sequence[tuple[str, bytes]]) -> list[int]:
+def _loaded(objects: Objects, wanted: Sequence[str]) -> dict[str, int]:
     import llvmlite.binding as llvm
 
     builder = llvm.JITLibraryBuilder().add_current_process()
-    for symbol, code in objects:
-        builder.add_object_img(code).export_symbol(symbol)
+    for _, code in objects:
+        builder.add_object_img(code)
+    for symbol in wanted:
+        builder.export_symbol(symbol)
     for name, address in _from_scipy(objects).items():
         builder.import_symbol(name, address)
     with _lock:
         try:
             library = builder.link(_linker(), f"numba_grad_{next(_library_numbers)}")
         except RuntimeError as error:
-            names = ", ".join(symbol for symbol, _ in objects)
+            names = ", ".join(wanted)
             raise KernelError(f"load: cannot link {names}: {error}") from error
         _libraries.append(library)
-    return [library[symbol] for symbol, _ in objects]
+    return {symbol: library[symbol] for symbol in wanted}

@@ -16,13 +16,14 @@ import ctypes
 import enum
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError, explain
-from numba_grad.runtime import library
+from numba_grad.runtime import library, mpi, state_files
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from numba_grad.runtime.progress import Bars, shown_loops
@@ -252,13 +253,21 @@ class Program:
         self.starts = np.searchsorted(
             plan.relocations[:, 1], np.arange(plan.base_count + 1), side="left"
         ).astype(np.int64)
-        self.symbol_addresses = [library.symbol_address(name) for name in plan.symbols]
+        first = plan.base_count - len(plan.symbols)
+        is_file = [name.startswith(state_files.PREFIX) for name in plan.symbols]
+        # Those of files are known when they are made, for each run.
+        self.symbol_addresses = [
+            0 if its_file else library.symbol_address(name)
+            for name, its_file in zip(plan.symbols, is_file, strict=True)
+        ]
+        self.files = [(first + k, name) for k, name in enumerate(plan.symbols) if is_file[k]]
         self.uses_blas = library.prepare_threads(engine.threads, plan.symbols)
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
-        runs_users_code = any(name.startswith(("user.", "python.")) for name in plan.symbols)
+        # Others take as long as they like: users' code, and processes that are waited for.
+        is_free = any(name.startswith(("user.", "python.", "mpi.")) for name in plan.symbols)
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
-        self.may_keep_lock = is_bounded and not (self.has_parallel_steps or runs_users_code)
+        self.may_keep_lock = is_bounded and not (self.has_parallel_steps or is_free)
         self.shown_loops = shown_loops(plan)
         self._outputs = [(allocator(*output), *output) for output in plan.outputs]
         self._borrows_arena = plan.arena_bytes > _KEPT_ARENA_BYTES
@@ -293,8 +302,23 @@ class Program:
             arena = self._lend_arena(activation)  # noqa: F841
         if self.has_parallel_steps and config.threads != self.engine.threads.requested:
             self.engine.threads.resize(config.threads)
-        if activation.entry(*inputs, *outputs) is not None:
+        if self.files:
+            self._run_with_files(activation, inputs, outputs)
+        elif activation.entry(*inputs, *outputs) is not None:
             self._continue(activation, inputs, outputs)
+
+    def _run_with_files(
+        self,
+        activation: Activation,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+    ) -> None:
+        with ExitStack() as files:
+            for base, symbol in self.files:
+                file = files.enter_context(state_files.StateFile(symbol))
+                activation.bases[base] = file.address
+            if activation.entry(*inputs, *outputs) is not None:
+                self._continue(activation, inputs, outputs)
 
     def _lend_arena(self, activation: Activation) -> object:
         arena, address = borrow(self.plan.arena_bytes)
@@ -391,6 +415,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     if problem is not None:
         which = f" (number {index} of the batch)" if size > 1 else ""
         raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
+    if site.kind == "communication":
+        raise mpi.error_of(site.operation, index)
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(

@@ -5,19 +5,20 @@
     word  = an int64: a size, an offset, or an address that a relocation fills in before a run
 
 Bases are numbered: the inputs, the outputs, the arena, the error record, the addresses of the
-kernels, the words themselves, the symbols. By the kernels' addresses and the words, a kernel that
-calls others finds them.
+kernels, the words themselves, the symbols (functions of libraries, files for states). By the
+kernels' addresses and the words, a kernel that calls others finds them.
 """
 
 import enum
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from numba_grad.errors import InternalError
+from numba_grad.runtime.state_files import symbol_of
 
 SERIAL = 1 << 62  # the grain of a step that is never cut
 
@@ -93,7 +94,8 @@ class ErrorSite:
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
     which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
     it, of which `exception` makes an exception), or "callback", a Python function that did
-    (recorded: the address of the exception). Nothing is recorded for "progress": `operation` is the
+    (recorded: the address of the exception); or "communication" (recorded: MPI's code). Nothing is
+    recorded for "progress": `operation` is the
     label of a loop.
     """
 
@@ -115,7 +117,7 @@ class Plan:
     input_count: int
     outputs: tuple[tuple[tuple[int, ...], np.dtype], ...]  # shape and dtype of each
     arena_bytes: int = 0
-    symbols: tuple[str, ...] = ()  # as `runtime.library.symbol_address` names them
+    symbols: tuple[str, ...] = ()  # as `runtime/library.py` and `state_files.py` name them
     sites: tuple[ErrorSite, ...] = ()
     # int64 (a, 5), where steps may run beside each other: step, base, first byte, end, and whether
     # it is written
@@ -138,6 +140,7 @@ class PlanBuilder:
         self.arena_bytes = 0
         self._kernels: dict[HasAddress, int] = {}
         self._symbols: dict[str, int] = {}
+        self._files: dict[Hashable, int] = {}
         self._sites: dict[ErrorSite, int] = {}
         self._steps = array("q")
         self._words = array("q")
@@ -174,6 +177,11 @@ class PlanBuilder:
     def symbol(self, name: str) -> int:
         """The base of a library entry point, such as "blas.dgemm"; its word is the address."""
         return self.words + 1 + self._symbols.setdefault(name, len(self._symbols))
+
+    def file(self, file: Hashable, nbytes: int, directory: str) -> int:
+        """The base of a file that holds states of loops; equal ones are one."""
+        number = self._files.setdefault(file, len(self._files))
+        return self.symbol(symbol_of(number, nbytes, directory))
 
     # Numbers that words and steps refer to.
 

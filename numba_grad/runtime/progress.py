@@ -63,11 +63,16 @@ def shown_loops(plan: Plan) -> list[ShownLoop]:
     ]
 
 
-class Bars:
-    """A bar for each loop that a run has been seen in."""
+def _number_at(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
 
-    def __init__(self, loops: Sequence[ShownLoop]) -> None:
+
+class Bars:
+    """A bar for each loop that a run has been seen in. `read`: an int64 at an address."""
+
+    def __init__(self, loops: Sequence[ShownLoop], read: Callable[[int], int] = _number_at) -> None:
         self._loops = loops
+        self._read = read
         self._bars: dict[ShownLoop, Any] = {}
         self._draw: Callable[..., Any] = imported("tqdm.auto").tqdm
 
@@ -85,7 +90,7 @@ class Bars:
         if own[LoopWord.COUNT_ADDRESS]:
             # A kernel counts; the LOOP is over its runs.
             count, total = [
-                ctypes.c_int64.from_address(int(own[word])).value
+                self._read(int(own[word]))
                 for word in (LoopWord.COUNT_ADDRESS, LoopWord.TOTAL_ADDRESS)
             ]
             if own[LoopWord.COUNTS_DOWN]:

@@ -45,6 +45,11 @@ _SIGNATURES = {
 }
 
 
+def are_needed_by(code: bytes) -> bool:
+    """Whether an object file refers to any of SciPy's functions."""
+    return _SYMBOL.search(code) is not None
+
+
 def needed_by(code: bytes) -> dict[str, int]:
     """Symbol -> address of SciPy's functions that an object file refers to."""
     names = {name.decode() for name in _SYMBOL.findall(code)}

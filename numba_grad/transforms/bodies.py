@@ -1,39 +1,19 @@
 """Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
+from numba_grad.graph.order import is_communicated
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How many of a body's arguments and outputs are what."""
-
-    carried: int
-    sequences: int
-    stacked: int
-
-    @staticmethod
-    def of(body: CallTarget, carried: int, sequences: int) -> "Shape":
-        return Shape(carried, sequences, len(body.outputs) - carried)
-
-    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Arguments of a body, or inputs of a loop: carried ones, sequences, constants."""
-        first = self.carried + self.sequences
-        return (
-            list(values[: self.carried]),
-            list(values[self.carried : first]),
-            list(values[first:]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +224,18 @@ def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> F
     return Forward(target, carried, sequences, constants, stacked, jvp.captured)
 
 
+def with_body_of_tangents(loop: LoopParams, forward: Forward) -> LoopParams:
+    """The loop that carries tangents along. It keeps nothing for a derivative but states."""
+    return replace(
+        loop,
+        body=forward.body,
+        carried=loop.carried + len(forward.carried),
+        sequences=loop.sequences + len(forward.sequences),
+        kept=0,
+        sums=0,
+    )
+
+
 def inputs_with_tangents(
     forward: Forward, shape: Shape, inputs: Sequence[Node], tangents: Sequence[Node | None]
 ) -> list[Node]:
@@ -272,13 +264,17 @@ _MOST_KEPT = 4
 
 def keeping_costly(body: CallTarget, carried: int) -> tuple[CallTarget, int]:
     """A body that also returns what its derivative would rather not compute again: matrix products,
-    solutions of linear systems, ...; and how many these are."""
+    solutions of linear systems, ..., whatever came from other processes; and how many these are."""
 
     def make() -> tuple[CallTarget, int]:
         given = {*body.arguments, *body.outputs}
         room = _MOST_KEPT * sum(node.type.nbytes for node in body.outputs[:carried])
         kept = []
         for node in toposort(body.outputs):
+            if is_communicated(node) and node.requires_grad and node not in given:
+                # In any case: room may be of another size on another rank.
+                kept.append(node)
+                continue
             is_costly = node.op.family in _COSTLY_FAMILIES and node.requires_grad
             if is_costly and node not in given and node.type.nbytes <= room:
                 room -= node.type.nbytes
@@ -364,8 +360,7 @@ def member_by_member(
         return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
 
     key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
-    params_of_loop = {"carried": 0, "sequences": len(rows), "length": size, "reverse": False}
-    params_of_loop |= {"slots": None, "kept": 0, "sums": 0}
     body = target.derived(key, make)
-    node = with_results(OPS["loop"], [*rows, *shared], {"body": body, **params_of_loop})
+    params_of_loop = LoopParams(body, 0, len(rows), size)
+    node = with_results(OPS["loop"], [*rows, *shared], params_of_loop.of_node)
     return aliases([result(node, k) for k in range(number_of_results)])

@@ -75,9 +75,13 @@ def _pullback(
     cotangents: list[Node | None], out: Node, index: Node, *operands: Node, branches: Branches
 ) -> list[Node | None]:
     given = tuple(g is not None for g in cotangents)
+    wanted = tuple(x.requires_grad for x in operands)
     backward = branches[0].derived(
-        ("branch vjp", branches, given), lambda: _backward_branches(branches, given)
+        ("branch vjp", branches, given, wanted),
+        lambda: _backward_branches(branches, given, wanted),
     )
+    if not backward.numbers:
+        return [None] * (1 + len(operands))
     seeds = [g for g in cotangents if g is not None]
     results = branch(index, backward.branches, [*operands, *seeds, *backward.captured])
     found: list[Node | None] = [None] * (1 + len(operands))
@@ -86,11 +90,13 @@ def _pullback(
     return found
 
 
-def _backward_branches(branches: Branches, given: tuple[bool, ...]) -> _Backward:
-    """Of (operands, cotangents, what derivatives close over) -> cotangents of the operands that any
-    branch has derivatives by."""
+def _backward_branches(
+    branches: Branches, given: tuple[bool, ...], wanted: tuple[bool, ...]
+) -> _Backward:
+    """Of (operands, cotangents, what derivatives close over) -> cotangents of the wanted operands
+    that any branch has derivatives by."""
     vjps = [b.vjp(given) for b in branches]
-    numbers = tuple(sorted({number for vjp in vjps for number in vjp.numbers}))
+    numbers = tuple(sorted({k for vjp in vjps for k in vjp.numbers if wanted[k]}))
     captured = list(dict.fromkeys(node for vjp in vjps for node in vjp.captured))
     targets = []
     for own, vjp in zip(branches, vjps, strict=True):

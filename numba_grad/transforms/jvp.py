@@ -15,7 +15,7 @@ from typing import Any
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, InternalError, explain
-from numba_grad.graph import streams
+from numba_grad.graph import order, streams
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import Type
@@ -131,7 +131,7 @@ def _pushed_forward(
                 flows = node.requires_grad and any(t is not None for t in own)
                 with_tangents = node.op.extras.get("with_tangents") if flows else None
                 grad_mode.enabled = True
-                if node.value is not None:
+                if node.value is not None and not _came_with_tangents(node, again):
                     copy = node
                 elif with_tangents is not None:
                     copy, t = with_tangents(own, *inputs, **node.params)
@@ -150,6 +150,12 @@ def _pushed_forward(
         grad_mode.enabled = recording
     values = [again.get(root, root) for root in roots]
     return values, [found.get(value) for value in values]
+
+
+def _came_with_tangents(node: Node, again: Mapping[Node, Node]) -> bool:
+    """Whether this is a result of a communication, which has happened again with its tangents: then
+    its token is that of both."""
+    return node.op is item and node.inputs[0] in again and order.communicates(node.inputs[0])
 
 
 def _on_streams() -> AbstractContextManager[streams.followed | None]:

@@ -23,25 +23,21 @@ from numba_grad.ops.control import (
 from numba_grad.ops.families import literal
 from numba_grad.transforms.bodies import (
     Backward,
-    Shape,
     forward_body,
     inputs_with_tangents,
     member_by_member,
+    with_body_of_tangents,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.loop_params import AdjointParams, LoopParams, WhileParams
 
 
 def loop_adjoint(
     steps: Node,
     inputs: Sequence[Node],
-    body: CallTarget,
+    loop: LoopParams,
     backward: Backward,
-    shape: Shape,
     given: tuple[bool, ...],
-    *,
-    length: int | None,
-    reverse: bool,
-    slots: int,
 ) -> tuple[list[Node], list[Node]]:
     """The cotangents that a loop carries back, and those of rows.
 
@@ -50,71 +46,58 @@ def loop_adjoint(
     steps : int64, 0-d
     inputs : those of the loop over `backward.body`; in place of the states at the beginning of all
         steps the first one
-    body, shape : of the loop
+    loop : whose adjoint it is, of a known length or a counted one
     backward : one step back
     given : which stacked results have cotangents
-    length : where it is known
-    reverse : whether the loop took the last rows first
-    slots : how many states are kept
     """
+    assert loop.slots is not None
     held = len(backward.carried) + len(backward.constants)
-    params = {
-        "body": body,
-        "backward": backward.body,
-        "held": held,
-        "carried": shape.carried,
-        "sequences": shape.sequences,
-        "rows": shape.sequences + sum(given),
-        "length": length,
-        "reverse": reverse,
-        "slots": slots,
-        "active": (*backward.carried, *backward.constants, *backward.sequences),
-        "given": given,
-    }
-    node = with_results(adjoint_op, [steps, *inputs], params)
+    params = AdjointParams(
+        loop.body,
+        backward.body,
+        held,
+        loop.carried,
+        loop.sequences,
+        loop.sequences + sum(given),
+        loop.length,
+        loop.reverse,
+        loop.slots,
+        loop.directory,
+        (*backward.carried, *backward.constants, *backward.sequences),
+        given,
+    )
+    node = with_results(adjoint_op, [steps, *inputs], params.of_node)
     results = [result(node, k) for k in range(len(backward.body.outputs))]
     return results[:held], results[held:]
 
 
-def _infer(
-    *types: Type, backward: CallTarget, held: int, length: int | None, **_: Any
-) -> TupleType:
-    outputs = [node.type for node in backward.outputs]
-    rows = [t.of_shape((length, *t.shape)) for t in outputs[held:]] if length is not None else []
-    return TupleType((*outputs[:held], *rows))
+def _infer(*types: Type, **params: Any) -> TupleType:
+    own = AdjointParams(**params)
+    outputs = [node.type for node in own.backward.outputs]
+    stacked = outputs[own.held :] if own.length is not None else []
+    return TupleType((*outputs[: own.held], *[t.of_shape((own.length, *t.shape)) for t in stacked]))
 
 
-def _evaluate(
-    evaluate: Evaluate,
-    steps: Any,
-    *arrays: Any,
-    body: CallTarget,
-    backward: CallTarget,
-    held: int,
-    carried: int,
-    sequences: int,
-    rows: int,
-    length: int | None,
-    reverse: bool,
-    **others: Any,
-) -> tuple[Any, ...]:
-    cotangents, state = list(arrays[:held]), list(arrays[held : held + carried])
-    sequence_arrays = arrays[held + carried : held + carried + rows]
-    constants = arrays[held + carried + rows :]
-    order = range(int(steps))[:: -1 if reverse else 1]
+def _evaluate(evaluate: Evaluate, steps: Any, *arrays: Any, **params: Any) -> tuple[Any, ...]:
+    own = AdjointParams(**params)
+    body, backward = own.body, own.backward
+    first_row, first_constant = own.held + own.carried, own.held + own.carried + own.rows
+    cotangents, state = list(arrays[: own.held]), list(arrays[own.held : first_row])
+    rows, constants = arrays[first_row:first_constant], arrays[first_constant:]
+    order = range(int(steps))[:: -1 if own.reverse else 1]
     entries = []
     for k in order:
         entries.append(state)
-        values = [*state, *[x[k] for x in sequence_arrays[:sequences]], *constants]
+        values = [*state, *[x[k] for x in rows[: own.sequences]], *constants]
         outputs = evaluate(body.outputs, dict(zip(body.arguments, values, strict=False)))
-        state = outputs[:carried]
-    types = [node.type for node in backward.outputs[held:]]
+        state = outputs[: own.carried]
+    types = [node.type for node in backward.outputs[own.held :]]
     stacks = [np.empty((len(order), *t.shape), t.dtype) for t in types]
     for k, entry in zip(reversed(order), reversed(entries), strict=True):
-        values = [*cotangents, *entry, *[x[k] for x in sequence_arrays], *constants]
+        values = [*cotangents, *entry, *[x[k] for x in rows], *constants]
         outputs = evaluate(backward.outputs, dict(zip(backward.arguments, values, strict=True)))
-        cotangents = outputs[:held]
-        for stack, value in zip(stacks, outputs[held:], strict=True):
+        cotangents = outputs[: own.held]
+        for stack, value in zip(stacks, outputs[own.held :], strict=True):
             stack[k] = value
     return (*cotangents, *stacks)
 
@@ -131,41 +114,26 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
 
 
 def _pullback(
-    cotangents: list[Node | None],
-    out: Node,
-    steps: Node,
-    *inputs: Node,
-    body: CallTarget,
-    backward: CallTarget,
-    held: int,
-    carried: int,
-    sequences: int,
-    rows: int,
-    length: int | None,
-    reverse: bool,
-    slots: int,
-    active: tuple[int, ...],
-    given: tuple[bool, ...],
+    cotangents: list[Node | None], out: Node, steps: Node, *inputs: Node, **params: Any
 ) -> list[Node | None]:
-    shape = Shape.of(body, carried, sequences)
+    own = AdjointParams(**params)
+    held, carried, sequences, rows = own.held, own.carried, own.sequences, own.rows
+    active, given = own.active, own.given
+    shape = own.loop.shape
     first_row = held + carried
     seeds, state = inputs[:held], inputs[held:first_row]
     sequence_arrays = inputs[first_row : first_row + sequences]
     of_stacks = inputs[first_row + sequences : first_row + rows]
-    constants = inputs[first_row + rows :][: len(body.arguments) - carried - sequences]
+    constants = inputs[first_row + rows :][: len(own.body.arguments) - carried - sequences]
     of_loop = [*state, *sequence_arrays, *constants]
     tangents: list[Node | None] = [None] * len(of_loop)
     for number, a in zip(active, cotangents, strict=True):
         tangents[number] = a
-    forward = forward_body(body, shape, [t is not None for t in tangents])
+    forward = forward_body(own.body, shape, [t is not None for t in tangents])
     moved = inputs_with_tangents(forward, shape, of_loop, tangents)
-    own_carried = carried + len(forward.carried)
-    run = _known_run if length is not None else _counted_run
-    own_sequences = sequences + len(forward.sequences)
-    node, first_carried, pullback = run(
-        steps, moved, forward.body, own_carried, own_sequences, length, reverse, slots
-    )
-    own_stacked = own_carried + shape.stacked
+    loop = with_body_of_tangents(own.loop, forward)
+    node, first_carried, pullback = _run(steps, moved, loop)
+    own_stacked = loop.carried + shape.stacked
     # Cotangents of the loop with tangents: those of the loop, of its tangents.
     of_tangents: list[Node | None] = [None] * len(node.type.items)
     found: list[Node | None] = [None] * (1 + len(inputs))
@@ -184,7 +152,7 @@ def _pullback(
             of_tangents[own_stacked + number] = of_stacks[place]
             found[1 + first_row + sequences + place] = result(node, own_stacked + number)
     pulled = pullback(of_tangents)
-    of_state, of_rows, of_constants = Shape(own_carried, own_sequences, 0).arguments(pulled)
+    of_state, of_rows, of_constants = loop.shape.arguments(pulled)
     found[1 + held : 1 + first_row] = of_state[:carried]
     found[1 + first_row : 1 + first_row + sequences] = of_rows[:sequences]
     first_constant = 1 + first_row + rows
@@ -192,42 +160,19 @@ def _pullback(
     return found
 
 
-Run = tuple[Node, int, Callable[[list[Node | None]], list[Node | None]]]
-
-
-def _known_run(
-    steps: Node,
-    inputs: Sequence[Node],
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int | None,
-    reverse: bool,
-    slots: int,
-) -> Run:
-    """A loop of a known length, the number of its first carried result, and its derivative."""
-    op = OPS["loop"]
-    params = {"body": body, "carried": carried, "sequences": sequences, "length": length}
-    params |= {"reverse": reverse, "slots": slots, "kept": 0, "sums": 0}
-    node = with_results(op, inputs, params)
-    return node, 0, lambda cotangents: pullback_of(op)(cotangents, node, *inputs, **params)
-
-
-def _counted_run(
-    steps: Node,
-    inputs: Sequence[Node],
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int | None,
-    reverse: bool,
-    slots: int,
-) -> Run:
-    """The same of a loop whose number of steps is known when it runs."""
-    op = OPS["while"]
-    test, counting = body.derived(("counting", carried), lambda: _counting(body, carried))
-    params = {"test": test, "body": counting, "carried": 1 + carried, "constants_of_test": 1}
-    params |= {"slots": slots}
+def _run(
+    steps: Node, inputs: Sequence[Node], loop: LoopParams
+) -> tuple[Node, int, Callable[[list[Node | None]], list[Node | None]]]:
+    """A loop, of a known length or of `steps`, the number of its first carried result, and its
+    derivative."""
+    if loop.length is not None:
+        op, params, given = OPS["loop"], loop.of_node, list(inputs)
+        node = with_results(op, given, params)
+        return node, 0, lambda cotangents: pullback_of(op)(cotangents, node, *given, **params)
+    op, carried = OPS["while"], loop.carried
+    assert loop.slots is not None
+    test, body = loop.body.derived(("counting", carried), lambda: _counting(loop.body, carried))
+    params = WhileParams(test, body, 1 + carried, 1, loop.slots, loop.directory).of_node
     given = [literal(0, steps.dtype), *inputs[:carried], steps, *inputs[carried:]]
     node = with_results(op, given, params)
 

@@ -11,6 +11,7 @@ the derivative is an operation of its own (`loop_adjoints.py`).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,18 @@ from numba_grad.ops.control import (
 from numba_grad.ops.families import literal
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import (
-    Shape,
     backward_body,
     batched_body,
     carried_along,
     forward_body,
     inputs_with_tangents,
     keeping_costly,
+    with_body_of_tangents,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
+from numba_grad.transforms.loop_params import LoopParams
 
 
 def loop(
@@ -49,6 +51,7 @@ def loop(
     *,
     reverse: bool = False,
     slots: int | None = None,
+    directory: str = "",
     is_users: bool = True,
     sums: int = 0,
 ) -> tuple[list[Node], list[Node]]:
@@ -61,64 +64,53 @@ def loop(
         `length` in front
     reverse : whether the last rows come first
     slots : for how many states of what is carried the derivative has memory; None: for all
+    directory : where states go to a file; "": they stay in memory
     is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
     """
     inputs = [*carried, *sequences, *constants]
     own, kept = keeping_costly(body, len(carried)) if is_users else (body, 0)
-    node = _node(inputs, own, len(carried), len(sequences), length, reverse, slots, kept, sums)
+    params = LoopParams(
+        own,
+        len(carried),
+        len(sequences),
+        length,
+        reverse=reverse,
+        # A file is kept to, however short the loop turns out to be.
+        slots=None if slots is None or (slots >= length and not directory) else slots,
+        directory=directory,
+        kept=kept,
+        sums=sums,
+    )
+    node = with_results(loop_op, inputs, params.of_node)
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
 
 
-def _node(
-    inputs: Sequence[Node],
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int,
-    reverse: bool,
-    slots: int | None,
-    kept: int = 0,
-    sums: int = 0,
-) -> Node:
-    params = {
-        "body": body,
-        "carried": carried,
-        "sequences": sequences,
-        "length": length,
-        "reverse": reverse,
-        "slots": None if slots is None or slots >= length else slots,
-        "kept": kept,
-        "sums": sums,
-    }
-    return with_results(loop_op, inputs, params)
+def _infer(*types: Type, **params: Any) -> TupleType:
+    loop = LoopParams(**params)
+    assert loop.length is not None
+    length = loop.length
 
-
-def _infer(*types: Type, body: CallTarget, carried: int, length: int, **others: Any) -> TupleType:
     def stack(type: Type) -> Type:
         return type.of_shape((length, *type.shape))
 
-    outputs = [node.type for node in body.outputs]
-    entries = [stack(type) for type in outputs[:carried]]
-    return TupleType((*outputs[:carried], *map(stack, outputs[carried:]), *entries))
+    outputs = [node.type for node in loop.body.outputs]
+    carried, stacked = outputs[: loop.carried], outputs[loop.carried :]
+    return TupleType((*carried, *map(stack, [*stacked, *carried])))
 
 
-def _evaluate(
-    evaluate: Evaluate,
-    *arrays: Any,
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int,
-    reverse: bool,
-    **others: Any,
-) -> tuple[Any, ...]:
-    state, rows, constants = Shape.of(body, carried, sequences).arguments(arrays)
+def _evaluate(evaluate: Evaluate, *arrays: Any, **params: Any) -> tuple[Any, ...]:
+    loop = LoopParams(**params)
+    assert loop.length is not None
+    body, carried = loop.body, loop.carried
+    state, rows, constants = loop.shape.arguments(arrays)
     types = [node.type for node in body.outputs]
-    stacks = [np.empty((length, *t.shape), t.dtype) for t in (*types[carried:], *types[:carried])]
-    for k in reversed(range(length)) if reverse else range(length):
+    stacks = [
+        np.empty((loop.length, *t.shape), t.dtype) for t in (*types[carried:], *types[:carried])
+    ]
+    for k in range(loop.length)[:: -1 if loop.reverse else 1]:
         given = [*state, *[x[k] for x in rows], *constants]
         outputs = evaluate(body.outputs, dict(zip(body.arguments, given, strict=True)))
         for stack, value in zip(stacks, [*outputs[carried:], *state], strict=True):
@@ -133,19 +125,11 @@ def _evaluate(
 
 
 def _pullback(
-    cotangents: list[Node | None],
-    out: Node,
-    *inputs: Node,
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int,
-    reverse: bool,
-    slots: int | None,
-    kept: int,
-    sums: int,
+    cotangents: list[Node | None], out: Node, *inputs: Node, **params: Any
 ) -> list[Node | None]:
-    shape = Shape.of(body, carried, sequences)
+    own = LoopParams(**params)
+    assert own.length is not None
+    body, carried, shape = own.body, own.carried, own.shape
     of_carried = cotangents[:carried]
     of_stacks = cotangents[carried : carried + shape.stacked]
     of_entries = cotangents[carried + shape.stacked :]
@@ -156,37 +140,33 @@ def _pullback(
         [x.requires_grad for x in inputs],
         given,
         tuple([g is not None for g in of_entries]),
-        kept=kept if slots is None else 0,
-        is_whole=slots is not None,
+        kept=own.kept if own.keeps_all else 0,
+        is_whole=not own.keeps_all,
     )
     held = backward.held(inputs, of_carried)
     rows = [inputs[k] for k in backward.rows]
     rows += [result(out, k) for k in backward.kept]
     rows += [g for g in (*of_stacks, *of_entries) if g is not None]
     constants = [*[inputs[k] for k in backward.others], *backward.captured]
-    if slots is None:
+    if own.keeps_all:
         entries = [result(out, len(body.outputs) + k) for k in backward.entries]
         finals, stacks = loop(
             backward.body,
             held,
             [*entries, *rows],
             constants,
-            length,
-            reverse=not reverse,
+            own.length,
+            reverse=not own.reverse,
             is_users=False,
             sums=len(backward.constants),
         )
     else:
         finals, stacks = loop_adjoint(
-            literal(length, np.dtype(np.int64)),
+            literal(own.length, np.dtype(np.int64)),
             [*held, *inputs[:carried], *rows, *constants],
-            body,
+            own,
             backward,
-            shape,
             given,
-            length=length,
-            reverse=reverse,
-            slots=slots,
         )
     return backward.cotangents(len(inputs), finals, stacks)
 
@@ -195,24 +175,15 @@ def _pullback(
 
 
 def _with_tangents(
-    tangents: Sequence[Node | None],
-    *inputs: Node,
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int,
-    reverse: bool,
-    slots: int | None,
-    kept: int,
-    sums: int,
+    tangents: Sequence[Node | None], *inputs: Node, **params: Any
 ) -> tuple[Node, list[Tangent]]:
-    shape = Shape.of(body, carried, sequences)
-    forward = forward_body(body, shape, [t is not None for t in tangents])
+    own = LoopParams(**params)
+    carried, shape = own.carried, own.shape
+    forward = forward_body(own.body, shape, [t is not None for t in tangents])
     given = inputs_with_tangents(forward, shape, inputs, tangents)
-    held = carried + len(forward.carried)
-    node = _node(
-        given, forward.body, held, sequences + len(forward.sequences), length, reverse, slots
-    )
+    moved = with_body_of_tangents(own, forward)
+    held = moved.carried
+    node = with_results(loop_op, given, moved.of_node)
     first_entry = len(forward.body.outputs)
     stacked = shape.stacked
     values = [
@@ -236,18 +207,9 @@ def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: An
 # Batching: what does not depend on the batch stays as it is.
 
 
-def _batch(
-    is_batched: Sequence[bool],
-    *inputs: Node,
-    body: CallTarget,
-    carried: int,
-    sequences: int,
-    length: int,
-    reverse: bool,
-    slots: int | None,
-    kept: int,
-    sums: int,
-) -> Node:
+def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+    own = LoopParams(**params)
+    body, carried, sequences = own.body, own.carried, own.sequences
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
     flags = carried_along(body, is_batched, carried)
     batched, has_axis = body.derived(
@@ -257,7 +219,7 @@ def _batch(
     for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
         x = repeat(x, size) if flag and not was else x
         given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
-    node = _node(given, batched, carried, sequences, length, reverse, slots, kept, sums)
+    node = with_results(loop_op, given, replace(own, body=batched).of_node)
     results = []
     for k, has in enumerate([*has_axis, *flags[:carried]]):
         x = result(node, k)

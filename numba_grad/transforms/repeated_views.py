@@ -16,17 +16,18 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
 
     `roots` stay. The users of the others get the earlier one as input instead. What a view is made
     of is not computed here and does not change: values and derivatives stay the same.
+
+    Only for graphs that no other pass walks at the time, as those of one call of a transformed
+    function: that pass may know a view by one of its nodes, and find another one here.
     """
     first: dict[tuple[object, ...], Node] = {}
     instead: dict[Node, Node] = {}
+    replaced = instead.keys()
     kept = []
     for node in order:
-        if instead:
-            inputs = node.inputs
-            for x in inputs:
-                if x in instead:
-                    node.inputs = tuple([instead.get(x, x) for x in inputs])
-                    break
+        inputs = node.inputs
+        if not replaced.isdisjoint(inputs):
+            node.inputs = tuple([instead.get(x, x) for x in inputs])
         # Only movements share their params, and only they are repeated in this way.
         if (
             node.params.__class__ is SharedParams

@@ -4,6 +4,7 @@ while_loop(test, body, carried, ...)    while test(carried): carried = body(carr
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numba_grad.graph.node import Node, Op, argument
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
 from numba_grad.transforms.bodies import (
-    Shape,
     backward_body,
     forward_body,
     inputs_with_tangents,
@@ -21,6 +21,7 @@ from numba_grad.transforms.bodies import (
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
+from numba_grad.transforms.loop_params import WhileParams
 
 
 def while_loop(
@@ -30,30 +31,20 @@ def while_loop(
     constants_of_test: Sequence[Node],
     constants_of_body: Sequence[Node],
     slots: int,
+    directory: str = "",
 ) -> tuple[list[Node], Node]:
     """What is carried out of the loop, and the number of steps, int64.
 
     `test`: of (carried, its constants) -> a boolean; `body`: of (carried, its constants) ->
-    carried; `slots`: for how many states of what is carried the derivative has memory
+    carried; `slots`: for how many states of what is carried the derivative has memory, in a file
+    in `directory` if that is not ""
     """
-    params = {
-        "test": test,
-        "body": body,
-        "carried": len(carried),
-        "constants_of_test": len(constants_of_test),
-        "slots": slots,
-    }
-    node = with_results(while_op, [*carried, *constants_of_test, *constants_of_body], params)
+    params = WhileParams(test, body, len(carried), len(constants_of_test), slots, directory)
+    node = with_results(
+        while_op, [*carried, *constants_of_test, *constants_of_body], params.of_node
+    )
     results = [result(node, k) for k in range(len(carried) + 1)]
     return results[:-1], results[-1]
-
-
-def parted(
-    values: Sequence[Any], carried: int, constants_of_test: int
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Inputs: what is carried, constants of the test, constants of the body."""
-    first = carried + constants_of_test
-    return list(values[:carried]), list(values[carried:first]), list(values[first:])
 
 
 def _infer(*types: Type, carried: int, **others: Any) -> TupleType:
@@ -61,16 +52,10 @@ def _infer(*types: Type, carried: int, **others: Any) -> TupleType:
     return TupleType((*types[:carried], array_type((), np.dtype(np.int64), device)))
 
 
-def _evaluate(
-    evaluate: Evaluate,
-    *arrays: Any,
-    test: CallTarget,
-    body: CallTarget,
-    carried: int,
-    constants_of_test: int,
-    slots: int,
-) -> tuple[Any, ...]:
-    state, of_test, of_body = parted(arrays, carried, constants_of_test)
+def _evaluate(evaluate: Evaluate, *arrays: Any, **params: Any) -> tuple[Any, ...]:
+    loop = WhileParams(**params)
+    test, body = loop.test, loop.body
+    state, of_test, of_body = loop.parted(arrays)
     steps = 0
     while True:
         [holds] = evaluate(test.outputs, dict(zip(test.arguments, [*state, *of_test], strict=True)))
@@ -82,65 +67,46 @@ def _evaluate(
 
 
 def _pullback(
-    cotangents: list[Node | None],
-    out: Node,
-    *inputs: Node,
-    test: CallTarget,
-    body: CallTarget,
-    carried: int,
-    constants_of_test: int,
-    slots: int,
+    cotangents: list[Node | None], out: Node, *inputs: Node, **params: Any
 ) -> list[Node | None]:
-    state, of_test, constants = parted(inputs, carried, constants_of_test)
+    own = WhileParams(**params)
+    counted = own.counted
+    state, of_test, constants = own.parted(inputs)
     of_loop = [*state, *constants]
     requires_grad = [x.requires_grad for x in of_loop]
-    backward = backward_body(body, Shape(carried, 0, 0), requires_grad, is_whole=True)
+    backward = backward_body(own.body, counted.shape, requires_grad, is_whole=True)
     held = backward.held(of_loop, cotangents)
     finals, _ = loop_adjoint(
-        result(out, carried),
+        result(out, own.carried),
         [*held, *state, *constants, *backward.captured],
-        body,
+        counted,
         backward,
-        Shape(carried, 0, 0),
         (),
-        length=None,
-        reverse=False,
-        slots=slots,
     )
     found = backward.cotangents(len(of_loop), finals, [])
-    return [*found[:carried], *[None] * len(of_test), *found[carried:]]
+    return [*found[: own.carried], *[None] * len(of_test), *found[own.carried :]]
 
 
 # In forward mode: the same loop, that carries tangents along.
 
 
 def _with_tangents(
-    tangents: Sequence[Node | None],
-    *inputs: Node,
-    test: CallTarget,
-    body: CallTarget,
-    carried: int,
-    constants_of_test: int,
-    slots: int,
+    tangents: Sequence[Node | None], *inputs: Node, **params: Any
 ) -> tuple[Node, list[Tangent]]:
-    state, of_test, constants = parted(inputs, carried, constants_of_test)
-    of_state, _, of_constants = parted(tangents, carried, constants_of_test)
+    own = WhileParams(**params)
+    carried, shape = own.carried, own.counted.shape
+    state, of_test, constants = own.parted(inputs)
+    of_state, _, of_constants = own.parted(tangents)
     directions = [*of_state, *of_constants]
-    shape = Shape(carried, 0, 0)
-    forward = forward_body(body, shape, [t is not None for t in directions])
+    forward = forward_body(own.body, shape, [t is not None for t in directions])
     given = inputs_with_tangents(forward, shape, [*state, *constants], directions)
     held = carried + len(forward.carried)
-    wider = test.derived(
-        ("carrying", forward.body), lambda: _carrying(test, carried, forward.body.arguments[:held])
+    wider = own.test.derived(
+        ("carrying", forward.body),
+        lambda: _carrying(own.test, carried, forward.body.arguments[:held]),
     )
-    params = {
-        "test": wider,
-        "body": forward.body,
-        "carried": held,
-        "constants_of_test": constants_of_test,
-        "slots": slots,
-    }
-    node = with_results(while_op, [*given[:held], *of_test, *given[held:]], params)
+    moved = replace(own, test=wider, body=forward.body, carried=held)
+    node = with_results(while_op, [*given[:held], *of_test, *given[held:]], moved.of_node)
     found: list[Tangent] = [None] * (carried + 1)
     for number, k in enumerate(forward.carried):
         found[k] = result(node, carried + number)

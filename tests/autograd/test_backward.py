@@ -1,5 +1,6 @@
 """backward() and grad() where torch is no guide: programs, traces, engines, messages."""
 
+import gc
 import sys
 
 import numpy as np
@@ -238,6 +239,27 @@ def nested(depth, innermost, path):
 
     go_on(depth)
     return found[0]
+
+
+def test_no_collection_looks_at_the_nodes_of_a_pass():
+    x = ng.tensor(np.ones(3), requires_grad=True)
+    y = x
+    for _ in range(1_000):
+        y = y * x
+    was_enabled = []
+    x.register_hook(lambda g: was_enabled.append(gc.isenabled()))
+    loss = y.sum()
+    loss.backward(retain_graph=True)
+    assert was_enabled == [False]
+    assert gc.isenabled()
+
+    def fail(g):
+        raise LookupError("in a hook")
+
+    x.register_hook(fail)
+    with pytest.raises(LookupError, match="in a hook"):
+        loss.backward()
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("path", ["hook", "leaf hook", "function", "grad"])

@@ -91,9 +91,9 @@ def test_kernels_show_what_they_became():
 
 def test_signatures_and_names_make_different_functions():
     source = "def f(a):\n    return a + 1\n\ndef g(a):\n    return a * 3\n"
-    f = build.build_function(source, "f", "int64(int64)")
-    g = build.build_function(source, "g", "int64(int64)")
-    real = build.build_function(source, "f", "float64(float64)")
+    f = build.build_requests([build.Request(source, "f", "int64(int64)")])[0]
+    g = build.build_requests([build.Request(source, "g", "int64(int64)")])[0]
+    real = build.build_requests([build.Request(source, "f", "float64(float64)")])[0]
     assert len({f.key, g.key, real.key}) == 3
     assert ctypes.CFUNCTYPE(INT64, INT64)(g.address)(7) == 21
     assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(real.address)(0.5) == 1.5
@@ -174,13 +174,37 @@ def test_numba_itself_works_beside_it():
 
 def test_damaged_object_code_is_an_error_and_not_a_crash():
     with pytest.raises(KernelError, match="cannot link f"):
-        loader.load([("f", b"\x7fELF not really")])
+        loader.load([(["f"], b"\x7fELF not really")])
 
 
 def test_loading_reports_missing_symbols():
     kernel = build.build(source_of_kernel(31))
     with pytest.raises(KernelError, match="cannot link another_name"):
-        loader.load([("another_name", cache.read(kernel.key))])
+        loader.load([(["another_name"], cache.read(kernel.key))])
+
+
+def test_objects_that_have_a_kernel_in_common_are_loaded_together(tmp_path):
+    """As two processes leave them that compiled it at the same time, each with others."""
+    a, b, c = [build.Request(source_of_kernel(k), is_quick=True) for k in (32, 33, 34)]
+    with configure(cache_directory=tmp_path / "one"):
+        first = build._object_codes([a, b])
+    with configure(cache_directory=tmp_path / "other"):
+        second = build._object_codes([b, c])
+    assert first[a.key] == first[b.key] != second[b.key] == second[c.key]
+    symbols = [build._symbol(request.key) for request in (a, b, c)]
+    addresses = loader.load([(symbols[:2], first[a.key]), (symbols[2:], second[c.key])])
+    assert len(set(addresses.values())) == 3
+
+
+def test_what_calls_scipy_shares_no_object_with_others(tmp_path):
+    own, other = [
+        build.Request(source_of_kernel(k).replace("exp", name), is_quick=True)
+        for k, name in ((35, "exp1"), (36, "exp"))
+    ]
+    with configure(cache_directory=tmp_path):
+        codes = build._object_codes([own, other])
+    assert b"scipy_special" in codes[own.key]
+    assert b"scipy_special" not in codes[other.key]
 
 
 # Threads.

@@ -97,6 +97,12 @@ def test_with_room_for_all_states_each_step_is_done_once():
     assert actions == [Action.STORE, Action.RETURN]
 
 
+def test_actions_are_runs_of_many_steps():
+    # For each kept state at most a few, not for each step.
+    assert len(list(schedule_of(1000, 200))) == 17
+    assert len(list(schedule_of(4000, 390))) == 32
+
+
 def test_counts_are_those_of_revolve():
     schedules = pytest.importorskip("checkpoint_schedules")
     for steps in (2, 3, 5, 10, 37, 100):

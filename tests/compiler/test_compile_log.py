@@ -211,9 +211,9 @@ import time
 from numba_grad.compiler import build, compile_log
 compile_log._PATIENCE = compile_log._PERIOD = 0.01
 slow = build.compile_and_store
-def slower(request):
+def slower(*requests):
     time.sleep(0.2)
-    return slow(request)
+    return slow(*requests)
 build.compile_and_store = slower
 build.build({source_of_kernel(460)!r})
 print("done")

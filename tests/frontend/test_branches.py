@@ -209,3 +209,15 @@ def test_what_leaks_out_of_a_branch_is_refused_by_name():
     with pytest.raises(TracingError, match=r"cond: .* assigns to a tensor of its surroundings"):
         ng.cond(True, lambda x: u.fill(x) or x, lambda x: x, 1.0)
     np.testing.assert_array_equal(u, [0.0, 0.0])
+
+
+def test_cotangents_that_nobody_wants_are_not_computed():
+    def f(p, x, w):
+        return ng.cond(p > 0, lambda x, w: (x * w).sum(), lambda x, w: (x - w).sum(), x, w)
+
+    x, w = np.arange(3.0), np.ones(3)
+    gradient = ng.jit(ng.grad(f, 1))
+    shown = str(gradient.lower(1.0, x, w).graph)
+    [backward] = [line for line in shown.splitlines() if "branch" in line and "float64[3]" in line]
+    assert backward.count("float64[3])") + backward.count("float64[3],") == 1, backward
+    np.testing.assert_array_equal(gradient(1.0, x, w), w)

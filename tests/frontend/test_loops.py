@@ -462,6 +462,41 @@ def test_random_numbers_are_those_of_their_keys():
 # Batches
 
 
+def test_anomaly_mode_and_checked_passes_know_bodies():
+    def f(a, xs):
+        last = ng.fori_loop(0, counted(a, 3).astype(int) + 2, lambda i, y: y * a, a)
+        return scanned(a, xs, memory="2 states") + last + ng.cond(a > 0, np.sin, np.cos, a)
+
+    expected = ng.grad(f)(0.7, XS)
+    a = ng.tensor(0.7, requires_grad=True)
+    with ng.autograd.detect_anomaly(), configure(check_passes=True):
+        f(a, XS).backward()
+        assert_same([a.grad, ng.jit(ng.grad(f))(0.7, XS)], [expected] * 2)
+
+
+def test_half_precision_is_rounded_in_each_step():
+    xs = np.array([0.1, 0.7, 1.3], np.float16)
+
+    def by_scan(xs, memory=None):
+        final, ys = ng.scan(lambda c, x: (np.sin(c) * x + x, c * c), xs[0], xs, memory=memory)
+        return final + ys.sum()
+
+    def by_loop(xs):
+        c, ys = xs[0], []
+        for k in range(3):
+            ys.append(c * c)
+            c = np.sin(c) * xs[k] + xs[k]
+        return c + np.stack(ys).sum()
+
+    value, gradient = ng.value_and_grad(by_scan)(xs)
+    assert (value.dtype, gradient.dtype) == (np.float16, np.float16)
+    assert_same([value, gradient], ng.value_and_grad(by_loop)(xs), rtol=2e-3)
+    again = ng.grad(lambda xs: by_scan(xs, "1 states"))(xs)
+    np.testing.assert_array_equal(again, gradient)
+    halved = ng.while_loop(lambda x: x > 0.01, lambda x: x / 2, np.float16(1))
+    assert (halved.dtype, float(halved)) == (np.float16, 2.0**-7)
+
+
 def test_batches_of_states_rows_and_constants():
     a, xs = np.array([0.5, 2.0]), np.arange(6.0).reshape(2, 3)
 

@@ -1,5 +1,6 @@
 """`memory=` of loops, and `checkpoint`: the same gradient from less memory."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -176,9 +177,9 @@ def test_the_peak_of_memory_is_within_the_budget():
     ],
 )
 def test_budgets_are_bytes_or_states(memory, states):
-    assert states_within("scan", memory, [STATE]) == states
-    assert states_within("scan", memory, [STATE], states) is None
-    assert states_within("scan", memory, [STATE], states + 1) == states
+    assert states_within("scan", memory, [STATE]) == (states, "")
+    assert states_within("scan", memory, [STATE], states) == (None, "")
+    assert states_within("scan", memory, [STATE], states + 1) == (states, "")
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,88 @@ def test_a_budget_below_one_state_is_refused(memory):
     ):
         with pytest.raises(ValueError, match=r"(?s)no memory for a single state.*at least 800"):
             loop()
+
+
+# States in a file
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
+def test_states_in_a_file_give_the_same_bits(transform, tmp_path):
+    a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 23)
+    expected = bits(ng.grad(by_scan, (0, 1))(a, xs)), bits([ng.grad(by_while)(0.7, 23)])
+    for amount in ("1 GB", "5 states"):
+        memory = f"disk:{tmp_path}:{amount}"
+        found = transform(ng.grad(lambda a, xs: by_scan(a, xs, memory), (0, 1)))(a, xs)  # noqa: B023
+        assert bits(found) == expected[0]
+        found = transform(ng.grad(lambda a, n: by_while(a, n, memory)))(0.7, 23)  # noqa: B023
+        assert bits([found]) == expected[1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_states_of_vectors_in_files_of_loops_in_loops(tmp_path):
+    def f(a, memory):
+        def inner(c, _):
+            return np.sin(c * a) + 0.5 * c, None
+
+        def outer(i, c):
+            return ng.scan(inner, c, length=4, memory=memory)[0]
+
+        final = ng.fori_loop(0, 5, outer, np.linspace(0.1, 1, 30), memory=memory)
+        return (final * final).sum()
+
+    memory = f"disk:{tmp_path}:3 states"
+    assert bits([ng.grad(f)(0.7, memory)]) == bits([ng.grad(f)(0.7, None)])
+    second = ng.grad(ng.grad(f))
+    np.testing.assert_allclose(second(0.7, memory), second(0.7, None), rtol=1e-11)
+    batched = ng.vmap(ng.grad(f), (0, None))(np.array([0.7, 0.2]), memory)
+    assert bits([batched[0]]) == bits([ng.grad(f)(0.7, None)])
+
+
+def test_states_in_a_file_take_no_memory(tmp_path):
+    state = np.full(1 << 17, 0.5)
+    gradient = ng.jit(
+        ng.grad(
+            lambda a: ng.fori_loop(
+                0, 20, lambda i, c: np.sin(c * a) + c, state, memory=f"disk:{tmp_path}:1 GB"
+            ).sum()
+        )
+    )
+    gradient(0.9)
+    release_pool()
+    before = pool_statistics().lent_bytes
+    gradient(0.9)
+    assert pool_statistics().peak_lent_bytes - before < 12 << 20
+
+
+def test_directories_that_are_not_there_and_full_disks(tmp_path, monkeypatch):
+    missing, file = tmp_path / "none", tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(FileNotFoundError, match=r"(?s)scan: there is no such directory.*makedirs"):
+        by_scan(np.ones(3), np.ones(4), f"disk:{missing}:1 MB")
+    with pytest.raises(NotADirectoryError, match="while_loop: there is no such directory"):
+        by_while(0.7, 4, f"disk:{file}:1 MB")
+    with pytest.raises(ValueError, match=r"(?s)memory is a number of bytes.*disk:PATH:4 GB"):
+        by_while(0.7, 4, f"disk:{tmp_path}:much")
+    gradient = ng.jit(ng.grad(lambda a: by_while(a, 4, f"disk:{tmp_path}:1 MB")))
+    expected = gradient(0.7)
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"(?s)no room on the disk.*bytes *: \d+.*another path"):
+        gradient(0.7)
+    monkeypatch.delattr(os, "posix_fallocate")  # a system that cannot reserve space
+    assert gradient(0.7) == expected
+    monkeypatch.undo()
+    assert gradient(0.7) == expected
+    tmp = tmp_path / "gone"
+    tmp.mkdir()
+    gradient = ng.jit(ng.grad(lambda a: by_while(a, 4, f"disk:{tmp}:1 MB")))
+    gradient(0.7)
+    tmp.rmdir()
+    with pytest.raises(FileNotFoundError, match="no file can be made"):
+        gradient(0.7)
 
 
 # Between processes

@@ -1109,3 +1109,35 @@ ng.jit(lambda x: x + 1)(1.0)
 assert not [name for name in sys.modules if "python_control_flow" in name]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("p", [1.0, -1.0])
+def test_others_who_hold_a_tensor_see_what_a_side_does_to_it(p):
+    def one_side_rebinds(p, x):
+        x = x + 0.0
+        held = x
+        if p > 0:
+            x = x * 2
+        else:
+            x += 10
+        return x, held
+
+    def changed_and_rebound(p, x):
+        x = x + 0.0
+        held = [x]
+        if p > 0:
+            x += 10
+            x = x * 2
+        return x, held[0]
+
+    def not_read_afterwards(p, x):
+        x = x + 0.0
+        held = x
+        if p > 0:
+            x[0] = 5
+        return held
+
+    for f in (one_side_rebinds, changed_and_rebound, not_read_afterwards):
+        expected = f(p, ng.tensor([1.0, 2.0]))
+        found = ng.jit(f, control_flow=True)(p, ng.tensor([1.0, 2.0]))
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))

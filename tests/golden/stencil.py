@@ -31,6 +31,7 @@ def kernel(args, lo, hi):
         last = min(hi - row * n1, n1)
         if b12 <= i0 < b13:
             for i1 in range(first, min(last, b9)):
+                i1 = opaque(i1)
                 v0 = x0[i0 * s3 + i1 + c4]
                 v1 = x0[i0 * s3 + i1 + c5]
                 v2 = v0 + v1
@@ -54,6 +55,7 @@ def kernel(args, lo, hi):
                 v20 = v17 - v19
                 x2[i0 * s3 + i1] = v20
             for i1 in range(max(first, b11), last):
+                i1 = opaque(i1)
                 v21 = x0[i0 * s3 + i1 + c4]
                 v22 = x0[i0 * s3 + i1 + c5]
                 v23 = v21 + v22
@@ -73,6 +75,7 @@ def kernel(args, lo, hi):
             v39 = int64(i0 + c18)
             v40 = select(v38, v39, v32)
             for i1 in range(first, min(last, b9)):
+                i1 = opaque(i1)
                 v35 = x0[v34 * s16 + i1]
                 v37 = select(v31, v35, v36)
                 v41 = x0[v40 * s19 + i1]
@@ -100,6 +103,7 @@ def kernel(args, lo, hi):
                 v62 = v59 - v61
                 x2[i0 * s3 + i1] = v62
             for i1 in range(max(first, b11), last):
+                i1 = opaque(i1)
                 v63 = x0[v34 * s16 + i1]
                 v64 = select(v31, v63, v36)
                 v65 = x0[v40 * s19 + i1]

@@ -33,6 +33,7 @@ def kernel(args, lo, hi):
         last = min(hi - row * n1, n1)
         if b12 <= i0 < b13:
             for i1 in range(first, min(last, b9)):
+                i1 = opaque(i1)
                 v0 = x0[i0 * s3 + i1 + c4]
                 v1 = x0[i0 * s3 + i1 + c5]
                 v2 = v0 + v1
@@ -58,6 +59,7 @@ def kernel(args, lo, hi):
                 v23 = v22 * v11
                 x2[i0 * s3 + i1] = v23
             for i1 in range(max(first, b11), last):
+                i1 = opaque(i1)
                 v24 = x0[i0 * s3 + i1 + c4]
                 v25 = x0[i0 * s3 + i1 + c5]
                 v26 = v24 + v25
@@ -78,6 +80,7 @@ def kernel(args, lo, hi):
             v43 = int64(i0 + c18)
             v44 = select(v42, v43, v36)
             for i1 in range(first, min(last, b9)):
+                i1 = opaque(i1)
                 v39 = x0[v38 * s16 + i1]
                 v41 = select(v35, v39, v40)
                 v45 = x0[v44 * s19 + i1]
@@ -107,6 +110,7 @@ def kernel(args, lo, hi):
                 v69 = v68 * v55
                 x2[i0 * s3 + i1] = v69
             for i1 in range(max(first, b11), last):
+                i1 = opaque(i1)
                 v70 = x0[v38 * s16 + i1]
                 v71 = select(v35, v70, v40)
                 v72 = x0[v44 * s19 + i1]
@@ -161,6 +165,7 @@ def kernel(args, lo, hi):
         last = min(hi - row * n1, n1)
         if b16 <= i0 < b17:
             for i1 in range(first, min(last, b11)):
+                i1 = opaque(i1)
                 v0 = int64(i1)
                 v1 = (b2 <= v0) & (v0 < b3)
                 v3 = int64(i1 + c4)
@@ -183,6 +188,7 @@ def kernel(args, lo, hi):
                 v18 = v16 + v17
                 x1[i0 * s10 + i1] = v18
             for i1 in range(max(first, b15), min(last, b3)):
+                i1 = opaque(i1)
                 v19 = x0[i0 * s6 + i1 + c12]
                 v20 = x0[i0 * s6 + i1 + c13]
                 v21 = v19 + v20
@@ -190,6 +196,7 @@ def kernel(args, lo, hi):
                 v23 = v21 + v22
                 x1[i0 * s10 + i1] = v23
             for i1 in range(max(first, b3), last):
+                i1 = opaque(i1)
                 v24 = x0[i0 * s6 + i1 + c12]
                 x1[i0 * s10 + i1] = v24
         else:
@@ -203,6 +210,7 @@ def kernel(args, lo, hi):
             v39 = int64(i0 + c21)
             v40 = select(v38, v39, v27)
             for i1 in range(first, min(last, b11)):
+                i1 = opaque(i1)
                 v30 = int64(i1)
                 v31 = (b2 <= v30) & (v30 < b3)
                 v32 = int64(i1 + c4)
@@ -232,6 +240,7 @@ def kernel(args, lo, hi):
                 v60 = select(v26, v59, v57)
                 x1[i0 * s10 + i1] = v60
             for i1 in range(max(first, b15), min(last, b3)):
+                i1 = opaque(i1)
                 v61 = x0[v40 * s22 + i1 + c25]
                 v62 = v42 + v61
                 v63 = select(v38, v62, v42)
@@ -243,6 +252,7 @@ def kernel(args, lo, hi):
                 v69 = select(v26, v68, v66)
                 x1[i0 * s10 + i1] = v69
             for i1 in range(max(first, b3), last):
+                i1 = opaque(i1)
                 v70 = x0[v40 * s22 + i1 + c25]
                 v71 = v42 + v70
                 v72 = select(v38, v71, v42)

@@ -48,11 +48,13 @@ class _Adjoint:
         inputs = range(1, len(call.inputs))
         of_held, of_state = inputs[:held], inputs[held : held + carried]
         of_rows = inputs[held + carried : held + carried + rows]
-        self.schedule = writer.temporary(schedule_bytes(self.slots))
+        self.schedule = writer.memory_of_rows(schedule_bytes(self.slots))
+        self.steps = writer.number_of_rows(writer.input(0), self.length)
         self.types = [call.inputs[k].type for k in of_state]
         self.types_held = [call.inputs[k].type for k in of_held]
+        directory: str = call.params["directory"]
         self.kept = [
-            Pointer(writer.temporary((self.slots + 1) * type.nbytes), 0) for type in self.types
+            writer.kept_memory((self.slots + 1) * type.nbytes, directory) for type in self.types
         ]
         self.buffers = [two_buffers(writer, type) for type in self.types]
         self.buffers_held = [two_buffers(writer, type) for type in self.types_held]
@@ -92,12 +94,12 @@ class _Adjoint:
         label = label_in(backward.name)
         if label is not None:
             left = self.scheduled(ScheduleWord.LEFT)
-            self.shown = Shown(label, left, writer.input(0), counts_down=True)
+            self.shown = Shown(label, left, self.steps, counts_down=True)
 
     # Memory
 
     def scheduled(self, word: ScheduleWord) -> Pointer:
-        return Pointer(self.schedule, 8 * word)
+        return further(self.schedule, 8 * word)
 
     def row(self, start: Pointer, type: Type, *, is_return: bool) -> Moving:
         """The row of a step: that of the action's first one, and on from there."""
@@ -125,10 +127,10 @@ class _Adjoint:
         # After each action a row leads to the end.
         lengths = [writer.length_of(actions[action]) for action in Action]
         starts = np.cumsum([0, *[length + 1 for length in lengths]]).tolist()
-        passes = Pointer(writer.temporary(8), 0)
+        passes = writer.memory_of_rows(8)
 
         def inside(start: int) -> list[tuple[int, Moving]]:
-            writer.kernel(NEXT_SOURCE, [running])
+            writer.kernel_of_rows(NEXT_SOURCE, [running])
             loop_words = ("words", start - writer.word_count)
             writer.control(Control.LEAVE, [running, 2 + starts[-1], loop_words, passes])
             chosen = self.scheduled(ScheduleWord.ACTION)
@@ -138,7 +140,7 @@ class _Adjoint:
                 writer.control(Control.SKIP, [starts[-1] - end])
             return []
 
-        writer.kernel(START_SOURCE, [running, writer.input(0), self.slots])
+        writer.kernel_of_rows(START_SOURCE, [running, self.steps, self.slots])
         first = len(writer.steps)
         writer.loop(ENDLESS, inside, shown=self.shown if self.backward_line is not None else None)
         writer.lives_from(first, len(writer.steps))

@@ -14,6 +14,9 @@ def write_branch(writer: Writer, call: Node) -> None:
     arguments = [writer.input(k) for k in range(1, len(call.inputs))]
     results = [writer.output(k) for k in writer.numbers]
     first = len(writer.steps)
+    if len(bodies) == 1:
+        writer.body(bodies[0], arguments, results)
+        return
     # After each branch a row leads to the end.
     starts = np.cumsum([0, *[len(body.steps) + 1 for body in bodies]]).tolist()
     writer.control(Control.SWITCH, [writer.input(0), len(bodies), *starts[:-1]])

@@ -106,7 +106,7 @@ def write_while(writer: Writer, call: Node) -> None:
         writer.copy(writer.input(k), read.start, types[k])
     holds = Pointer(writer.temporary(_BOOLEAN.nbytes), 0)
     is_counted = writer.is_needed(carried)
-    count = writer.output(carried) if is_counted else Pointer(writer.temporary(8), 0)
+    count = writer.output(carried) if is_counted else writer.memory_of_rows(8)
 
     def inside(start: int) -> list[tuple[int, Moving]]:
         moving = writer.body(steps_of_test, [*reads, *constants[:of_test]], [holds])

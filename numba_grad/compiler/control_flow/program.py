@@ -1,13 +1,15 @@
-"""A segment that is one loop or one branch -> its steps."""
+"""A segment that is one loop, one branch or one communication -> its steps."""
 
 from collections.abc import Callable, Sequence
 
+from numba_grad.compiler.communication_steps import write_communication
 from numba_grad.compiler.control_flow.adjoints import write_adjoint
 from numba_grad.compiler.control_flow.branches import write_branch
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
 from numba_grad.compiler.control_flow.writer import CompileBody, Writer
 from numba_grad.compiler.groups import Place
 from numba_grad.compiler.segment_program import SegmentProgram
+from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node
 
 _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
@@ -24,15 +26,17 @@ def control_program(
     places: Sequence[Place],
     has_own_memory: Sequence[bool],
     compile_body: CompileBody,
+    target: Target,
 ) -> SegmentProgram:
-    """The program of a segment that is one loop or one branch.
+    """The program of a segment that is one loop, one branch or one communication.
 
     Parameters
     ----------
     numbers : which results are needed
     places : of the inputs, in memory
     has_own_memory : for each of these results, whether it must be an array of its own
+    target : what it is compiled for
     """
-    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body)
-    _WRITERS[call.op.name](writer, call)
+    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body, target)
+    _WRITERS.get(call.op.name, write_communication)(writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])

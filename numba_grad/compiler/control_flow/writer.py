@@ -7,7 +7,7 @@ are pointers (`Moving`): rows of sequences and results move by a stride, and wha
 from one buffer and written to another, in a ring of buffers (`states.py`).
 """
 
-import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,15 +25,16 @@ from numba_grad.compiler.control_flow.register_loops import (
 )
 from numba_grad.compiler.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.program_steps import Output, ProgramStep, Temporary
+from numba_grad.compiler.program_steps import FileMemory, Output, ProgramStep, Temporary
+from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
+_files = itertools.count()
 # Trips of a loop that something else ends.
 ENDLESS = 1 << 62
 
@@ -45,6 +46,14 @@ class Opened:
 
     kind: str
     number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AmongWords:
+    """Memory among the words of the steps, from the one of this number on: where the host walks
+    rows."""
+
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,7 @@ class Writer:
     places: list[Place]
     has_own_memory: list[bool]
     compile_body: CompileBody
+    target: Target
     steps: list[ProgramStep] = field(default_factory=list)
     temporaries: list[int] = field(default_factory=list)
     word_count: int = 0
@@ -128,6 +138,12 @@ class Writer:
     def temporary(self, nbytes: int) -> Temporary:
         self.temporaries.append(nbytes)
         return Temporary(len(self.temporaries) - 1)
+
+    def kept_memory(self, nbytes: int, directory: str) -> Pointer:
+        """Memory for states, in a file if there is a directory for it."""
+        if not directory:
+            return Pointer(self.temporary(nbytes), 0)
+        return Pointer(FileMemory(directory, nbytes, next(_files)), 0)
 
     def input(self, number: int) -> Pointer:
         place = self.places[number]
@@ -146,11 +162,47 @@ class Writer:
     def is_own(self, number: int) -> bool:
         return self.has_own_memory[self.numbers.index(number)]
 
+    # What rows read that say which step comes next
+
+    def memory_of_rows(self, nbytes: int, first: int = 0) -> Pointer:
+        """Memory for what decides which step comes next. Where the host has it, it begins with the
+        int64 `first`."""
+        if self.target.host is None:
+            return Pointer(self.temporary(nbytes), 0)
+        # More words of a row that leads to the next step.
+        position = self.control(Control.SKIP, [0, first, *[0] * (nbytes // 8 - 1)])
+        return Pointer(AmongWords(position + 1), 0)
+
+    def number_of_rows(self, pointer: Pointer, known: int | None) -> Pointer:
+        """Where an int64 that is in the memory of kernels can be read by rows, and by kernels of
+        theirs; `known`: what it is, if that is known."""
+        if self.target.host is None:
+            return pointer
+        if known is not None:
+            return self.memory_of_rows(8, known)
+        target = self.memory_of_rows(8)
+        step = ProgramStep(self.target.host.number, [], 1, 1, [], 0, 0, written=frozenset())
+        self.pointing(step, [pointer, target])
+        return target
+
+    def kernel_of_rows(self, source: str, words: Sequence[object]) -> None:
+        """Append a small kernel over memory of rows."""
+        host = self.target.host
+        self.kernel(source if host is None else host.kernel(source), words)
+
+    def _relative(self, word: object, position: int) -> object:
+        """A word of a step whose words begin at `position`, with words counted from there."""
+        if isinstance(word, Pointer) and isinstance(word.source, AmongWords):
+            return ("words", word.source.position + word.offset // 8 - position)
+        return word
+
     # Steps
 
     def append(self, step: ProgramStep) -> int:
         """Append a step; the position of its words."""
         position = self.word_count
+        step.words = [self._relative(word, position) for word in step.words]
+        step.memory = [source for source in step.memory if not isinstance(source, AmongWords)]
         self.steps.append(step)
         self.word_count += len(step.words)
         return position
@@ -165,17 +217,8 @@ class Writer:
         """Append a copy of an array; the words that move, by position."""
         if not type.nbytes:
             return []
-        step = ProgramStep(
-            copy_source(type.dtype.itemsize),
-            [],
-            type.nbytes // _unit(type.dtype.itemsize),
-            grain_for(1, 1 << 17),
-            [],
-            2 * type.nbytes,
-            0,
-            written=frozenset([1]),
-        )
-        return self.pointing(step, [source, target])
+        step = self.target.copy_step(type.dtype.itemsize, type.nbytes)
+        return self.pointing(step, [source, target, *step.words])
 
     def pointing(self, step: ProgramStep, words: Sequence[object]) -> list[tuple[int, Moving]]:
         """Append a step with these words; which of them move, by position."""
@@ -284,7 +327,8 @@ class Writer:
             words[entry + MoveWord.STRIDE] = move.stride
             words[entry + MoveWord.LIMIT] = 0 if move.limit is None else move.limit
             words[entry + MoveWord.RING] = move.ring
-            words[entry + MoveWord.FIRST_ADDRESS] = 0 if move.first is None else move.first
+            first = 0 if move.first is None else self._relative(move.first, start)
+            words[entry + MoveWord.FIRST_ADDRESS] = first
             words[entry + MoveWord.FIRST_STRIDE] = move.first_stride
         self.lives_from(number, end)
 
@@ -389,24 +433,6 @@ def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
         seen.add(node)
         result.append(node)
     return result
-
-
-def _unit(itemsize: int) -> int:
-    return min(itemsize, 8)
-
-
-@functools.cache
-def copy_source(itemsize: int) -> str:
-    """A kernel that copies elements of a size. Task: an element, or half of a complex one."""
-    name = f"int{8 * _unit(itemsize)}"
-    return f"""\
-# copy
-def kernel(args, lo, hi):
-    x = buffer(args, 0, {name})
-    out = buffer(args, 1, {name})
-    for i in range(lo, hi):
-        out[i] = x[i]
-"""
 
 
 def line_of(

@@ -5,10 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.compiler import cpu_target
-from numba_grad.compiler.cuda import build, costs, library_steps
+from numba_grad.compiler.cuda import build, costs, host_steps, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
+from numba_grad.compiler.cuda.library_kernels.source import (
+    THREADS,
+    blocks_for,
+    copy_source,
+)
 from numba_grad.compiler.cuda.row_chains import CHAINING
 from numba_grad.compiler.loops import Kernel
 from numba_grad.compiler.program_steps import (
@@ -47,6 +52,20 @@ def _join(
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
+def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
+    elements = nbytes // itemsize
+    return ProgramStep(
+        "# copy: bytes\n" + copy_source(itemsize),
+        [elements],
+        blocks_for(elements),
+        THREADS,
+        [],
+        2 * nbytes,
+        0,
+        written=frozenset([1]),
+    )
+
+
 @functools.cache
 def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
     """The target of an architecture such as "sm_90"."""
@@ -58,9 +77,11 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         kernel_step=_kernel_step,
         library_steps=functools.partial(library_steps.lower, options=options),
         join=_join,
+        copy_step=_copy_step,
         build=functools.partial(build.build_all, architecture=architecture),
         has_branches=True,
         adds_products=False,
+        host=host_steps.HOST,
     )
 
 

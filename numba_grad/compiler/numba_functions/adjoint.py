@@ -1,8 +1,8 @@
 """A function's adjoint: a forward sweep that keeps what is needed, then the reverse sweep.
 
 Statements are taken from last to first. The cotangent of an array or a variable is a memory beside
-it, that of a scalar is a scalar, or a variable if it is used in inner regions. What the reverse sweep
-of a region reads of the forward sweep is
+it, that of a scalar is a scalar, or a variable if it is used in inner regions. What the reverse
+sweep of a region reads of the forward sweep is
 
     computed again    from what is there,
     loaded again      if the memory then holds what it held: nothing in the region is stored to it
@@ -22,9 +22,9 @@ from numba_grad.compiler.numba_functions.analyses import (
     swapped_together,
     without_unused,
 )
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    Builder,
     Define,
     For,
     Function,
@@ -215,23 +215,28 @@ class _Sweeps:
             if isinstance(s, If):
                 s = If(s.condition, self._counted(s.then), self._counted(s.otherwise))
             elif isinstance(s, For | While):
-                body = self._counted(s.body)
-                if s.leave is not None:
-                    count = self.builder.memory("passes", "int64")
-                    result.append(Allocate(count, (), 0.0))
-                    body = [Store(count, (), 1, is_added=True), *body]
-                if isinstance(s, For):
-                    s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-                else:
-                    s = While(s.leave, body)
-                if s.leave is not None:
-                    result.append(s)
-                    passes = self.builder.scalar("int64")
-                    result.append(Load(passes, count, ()))
-                    self._passes[id(s)] = passes
+                s = self._counted_loop(s, result)
+                if s is None:
                     continue
             result.append(s)
         return result
+
+    def _counted_loop(self, s: For | While, result: list[Statement]) -> Statement | None:
+        """The loop; None if it is written already, with the number of its passes after it."""
+        body = self._counted(s.body)
+        if s.leave is None:
+            assert isinstance(s, For)
+            return For(s.index, s.start, s.stop, s.step, body, None, s.is_parallel)
+        count = self.builder.memory("passes", "int64")
+        body = [Store(count, (), 1, is_added=True), *body]
+        if isinstance(s, For):
+            loop = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
+        else:
+            loop = While(s.leave, body)
+        passes = self.builder.scalar("int64")
+        result += [Allocate(count, (), 0.0), loop, Load(passes, count, ())]
+        self._passes[id(loop)] = passes
+        return None
 
     def _survey(self) -> None:
         place = 0
@@ -313,8 +318,7 @@ class _Sweeps:
         forward: list[list[Statement]] = []
         reverse: list[Statement] = []
         with self.builder.region(reverse):
-            for s in reversed(statements):
-                forward.append(self.statement(s, depth))
+            forward += [self.statement(s, depth) for s in reversed(statements)]
         self._scopes.pop()
         written = [s for part in reversed(forward) for s in part]
         return self._supplied(scope, written, reverse)
@@ -348,10 +352,13 @@ class _Sweeps:
             return [If(s.condition, then, otherwise)]
         elif isinstance(s, For | While):
             return [self._loop(s, depth)]
-        elif isinstance(s, Allocate) and s.memory in self.groups:
-            if s.memory in self.activity.memories:
-                # Swapped: its cotangent must be there when the forward sweep swaps names.
-                return [s, Allocate(self.bar(s.memory), s.shape, 0.0)]
+        elif (
+            isinstance(s, Allocate)
+            and s.memory in self.groups
+            and s.memory in self.activity.memories
+        ):
+            # Swapped: its cotangent must be there when the forward sweep swaps names.
+            return [s, Allocate(self.bar(s.memory), s.shape, 0.0)]
         return [s]
 
     def _pull(self, s: Define, cotangent: Value) -> None:
@@ -374,12 +381,10 @@ class _Sweeps:
         if s.memory in self.activity.memories:
             bar = self.bar(s.memory)
             is_given = s.value in self.activity.scalars
-            if is_given:
-                cotangent = builder.load(bar, *s.indices)
+            cotangent = builder.load(bar, *s.indices) if is_given else 0.0
             if not s.is_added:
                 builder.store(bar, s.indices, 0.0)
-            if is_given:
-                self.give(s.value, cotangent)
+            self.give(s.value, cotangent)
         return [*forward, s]
 
     def _loop(self, s: For | While, depth: int) -> Statement:

@@ -112,9 +112,7 @@ def useful(body: list[Statement], results: Iterable[Memory]) -> Activity:
             return Activity(frozenset(scalars), frozenset(memories))
 
 
-def active(
-    body: list[Statement], sources: Iterable[Memory], results: Iterable[Memory]
-) -> Activity:
+def active(body: list[Statement], sources: Iterable[Memory], results: Iterable[Memory]) -> Activity:
     """What is varied and useful."""
     forth, back = varied(body, sources), useful(body, results)
     return Activity(

@@ -1,7 +1,7 @@
 """Array code to loops of the tree: slices, views, array expressions, products, reductions.
 
-An array expression that is used at once is not stored: `Elements` says what each of its elements is,
-and the loops of who uses it compute that. Slices, rows and transposes are views.
+An array expression that is used at once is not stored: `Expression` says what each of its elements
+is, and the loops of who uses it compute that. Slices, rows and transposes are views.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Axis,
-    Builder,
     If,
     Memory,
     Scalar,
@@ -274,7 +274,9 @@ class _Lowering:
 
         first = (least if is_forward else most) if start is None else clamped(start)
         last = (most if is_forward else least) if stop is None else clamped(stop)
-        distance = define("subtract", last, first) if is_forward else define("subtract", first, last)
+        distance = (
+            define("subtract", last, first) if is_forward else define("subtract", first, last)
+        )
         if (start is None or start == 0) and stop is None and abs(step) == 1:
             return first, step, length
         if abs(step) > 1:
@@ -363,9 +365,7 @@ class _Lowering:
     def _permuted(self, view: View, order: tuple[int, ...]) -> View:
         place = {old: new for new, old in enumerate(order)}
         axes = [
-            axis
-            if axis.dimension is None
-            else Axis(axis.start, axis.step, place[axis.dimension])
+            axis if axis.dimension is None else Axis(axis.start, axis.step, place[axis.dimension])
             for axis in view.axes
         ]
         return View(view.memory, tuple(axes), tuple([view.shape[k] for k in order]))
@@ -517,9 +517,7 @@ class _Lowering:
         rest = (*part.shape[:axis], *part.shape[axis + 1 :])
         totals = builder.allocate("totals", dtype, rest)
         loops(builder, rest, lambda at: builder.store(totals, at, start))
-        loops(
-            builder, part.shape, lambda at: into(totals, (*at[:axis], *at[axis + 1 :]), at)
-        )
+        loops(builder, part.shape, lambda at: into(totals, (*at[:axis], *at[axis + 1 :]), at))
         return totals
 
     def _call_sum(self, array: Array, axis: Any = None) -> Any:
@@ -653,4 +651,16 @@ class _Lowering:
         return Expression((*x.shape, *y.shape), self._result_dtype(), of, (*x.reads, *y.reads))
 
 
-_METHODS = ("copy", "sum", "prod", "mean", "max", "min", "argmax", "argmin", "dot", "astype", "transpose")
+_METHODS = (
+    "copy",
+    "sum",
+    "prod",
+    "mean",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "dot",
+    "astype",
+    "transpose",
+)

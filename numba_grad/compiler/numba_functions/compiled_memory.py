@@ -1,7 +1,7 @@
 """`working_memory` in compiled code: the C library's `malloc`, `realloc` and `free`.
 
-Functions that Numba compiles without its run time cannot return arrays, so these are no functions but
-code in place. This module imports Numba, so only code that compiles imports it.
+Functions that Numba compiles without its run time cannot return arrays, so these are no functions
+but code in place. This module imports Numba, so only code that compiles imports it.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false

@@ -137,47 +137,11 @@ class Program:
         return result
 
     def _derived(self, request: Request) -> Generated:
-        from numba_grad.compiler.numba_functions import adjoint, numba_ir, source_writer, tangent
+        from numba_grad.compiler.numba_functions import derivation
 
         if self._tree is None:
-            numba_types = [
-                numba_ir.number_type(p.dtype)
-                if p.is_number
-                else numba_ir.type_of(np.dtype(p.dtype), p.rank)
-                for p in self.parameters
-            ]
-            self._tree = numba_ir.function_tree(self.function, numba_types)
-        tree = self._tree
-        names = [tree.parameters[k].name for k in request.sources]
-        results = [*tree.returned, *tree.written]
-        if request.kind == "primal":
-            kernel, count = adjoint.primal_kernel(tree), len(results)
-            chosen = [k for k, m in enumerate(results) if m.dtype.startswith("float")]
-        else:
-            kernel, count = adjoint.adjoint_kernel(tree, names), len(request.sources)
-            chosen = list(range(count))
-        if request.kind == "tape":
-            kernel, count = adjoint.tape_kernel(kernel), 1
-        for _ in range(request.order):
-            kernel = tangent.tangent_kernel(kernel, request.sources, chosen)
-            chosen = list(range(len(chosen)))
-            count = len(chosen)
-        number_names = {
-            m.name
-            for m, p in zip(kernel.inputs, self.parameters, strict=False)
-            if p.is_number
-        }
-        written = [k for k, p in enumerate(tree.parameters) if p in tree.written]
-        return Generated(
-            kernel.name,
-            source_writer.kernel_source(kernel, number_names),
-            source_writer.shapes_source(kernel, number_names),
-            [(m.name, m.name in number_names) for m in kernel.inputs],
-            [m.dtype for m in kernel.outputs],
-            count,
-            len(tree.returned),
-            written,
-        )
+            self._tree = derivation.tree(self.function, self.parameters)
+        return Generated(**derivation.fields(self._tree, self.parameters, request))
 
 
 @functools.cache
@@ -204,7 +168,7 @@ def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
             if x.size and y.size and np.may_share_memory(x, y):
                 try:
-                    if np.shares_memory(x, y, max_work=100_000):
+                    if np.shares_memory(x, y, max_work=100_000):  # type: ignore[arg-type]
                         return a, b
                 except np.exceptions.TooHardError:
                     return a, b

@@ -1,8 +1,8 @@
 """Numba's typed intermediate representation to a tree of regions; nothing else here knows of it.
 
 Private parts of Numba: the pipeline up to type inference, its statements and types; tested with
-Numba 0.68. What is not named in this module is refused, with its line. This module imports Numba, so
-only code that compiles imports it.
+Numba 0.68. What is not named in this module is refused, with its line. This module imports Numba,
+so only code that compiles imports it.
 
 A variable of the function that is given values in several places is a memory of rank 0; one that is
 given its value once is a scalar. Branches end where their ways meet; if one leaves a loop or the
@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
@@ -32,9 +32,10 @@ from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    Builder,
     For,
     Function,
     If,
@@ -118,7 +119,7 @@ class Known:
 
 
 # What a variable stands for in the text that is translated: scalars, arrays, and the others above.
-Meaning = Any
+Meaning: TypeAlias = Any
 
 
 class _Again(Exception):
@@ -128,12 +129,12 @@ class _Again(Exception):
 def refused(ir_location: Any, what: str, got: str = "") -> KernelError:
     """The error for code that has no derivative here."""
     line = linecache.getline(ir_location.filename, ir_location.line).strip()
+    found: dict[str, object] = {f"{ir_location.filename}:{ir_location.line}": line or "?"}
     return KernelError(
         explain(
             "differentiable",
             f"{what} cannot be differentiated",
-            got={f"{ir_location.filename}:{ir_location.line}": line or "?"}
-            | ({"in it": got} if got else {}),
+            got=found | ({"in it": got} if got else {}),
             fix="ng.custom_op, with a derivative of your own for this part",
         )
     )
@@ -285,6 +286,7 @@ def _results(builder: Builder, result: Meaning) -> tuple[list[Memory], bool]:
             memory = builder.allocate("returned", view.dtype, view.shape)
             _copy(builder, view, memory)
         else:
+            assert isinstance(part, Scalar | bool | int | float)
             memory = builder.allocate("returned", dtype_of(part))
             builder.store(memory, (), part)
         memories.append(memory)
@@ -488,7 +490,9 @@ class Translation:
         memory = self._variables.get(name)
         if memory is None:
             if isinstance(self.typemap.get(name), types.Array):
-                raise self.refused(f"the array `{name}`, made in a loop or branch and used outside,")
+                raise self.refused(
+                    f"the array `{name}`, made in a loop or branch and used outside,"
+                )
             self.memories.add((self.function, name))
             raise _Again
         current = self._current.get(memory.name)
@@ -654,7 +658,9 @@ class Translation:
         if self._count > _MOST_STATEMENTS:
             raise self.refused("a function with so many ways through its branches")
 
-    def _emit_loop(self, header: int, inner: Any, stop: int | None, loop: _Loop | None) -> int | None:
+    def _emit_loop(
+        self, header: int, inner: Any, stop: int | None, loop: _Loop | None
+    ) -> int | None:
         """Write a loop; where to go on."""
         blocks = set(inner.body)
         targets = []
@@ -664,9 +670,7 @@ class Translation:
         iterator = self._iterator(header)
         inside = _Loop(blocks, header, targets=targets)
         has_break = iterator is None or any(
-            t not in blocks
-            for block in blocks - {header}
-            for t, _ in self.graph.successors(block)
+            t not in blocks for block in blocks - {header} for t, _ in self.graph.successors(block)
         )
         if has_break:
             inside.leave = self.builder.allocate("leave", "bool", (), 0.0)
@@ -787,7 +791,9 @@ class Translation:
         span = iterator.parts[0]
         if isinstance(span.step, Scalar):
             raise self.refused("a loop of one pass with a step that is not a constant")
-        has_pass = self.builder.define("less" if span.step > 0 else "greater", span.start, span.stop)
+        has_pass = self.builder.define(
+            "less" if span.step > 0 else "greater", span.start, span.stop
+        )
         return (span.start, has_pass)
 
     def _on_pair_first(self, target: Any, expression: Any) -> Meaning:
@@ -845,7 +851,8 @@ class Translation:
             raise self.refused("an array that is returned in one of several places")
         if self._returned is None:
             declared = self.state.return_type
-            given = list(declared) if isinstance(declared, types.BaseTuple) else [declared]
+            is_tuple = isinstance(declared, types.BaseTuple)
+            given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
             self._returned = [self.builder.memory("result", _dtype(t)) for t in given]
             body, start = self._start
             body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
@@ -944,7 +951,7 @@ class Translation:
         return handler(target, expression)
 
     def _on_cast(self, target: Any, expression: Any) -> Meaning:
-        meaning = self.meaning(expression.value)
+        meaning: Any = self.meaning(expression.value)
         if isinstance(meaning, Scalar | bool | int | float):
             return self.builder.define("cast", meaning, dtype=_dtype(self.type_of(target)))
         return meaning
@@ -1012,7 +1019,7 @@ class Translation:
             raise self.refused(f"the attribute `{name}`")
         raise self.refused(f"the attribute `{name}`")
 
-    def shape(self, array: Memory | View) -> tuple[Value, ...]:
+    def shape(self, array: array_expressions.Array) -> tuple[Value, ...]:
         if not isinstance(array, Memory):
             return array.shape
         return tuple([self.builder.size(array, axis) for axis in range(array.rank)])
@@ -1053,7 +1060,7 @@ class Translation:
             return self._load(found, indices)
         return self.array("item", target, (found, indices))
 
-    def _is_element(self, array: Memory | View, indices: tuple[Meaning, ...]) -> bool:
+    def _is_element(self, array: array_expressions.Array, indices: tuple[Meaning, ...]) -> bool:
         return len(indices) == array.rank and all(
             isinstance(i, bool | int) or (isinstance(i, Scalar) and i.dtype[0] in "iu")
             for i in indices
@@ -1116,7 +1123,9 @@ class Translation:
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         name = getattr(called, "__name__", str(called))
         if called in (enumerate, zip) and not (called is zip and keywords):
-            start = keywords.get("start", arguments[1] if called is enumerate and arguments[1:] else 0)
+            start = keywords.get(
+                "start", arguments[1] if called is enumerate and arguments[1:] else 0
+            )
             parts = arguments[:1] if called is enumerate else arguments
             return Elements(called.__name__, tuple(map(self._elements, parts)), start)
         if called is range or getattr(called, "__name__", "") == "prange":
@@ -1153,7 +1162,9 @@ class Translation:
                 condition = self.builder.define("greater", *larger)
                 result = self.builder.define("select", condition, argument, result, dtype=dtype)
             return result
-        is_type = called in (float, int) or (isinstance(called, type) and issubclass(called, np.generic))
+        is_type = called in (float, int) or (
+            isinstance(called, type) and issubclass(called, np.generic)
+        )
         if is_type and len(arguments) == 1:
             return self.builder.define("cast", arguments[0], dtype=_dtype(numba_type))
         if called is round or called is np.round:
@@ -1229,15 +1240,20 @@ class Translation:
             if not isinstance(statement, ir.Assign):
                 return False
             value = statement.value
-            if isinstance(value, ir.Expr) and value.op not in _HARMLESS:
-                if value.op != "call" or not self._is_numpy(value.func):
-                    return False
+            if not isinstance(value, ir.Expr) or value.op in _HARMLESS:
+                continue
+            if value.op != "call" or not self._is_numpy(value.func):
+                return False
         return False
 
     def _is_numpy(self, function: Any) -> bool:
         kind = self.typemap[function.name]
         key = getattr(kind, "typing_key", None)
-        return (getattr(key, "__module__", None) or "").split(".")[0] in ("numpy", "builtins", "math")
+        return (getattr(key, "__module__", None) or "").split(".")[0] in (
+            "numpy",
+            "builtins",
+            "math",
+        )
 
     def operation_name(self, function: Any) -> str | None:
         """The scalar operation of a function of Python or NumPy."""
@@ -1258,8 +1274,6 @@ class Translation:
 
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
-        from numba_grad.compiler.numba_functions.analyses import written
-
         return written(body)
 
 

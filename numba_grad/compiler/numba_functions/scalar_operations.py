@@ -1,4 +1,4 @@
-"""What scalars are computed with: Numba source, types and derivatives, a record for each operation."""
+"""What scalars are computed with: source, types and derivatives, a record for each operation."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numba_grad.compiler.numba_functions.regions import FLOATS, Scalar, Value
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.regions import Builder
+    from numba_grad.compiler.numba_functions.builder import Builder
 
 # Called with a builder, the cotangent of the result, the arguments and the result: what an argument
 # gets. It is linear in the cotangent, so it multiplies a tangent of the argument just as well.
@@ -199,9 +199,7 @@ OPERATIONS: dict[str, Operation] = {
         "math.acos",
         lambda b, g, x, y: _neg(b, _div(b, g, b.define("sqrt", _one_less_square(b, x[0])))),
     ),
-    "arctan": _call(
-        "math.atan", lambda b, g, x, y: _div(b, g, _add(b, 1.0, _mul(b, x[0], x[0])))
-    ),
+    "arctan": _call("math.atan", lambda b, g, x, y: _div(b, g, _add(b, 1.0, _mul(b, x[0], x[0])))),
     "arctan2": _call(
         "math.atan2",
         lambda b, g, x, y: _div(b, _mul(b, g, x[1]), _norm_squared(b, x)),

@@ -1,4 +1,4 @@
-"""A kernel as Numba source: scalar loops, no arrays' conveniences, which take seconds to compile."""
+"""A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -27,6 +27,7 @@ from numba_grad.compiler.numba_functions.regions import (
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 
+
 def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
     scalars. Other inputs and outputs of rank 0 are arrays without axes."""
@@ -45,16 +46,21 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
     writer.indent += 1
     # Arrays that are written have the shapes of what they are copies of.
-    own = {m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape}
+    own = {
+        m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape
+    }
     used = {s.memory for s in walk(body) if isinstance(s, Size)}
     for memory, shape in own.items():
         if memory in used:
             writer.line(f"{memory.name} = {shape.name}")
-    for group in sorted({tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}):
+    swapped = {tuple(sorted(m.name for m in g)) for g in swapped_together(kernel.body).values()}
+    for group in sorted(swapped):
         arrays = [own[m].name for m in own if m.name in group]
         if len(arrays) > 1:
-            writer.line(f"if not {' == '.join(f'{name}.shape' for name in arrays)}:")
-            writer.line(f"    raise ValueError('arrays that are swapped have other shapes: {arrays}')".replace("['", "").replace("']", "").replace("', '", ", "))
+            equal = " == ".join(f"{name}.shape" for name in arrays)
+            writer.line(f"if not {equal}:")
+            problem = f"arrays that are swapped differ in shape: {', '.join(arrays)}"
+            writer.line(f"    raise ValueError({problem!r})")
     writer.region(body)
     parts = []
     for memory in kernel.outputs:
@@ -136,7 +142,9 @@ class _Writer:
         if len(self.lines) == 1:
             self.line("pass")
         head = "import math\n\nimport numpy as np\n\n"
-        names = [f"{f}" for f in ("free", "grown", "new_array") if any(f"{f}(" in x for x in self.lines)]
+        names = [
+            f"{f}" for f in ("free", "grown", "new_array") if any(f"{f}(" in x for x in self.lines)
+        ]
         if names:
             module = "numba_grad.compiler.numba_functions.working_memory"
             head += f"from {module} import {', '.join(names)}\n\n"
@@ -209,7 +217,9 @@ class _Writer:
                 self.line(f"free({s.memory.name})")
 
     def _push(self, tape: str, group: list[Push]) -> None:
-        values = [self._cast(s.value, "int64" if tape.startswith("counts") else "float64") for s in group]
+        values = [
+            self._cast(s.value, "int64" if tape.startswith("counts") else "float64") for s in group
+        ]
         count = len(group)
         self.line(f"if {tape}_top + {count} > {tape}_tape.shape[0]:")
         self.line(f"    {tape}_tape = grown({tape}_tape, {tape}_top, {count})")
@@ -286,10 +296,7 @@ class _Writer:
         else:
             assert isinstance(s, If)
             condition = self.text(s.condition)
-            if not s.then:
-                head = f"if not {condition}:"
-            else:
-                head = f"if {_bare(condition)}:"
+            head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
         self.flush()
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from numba_grad.compiler.numba_functions.adjoint import filled
 from numba_grad.compiler.numba_functions.analyses import Activity, varied, without_unused
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    Builder,
     Define,
     For,
     If,

@@ -341,17 +341,21 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
 def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
     variables = Variables(site, [body, orelse])
     outputs = [name for name in variables.names if name in site.read_after]
+    # What a variable held may change in place on one side, though it holds another thing after the
+    # other one: so that is a result of its own, for who else holds it.
+    arrays = variables.arrays_that_change
     replaced: set[str] = set()  # variables that hold another thing after a side
 
     def side(part: Part | None) -> dict[str, Value]:
         variables.restore()
-        given = {name: contents_of(variables.cells[name]) for name in outputs}
+        given = {name: contents_of(variables.cells[name]) for name in (*outputs, *arrays)}
         if part is not None:
             part()
         for name in outputs:
             if contents_of(variables.cells[name]) is not given[name]:
                 replaced.add(name)
-        return {name: variables.value(name) for name in outputs}
+        found = {name: variables.value(name) for name in outputs}
+        return found | {_former(name): value_of(given[name]) for name in arrays}
 
     choice = _Choice(site, ("without it", "after it"))
     try:
@@ -359,11 +363,17 @@ def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) 
         variables.check_around()
     finally:
         variables.restore()
+    for name in arrays:
+        variables.finish(name, results[_former(name)], is_same=True)
     for name in variables.names:
         if name in results:
             variables.finish(name, results[name], is_same=name not in replaced)
         else:
             variables.forget(name)
+
+
+def _former(name: str) -> str:
+    return f"what {name} held"
 
 
 class _Choice:

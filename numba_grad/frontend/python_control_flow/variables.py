@@ -53,6 +53,14 @@ class Variables:
         held = contents_of(self.cells[name])
         return MISSING if held is _UNASSIGNED else value_of(held)
 
+    @property
+    def arrays_that_change(self) -> list[str]:
+        """Names of tensors that may change in place."""
+        changed = [name for name in self.names if name in self.site.changed]
+        return [
+            x for x in changed if type(h := self._before[x]) is Tensor and not _never_changes(h)
+        ]
+
     def put(self, name: str, held: Any) -> None:
         self.cells[name].cell_contents = held
 

@@ -7,15 +7,17 @@ A plan is the same as the CPU's (`runtime/plan.py`); of a step, `tasks` are the 
 and `grain` the threads of a block. All of a kernel's parameters are eight bytes long, so the words
 of a step are its parameter block as they stand.
 
-Nothing here waits for the GPU. What a kernel found wrong (an index out of range) is recorded on the
-device, and raised when the host next asks for values (`checks.py`).
+Nothing here waits for the GPU, but loops and branches that go by values, which the host reads
+(`rows.py`). What a kernel found wrong (an index out of range) is recorded on the device, and raised
+when the host next asks for values (`checks.py`).
 """
 
 import contextlib
 import functools
 import itertools
+import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,11 +30,15 @@ from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
 from numba_grad.runtime.cuda.interface import Driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
+from numba_grad.runtime.cuda.rows import Walk, launches_of
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
 from numba_grad.runtime.plan import Plan
+from numba_grad.runtime.progress import Bars, shown_loops
 
-# From so many steps on a graph pays: launching one costs what a few kernels cost.
+# From so many steps on a graph pays: launching one costs what a few kernels cost. Of a loop each
+# repetition is a node of the graph, which is memory.
 _FEWEST_CAPTURED = 4
+_MOST_CAPTURED = 1 << 15
 # Graphs kept for one activation: a loop that holds two results in turn has two sets of addresses.
 _KEPT_GRAPHS = 2
 # Streams that a program keeps memory and graphs for: some programs make one for each call.
@@ -82,10 +88,19 @@ class Program:
         self.targets, self.bases_of_words, self.offsets = plan.relocations.T.copy()
         calls: list[Any] = [kernel for kernel in plan.kernels if callable(kernel)]
         may_be_captured = all(call.is_capturable for call in calls)
-        self.is_captured = may_be_captured and len(self.steps) >= _FEWEST_CAPTURED
+        self.has_rows = bool((plan.steps[:, 0] < 0).any())
+        self.shown_loops = shown_loops(plan)
+        launches = launches_of(plan) if self.has_rows else len(self.steps)
+        self.is_captured = (
+            may_be_captured
+            and launches is not None
+            and launches >= _FEWEST_CAPTURED
+            and not (self.has_rows and (launches > _MOST_CAPTURED or self.shown_loops))
+        )
         self.name = _name(plan.kernels)
         self.turns: list[Turn] | None = None
-        if self.is_captured and plan.accesses is not None and len(self.steps) <= MOST_STEPS:
+        may_branch = self.is_captured and not self.has_rows and len(self.steps) <= MOST_STEPS
+        if may_branch and plan.accesses is not None:
             self.turns = turns(len(self.steps), plan.accesses)
         self._free: OrderedDict[Stream, list[Activation]] = OrderedDict()
         self._free_lock = new_lock()
@@ -125,13 +140,38 @@ class Program:
             del outputs
             seconds = np.zeros(len(self.steps))
             for _ in range(repeats):
-                events = [Event(timing=True) for _ in range(len(self.steps) + 1)]
-                activation.run(inputs, events)
-                events[-1].synchronize()
-                seconds += [
-                    start.elapsed_time(stop) / 1e3 for start, stop in itertools.pairwise(events)
-                ]
+                clock = Clock(seconds)
+                activation.run(inputs, clock)
+                clock.read()
         return seconds / repeats
+
+
+# Launches whose events wait to be read: a loop has any number of them.
+_MOST_EVENTS = 1 << 12
+
+
+class Clock:
+    """Adds the time of each step that is launched to `seconds`."""
+
+    def __init__(self, seconds: np.ndarray) -> None:
+        self.seconds = seconds
+        self._open: list[tuple[int, Event, Event]] = []
+
+    def launch(self, number: int, stream: Stream, launch: Callable[[int, Stream], None]) -> None:
+        start, stop = Event(timing=True), Event(timing=True)
+        start.record(stream)
+        launch(number, stream)
+        stop.record(stream)
+        self._open.append((number, start, stop))
+        if len(self._open) >= _MOST_EVENTS:
+            self.read()
+
+    def read(self) -> None:
+        """Wait for what was launched."""
+        for number, start, stop in self._open:
+            stop.synchronize()
+            self.seconds[number] += start.elapsed_time(stop) / 1e3
+        self._open.clear()
 
 
 class Activation:
@@ -147,6 +187,8 @@ class Activation:
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
         self.runs = 0
         self.host_values: Allocation | None = None  # where inputs from the host go
+        self.block = b""  # what they are
+        self.number = np.zeros(1, np.int64)  # that rows read from the device, or write there
         self.record: Allocation | None = None  # of errors that kernels find
         # Kept, so that its address stays that of the captured graphs.
         self.arena: Allocation | None = None
@@ -163,7 +205,7 @@ class Activation:
                 for executable in graphs.values():
                     driver.destroy_executable(executable)
 
-    def run(self, inputs: Sequence[Any], events: Sequence[Event] = ()) -> list[DeviceArray]:
+    def run(self, inputs: Sequence[Any], clock: Clock | None = None) -> list[DeviceArray]:
         program, plan, stream = self.program, self.program.plan, self.stream
         bases = self.bases
         self._place_inputs(inputs)
@@ -180,10 +222,11 @@ class Activation:
         if plan.sites and self.record is None:
             self.record = checks.new_record(stream)
         bases[first + 1] = self.record.address if self.record is not None else 0
+        bases[first + 3] = self.words_address
         program.driver.note_launch(stream.handle, program.name)
-        if events or not program.is_captured or not self.runs:
+        if clock is not None or not program.is_captured or not self.runs:
             self._write_words()
-            self._launch_all(stream, events)
+            self._launch_all(stream, clock)
         else:
             program.driver.launch_graph(self._graph(), stream.handle)
         self.runs += 1
@@ -194,6 +237,7 @@ class Activation:
     def _place_inputs(self, inputs: Sequence[Any]) -> None:
         """The addresses of the inputs; what is on the host is copied, all of it at once."""
         on_host: list[tuple[int, np.ndarray]] = []
+        self.block = b""
         for number, value in enumerate(inputs):
             if isinstance(value, DeviceArray):
                 value.wait_for_writer(self.stream)
@@ -214,6 +258,7 @@ class Activation:
         for (number, value), offset in zip(on_host, offsets, strict=True):
             block[offset : offset + value.nbytes] = value.reshape(-1).view(np.uint8)
             self.bases[number] = self.host_values.address + offset
+        self.block = block.tobytes() if self.program.has_rows else b""
         if nbytes:
             # Of pageable memory the driver has a copy when it returns, if it is small.
             driver = self.program.driver
@@ -231,13 +276,68 @@ class Activation:
         self.words[program.targets] = self.bases[program.bases_of_words] + program.offsets
         self.written_bases = bases
 
-    def _launch_all(self, stream: Stream, events: Sequence[Event] = ()) -> None:
-        for number in range(len(self.program.steps)):
-            if events:
-                events[number].record(stream)
-            self._launch(number, stream)
-        if events:
-            events[-1].record(stream)
+    def _launch_all(self, stream: Stream, clock: Clock | None = None) -> None:
+        def launch(number: int) -> None:
+            if clock is None:
+                self._launch(number, stream)
+            else:
+                clock.launch(number, stream, self._launch)
+
+        program = self.program
+        if program.has_rows:
+            self._walk(stream, launch)
+            return
+        for number in range(len(program.steps)):
+            launch(number)
+
+    # Rows that decide which step comes next
+
+    def _walk(self, stream: Stream, launch: Callable[[int], None]) -> None:
+        program = self.program
+
+        def read(address: int, nbytes: int) -> int:
+            return self._read(stream, address, nbytes)
+
+        def write(address: int, number: int) -> None:
+            self.number[0] = number
+            # Of pageable memory the driver has a copy when it returns.
+            program.driver.copy_to_device(
+                address, self.number.ctypes.data, self.number.nbytes, stream.handle
+            )
+
+        bars = None
+        if program.shown_loops:
+            bars = Bars(program.shown_loops, lambda address: walk.number(address))
+
+        def look(step: int) -> None:
+            if stream is not self.stream:
+                return  # while a graph is captured nothing runs
+            # Without what failed a loop may never end.
+            if self.record is not None:
+                checks.add(self.record, program.plan.sites)
+                checks.check(program.device)
+            if bars is not None:
+                bars.show(self.words, step)
+
+        walk = Walk(program.steps, self.words, launch, read, write, look)
+        is_finished = False
+        try:
+            walk.run()
+            is_finished = True
+        finally:
+            if bars is not None:
+                bars.close(self.words, is_finished=is_finished)
+
+    def _read(self, stream: Stream, address: int, nbytes: int) -> int:
+        if self.host_values is not None:
+            place = address - self.host_values.address
+            if 0 <= place < len(self.block):
+                own = self.block[place : place + nbytes]
+                return int.from_bytes(own, sys.byteorder, signed=True)
+        self.number[0] = 0
+        driver = self.program.driver
+        driver.copy_to_host(self.number.ctypes.data, address, nbytes, stream.handle)
+        return int(self.number[0])
 
     def _launch_in_branches(self, streams: list[Stream], turns: list[Turn]) -> None:
         """Into a graph: what does not depend on each other goes to different streams, which all

@@ -16,6 +16,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
     computed_name,
+    copy_source,
     each_task,
     kernel_source,
     pointer_to,
@@ -53,7 +54,7 @@ def scatter_call(
     size = math.prod(sizes) * rest
     if not in_place and size:
         words = (Memory("input"), Memory("output"), size)
-        steps.append(LibraryStep(_copy_source(dtype), words, blocks_for(size), THREADS))
+        steps.append(LibraryStep(copy_source(dtype.itemsize), words, blocks_for(size), THREADS))
     if positions * rest == 0:
         return LibraryCall(tuple(steps))
     if adds and not deterministic and dtype.name in _ATOMIC:
@@ -102,16 +103,6 @@ def _words_of_indices(sizes: Sequence[int], sites: Sequence[ErrorSite]) -> list[
     for number, (extent, site) in enumerate(zip(sizes, sites, strict=True)):
         words += [Memory("input", 2 + number), extent, site]
     return words
-
-
-def _copy_source(dtype: np.dtype) -> str:
-    # As integers, so that NaN payloads are kept and half precision is not converted.
-    names = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
-    pointer = pointer_to(names[dtype.itemsize])
-    return kernel_source(
-        [("x", pointer), ("out", pointer), ("tasks", "int64")],
-        each_task("out[task] = x[task]\n"),
-    )
 
 
 def _places_source(place_dtype: np.dtype, index_dtypes: Sequence[np.dtype]) -> str:

@@ -76,6 +76,17 @@ def each_task(body: str) -> str:
     return EACH_TASK.replace("{body}", indent(body.rstrip("\n"), "    "))
 
 
+def copy_source(itemsize: int) -> str:
+    """A copy. Words: from, to, how many elements of that size."""
+    # As integers, so that NaN payloads are kept and half precision is not converted.
+    names = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "complex128"}
+    pointer = pointer_to(names[itemsize])
+    return kernel_source(
+        [("x", pointer), ("out", pointer), ("tasks", "int64")],
+        each_task("out[task] = x[task]\n"),
+    )
+
+
 def indented(text: str, depth: int) -> str:
     return "".join(f"{'    ' * depth}{line}\n" for line in text.splitlines())
 

@@ -1,0 +1,148 @@
+"""`Builder`: writes statements into regions, and makes the names of what they define."""
+
+import keyword
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
+    Axis,
+    Define,
+    For,
+    If,
+    Load,
+    Memory,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+    Value,
+    View,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import folded, result_dtype
+
+# What generated text has names for.
+_RESERVED = {
+    *("np", "math", "range", "abs", "bool", "int", "float", "min", "max", "len"),
+    *("free", "grown", "new_array"),
+}
+
+
+class Builder:
+    """Appends statements to the region that is open."""
+
+    def __init__(self, prefix: str = "t") -> None:
+        self.body: list[Statement] = []
+        self._prefix = prefix
+        self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._shapes: dict[Memory, tuple[Value, ...]] = {}  # of arrays that are made here
+
+    def name(self, base: str) -> str:
+        """A name that is not taken."""
+        while True:
+            count = self._counts.get(base, 0)
+            self._counts[base] = count + 1
+            name = f"{base}_{count}" if count or base == self._prefix else base
+            if name not in self._taken and not keyword.iskeyword(name) and name not in _RESERVED:
+                self._taken.add(name)
+                return name
+
+    def copy(self) -> "Builder":
+        """One that knows the same names, with an empty region."""
+        result = Builder(self._prefix)
+        result._counts, result._taken = dict(self._counts), set(self._taken)
+        return result
+
+    def scalar(self, dtype: str, base: str | None = None) -> Scalar:
+        return Scalar(self.name(base or self._prefix), dtype)
+
+    def memory(self, base: str, dtype: str, rank: int = 0) -> Memory:
+        return Memory(self.name(base), dtype, rank)
+
+    def define(self, operation: str, *arguments: Value, dtype: str | None = None) -> Value:
+        """The result of a scalar operation; of numbers alone, where it is easy, a number."""
+        known = folded(operation, arguments, dtype)
+        if known is not None:
+            return known
+        target = self.scalar(dtype or result_dtype(operation, arguments))
+        self.body.append(Define(target, operation, arguments))
+        return target
+
+    def load(self, memory: Memory, *indices: Value) -> Scalar:
+        target = self.scalar(memory.dtype)
+        self.body.append(Load(target, memory, indices))
+        return target
+
+    def store(
+        self, memory: Memory, indices: Sequence[Value], value: Value, *, is_added: bool = False
+    ) -> None:
+        self.body.append(Store(memory, tuple(indices), value, is_added))
+
+    def size(self, memory: Memory, axis: int) -> Value:
+        known = self._shapes.get(memory)
+        if known is not None:
+            return known[axis]
+        target = self.scalar("int64")
+        self.body.append(Size(target, memory, axis))
+        return target
+
+    def allocate(
+        self, base: str, dtype: str, shape: Sequence[Value] = (), fill: float | None = None
+    ) -> Memory:
+        memory = self.memory(base, dtype, len(shape))
+        self.body.append(Allocate(memory, tuple(shape), fill))
+        self._shapes[memory] = tuple(shape)
+        return memory
+
+    @contextmanager
+    def region(self, statements: list[Statement]) -> Iterator[None]:
+        """What is written inside goes to `statements`."""
+        outer, self.body = self.body, statements
+        try:
+            yield
+        finally:
+            self.body = outer
+
+    @contextmanager
+    def loop(self, stop: Value, start: Value = 0, step: Value = 1) -> Iterator[Scalar]:
+        """`with builder.loop(n) as i:` writes the body of a loop."""
+        loop = For(self.scalar("int64", "i"), start, stop, step, [])
+        self.body.append(loop)
+        with self.region(loop.body):
+            yield loop.index
+
+    @contextmanager
+    def branch(self, condition: Value) -> Iterator[If]:
+        """`with builder.branch(c) as branch:` writes the statements that are done if it is true;
+        `with builder.region(branch.otherwise):` then the others."""
+        branch = If(condition, [])
+        self.body.append(branch)
+        with self.region(branch.then):
+            yield branch
+
+    # Views.
+
+    def whole(self, memory: Memory) -> View:
+        """All of an array."""
+        shape = tuple([self.size(memory, axis) for axis in range(memory.rank)])
+        return View(memory, tuple([Axis(0, 1, k) for k in range(memory.rank)]), shape)
+
+    def place(self, view: View, indices: Sequence[Value]) -> tuple[Value, ...]:
+        """Where in its array an element of a view is."""
+        result: list[Value] = []
+        for axis in view.axes:
+            if axis.dimension is None:
+                result.append(axis.start)
+                continue
+            index = self.define("multiply", indices[axis.dimension], axis.step)
+            result.append(self.define("add", axis.start, index))
+        return tuple(result)
+
+    def load_view(self, view: View, *indices: Value) -> Scalar:
+        return self.load(view.memory, *self.place(view, indices))
+
+    def store_view(
+        self, view: View, indices: Sequence[Value], value: Value, *, is_added: bool = False
+    ) -> None:
+        self.store(view.memory, self.place(view, indices), value, is_added=is_added)

@@ -1,0 +1,54 @@
+"""What is generated for a request, from the function's tree. This module imports Numba."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.compiler.numba_functions import adjoint, numba_ir, source_writer, tangent
+from numba_grad.compiler.numba_functions.regions import Function
+
+if TYPE_CHECKING:
+    from numba_grad.compiler.numba_functions.generated import Parameter, Request
+
+
+def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
+    """The tree of a function for arguments of these types."""
+    numba_types = [
+        numba_ir.number_type(p.dtype)
+        if p.is_number
+        else numba_ir.type_of(np.dtype(p.dtype), p.rank)
+        for p in parameters
+    ]
+    return numba_ir.function_tree(function, numba_types)
+
+
+def fields(
+    function: Function, parameters: "tuple[Parameter, ...]", request: "Request"
+) -> dict[str, Any]:
+    """The fields of a `Generated`."""
+    names = [function.parameters[k].name for k in request.sources]
+    results = [*function.returned, *function.written]
+    if request.kind == "primal":
+        kernel, count = adjoint.primal_kernel(function), len(results)
+        chosen = [k for k, m in enumerate(results) if m.dtype.startswith("float")]
+    else:
+        kernel, count = adjoint.adjoint_kernel(function, names), len(request.sources)
+        chosen = list(range(count))
+    if request.kind == "tape":
+        kernel, count = adjoint.tape_kernel(kernel), 1
+    for _ in range(request.order):
+        kernel = tangent.tangent_kernel(kernel, request.sources, chosen)
+        count = len(chosen)
+        chosen = list(range(count))
+    pairs = list(zip(kernel.inputs, parameters, strict=False))
+    number_names = {m.name for m, p in pairs if p.is_number}
+    return {
+        "name": kernel.name,
+        "source": source_writer.kernel_source(kernel, number_names),
+        "shapes_source": source_writer.shapes_source(kernel, number_names),
+        "inputs": [(m.name, m.name in number_names) for m in kernel.inputs],
+        "output_dtypes": [m.dtype for m in kernel.outputs],
+        "result_count": count,
+        "returned_count": len(function.returned),
+        "written": [k for k, p in enumerate(function.parameters) if p in function.written],
+    }

@@ -1,0 +1,111 @@
+"""The params of loops, as records: what the rules of `loops.py`, `while_loops.py` and
+`loop_adjoints.py` share. A node has them one by one, so that what walks graphs finds bodies."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.transforms.call import CallTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many of a body's arguments and outputs are what."""
+
+    carried: int
+    sequences: int
+    stacked: int
+
+    def arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Arguments of a body, or inputs of a loop: carried ones, sequences, constants."""
+        first = self.carried + self.sequences
+        return (
+            list(values[: self.carried]),
+            list(values[self.carried : first]),
+            list(values[first:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Params:
+    @property
+    def of_node(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopParams(_Params):
+    """A loop of so many steps."""
+
+    body: CallTarget
+    carried: int
+    sequences: int
+    length: int | None  # None: it is counted when the loop runs, by a condition (`while_loops.py`)
+    reverse: bool = False
+    slots: int | None = None  # for how many states the derivative has memory; None: for all
+    directory: str = ""  # where states go to a file; "": they stay in memory
+    kept: int = 0  # last results of the body that its derivative reads
+    sums: int = 0  # last carried values that steps only add to
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.carried, self.sequences, len(self.body.outputs) - self.carried)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the derivative reads the states of all steps from memory."""
+        return self.slots is None
+
+
+@dataclass(frozen=True, slots=True)
+class WhileParams(_Params):
+    """A loop that goes on while a condition holds."""
+
+    test: CallTarget
+    body: CallTarget
+    carried: int
+    constants_of_test: int
+    slots: int
+    directory: str = ""
+
+    @property
+    def counted(self) -> LoopParams:
+        """The loop, as one whose number of steps is known when it has run."""
+        return LoopParams(
+            self.body, self.carried, 0, None, slots=self.slots, directory=self.directory
+        )
+
+    def parted(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Inputs: what is carried, constants of the test, constants of the body."""
+        return Shape(self.carried, self.constants_of_test, 0).arguments(values)
+
+
+@dataclass(frozen=True, slots=True)
+class AdjointParams(_Params):
+    """The adjoint of a loop within a memory budget."""
+
+    body: CallTarget  # of the loop
+    backward: CallTarget  # one step back
+    held: int  # cotangents that are carried
+    carried: int  # by the loop
+    sequences: int  # of the loop
+    rows: int  # these, and cotangents of stacked results
+    length: int | None
+    reverse: bool
+    slots: int
+    directory: str
+    active: tuple[int, ...]  # the loop's arguments that the results are the cotangents of
+    given: tuple[bool, ...]  # which stacked results have cotangents
+
+    @property
+    def loop(self) -> LoopParams:
+        return LoopParams(
+            self.body,
+            self.carried,
+            self.sequences,
+            self.length,
+            reverse=self.reverse,
+            slots=self.slots,
+            directory=self.directory,
+        )

@@ -1,0 +1,166 @@
+"""Communication between processes: `python perf/mpi.py`.
+
+It launches itself by mpiexec. What an `allreduce` in a jitted loop takes beyond the bare C call in
+a loop in machine code, and how the gradient of `examples/mpi_wave_inversion.py` scales from one
+process to two. Fastest of several runs, in turn.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+CALLS = 2000
+REPEATS = 15
+
+# Words: the function, how often, its arguments.
+BARE = """\
+def kernel(args, lo, hi):
+    words = pointer(args, int64)
+    for i in range(words[1]):
+        call(words[0], words[2], words[3], words[4], words[5], words[6], words[7])
+"""
+
+
+def fastest(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of each, in turn."""
+    from mpi4py import MPI
+
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(REPEATS):
+        for name, run in runs.items():
+            MPI.COMM_WORLD.Barrier()
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def bare_calls() -> Callable[[], Any]:
+    """As many calls of MPI_Allreduce, one after the other, in machine code."""
+    import ctypes
+
+    from mpi4py import MPI
+
+    from numba_grad.compiler import build
+    from numba_grad.runtime.mpi import function_address, handle_of
+
+    kernel = build.build(BARE)
+    x, y = np.ones(1), np.ones(1)
+    words = np.array(
+        [
+            function_address("MPI_Allreduce"),
+            CALLS,
+            x.ctypes.data,
+            y.ctypes.data,
+            1,
+            handle_of(MPI.DOUBLE),
+            handle_of(MPI.SUM),
+            handle_of(MPI.COMM_WORLD),
+        ],
+        np.int64,
+    )
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(kernel.address)
+    return lambda: (function(words.ctypes.data, 0, 1), x, y)
+
+
+def overheads() -> dict[str, float]:
+    """Microseconds of an allreduce of one number: bare, in a jitted loop, by a jitted call."""
+    from mpi4py import MPI
+
+    import numba_grad as ng
+
+    def step(x: Any, _: Any) -> Any:
+        return ng.mpi.allreduce(x, comm=MPI.COMM_WORLD), None
+
+    loop = ng.jit(lambda x: ng.scan(step, x, length=CALLS)[0])
+    one = ng.jit(lambda x: ng.mpi.allreduce(x, comm=MPI.COMM_WORLD))
+    x = np.zeros(1)
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            one(x)
+
+    def by_mpi4py() -> None:
+        y = np.empty(1)
+        for _ in range(CALLS):
+            MPI.COMM_WORLD.Allreduce(x, y)
+
+    loop(x), one(x)
+    found = fastest(
+        {
+            "bare": bare_calls(),
+            "in a jitted loop": lambda: loop(x),
+            "mpi4py": by_mpi4py,
+            "a jitted call": calls,
+        }
+    )
+    return {name: 1e6 * seconds / CALLS for name, seconds in found.items()}
+
+
+def inversion() -> float:
+    """Seconds of a gradient of the inversion, on a finer grid than the example's."""
+    from mpi4py import MPI
+
+    import numba_grad as ng
+
+    path = ROOT / "examples" / "mpi_wave_inversion.py"
+    spec = importlib.util.spec_from_file_location("mpi_wave_inversion", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.CELLS, module.STEPS, module.BUDGET = 384, 60, 1 << 30
+    ground = module.Ground(MPI.COMM_WORLD)
+
+    def misfit(speed: Any) -> Any:
+        found = module.recordings(ground, speed)
+        return 0.5 * ng.mpi.allreduce((found**2).sum(), comm=ground.comm)
+
+    gradient = ng.jit(ng.value_and_grad(misfit, comm=ground.comm))
+    speed = np.full(ground.rows.shape, module.COURANT)
+    gradient(speed)
+    return fastest({"gradient": lambda: gradient(speed)})["gradient"]
+
+
+def launched(ranks: int, what: str) -> Any:
+    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+    command = [mpiexec, "-n", str(ranks), sys.executable, __file__, what]
+    environment = {"NUMBA_GRAD_NUM_THREADS": "1"}
+    output = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, **environment}
+    ).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        found = {"overheads": overheads, "inversion": inversion}[sys.argv[1]]()
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.Get_rank() == 0:
+            print(json.dumps(found))
+        return
+    for ranks in (1, 2):
+        found = launched(ranks, "overheads")
+        bare = found.pop("bare")
+        print(f"allreduce of 8 bytes, {ranks} ranks: {bare:.2f} us bare")
+        for name, time_of_one in found.items():
+            print(f"  {name}: {time_of_one:.2f} us, {time_of_one - bare:+.2f}")
+    alone, together = launched(1, "inversion"), launched(2, "inversion")
+    print(f"gradient of the inversion, 384 x 384 cells, 60 steps, one thread a rank: {alone:.3f} s")
+    print(f"  on 2 ranks {together:.3f} s, {alone / together:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Graphs as arrays: the same ones, however positions are looked up."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler import flat_graph
+from numba_grad.compiler.flat_graph import flatten
+
+
+def described(graph):
+    arrays = (graph.signatures, graph.starts, graph.edges)
+    assert all(array.dtype == np.int32 for array in arrays)
+    return graph.nodes, [array.tolist() for array in arrays], graph.inputs, graph.outputs
+
+
+@pytest.mark.parametrize("has_inputs", [True, False])
+def test_long_graphs_are_flattened_as_short_ones(monkeypatch, has_inputs):
+    late, early = ng.tensor(np.ones(3)), ng.tensor(np.full(3, 2.0))  # recorded before it is read
+    y, steps = early * late, []
+    for k in range(20):
+        y = y * late[k % 3] + early
+        steps.append(y)
+    outputs = [y._node, steps[4]._node]
+    inputs = [early._node, late._node] if has_inputs else None
+    short = described(flatten(outputs, inputs))
+    monkeypatch.setattr(flat_graph, "_MANY", 1)
+    assert described(flatten(outputs, inputs)) == short
+    nodes, (_, starts, edges), own_inputs, own_outputs = short
+    for k, node in enumerate(nodes):
+        reads = [nodes[x] for x in edges[starts[k] : starts[k + 1]]]
+        assert reads == ([] if k in own_inputs else list(node.inputs))
+    assert [nodes[k] for k in own_outputs] == outputs
+    assert [nodes[k] for k in own_inputs] == [early._node, late._node]

@@ -1,0 +1,3 @@
+"""Programs for `mpiexec`, not for pytest."""
+
+collect_ignore_glob = ["*.py"]
