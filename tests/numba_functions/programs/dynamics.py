@@ -183,7 +183,7 @@ def bouncing_ball(height, speed, restitution, dt, steps):
     return y, v
 
 
-@program(lambda rng, n: (rng.random(n), rng.random(n) + 1.0, 1e-10), large=1000)
+@program(lambda rng, n: (rng.random(n), rng.random(n) + 1.0, 1e-13), large=1000)
 @njit
 def newton_or_bisect(a, b, tolerance):
     """x with x^3 + a x = b, in a bracket: Newton's step where it stays inside."""
