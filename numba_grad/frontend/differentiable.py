@@ -393,7 +393,7 @@ def _function(variant: _Variant) -> type[Function]:
         results: Sequence[Any] = layout.pushed_forward(
             ctx.saved_tensors, tangents[:-1], ctx.numbers
         )
-        return results if len(results) > 1 else results[0]
+        return results if len(results) > 1 else results[0]  # pyright: ignore
 
     methods = {
         "forward": staticmethod(forward),

@@ -159,7 +159,7 @@ class _RefuseWith(AnalysisPass):
     def __init__(self) -> None:
         super().__init__()
 
-    def run_pass(self, state: Any) -> bool:
+    def run_pass(self, state: Any) -> bool:  # pyright: ignore
         for block in state.func_ir.blocks.values():
             for statement in block.find_insts(ir.EnterWith):
                 raise refused(statement.loc, "`with objmode`, or another `with`,")
@@ -861,7 +861,7 @@ class Translation:
             body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):
-            cast = self.builder.define("cast", part, dtype=memory.dtype)
+            cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)
 
     # Statements.
@@ -939,7 +939,7 @@ class Translation:
         if isinstance(value, bool | int | float):
             return value
         if isinstance(value, np.bool_ | np.integer | np.floating):
-            if isinstance(value, np.float32):
+            if isinstance(value, np.float32):  # pyright: ignore
                 return self.builder.define("cast", float(value), dtype="float32")
             return value.item()
         if isinstance(value, complex):
@@ -1198,7 +1198,7 @@ class Translation:
             if name in bound.arguments:
                 key = bound.arguments[name]
                 values.append(keywords[key] if isinstance(key, str) else arguments[key])
-                numba_types.append(kinds[key])
+                numba_types.append(kinds[key])  # pyright: ignore
             else:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
