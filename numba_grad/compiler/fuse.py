@@ -115,7 +115,9 @@ class _Groups:
             # As soon as the terms are there, which until then take memory.
             for node in roots:
                 if node in self.roots.partial_sums:
-                    number[node] = max([number[x] for x in needed_by[node] if x in number])
+                    number[node] = max(
+                        [number[x] for x in needed_by[node] if x in number], default=0
+                    )
             roots.sort(key=number.__getitem__)
             number = {node: k for k, node in enumerate(roots)}
         below: dict[Node, int] = {}  # as a set of bits: the roots that a root is made from

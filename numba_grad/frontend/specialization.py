@@ -267,7 +267,7 @@ class Specialization:
         with self._recording_lock:
             if self._target is None:
                 self._target = self._call_target()
-        return call(self._target, given)
+        return call(self._target, given, keeps=True)
 
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]

@@ -6,7 +6,6 @@ from typing import Any
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
-from numba_grad.graph.order import is_communicated
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
@@ -254,36 +253,6 @@ def inputs_with_tangents(
         *of(forward.constants),
         *forward.captured,
     ]
-
-
-# What takes much longer to compute than to load.
-_COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
-# Bytes of what is kept for each byte that is carried, at most.
-_MOST_KEPT = 4
-
-
-def keeping_costly(body: CallTarget, carried: int) -> tuple[CallTarget, int]:
-    """A body that also returns what its derivative would rather not compute again: matrix products,
-    solutions of linear systems, ..., whatever came from other processes; and how many these are."""
-
-    def make() -> tuple[CallTarget, int]:
-        given = {*body.arguments, *body.outputs}
-        room = _MOST_KEPT * sum(node.type.nbytes for node in body.outputs[:carried])
-        kept = []
-        for node in toposort(body.outputs):
-            if is_communicated(node) and node.requires_grad and node not in given:
-                # In any case: room may be of another size on another rank.
-                kept.append(node)
-                continue
-            is_costly = node.op.family in _COSTLY_FAMILIES and node.requires_grad
-            if is_costly and node not in given and node.type.nbytes <= room:
-                room -= node.type.nbytes
-                kept.append(node)
-        if not kept:
-            return body, 0
-        return CallTarget(body.name, body.arguments, [*body.outputs, *kept]), len(kept)
-
-    return body.derived(("keeping costly", carried), make)
 
 
 def carried_along(body: CallTarget, is_batched: Sequence[bool], carried: int) -> tuple[bool, ...]:

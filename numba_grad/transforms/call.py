@@ -4,8 +4,8 @@ differentiated once.
     CallTarget   parameters and results of the function, as a graph of its own
     call         a node of the graph that calls it; its results are `item` nodes
 
-The derivative of a call is a call: of the function's VJP, which computes what it needs of the
-forward pass again, so a call leaves nothing behind for its backward pass but its inputs. In forward
+The derivative of a call is a call: of the function's VJP. What that needs of the forward pass it
+computes again from the inputs, or reads where that is cheaper (`kept_values.py`). In forward
 mode it is a call of a function that computes values and tangents together.
 """
 
@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import GradientError
 from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, grad_mode
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
@@ -23,9 +25,13 @@ from numba_grad.ops.control import by_pullback, rebuild_with_results, result, wi
 from numba_grad.ops.families import literal, placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
+from numba_grad.transforms.kept_values import values_worth_keeping
 from numba_grad.transforms.vjp import cotangents, reached
 
 Derived = TypeVar("Derived")
+# Bytes that are kept for a derivative, for each byte of what a function gets and returns, or a loop
+# carries.
+_MOST_KEPT = 4
 # Of the reference engine: (nodes, values of arguments) -> values of the nodes.
 Evaluate = Callable[[Sequence[Node], dict[Node, Any]], list[Any]]
 
@@ -105,6 +111,53 @@ class CallTarget:
         finally:
             grad_mode.enabled = enabled
         return CallVjp(target, numbers, captured)
+
+    def keeping(self, nbytes: int, *, has_results: bool) -> "tuple[CallTarget, int]":
+        """The same graph that also returns what its derivative had better not compute again
+        (`kept_values.py`), at most some times `nbytes`; and how many values these are.
+
+        `has_results`: whether the derivative can read the results, too
+        """
+        key = ("keeping", nbytes, has_results)
+        return self.derived(key, lambda: self._make_keeping(nbytes, has_results))
+
+    def _make_keeping(self, nbytes: int, has_results: bool) -> "tuple[CallTarget, int]":
+        try:
+            vjp = self.vjp(tuple(is_inexact(x.dtype) for x in self.outputs))
+        except GradientError:
+            return self, 0  # which who differentiates is told
+        available = {*self.arguments, *(self.outputs if has_results else ())}
+        kept = values_worth_keeping(
+            self.outputs, vjp.target.outputs, available, _MOST_KEPT * nbytes
+        )
+        if not kept:
+            return self, 0
+        return CallTarget(self.name, self.arguments, [*self.outputs, *kept]), len(kept)
+
+    def vjp_reading(self, given: tuple[bool, ...], kept: int) -> "CallVjp":
+        """The derivative, which takes the last `kept` outputs after the cotangents."""
+        if not kept:
+            return self.vjp(given)
+        return self.derived(
+            ("vjp reading", given, kept), lambda: self._make_vjp_reading(given, kept)
+        )
+
+    def _make_vjp_reading(self, given: tuple[bool, ...], kept: int) -> "CallVjp":
+        vjp = self.vjp(given)
+        first_captured = len(self.arguments) + sum(given)
+        arguments = vjp.target.arguments
+        stand_ins = {x: argument(x.type, x.requires_grad) for x in self.outputs[-kept:]}
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            outputs = substitute(vjp.target.outputs, stand_ins)
+        finally:
+            grad_mode.enabled = enabled
+        arguments = (
+            *arguments[:first_captured],
+            *[stand_ins[x] for x in self.outputs[-kept:]],
+            *arguments[first_captured:],
+        )
+        return CallVjp(CallTarget(vjp.target.name, arguments, outputs), vjp.numbers, vjp.captured)
 
     def jvp(self, given: tuple[bool, ...], *, with_values: bool) -> "CallJvp":
         """The derivative in a direction; `given` says which arguments have a tangent."""
@@ -199,16 +252,18 @@ def _sources(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
     ]
 
 
-def _infer_call(*types: Type, target: CallTarget) -> TupleType:
+def _infer_call(*types: Type, target: CallTarget, kept: int) -> TupleType:
     return target.type
 
 
 def _pullback(
-    cotangents: list[Node | None], out: Node, *inputs: Node, target: CallTarget
+    cotangents: list[Node | None], out: Node, *inputs: Node, target: CallTarget, kept: int
 ) -> list[Node | None]:
-    backward = target.vjp(tuple(g is not None for g in cotangents))
+    backward = target.vjp_reading(tuple(g is not None for g in cotangents), kept)
     given = [g for g in cotangents if g is not None]
-    results = call(backward.target, [*inputs, *given, *backward.captured])
+    count = len(target.outputs)
+    values = [result(out, k) for k in range(count - kept, count)]
+    results = call(backward.target, [*inputs, *given, *values, *backward.captured])
     found: list[Node | None] = [None] * len(inputs)
     for number, g in zip(backward.numbers, results, strict=True):
         found[number] = g
@@ -216,14 +271,14 @@ def _pullback(
 
 
 def _jvp(
-    tangents: Sequence[Node | None], out: Node, *inputs: Node, target: CallTarget
+    tangents: Sequence[Node | None], out: Node, *inputs: Node, target: CallTarget, kept: int
 ) -> list[Tangent]:
     _, found = _call_of_jvp(tangents, inputs, target, with_values=False)
     return found
 
 
 def _with_tangents(
-    tangents: Sequence[Node | None], *inputs: Node, target: CallTarget
+    tangents: Sequence[Node | None], *inputs: Node, target: CallTarget, kept: int
 ) -> tuple[Node, list[Tangent]]:
     return _call_of_jvp(tangents, inputs, target, with_values=True)
 
@@ -246,12 +301,13 @@ def _call_of_jvp(
     return node, found
 
 
-def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget) -> Node:
+def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget, kept: int) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
-    return with_results(call_op, inputs, {"target": target.batched(tuple(is_batched), size)})
+    batched = target.batched(tuple(is_batched), size)
+    return with_results(call_op, inputs, {"target": batched, "kept": kept})
 
 
-def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget) -> tuple[Any, ...]:
+def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget, kept: int) -> tuple[Any, ...]:
     return tuple(evaluate(target.outputs, dict(zip(target.arguments, arrays, strict=True))))
 
 
@@ -273,18 +329,27 @@ call_op = Op(
 )
 
 
-def call(target: CallTarget, inputs: Sequence[Node]) -> list[Node]:
-    """The results of calling `target` on `inputs`, which have its arguments' types."""
-    return _called(target, inputs)[1]
+def call(target: CallTarget, inputs: Sequence[Node], *, keeps: bool = False) -> list[Node]:
+    """The results of calling `target` on `inputs`, which have its arguments' types.
+
+    `keeps`: whether its derivative may read values of the inside, rather than compute all of them
+    again
+    """
+    kept = 0
+    if keeps and not target.has_bodies and any(x.requires_grad for x in inputs):
+        nbytes = sum(x.type.nbytes for x in (*target.arguments, *target.outputs))
+        target, kept = target.keeping(nbytes, has_results=True)
+    results = _called(target, inputs, kept)[1]
+    return results[: len(results) - kept]
 
 
-def _called(target: CallTarget, inputs: Sequence[Node]) -> tuple[Node, list[Node]]:
+def _called(target: CallTarget, inputs: Sequence[Node], kept: int = 0) -> tuple[Node, list[Node]]:
     if target.has_bodies:
         # A call is written out where it stands, among other operations. What has loops is a plan of
         # its own: the only branch there is.
         index = literal(0, np.dtype(np.int64))
         node = with_results(OPS["branch"], [index, *inputs], {"branches": (target,)})
     else:
-        node = with_results(call_op, inputs, {"target": target})
+        node = with_results(call_op, inputs, {"target": target, "kept": kept})
     results = [result(node, k) for k in range(len(target.outputs))]
     return node, [placed(x, device) for x, device in zip(results, target.devices, strict=True)]

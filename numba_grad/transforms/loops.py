@@ -33,7 +33,6 @@ from numba_grad.transforms.bodies import (
     carried_along,
     forward_body,
     inputs_with_tangents,
-    keeping_costly,
     with_body_of_tangents,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
@@ -70,7 +69,10 @@ def loop(
     sums : of how many carried values, the last ones, it is known that steps only add to them
     """
     inputs = [*carried, *sequences, *constants]
-    own, kept = keeping_costly(body, len(carried)) if is_users else (body, 0)
+    own, kept = body, 0
+    if is_users and any(x.requires_grad for x in inputs):
+        room = sum(x.type.nbytes for x in carried)
+        own, kept = body.keeping(room, has_results=False)
     params = LoopParams(
         own,
         len(carried),

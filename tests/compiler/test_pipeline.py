@@ -260,3 +260,18 @@ def test_no_cycles_are_collected_while_a_graph_is_lowered(monkeypatch):
     pipeline.lowered(flatten([(ng.tensor(np.ones(3)) * 2.0)._node]), cpu_target.TARGET)
     assert enabled == [False]
     assert gc.isenabled()
+
+
+def test_long_sums_whose_terms_are_all_in_memory_are_cut():
+    a, x = np.linspace(0, 1, 110 * 110 * 2).reshape(2, 110, 110)
+
+    def loss(a):
+        y = x
+        for _ in range(20):
+            y = np.tanh(np.sin(y * a) * np.exp(-y * y)) + 0.5 * y
+        return (y * y).sum()
+
+    direction = np.cos(np.arange(110.0))
+    gradient = ng.jit(ng.grad(loss))(a)
+    _, slope = ng.jvp(loss, (a,), (np.broadcast_to(direction, a.shape).copy(),))
+    np.testing.assert_allclose((gradient @ direction).sum(), slope, rtol=1e-10)
