@@ -281,6 +281,9 @@ def _results(builder: Builder, result: Meaning) -> tuple[list[Memory], bool]:
     parts = result if isinstance(result, tuple) else (result,)
     memories = []
     for part in parts:
+        if isinstance(part, array_expressions.Expression):
+            memories.append(array_expressions.stored(builder, part))
+            continue
         if isinstance(part, Memory | View):
             view = part if isinstance(part, View) else builder.whole(part)
             memory = builder.allocate("returned", view.dtype, view.shape)

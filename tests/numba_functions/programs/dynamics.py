@@ -183,9 +183,9 @@ def bouncing_ball(height, speed, restitution, dt, steps):
     return y, v
 
 
-@program(lambda rng, n: (rng.random(n), rng.random(n) + 1.0, 1e-10), large=1000)
+@program(lambda rng, n: (rng.random(n), rng.random(n) + 1.0), large=1000)
 @njit
-def newton_or_bisect(a, b, tolerance):
+def newton_or_bisect(a, b):
     """x with x^3 + a x = b, in a bracket: Newton's step where it stays inside."""
     out = np.zeros(len(a))
     for k in range(len(a)):
@@ -200,7 +200,7 @@ def newton_or_bisect(a, b, tolerance):
             new = x - f / (3 * x**2 + a[k])
             if new <= low or new >= high:
                 new = 0.5 * (low + high)
-            if abs(new - x) < tolerance:
+            if abs(new - x) < 1e-13:
                 x = new
                 break
             x = new
