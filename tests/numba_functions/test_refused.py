@@ -139,6 +139,16 @@ def catching(x):
     return y
 
 
+@njit
+def loop_over_an_array_that_is_swapped(x):
+    a, b = x.copy(), 2.0 * x
+    total = 0.0
+    for value in b:
+        a, b = b, a
+        total += value * a[0]
+    return total
+
+
 # The function, what of it is named, and a part of its line.
 REFUSED = (
     (random_number, "random", "np.random.random()"),
@@ -157,6 +167,7 @@ REFUSED = (
     (complex_numbers, "complex", "complex(x[0], x[1])"),
     (one_of_two_arrays, "array", "y = x if"),
     (catching, "try", "try:"),
+    (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),
 )
 
 

@@ -527,17 +527,22 @@ class Translation:
         memory = found.memory if isinstance(found, View) else found
         if not isinstance(memory, Memory):
             return
-        groups = [g for g, array in self._arrays.items() if array == memory]
-        if not groups or name not in self._made_in:
+        if name not in self._made_in:
             return
         for loop in self._open_loops:
-            if loop.header in self._made_in[name]:
-                continue
-            for label in loop.blocks:
-                for assignment in self.blocks[label].find_insts(ir.Assign):
-                    is_phi = isinstance(assignment.value, ir.Expr) and assignment.value.op == "phi"
-                    if self._array_groups.get(assignment.target.name) in groups and not is_phi:
-                        raise self.refused(f"`{name}`, another name of an array that is swapped,")
+            if loop.header not in self._made_in[name] and self._is_swapped_in(memory, loop):
+                raise self.refused(f"`{name}`, another name of an array that is swapped,")
+
+    def _is_swapped_in(self, memory: Memory, loop: _Loop) -> bool:
+        groups = [g for g, array in self._arrays.items() if array == memory]
+        if not groups:
+            return False
+        for label in loop.blocks:
+            for assignment in self.blocks[label].find_insts(ir.Assign):
+                is_phi = isinstance(assignment.value, ir.Expr) and assignment.value.op == "phi"
+                if self._array_groups.get(assignment.target.name) in groups and not is_phi:
+                    return True
+        return False
 
     # Control flow.
 
@@ -831,6 +836,9 @@ class Translation:
         builder = self.builder
         if iterator.kind == "array":
             (array,) = iterator.parts
+            memory = array.memory if isinstance(array, View) else array
+            if self._is_swapped_in(memory, self._open_loops[-1]):
+                raise self.refused("a loop over an array that is swapped in it")
             if array.rank > 1:
                 return self.item(array, (index,))
             return self._load(array, (index,))

@@ -1,0 +1,3 @@
+"""Programs that tests import, not for pytest."""
+
+collect_ignore = ["programs"]
