@@ -321,7 +321,8 @@ def _kernel(variant: _Variant) -> CustomKernel:
             return shapes(*inputs, **numbers)
         except (TypeError, NameError) as error:
             problem = "the shape of a result depends on values, not on shapes and Python ints alone"
-            raise KernelError(explain(made.name, problem)) from error
+            advice = "ng.custom_op, with a derivative of your own, for what makes such an array"
+            raise KernelError(explain(made.name, problem, fix=advice)) from error
 
     return CustomKernel(
         made.name,

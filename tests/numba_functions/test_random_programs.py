@@ -95,7 +95,7 @@ def outcome(program: RandomProgram, second: bool = False) -> str:
 
 
 SKIPPED = ("not tame", "at a kink", "refused")
-FEW, MANY, AT_ONCE = 32, 320, 8
+FEW, MANY, AT_ONCE = 16, 96, 8
 
 
 def seeds() -> Iterator[Any]:
@@ -116,7 +116,7 @@ def test_random_programs_have_the_derivatives_that_differences_have(numbers):
 
 
 @pytest.mark.thorough(every=4)
-@pytest.mark.parametrize("seed", range(1000, 1016))
+@pytest.mark.parametrize("seed", range(1000, 1005))
 def test_random_programs_compiled(seed):
     with configure(engine="native"):
         assert outcome(random_program(seed)) in ("agrees", *SKIPPED)
