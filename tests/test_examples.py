@@ -150,4 +150,6 @@ def test_custom_kernel_finds_the_conductivities(custom_kernel, capsys):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path):
-    assert len(path.read_text().splitlines()) < 100
+    # Those for several processes also cut up the problem, and put it together for the plot.
+    limit = 150 if path.stem.startswith("mpi_") else 100
+    assert len(path.read_text().splitlines()) < limit
