@@ -126,8 +126,8 @@ class _Again(Exception):
     """A variable turned out to be read where its scalar is not seen: it is to be a memory."""
 
 
-def refused(ir_location: Any, what: str, got: str = "") -> KernelError:
-    """The error for code that has no derivative here."""
+def refused(ir_location: Any, what: str, got: str = "", instead: str = "") -> KernelError:
+    """The error for code that has no derivative here. `instead`: how it can be written."""
     line = linecache.getline(ir_location.filename, ir_location.line).strip()
     found: dict[str, object] = {f"{ir_location.filename}:{ir_location.line}": line or "?"}
     return KernelError(
@@ -135,7 +135,7 @@ def refused(ir_location: Any, what: str, got: str = "") -> KernelError:
             "differentiable",
             f"{what} cannot be differentiated",
             got=found | ({"in it": got} if got else {}),
-            fix="ng.custom_op, with a derivative of your own for this part",
+            fix=f"{instead}ng.custom_op, with a derivative of your own for this part",
         )
     )
 
@@ -380,8 +380,8 @@ class Translation:
             return loaded if isinstance(self._result, tuple) else loaded[0]
         return self._result
 
-    def refused(self, what: str, got: str = "") -> KernelError:
-        return refused(self.location, what, got)
+    def refused(self, what: str, got: str = "", instead: str = "") -> KernelError:
+        return refused(self.location, what, got, instead)
 
     def type_of(self, variable: Any) -> Any:
         return types.unliteral(self.typemap[variable.name])
@@ -912,7 +912,10 @@ class Translation:
             return
         names = [self._arrays[g] for g in moved]
         if set(names) != set(moved.values()) or len(set(names)) != len(names):
-            raise self.refused("an array that gets a second name, in a loop or branch,")
+            raise self.refused(
+                "an array that gets a second name, in a loop or branch,",
+                instead="`x[:] = ...` where a variable is another array in each pass; or ",
+            )
         for scope in self.scopes:
             for name, found in scope.items():
                 memory = found.memory if isinstance(found, View) else found
