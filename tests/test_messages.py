@@ -212,11 +212,11 @@ def test_what_the_messages_say_to_type_works(code):
     np.testing.assert_array_equal(eval(code, {"np": np, "ng": ng, "x": x}), ADVICE[code])
 
 
-def test_a_function_that_numba_compiled_names_custom_op():
+def test_a_function_that_numba_compiled_names_differentiable():
     numba = pytest.importorskip("numba")
     double = numba.njit(lambda x: 2 * x)
     for call in (double, numba.typeof, lambda x: double((x, 1.0))):
-        with pytest.raises(TypeError, match=r"(?s)numba\.njit: .*try: ng\.custom_op"):
+        with pytest.raises(TypeError, match=r"(?s)numba\.njit: .*try: ng\.differentiable"):
             call(ng.ones(3))
     assert not hasattr(ng.ones(3), "_numba_type_")  # it is there for Numba alone
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate, pipeline, plan_cache
+from numba_grad.compiler import build, engine_build, evaluate, pipeline, plan_cache
 from tests.compiler.loops_as_written import LOOPS
 
 # Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step
@@ -23,7 +23,7 @@ def not_compiled(monkeypatch):
     def kernels(requests):
         return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
-    monkeypatch.setattr(build, "_build", kernels)
+    monkeypatch.setattr(engine_build, "build_requests", kernels)
     # A plan that another process has left on disk says nothing of sources.
     monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
 

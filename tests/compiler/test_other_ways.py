@@ -9,7 +9,7 @@ import importlib
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler import build, engine_build
 from perf import implementations
 
 WORKLOADS = ("heat_adjoint", "jacobi", "wave_inversion")  # with arrays in each step
@@ -21,7 +21,7 @@ def not_compiled(monkeypatch):
     def kernels(requests):
         return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
-    monkeypatch.setattr(build, "_build", kernels)
+    monkeypatch.setattr(engine_build, "build_requests", kernels)
 
 
 def kernels_of_workload(name, way, monkeypatch):
