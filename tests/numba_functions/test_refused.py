@@ -149,6 +149,12 @@ def loop_over_an_array_that_is_swapped(x):
     return total
 
 
+@njit
+def update_by_its_own_elements(x):
+    x[1:] += x[:-1]
+    return x.sum()
+
+
 # The function, what of it is named, and a part of its line.
 REFUSED = (
     (random_number, "random", "np.random.random()"),
@@ -167,6 +173,7 @@ REFUSED = (
     (complex_numbers, "complex", "complex(x[0], x[1])"),
     (one_of_two_arrays, "array", "y = x if"),
     (catching, "try", "try:"),
+    (update_by_its_own_elements, "in place", "x[1:] += x[:-1]"),
     (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),
 )
 

@@ -97,8 +97,8 @@ class _Lowering:
         self.builder: Builder = translation.builder
         self.type = numba_type
 
-    def refused(self, what: str) -> Exception:
-        return self.translation.refused(what)
+    def refused(self, what: str, instead: str = "") -> Exception:
+        return self.translation.refused(what, instead=instead)
 
     # Arrays.
 
@@ -312,6 +312,7 @@ class _Lowering:
         if not is_number(value):
             if not is_array(value):
                 raise self.refused("an assignment of this")
+            is_computed = isinstance(value, Expression)
             value = self.expression(value)
             clashes = [
                 view
@@ -319,6 +320,13 @@ class _Lowering:
                 if self.translation.may_be_same(view.memory, target.memory)
                 and (view.memory != target.memory or view.axes != target.axes)
             ]
+            if clashes and function is not None and not is_computed:
+                # Numba goes from element to element and reads what it has just written; NumPy, and
+                # so the function as Python, does not.
+                raise self.refused(
+                    "an update in place by other elements of the same array",
+                    "a loop, or `x[...] = x[...] + y[...]`, which mean the same everywhere; or ",
+                )
             if clashes:
                 value = self.expression(stored(builder, value))
             if value.rank > target.rank:
