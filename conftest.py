@@ -8,6 +8,8 @@ cases
     @pytest.mark.thorough(but="float64")   leaves those that have this (a regular expression) in
                                            their id to every run
     @pytest.mark.thorough(every=4)         leaves each fourth one
+
+`--share 2` takes every second one only of the thorough cases of tests that have many.
 """
 
 import importlib
@@ -38,11 +40,21 @@ hypothesis.settings.load_profile("repeat")
 collect_ignore_glob = ["tests/golden/*"]
 
 
+MANY_CASES = 40
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the kernels in tests/golden"
     )
     parser.addoption("--all", action="store_true", help="thorough tests as well")
+    parser.addoption(
+        "--share",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"of tests with {MANY_CASES} thorough cases and more, each N-th of these",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at marks
@@ -53,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _is_in_every_run(item, number):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "thorough"]
     options = config.option
+    _leave_out(config, items, _beyond_share(items, options.share))
     if options.all or options.keyword or "thorough" in options.markexpr:
         return
     directory = config.invocation_params.dir
@@ -60,10 +73,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [
         item for item in items if item.get_closest_marker("thorough") and item.path not in named
     ]
+    _leave_out(config, items, left_out)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]
+) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         chosen = set(items) - set(left_out)
         items[:] = [item for item in items if item in chosen]
+
+
+def _beyond_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
+    """Of each test with many thorough cases all but each `share`-th."""
+    families = defaultdict[tuple[Path, str], list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            families[item.path, item.name.partition("[")[0]].append(item)
+    many = [cases for cases in families.values() if len(cases) >= MANY_CASES]
+    return [case for cases in many for k, case in enumerate(cases) if k % share]
 
 
 def _is_in_every_run(item: pytest.Item, number: int) -> bool:

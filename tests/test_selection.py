@@ -21,15 +21,22 @@ def test_kinds(kind):
 @pytest.mark.parametrize("number", range(6))
 def test_numbers(number):
     pass
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", range(40))
+def test_many(case):
+    pass
 """
 KINDS = [f"test_kinds[{kind}]" for kind in ("complex64", "float32", "float64")]
 NUMBERS = [f"test_numbers[{number}]" for number in range(6)]
-EVERYTHING = [*KINDS, *NUMBERS]
+MANY = [f"test_many[{case}]" for case in range(40)]
+EVERYTHING = [*KINDS, *NUMBERS, *MANY]
 IN_EVERY_RUN = [KINDS[1], NUMBERS[0], NUMBERS[3]]
 COLLECTED = [
     (["tests"], IN_EVERY_RUN),
     (["tests", "--all"], EVERYTHING),
     (["tests", "-m", "thorough"], [case for case in EVERYTHING if case not in IN_EVERY_RUN]),
+    (["tests", "--all", "--share", "2"], [*KINDS, *NUMBERS, *MANY[::2]]),
     (["tests", "-k", "kinds and 64"], [KINDS[0], KINDS[2]]),
     ([FILE], EVERYTHING),
     ([f"{FILE}::{KINDS[0]}"], KINDS[:1]),
