@@ -13,6 +13,8 @@ from numba_grad.ops.families import reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["apply_along_axis", "apply_over_axes"]
+
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, x: ArrayLike, *args: Any, **kwargs: Any

@@ -11,6 +11,8 @@ from numba_grad.frontend.devices import device_name
 from numba_grad.frontend.dtype_functions import isdtype
 from numba_grad.graph.types import DTYPES
 
+__all__ = ["__array_api_version__", "__array_namespace_info__"]
+
 __array_api_version__ = "2024.12"
 
 # Each revision contains the ones before it.

@@ -28,6 +28,8 @@ from numba_grad.ops.indexing import gather, scatter_set
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"]
+
 
 def _target(operation: str, x: Any) -> Node:
     """The node of the tensor that is written into."""

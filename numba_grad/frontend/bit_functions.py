@@ -15,6 +15,8 @@ from numba_grad.ops.families import cast, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["packbits", "unpackbits"]
+
 UINT8 = np.dtype(np.uint8)
 
 

@@ -21,6 +21,8 @@ from numba_grad.ops.families import cast, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["cross", "gradient", "kron", "trapezoid", "unwrap", "vander"]
+
 
 def _along(values: "Tensor", axis: int, rank: int) -> "Tensor":
     """1-d `values` as an array that varies along `axis` only."""

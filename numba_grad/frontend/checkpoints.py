@@ -15,6 +15,8 @@ from numba_grad.frontend.bodies import (
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.transforms.call import call
 
+__all__ = ["checkpoint"]
+
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """`f`, whose backward pass computes again what it needs of the inside of `f`, rather than keep

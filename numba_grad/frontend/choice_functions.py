@@ -28,6 +28,8 @@ from numba_grad.ops.indexing import gather
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["argwhere", "choose", "compress", "extract", "flatnonzero", "piecewise", "select"]
+
 
 def argwhere(x: ArrayLike) -> "Tensor":
     """The indices of the elements that are not 0, one row for each. Computes `x` now.

@@ -7,6 +7,8 @@ from numba_grad.frontend.elementwise_functions import equal, isclose
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes
 
+__all__ = ["allclose", "array_equal", "array_equiv"]
+
 
 def allclose(
     x1: ArrayLike,

@@ -24,6 +24,22 @@ from numba_grad.ops.index_expressions import take_index
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "diag",
+    "diagflat",
+    "diagonal",
+    "dot",
+    "inner",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
+
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """The matrix product of the last two axes; the axes before them broadcast.

@@ -35,6 +35,8 @@ from numba_grad.ops.families import cast
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
+__all__ = ["fori_loop", "map", "scan", "while_loop"]
+
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],

@@ -30,6 +30,8 @@ from numba_grad.ops.families import cast, full, placed, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
 
 Range = tuple[float, float]
 Bins = int | str | ArrayLike

@@ -37,6 +37,30 @@ from numba_grad.ops.families import full as constant
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "array",
+    "asarray",
+    "ascontiguousarray",
+    "copy",
+    "empty",
+    "empty_like",
+    "eye",
+    "frombuffer",
+    "fromiter",
+    "full",
+    "full_like",
+    "identity",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tensor",
+    "tri",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
 Shape = int | Sequence[int]
 Buffer = bytes | bytearray | memoryview  # what numpy.frombuffer takes: a Buffer, since Python 3.12
 FLOAT64 = np.dtype(np.float64)

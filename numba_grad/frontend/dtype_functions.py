@@ -12,6 +12,8 @@ from numba_grad.graph.types import as_dtype
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["can_cast", "common_type", "finfo", "iinfo", "isdtype", "promote_types", "result_type"]
+
 # A dtype, or something that np.dtype makes one of: "float32", float, np.float32.
 DTypeLike = Any
 

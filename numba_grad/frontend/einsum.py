@@ -23,6 +23,8 @@ from numba_grad.ops.families import broadcast_to, cast, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["einsum", "einsum_path"]
+
 Term = tuple[Node, str]  # a factor, and a label for each of its axes
 Path = tuple[tuple[int, ...], ...]  # which of the factors to combine, step by step
 

@@ -26,6 +26,22 @@ from numba_grad.ops.indexing import gather
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "diag_indices",
+    "diag_indices_from",
+    "indices",
+    "ix_",
+    "mask_indices",
+    "mgrid",
+    "ogrid",
+    "ravel_multi_index",
+    "tril_indices",
+    "tril_indices_from",
+    "triu_indices",
+    "triu_indices_from",
+    "unravel_index",
+]
+
 
 def _tensors(arrays: Sequence[np.ndarray]) -> "tuple[Tensor, ...]":
     return tuple([wrap(numbers(np.ascontiguousarray(array))) for array in arrays])

@@ -25,6 +25,8 @@ from numba_grad.ops.indexing import check_range
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["nonzero", "take", "take_along_axis"]
+
 
 def index_of_nodes(index: Any) -> Any:
     """An index expression with its tensors as nodes."""

@@ -19,6 +19,17 @@ from numba_grad.runtime import dlpack
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "from_dlpack",
+    "fromfile",
+    "fromstring",
+    "load",
+    "loadtxt",
+    "save",
+    "savez",
+    "savez_compressed",
+]
+
 File = str | os.PathLike[str] | IO[bytes]
 
 CPU_DEVICE = (1, 0)  # DLPack's kDLCPU, and the number of the device

@@ -39,6 +39,8 @@ from numba_grad.ops.control import item
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
 
+__all__ = ["jit"]
+
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
 

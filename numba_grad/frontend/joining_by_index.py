@@ -13,6 +13,8 @@ from numba_grad.ops.families import reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["c_", "r_"]
+
 
 class _JoinedByIndex:
     """`numpy.r_` or `numpy.c_` of tensors, arrays, numbers and slices, which stand for ranges.

@@ -35,6 +35,27 @@ from numba_grad.ops.indexing import out_of_range
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "append",
+    "array_split",
+    "block",
+    "column_stack",
+    "concat",
+    "concatenate",
+    "delete",
+    "dsplit",
+    "dstack",
+    "hsplit",
+    "hstack",
+    "insert",
+    "split",
+    "stack",
+    "trim_zeros",
+    "unstack",
+    "vsplit",
+    "vstack",
+]
+
 # Joining
 
 

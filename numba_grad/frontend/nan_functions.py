@@ -17,6 +17,20 @@ from numba_grad.ops.families import cast, full
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+]
+
 
 def _numbers(operation: str, x: Node, where: ArrayLike) -> ArrayLike:
     """The mask of elements that are not nan, and that the mask `where` chooses."""

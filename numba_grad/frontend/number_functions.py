@@ -16,6 +16,25 @@ from numba_grad.ops.families import cast, full
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "bitwise_count",
+    "fix",
+    "frexp",
+    "gcd",
+    "iscomplex",
+    "iscomplexobj",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "isrealobj",
+    "lcm",
+    "ldexp",
+    "modf",
+    "nextafter",
+    "real_if_close",
+    "spacing",
+]
+
 
 # Parts and neighbours
 

@@ -29,6 +29,8 @@ from numba_grad.ops.families import broadcast_to, cast, full, placed, real_dtype
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
 
 def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """The middle element over `axis`, or the mean of the two in the middle; nan if there is a nan.

@@ -35,6 +35,8 @@ from numba_grad.ops.index_expressions import take_index
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["pad"]
+
 # The `count` elements beyond the last one of an axis, and the option of that side for them.
 Beyond = Callable[[Node, int, int, Any], Node]
 

@@ -29,6 +29,19 @@ from numba_grad.ops.families import cast, full, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]
+
 
 def polyval(p: ArrayLike, x: ArrayLike) -> "Tensor":
     """The polynomial with coefficients `p`, 1-d, the highest power first, at `x`."""

@@ -36,6 +36,19 @@ from numba_grad.ops.families import cast, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "arange",
+    "bartlett",
+    "blackman",
+    "fromfunction",
+    "geomspace",
+    "hamming",
+    "hanning",
+    "kaiser",
+    "linspace",
+    "logspace",
+]
+
 
 def arange(
     start: float,

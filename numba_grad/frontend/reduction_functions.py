@@ -19,6 +19,27 @@ from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "log_softmax",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "softmax",
+    "std",
+    "sum",
+    "var",
+]
+
 Axis = int | tuple[int, ...] | None
 
 BOOL = np.dtype(bool)

@@ -20,6 +20,17 @@ from numba_grad.ops.families import broadcast_to, cast, full, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "linear_recurrence",
+    "logcumsumexp",
+]
+
 
 def cumsum(x: ArrayLike, axis: int | None = None, dtype: object = None) -> "Tensor":
     """Sums of all elements up to each one along `axis`, or of the flattened `x` by default."""

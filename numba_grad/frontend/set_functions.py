@@ -22,6 +22,18 @@ from numba_grad.ops.index_expressions import take_index
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "intersect1d",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]
+
 
 class UniqueAllResult(NamedTuple):
     values: "Tensor"

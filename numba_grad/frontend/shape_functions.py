@@ -32,6 +32,37 @@ from numba_grad.ops.movement import permuted
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "diff",
+    "expand_dims",
+    "flip",
+    "fliplr",
+    "flipud",
+    "matrix_transpose",
+    "moveaxis",
+    "ndim",
+    "permute_dims",
+    "ravel",
+    "repeat",
+    "reshape",
+    "resize",
+    "roll",
+    "rollaxis",
+    "rot90",
+    "shape",
+    "size",
+    "squeeze",
+    "swapaxes",
+    "tile",
+    "transpose",
+]
+
 Axis = int | tuple[int, ...] | None
 FLOAT64 = np.dtype(np.float64)
 

@@ -18,6 +18,8 @@ from numba_grad.ops.families import cast, full, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["convolve", "correlate", "ediff1d", "interp"]
+
 
 # Convolution
 

@@ -29,6 +29,19 @@ from numba_grad.ops.index_expressions import take_index
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = [
+    "argpartition",
+    "argsort",
+    "digitize",
+    "isin",
+    "lexsort",
+    "partition",
+    "searchsorted",
+    "sort",
+    "sort_complex",
+    "top_k",
+]
+
 
 def argsort(
     x: ArrayLike,

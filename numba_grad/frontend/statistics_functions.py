@@ -26,6 +26,8 @@ from numba_grad.ops.families import broadcast_to, cast, full, reshape
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
+__all__ = ["average", "corrcoef", "cov"]
+
 
 def average(
     x: ArrayLike,

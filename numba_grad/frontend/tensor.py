@@ -39,6 +39,8 @@ from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf, new_node
 from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 
+__all__ = ["Tensor"]
+
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
