@@ -19,7 +19,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, next_serial
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, Type
@@ -62,8 +62,7 @@ def traced(
     check_function(operation, f)
     first_serial = next_serial()
     arguments = [argument(type, is_inexact(type.dtype)) for type in types]
-    enabled, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with recording(True):
         # Not the arguments themselves: a function may assign into what it gets.
         values = [*given, *[None] * (len(arguments) - len(given))]
         stand_ins = [
@@ -83,8 +82,6 @@ def traced(
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
-    finally:
-        grad_mode.enabled = enabled
     target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     return Traced(target, captured, out_structure, leaves, scope.communicates)
 

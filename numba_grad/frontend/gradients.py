@@ -12,12 +12,12 @@ from numba_grad.frontend.differentiation import (
     gradient_of_call,
     matching,
     output_nodes,
-    recording,
     reopened,
     run_on_variables,
     scalar,
 )
 from numba_grad.frontend.namespaces import namespace
+from numba_grad.graph.node import recording
 from numba_grad.locks import new_lock
 from numba_grad.ops.families import ones_like, zeros_like
 

@@ -29,7 +29,7 @@ from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import ClosedOver, is_tracing
 from numba_grad.graph import order
-from numba_grad.graph.node import Node, argument, grad_mode
+from numba_grad.graph.node import Node, argument, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
@@ -272,11 +272,8 @@ class Specialization:
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
         replacement = dict(zip(self.inputs, stand_ins, strict=True))
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             outputs = substitute(self.graph_outputs, replacement)
-        finally:
-            grad_mode.enabled = enabled
         return CallTarget(self.name, stand_ins, outputs)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import reads_arguments, toposort
 
@@ -127,11 +127,8 @@ def advance(results: Sequence[Node], new: Node) -> None:
     before = scope.token()
     if before.requires_grad and not new.requires_grad:
         # Within `no_grad`: gradients pass by.
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             new = OPS["add"](before, new)
-        finally:
-            grad_mode.enabled = enabled
         compute([new])
     scope.last = new
 
