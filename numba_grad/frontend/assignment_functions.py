@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd import views
-from numba_grad.dtypes import can_cast
+from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, node_of
 from numba_grad.frontend.index_functions import (
@@ -18,7 +18,6 @@ from numba_grad.frontend.index_functions import (
     mask_value,
     places_along_axis,
 )
-from numba_grad.frontend.reduction_functions import BOOL, INT64
 from numba_grad.frontend.shape_functions import cycled
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import BOOL, UINT8
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, constant_beside, wrap
-from numba_grad.frontend.reduction_functions import BOOL
 from numba_grad.frontend.shape_functions import part
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import normalize_axis
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
 
 __all__ = ["packbits", "unpackbits"]
-
-UINT8 = np.dtype(np.uint8)
 
 
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> "Tensor":

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import computed_in, is_inexact, promoted
+from numba_grad.dtypes import computed_in, promoted
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, wrap
+from numba_grad.frontend.arrays import ArrayLike, as_inexact, as_node, is_scalar, wrap
 from numba_grad.frontend.elementwise_functions import absolute, remainder, where
 from numba_grad.frontend.joining_functions import concatenate, stack, unstack
-from numba_grad.frontend.reduction_functions import FLOAT64
 from numba_grad.frontend.reduction_functions import sum as sum_of
 from numba_grad.frontend.scan_functions import cumsum
 from numba_grad.frontend.shape_functions import diff, part
@@ -30,11 +29,6 @@ def _along(values: "Tensor", axis: int, rank: int) -> "Tensor":
     return wrap(reshape(values._node, tuple([size if k == axis else 1 for k in range(rank)])))
 
 
-def _floating(x: ArrayLike) -> Node:
-    node = as_node(x)
-    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
-
-
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> "Tensor":
@@ -42,7 +36,7 @@ def trapezoid(
 
     `x` are the places of the samples, 1-d or of the shape of `y`; without it they are `dx` apart.
     """
-    node = _floating(y)
+    node = as_inexact(y)
     number = normalize_axis("trapezoid", axis, len(node.shape))
     size = node.shape[number]
     left = wrap(part(node, number, 0, max(size - 1, 0)))
@@ -77,7 +71,7 @@ def gradient(
     ValueError
         If an axis has less than `edge_order + 1` elements.
     """
-    node = _floating(f)
+    node = as_inexact(f)
     given = tuple(axis) if isinstance(axis, Sequence) else axis
     axes = (
         normalize_axes("gradient", given, len(node.shape))
@@ -124,7 +118,7 @@ def _gradient_along(f: Node, axis: int, spacing: ArrayLike, edge_order: int) -> 
             problem = f"places of the samples along axis {axis} have another length"
             got: dict[str, object] = {"f": f.type, "places": places.type}
             raise ShapeError(explain("gradient", problem, got=got))
-        gaps = _along(diff(wrap(_floating(places))), axis, len(x.shape))._node
+        gaps = _along(diff(wrap(as_inexact(places))), axis, len(x.shape))._node
 
         def gap(start: int, stop: int) -> "Tensor":
             return wrap(part(gaps, axis, start, stop))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.compiler.backends import only_device
+from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -18,7 +19,6 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.elementwise_functions import where
 from numba_grad.frontend.index_functions import brought_into_range, mask_value, nonzero
 from numba_grad.frontend.joining_functions import stack
-from numba_grad.frontend.reduction_functions import BOOL, INT64
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape, zeros_like

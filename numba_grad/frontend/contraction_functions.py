@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.autograd.views import view_of
+from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, wrap
-from numba_grad.frontend.reduction_functions import BOOL, INT64
 from numba_grad.frontend.reduction_functions import sum as sum_of
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import can_cast, promoted
+from numba_grad.dtypes import FLOAT64, INT64, can_cast, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -21,7 +21,6 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.joining_functions import unstack
-from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import sum as total
 from numba_grad.frontend.shape_functions import diff, part
 from numba_grad.graph.node import OPS, Node

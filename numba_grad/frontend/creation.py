@@ -12,6 +12,7 @@ import numpy as np
 
 from numba_grad.autograd.views import note_array
 from numba_grad.compiler.backends import copied_to
+from numba_grad.dtypes import FLOAT64, INT64
 from numba_grad.errors import GradientError, ShapeError, TracingError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -63,8 +64,6 @@ __all__ = [
 
 Shape = int | Sequence[int]
 Buffer = bytes | bytearray | memoryview  # what numpy.frombuffer takes: a Buffer, since Python 3.12
-FLOAT64 = np.dtype(np.float64)
-INT64 = np.dtype(np.int64)
 _ON_GPU = "__cuda_array_interface__"  # of arrays on a GPU: CuPy's, PyTorch's, Numba's
 
 

@@ -11,11 +11,11 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from numba_grad.dtypes import BOOL
 from numba_grad.errors import ShapeError, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.arrays import ArrayLike, as_optional_dtype, common_dtype, wrap
 from numba_grad.frontend.contraction_functions import diagonal_last, in_order, sum_of_products
-from numba_grad.frontend.reduction_functions import BOOL
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, reshape

@@ -13,11 +13,12 @@ import numpy as np
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
-from numba_grad.dtypes import ends, finfo, is_floating, is_inexact
+from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.arrays import (
     WEAK,
     ArrayLike,
+    as_inexact,
     as_node,
     common_dtype,
     is_stand_in,
@@ -151,7 +152,6 @@ __all__ = [
 Unary = Callable[[ArrayLike], "Tensor"]
 Binary = Callable[[ArrayLike, ArrayLike], "Tensor"]
 
-FLOAT64 = np.dtype(np.float64)
 # Static exponents up to this one are multiplied out; the error of that grows with the exponent.
 LARGEST_MULTIPLIED_EXPONENT = 32
 
@@ -567,8 +567,7 @@ def _floating(x: ArrayLike) -> Node:
 
 def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
-    node = as_node(x)
-    node = node if is_inexact(node.dtype) else cast(node, FLOAT64)
+    node = as_inexact(x)
     angle = node * scalar_leaf(np.pi, node.dtype)
     size = OPS["absolute"](angle)
     is_small = OPS["less"](size, scalar_leaf(0.5, size.dtype))

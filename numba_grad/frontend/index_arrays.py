@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import INT64
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -17,7 +18,6 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.creation import Shape, as_shape
 from numba_grad.frontend.index_functions import brought_into_range, nonzero
-from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.families import broadcast_to, cast, reshape

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -14,7 +15,6 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.frontend.tracing import is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis

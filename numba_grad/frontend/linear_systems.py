@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from numba_grad.dtypes import is_storage_only
+from numba_grad.dtypes import FLOAT64, INT64, is_storage_only
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
-from numba_grad.frontend.reduction_functions import FLOAT64, INT64, reduced, squared_magnitude
+from numba_grad.frontend.reduction_functions import reduced, squared_magnitude
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import is_inexact
+from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
+from numba_grad.frontend.arrays import ArrayLike, as_inexact, as_node, wrap
 from numba_grad.frontend.linear_systems import (
     hermitian_of_lower,
     matrix_for_lapack,
@@ -14,9 +14,6 @@ from numba_grad.frontend.linear_systems import (
     tolerances,
 )
 from numba_grad.frontend.reduction_functions import (
-    BOOL,
-    FLOAT64,
-    INT64,
     Axis,
     kept,
     reduced,
@@ -55,7 +52,7 @@ def norm(x: ArrayLike, ord: Order = None, axis: Axis = None, keepdims: bool = Fa
     Gradient 0 at 0, where 2-norms have a kink. Of several largest or smallest singular values, or
     sums, all share the gradient.
     """
-    node = _inexact(x)
+    node = as_inexact(x)
     rank = len(node.shape)
     if axis is None and ord is not None and rank not in (1, 2):
         raise ShapeError(
@@ -76,21 +73,16 @@ def vector_norm(
     x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
 ) -> "Tensor":
     """The norm of vectors along `axis`; of all elements by default. Gradient 0 at 0."""
-    return wrap(_vector_norm(_inexact(x), ord, axis, keepdims))
+    return wrap(_vector_norm(as_inexact(x), ord, axis, keepdims))
 
 
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Order = "fro") -> "Tensor":
     """The norm of the matrices in the last two axes; see `norm`."""
-    node = _inexact(x)
+    node = as_inexact(x)
     if len(node.shape) < 2:
         problem, expected = "not a matrix", "(..., m, n)"
         raise ShapeError(explain("matrix_norm", problem, got={"x": node.type}, expected=expected))
     return wrap(_matrix_norm(node, ord, (-2, -1), keepdims))
-
-
-def _inexact(x: ArrayLike) -> Node:
-    node = as_node(x)
-    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 def _vector_norm(x: Node, ord: Order, axis: Axis, keepdims: bool) -> Node:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import is_inexact
+from numba_grad.dtypes import INT64, is_inexact
 from numba_grad.errors import explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import ArrayLike, as_node, is_traced, scalar_leaf, value_of, wrap
-from numba_grad.frontend.reduction_functions import INT64, Axis
+from numba_grad.frontend.reduction_functions import Axis
 from numba_grad.frontend.scan_functions import cumprod, cumsum
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import is_floating, is_inexact, promoted
+from numba_grad.dtypes import FLOAT64, INT64, is_floating, is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import (
@@ -20,7 +20,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.index_functions import taken_along
-from numba_grad.frontend.reduction_functions import FLOAT64, INT64, Axis
+from numba_grad.frontend.reduction_functions import Axis
 from numba_grad.frontend.shape_functions import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes

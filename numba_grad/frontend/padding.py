@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import is_floating, is_inexact
+from numba_grad.dtypes import FLOAT64, INT64, is_floating, is_inexact
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -22,7 +22,6 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.order_statistics import median as median_of
-from numba_grad.frontend.reduction_functions import FLOAT64, INT64
 from numba_grad.frontend.reduction_functions import max as largest
 from numba_grad.frontend.reduction_functions import mean as mean_of
 from numba_grad.frontend.reduction_functions import min as smallest

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import FLOAT32, FLOAT64, UINT64
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 Shape = int | Sequence[int]
 
-UINT64 = np.dtype(np.uint64)
-FLOAT32 = np.dtype(np.float32)
-FLOAT64 = np.dtype(np.float64)
 
 # The high halves of counters. Draws have 0, and those that try more than once small numbers.
 DRAW, SPLIT, FOLD = 0, 1 << 62, 1 << 63

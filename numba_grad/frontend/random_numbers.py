@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import BOOL, UINT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -18,7 +19,6 @@ from numba_grad.frontend.contraction_functions import matmul
 from numba_grad.frontend.linalg import cholesky
 from numba_grad.frontend.random_bits import (
     SPLIT,
-    UINT64,
     Shape,
     above_zero,
     block,
@@ -39,8 +39,6 @@ from numba_grad.ops.families import broadcast_to, cast, literal, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
-
-BOOL = np.dtype(bool)
 
 
 def unless_default(value: ArrayLike, neutral: float) -> tuple[ArrayLike, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import kind_of, promoted
+from numba_grad.dtypes import INT64, kind_of, promoted
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -23,7 +23,7 @@ from numba_grad.frontend.arrays import (
     weak_class,
     wrap,
 )
-from numba_grad.frontend.creation import INT64, Shape, as_shape, result_of
+from numba_grad.frontend.creation import Shape, as_shape, result_of
 from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.elementwise_functions import floor, power, where
 from numba_grad.frontend.index_arrays import indices

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import computed_in, ends, is_inexact
+from numba_grad.dtypes import BOOL, FLOAT64, INT64, UINT64, computed_in, ends, is_inexact
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_inexact,
+    as_node,
+    as_optional_dtype,
+    scalar_leaf,
+    wrap,
+)
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_axis, reduced_axes
 from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape
@@ -41,12 +48,6 @@ __all__ = [
 ]
 
 Axis = int | tuple[int, ...] | None
-
-BOOL = np.dtype(bool)
-INT64 = np.dtype(np.int64)
-UINT64 = np.dtype(np.uint64)
-FLOAT32 = np.dtype(np.float32)
-FLOAT64 = np.dtype(np.float64)
 
 
 def reduced(op_name: str, x: Node, axis: Axis, keepdims: bool = False, operation: str = "") -> Node:
@@ -472,7 +473,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
     >>> ng.logsumexp(ng.tensor([1000.0, 1000.0]))
     tensor(1000.69314718)
     """
-    node = _inexact(x)
+    node = as_inexact(x)
     shift = finite_maximum(node, axis, "logsumexp")
     total = reduced("sum", OPS["exp"](node - shift), axis, True)
     zero = full(0, (), node.dtype)
@@ -487,7 +488,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
 
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
-    node = _inexact(x)
+    node = as_inexact(x)
     size = OPS["real"](node) if node.dtype.kind == "c" else node
     powers = OPS["exp"](node - cast(_largest(size, axis, "softmax"), node.dtype))
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
@@ -498,7 +499,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
 
     Of complex numbers, as SciPy's: its imaginary part may be beyond pi.
     """
-    node = _inexact(x)
+    node = as_inexact(x)
     shifted = node - _finite(_largest(node, axis, "log_softmax"))
     total = reduced("sum", OPS["exp"](shifted), axis, True)
     return wrap(shifted - OPS["log"](total))
@@ -521,11 +522,6 @@ def _largest(x: Node, axis: Axis, operation: str) -> Node:
 
 def _finite(x: Node) -> Node:
     return OPS["where"](OPS["isfinite"](x), x, full(0, (), x.dtype))
-
-
-def _inexact(x: ArrayLike) -> Node:
-    node = as_node(x)
-    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 amax = max

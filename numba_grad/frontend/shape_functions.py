@@ -10,6 +10,7 @@ import numpy as np
 
 from numba_grad.autograd.handles import is_tensor
 from numba_grad.autograd.views import is_contiguous, shares_memory, view_of
+from numba_grad.dtypes import FLOAT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -64,7 +65,6 @@ __all__ = [
 ]
 
 Axis = int | tuple[int, ...] | None
-FLOAT64 = np.dtype(np.float64)
 
 
 # Shapes and axes

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import can_cast, computed_in
+from numba_grad.dtypes import BOOL, FLOAT64, INT64, can_cast, computed_in
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
 from numba_grad.frontend.joining_functions import concatenate
-from numba_grad.frontend.reduction_functions import BOOL, FLOAT64, INT64
 from numba_grad.frontend.shape_functions import diff, part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated

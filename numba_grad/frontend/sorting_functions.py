@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import promoted
+from numba_grad.dtypes import INT64, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -19,7 +19,6 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.index_functions import taken_along
-from numba_grad.frontend.reduction_functions import INT64
 from numba_grad.frontend.shape_functions import part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import is_axis_of_number, normalize_axis

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import finfo, is_inexact, promoted
+from numba_grad.dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, finfo, is_inexact, promoted
 from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend import reduction_functions
 from numba_grad.frontend.arrays import (
@@ -105,9 +105,6 @@ __all__ = [
     "yn",
     "zeta",
 ]
-
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 def _apply(op_name: str, *values: ArrayLike) -> "Tensor":

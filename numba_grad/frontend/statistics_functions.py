@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import promoted
+from numba_grad.dtypes import FLOAT64, promoted
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import reduction_functions as reductions
 from numba_grad.frontend.arrays import (
@@ -17,7 +17,7 @@ from numba_grad.frontend.arrays import (
 from numba_grad.frontend.contraction_functions import diagonal, matmul
 from numba_grad.frontend.elementwise_functions import clip, conjugate
 from numba_grad.frontend.joining_functions import concatenate
-from numba_grad.frontend.reduction_functions import FLOAT64, Axis, kept
+from numba_grad.frontend.reduction_functions import Axis, kept
 from numba_grad.frontend.shape_functions import matrix_transpose
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import views
-from numba_grad.dtypes import can_cast
+from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
 from numba_grad.frontend.arrays import (
@@ -26,7 +26,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.index_functions import index_of_nodes, mask_value
-from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
+from numba_grad.frontend.reduction_functions import Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import as_dtype, normalize_axis, reduced_axes
