@@ -34,7 +34,7 @@ SELDOM = {"numba_grad.frontend.lowered"}
 LEFT = SELDOM | {
     *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),
     *("sysconfig", "urllib.request", "zipfile"),
-    *("numba_grad.compiler.code_generation", "numba_grad.frontend.custom_op"),
+    *("numba_grad.compiler.building.code_generation", "numba_grad.frontend.custom_op"),
     *("numba_grad.ops.custom_kernels", "numba_grad.testing"),
 }
 PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
@@ -149,7 +149,7 @@ def loaded():
     return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
 assert not loaded(), loaded()
 assert not {"numba", "scipy", "opt_einsum", "ml_dtypes"} & set(sys.modules)
-assert "numba_grad.frontend.decompositions" not in sys.modules  # nor what it is made of
+assert "numba_grad.frontend.linear_algebra.decompositions" not in sys.modules  # its parts
 x = ng.tensor(np.eye(2), requires_grad=True)
 np.linalg.det(x).backward()
 assert loaded() == ["linalg"], loaded()
@@ -163,7 +163,8 @@ assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
 def test_compiling_a_kernel_imports_nothing_of_numbas_arrays():
     code = """
 import sys
-from numba_grad.compiler import engine_build, front_end
+from numba_grad.compiler.building import engine_build
+from numba_grad.compiler.kernel_language import front_end
 front_end.module_for(engine_build.WORKER_SOURCE, "worker", "int64(int64)", "worker")
 # 0.4 s, most of it for SciPy, which Numba imports for the sake of arrays.
 assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)

@@ -21,8 +21,8 @@ from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.bodies import name_of
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
+from numba_grad.frontend.loops_and_branches.bodies import name_of
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record, recording
 from numba_grad.graph.types import Type

@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.compiler.flat_graph import value_inputs
+from numba_grad.compiler.partition.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain

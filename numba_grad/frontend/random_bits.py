@@ -20,7 +20,7 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.creation import as_shape
+from numba_grad.frontend.functions.creation import as_shape
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import random  # noqa: F401 - fills OPS
 from numba_grad.ops.elementwise import plus, scaled

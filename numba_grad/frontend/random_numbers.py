@@ -15,7 +15,9 @@ from numba_grad.frontend.arrays import (
     is_scalar,
     wrap,
 )
-from numba_grad.frontend.contraction_functions import matmul
+from numba_grad.frontend.functions.contractions import matmul
+from numba_grad.frontend.functions.reductions import softmax
+from numba_grad.frontend.functions.shapes import expand_dims
 from numba_grad.frontend.linalg import cholesky
 from numba_grad.frontend.random_bits import (
     SPLIT,
@@ -30,8 +32,6 @@ from numba_grad.frontend.random_bits import (
     prepared,
     within,
 )
-from numba_grad.frontend.reduction_functions import softmax
-from numba_grad.frontend.shape_functions import expand_dims
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import random, special  # noqa: F401 - fills OPS
 from numba_grad.ops.elementwise import scaled

@@ -4,8 +4,9 @@ Not Numba's threading layer: its `omp` spins at barriers, where one busy core ma
 milliseconds, and its `workqueue` aborts when two Python threads enter at once. The threads here
 never hold the GIL, and know nothing of Python.
 
-The pool is a block of words that the native code of `compiler/engine_build.py` and this file share.
-Blocks are never freed: a thread that is about to leave may still look at its own.
+The pool is a block of words that this file shares with the native code of
+`compiler/building/engine_build.py`. Blocks are never freed: a thread that is about to leave may
+still look at its own.
 """
 
 import atexit

@@ -9,8 +9,8 @@ from scipy.linalg import lapack as scipy_lapack
 
 import numba_grad as ng
 from numba_grad.compiler import library_kernels as kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.library_kernels import LibraryCall, eigenvalues, singular_values
 from numba_grad.config import configure
 from numba_grad.runtime import library

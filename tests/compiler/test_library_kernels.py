@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from numba_grad.compiler import library_kernels as kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand
 from numba_grad.config import configure
 from numba_grad.dtypes import computed_in

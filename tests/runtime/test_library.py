@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler import library_kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.errors import InternalError, KernelError
 from numba_grad.runtime import library
 from numba_grad.runtime.native_engine import Program

@@ -1,4 +1,4 @@
-"""Steps that call a user's kernel, which Numba has compiled (`compiler/user_functions.py`)."""
+"""Steps that call a user's kernel, which Numba has compiled (`user_kernels/functions.py`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
