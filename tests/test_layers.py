@@ -4,7 +4,10 @@ import ast
 import functools
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import numba_grad
 from numba_grad.frontend.namespaces import NAMESPACES
@@ -101,6 +104,20 @@ def test_imports_go_down_only():
             allowed = ", ".join(sorted(MAY_IMPORT[own]))
             wrong.append(f"{module}:{line} imports {name}; {own} may import {allowed}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("layer_name", ["compiler", "ops", "graph", "transforms", "runtime", "autograd", "frontend"])
+def test_what_a_layer_is_made_of_has_no_circles(layer_name):
+    parts: dict[str, set[str]] = {}  # its folders, and modules beside them, by who needs them
+    start = f"numba_grad.{layer_name}."
+    for module, name, _, when in imports():
+        if when != "never" and module.startswith(start) and imported_module(name).startswith(start):
+            own, other = (
+                x.removeprefix(start).split(".")[0] for x in (module, imported_module(name))
+            )
+            if own != other and "__init__" not in (own, other):
+                parts.setdefault(own, set()).add(other)
+    TopologicalSorter(parts).prepare()  # CycleError names one
 
 
 def test_modules_are_imported_late_only_to_compile():
