@@ -106,7 +106,9 @@ def test_imports_go_down_only():
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("layer_name", ["compiler", "ops", "graph", "transforms", "runtime", "autograd", "frontend"])
+@pytest.mark.parametrize(
+    "layer_name", ["compiler", "ops", "graph", "transforms", "runtime", "autograd", "frontend"]
+)
 def test_what_a_layer_is_made_of_has_no_circles(layer_name):
     parts: dict[str, set[str]] = {}  # its folders, and modules beside them, by who needs them
     start = f"numba_grad.{layer_name}."

@@ -58,7 +58,7 @@ def _library_steps(
 ) -> list[ProgramStep]:
     return [
         library_program_step(node, step, in_place=in_place)
-        for step in library_steps.lower(node, places, temporary)
+        for step in library_steps.lower(node, places, temporary, in_place=in_place)
     ]
 
 

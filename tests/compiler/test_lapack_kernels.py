@@ -15,6 +15,7 @@ from numba_grad.compiler.library_kernels import LibraryCall, eigenvalues, singul
 from numba_grad.config import configure
 from numba_grad.runtime import library
 from numba_grad.runtime.plan import PlanBuilder
+from tests.compiler.library_plans import append_call
 
 FLOATS = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
 SIZES = [(1, 1), (2, 2), (5, 5), (40, 40), (7, 3), (3, 7), (90, 8)]
@@ -23,7 +24,7 @@ SIZES = [(1, 1), (2, 2), (5, 5), (40, 40), (7, 3), (3, 7), (90, 8)]
 def run(call: LibraryCall, inputs: list[np.ndarray], shape: tuple, dtype: Any) -> np.ndarray:
     builder = PlanBuilder(len(inputs), [(shape, np.dtype(dtype))])
     scratch = builder.reserve(call.scratch_bytes)
-    kernels.append_call(
+    append_call(
         builder,
         call,
         lambda source: builder.kernel(build(source)),

@@ -13,6 +13,7 @@ from numba_grad.errors import InternalError, KernelError
 from numba_grad.runtime import library
 from numba_grad.runtime.native_engine import Program
 from numba_grad.runtime.plan import Plan, PlanBuilder
+from tests.compiler.library_plans import append_call
 
 NAMES = [
     f"{package}.{letter}{name}"
@@ -26,7 +27,7 @@ def product_plan(n: int) -> Plan:
     matrix = library_kernels.MatrixOperand(())
     call = library_kernels.matmul_call(dtype, n, n, n, matrix, matrix)
     builder = PlanBuilder(2, [((n, n), dtype)])
-    library_kernels.append_call(
+    append_call(
         builder,
         call,
         lambda source: builder.kernel(build(source)),

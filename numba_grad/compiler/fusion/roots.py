@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
 from numba_grad.compiler.partition.flat_graph import ASSIGNMENTS, OVERWRITES
-from numba_grad.compiler.steps.library_steps import memory_operands
 from numba_grad.graph.node import Node
 
 # How much larger than what it is made of a value is, to be called an expansion.

@@ -15,6 +15,8 @@ from numba_grad.compiler.library_kernels.calls import (
 )
 from numba_grad.runtime.plan import SERIAL, ErrorSite
 
+__all__ = ["ArrayOperand", "custom_kernel_call"]
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayOperand:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from numba_grad.compiler.library_kernels import adds_by_itself
-from numba_grad.compiler.steps.library_steps import extents_of_product
+from numba_grad.compiler.library_kernels.operands import extents_of_product
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import rebuilt, toposort
 

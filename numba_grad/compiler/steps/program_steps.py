@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.emission import emit_cpu
+from numba_grad.compiler.library_kernels.registry import LOWERINGS, one_for_each_element
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import Buffer, Load
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
-from numba_grad.compiler.steps import library_steps, matrix_steps
+from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.graph.node import Node
 
@@ -99,17 +100,12 @@ def library_program_step(
     """A library call's step, with its traffic and operations for profiles."""
     memory: list[Any] = [word.source for word in step.words if isinstance(word, Pointer)]
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
-    of_matrices = matrix_steps.operations(node)
-    flops = node.type.size if of_matrices is None else of_matrices
-    match node.op.name:
-        case "matmul" | "matmul_add":
-            flops *= 2 * node.inputs[-2].shape[-1]
-        case "fft" | "rfft" | "irfft":
-            flops *= 5 * node.shape[node.params["axis"]].bit_length()
-        case "scatter_add" | "scatter_set" if in_place:
-            x, v = node.inputs[:2]
-            nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
-            flops = v.type.size
+    lowering = LOWERINGS.get(node.op.name)
+    flops = (lowering.operations if lowering else one_for_each_element)(node)
+    if in_place and node.op.name in ("scatter_add", "scatter_set"):
+        x, v = node.inputs[:2]
+        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
+        flops = v.type.size
     name = node.params["kernel"].name if node.op.name == "custom_kernel" else node.op.name
     source = f"# {name}: {node.dtype.name}\n{step.source}"
     return ProgramStep(
