@@ -33,7 +33,8 @@ from numba_grad.compiler.operation_kernels import (
     combining_text,
     elementwise_text,
 )
-from numba_grad.compiler.partition.flat_graph import RENAMINGS, FlatGraph
+from numba_grad.compiler.partition.flat_graph import FlatGraph
+from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.library_steps import Pointer

@@ -23,13 +23,8 @@ from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.groups import Place
-from numba_grad.compiler.partition.flat_graph import (
-    ALIASES,
-    RENAMINGS,
-    FlatGraph,
-    value_inputs,
-    with_stored_operands,
-)
+from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
+from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import RENAMINGS, VIEWS, FlatGraph, Role
+from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
+from numba_grad.compiler.partition.roles import RENAMINGS, VIEWS
 from numba_grad.graph.node import OPS, Node, Op, argument, record
 from numba_grad.graph.types import array_type
 

@@ -9,12 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.fusion.costs import Costs
-from numba_grad.compiler.fusion.roots import EXPANSION, Roots, is_library, is_small_assignment
+from numba_grad.compiler.fusion.roots import EXPANSION, Roots, is_small_assignment
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, space_of
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
-from numba_grad.compiler.partition.flat_graph import OVERWRITES
+from numba_grad.compiler.partition.roles import OVERWRITES, is_library
 from numba_grad.graph.node import Node
 
 MOST_ROOTS = 48

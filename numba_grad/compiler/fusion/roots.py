@@ -12,7 +12,7 @@ from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
-from numba_grad.compiler.partition.flat_graph import ASSIGNMENTS, OVERWRITES
+from numba_grad.compiler.partition.roles import ASSIGNMENTS, CONDITIONAL, OVERWRITES, is_library
 from numba_grad.graph.node import Node
 
 # How much larger than what it is made of a value is, to be called an expansion.
@@ -27,8 +27,7 @@ MOST_OF_IT = 0.25
 # A sum of more arrays, none of which the caches would still have, is cut: until it is done all of
 # them take memory. The gradient of what each step of a loop uses: Jacobi's source, 14 % faster.
 MOST_TERMS = 8
-# These cut loops into pieces, each with a body of its own.
-CONDITIONAL = ("pad", "concatenate", "update_slice", "add_slice")
+# What an operation that cuts loops into pieces counts for in a cone.
 CONDITIONAL_LENGTH = 12
 # A concatenation of more parts along a loop, those of its parts included, is stored: readers would
 # look for the part at every element.
@@ -38,7 +37,6 @@ MOST_PARTS = 4
 # than a few is stored.
 MOST_ASSIGNMENTS = 8
 FEW_ASSIGNMENTS = 2
-INLINE_FAMILIES = ("elementwise", "movement", "literal", "iota")
 
 
 class Roots:
@@ -451,11 +449,6 @@ class Roots:
         last = max(own)
         missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
         return float(math.prod(missing))
-
-
-def is_library(node: Node) -> bool:
-    family = node.op.family
-    return family not in (*INLINE_FAMILIES, "reduction", "leaf") and node.op.name != "gather"
 
 
 def is_small_assignment(node: Node) -> bool:

@@ -12,6 +12,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from numba_grad.compiler.partition.roles import (
+    ALIASES,
+    ASSIGNMENTS,
+    FREE_FAMILIES,
+    OVERWRITES,
+    VIEWS,
+    WRITES,
+)
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
 from numba_grad.graph.traced_bodies import check_inside
@@ -19,23 +27,6 @@ from numba_grad.graph.types import Type
 from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
-
-# Never a step of their own: each segment that uses them computes them at the place of use.
-FREE_FAMILIES = ("movement", "literal", "iota")
-# The value of their input.
-RENAMINGS = ("detach", "identity", "checkpoint", "to_device")
-# The value of one of their inputs. A call is computed as its items, all by one segment.
-ALIASES = (*RENAMINGS, "item", "custom", "pack")
-# Of the family of movements, but a chain of them would be computed again, from its start, in each
-# segment that reads it.
-ASSIGNMENTS = ("update_slice", "add_slice")
-# What changes a part of an array.
-WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
-# What is computed to the memory of an array that is not needed afterwards: a product may be added
-# to a sum.
-OVERWRITES = (*WRITES, "matmul_add")
-# Movements that may leave the elements of an array where they are.
-VIEWS = ("slice", "reshape")
 
 
 class ClosedGraph(Protocol):

@@ -6,7 +6,8 @@ below it. Which nodes are free decides what has to be kept from one segment to a
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import RENAMINGS, FlatGraph, Role
+from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
+from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.graph.node import Node
 
 # A view of an array with more elements is a pointer into it; of a smaller one, which may lie in a

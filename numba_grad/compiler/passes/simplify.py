@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import RENAMINGS
+from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import broadcast_to, full
