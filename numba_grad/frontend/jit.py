@@ -436,6 +436,7 @@ class Jitted:
             count,
             limits_on(arguments, reached),
             scope.communicates,
+            scope.said,
         )
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:

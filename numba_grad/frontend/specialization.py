@@ -77,6 +77,7 @@ class Specialization:
     node_count: int
     limits: list[Limit]  # on Python integers among the arguments
     communicates: bool  # then the last argument and the last output are tokens
+    said: order.Said  # by what it communicates
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
@@ -201,6 +202,7 @@ class Specialization:
         """The outputs for values of the arguments."""
         if self.communicates:
             values.append(order.VALUE)
+            self._compare()
         if self.captured:
             values += [value_of(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
@@ -250,10 +252,17 @@ class Specialization:
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
         if self.communicates:
+            order.say(self.said)
+            if not is_tracing():
+                self._compare()
             *outputs, token = self._recorded([*nodes, order.token()])
             order.advance(outputs, token)
             return outputs
         return self._recorded(nodes)
+
+    def _compare(self) -> None:
+        if config.mpi_checks and order.compare is not None:
+            order.compare(f"jit of {self.name}", self.said)
 
     def _recorded(self, nodes: list[Node]) -> list[Node]:
         captured = [tensor._node for tensor in self.captured]

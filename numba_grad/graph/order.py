@@ -28,10 +28,15 @@ TOKEN = array_type((), np.dtype(np.float64))
 VALUE = np.zeros((), np.float64)  # of every token
 
 
+# What is said to whom, in order: communicators by handle, with what processes compare before they
+# communicate by them.
+Said = dict[int, tuple[Any, list[Any]]]
+
+
 class Scope:
     """What is traced or differentiated, as a function of a token."""
 
-    __slots__ = ("_make", "_outer", "first", "last", "refusal")
+    __slots__ = ("_make", "_outer", "first", "last", "refusal", "said")
 
     def __init__(self, make: Callable[[], Node] | None, refusal: str = "") -> None:
         self._make = make
@@ -39,6 +44,7 @@ class Scope:
         self.first: Node | None = None  # made for the first communication
         self.last: Node | None = None
         self.refusal = refusal
+        self.said: Said = {}
 
     @property
     def communicates(self) -> bool:
@@ -72,6 +78,8 @@ _here = carried(_Here())
 
 # How values are computed, which what lies above knows, as soon as a program communicates.
 evaluate: Callable[[Sequence[Node]], None] | None = None
+# Before what was traced is run: whether all processes are about to run it. (name, what it says)
+compare: Callable[[str, Said], None] | None = None
 
 
 def new_argument() -> Node:
@@ -133,6 +141,14 @@ def advance(results: Sequence[Node], new: Node) -> None:
     scope.last = new
 
 
+def say(said: Said) -> None:
+    """Note what is communicated here, and by whom."""
+    scope = _here.scope
+    if scope is not None:
+        for handle, (communicator, words) in said.items():
+            scope.said.setdefault(handle, (communicator, []))[1].extend(words)
+
+
 def compute(nodes: Sequence[Node]) -> None:
     """Compute what a communication gave, all of it at once: who asks for a part of it later must
     not make it happen again."""
@@ -158,6 +174,7 @@ def scope(make: Callable[[], Node]) -> Iterator[Scope]:
         yield found
     finally:
         _here.scope = outer
+        say(found.said)
 
 
 @contextlib.contextmanager

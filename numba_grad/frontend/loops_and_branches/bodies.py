@@ -40,6 +40,7 @@ class Traced:
     structure: trees.Structure  # of the result
     leaves: list[Any]  # of the result, as the function has returned them
     communicates: bool  # then this is no graph to use: see `with_token`
+    communicators: list[Any]  # by which
 
 
 def traced(
@@ -83,7 +84,8 @@ def traced(
         replaced = dict(zip(captured, own, strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
     target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
-    return Traced(target, captured, out_structure, leaves, scope.communicates)
+    communicators = [communicator for communicator, _ in scope.said.values()]
+    return Traced(target, captured, out_structure, leaves, scope.communicates, communicators)
 
 
 def with_token(f: Callable[..., Any]) -> Callable[..., Any]:

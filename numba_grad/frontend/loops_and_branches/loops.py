@@ -139,6 +139,7 @@ def _scan(
         step = _checked(operation, f, structure)
         body = traced(operation, step, types, pair_structure, given, name, device=device)
         if body.communicates:
+            memory = memory_on_all_ranks(operation, memory, carried, body.communicators)
             return _scan_with_token(
                 operation, f, init, rows, rows_structure, count, reverse, memory, names, name
             )
@@ -198,7 +199,7 @@ def _scan_with_token(
         rows_structure,
         count,
         reverse,
-        memory_on_all_ranks(operation, memory),
+        memory,
         [*names, "token"],
         name,
     )
@@ -598,6 +599,13 @@ def _while(
         types = [x.type for x in carried]
         body = traced(operation, step, types, arguments, given, name, device=device)
         if body.communicates:
+            if traced(operation, cond_fun, types, arguments, given, device=device).communicates:
+                return _while_with_condition(
+                    operation, cond_fun, body_fun, init_val, memory, names, name
+                )
+            memory = memory_on_all_ranks(
+                operation, memory, carried, body.communicators, is_bounded=False
+            )
             return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
         if body.structure != structure:
             raise TypeError(
@@ -607,14 +615,8 @@ def _while(
             continue
         test = traced(operation, cond_fun, types, arguments, given, device=device)
         if test.communicates:
-            raise TracingError(
-                explain(
-                    operation,
-                    "the condition communicates",
-                    got={"cond_fun": name_of(cond_fun)},
-                    expected="a condition on what is carried",
-                    fix="the communication in body_fun, and its result as a part of val",
-                )
+            return _while_with_condition(
+                operation, cond_fun, body_fun, init_val, memory, names, name
             )
         before, device = device, device_of([*carried, *body.captured, *test.captured])
         if device == before:
@@ -655,11 +657,46 @@ def _while_with_token(
         lambda val: cond_fun(val[0]),
         step,
         (init_val, first_token()),
-        memory_on_all_ranks(operation, memory, is_bounded=False),
+        memory,
         [*names, "token"],
         name,
     )
     communicated(final, token)
+    return final
+
+
+def _while_with_condition(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> Any:
+    """`_while` whose condition communicates: what it gives is carried along. A condition is a graph
+    without results of its own, from which no token could go on."""
+
+    def step(val: tuple[Any, Tensor]) -> tuple[Any, Any]:
+        new = body_fun(val[0])
+        if trees.flatten(new)[1] == trees.flatten(val[0])[1]:
+            new = _like(val[0], new)
+        return new, cond_fun(new)
+
+    step.__name__ = name_of(body_fun)
+    leaves, structure = trees.flatten(init_val)
+    start = trees.unflatten(structure, [wrap(as_node(x)) for x in leaves])
+    if names is None:
+        names = trees.leaf_names(structure, "val")
+    final, _ = _while(
+        operation,
+        lambda val: val[1],
+        step,
+        (init_val, cond_fun(start)),
+        memory,
+        [*names, "condition"],
+        name,
+    )
     return final
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend.namespaces import namespace
@@ -107,33 +108,27 @@ def _directory_in(operation: str, memory: Memory) -> tuple[Memory, str]:
     return amount, str(directory)
 
 
-def memory_on_all_ranks(operation: str, memory: Memory, *, is_bounded: bool = True) -> Memory:
+def memory_on_all_ranks(
+    operation: str,
+    memory: Memory,
+    carried: Sequence[Node],
+    communicators: Sequence[Any],
+    *,
+    is_bounded: bool = True,
+) -> Memory:
     """What to say of the memory of a loop that communicates, of which all ranks must keep as many
-    states as the others: what is done again communicates again.
+    states as the others: what is done again communicates again. A budget in bytes is room for as
+    many as fit on the rank where fewest do.
 
-    `is_bounded`: whether the number of steps is known.
-
-    Raises
-    ------
-    ValueError
-        If `memory` is in bytes, which may be room for more states here than there.
+    `communicators`: of the steps. `is_bounded`: whether the number of steps is known.
     """
     if memory is None:
         return f"{_ALL_STATES if is_bounded else _STATES_OF_RANKS} states"
-    amount, _ = _directory_in(operation, memory)
-    match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
-    if match is not None and match.group(2) in ("state", "states"):
-        return memory
-    raise ValueError(
-        explain(
-            operation,
-            "the steps communicate, so all ranks must keep the same number of states",
-            got={"memory": repr(memory)},
-            expected='"40 states"',
-            fix='memory=f"{comm.allreduce(budget // nbytes, MPI.MIN)} states", with the bytes of '
-            "what is carried",
-        )
-    )
+    amount, directory = _directory_in(operation, memory)
+    states = _states(operation, amount, max(1, sum(node.type.nbytes for node in carried)))
+    for communicator in communicators:
+        states = namespace("mpi").least_on_ranks(states, communicator)
+    return f"disk:{directory}:{states} states" if directory else f"{states} states"
 
 
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:
