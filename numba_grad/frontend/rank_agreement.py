@@ -162,7 +162,6 @@ def tell_and_check(
         messages.check()
 
 
-@functools.lru_cache(maxsize=1 << 10)
 def _tag_of_texts(comm: Any) -> int:
     """The greatest tag, which nobody else will use: a copy of the communicator, for which all its
     ranks would have to come, is no way to talk to one of them."""

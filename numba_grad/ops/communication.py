@@ -281,8 +281,10 @@ def _words(place: Node, first: int, count: int, step: int = 1) -> Node:
     return OPS["slice"](place, starts=(int(first),), sizes=(count,), steps=(int(step),))
 
 
-def _is_extreme(chain: Chain, x: Node, y: Node) -> tuple[Node, Node]:
-    """1 where this rank has the result, and how many ranks have it, where it is shared."""
+def _is_extreme(chain: Chain, x: Node, combine: str) -> tuple[Node, Node]:
+    """1 where this rank has the extreme, and how many ranks have it, where it is shared. It is
+    found again, since `x` may be computed again, and rounded otherwise."""
+    (y,) = chain(allreduce, [x], {**SUM, "combine": combine})
     is_it = cast(OPS["equal"](x, y), x.dtype)
     return is_it, chain.sum(is_it)
 
@@ -295,7 +297,7 @@ def _allreduce_tangent(
         return chain(allreduce, [t], {"combine": combine, "ranks": ranks, "ordered": ordered})
     if combine == "prod":
         return [chain.sum(OPS["multiply"](t, _others(chain, x, ranks)))]
-    is_it, count = _is_extreme(chain, x, results[0])
+    is_it, count = _is_extreme(chain, x, combine)
     return [OPS["divide"](chain.sum(OPS["multiply"](t, is_it)), count)]
 
 
@@ -311,7 +313,7 @@ def _allreduce_cotangent(
         if x.dtype.kind == "c":
             others = OPS["conjugate"](others)
         return [OPS["multiply"](total, others)]
-    is_it, count = _is_extreme(chain, x, results[0])
+    is_it, count = _is_extreme(chain, x, combine)
     return [OPS["divide"](OPS["multiply"](total, is_it), count)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.graph.node import Node, Op
+from numba_grad.graph.node import Node, Op, record
 from numba_grad.ops.elementwise import conjugated, is_zero, where
 from numba_grad.ops.families import (
     ALL,
@@ -92,16 +92,24 @@ prod = reduction(
 )
 
 
+def _is_extreme(out: Node, x: Node, axes: Axes) -> Node:
+    """Where `x` has its extreme, which is found again where `x` will be computed again: an earlier
+    program, which gave `out`, may have rounded `x` otherwise."""
+    if out.value is not None and x.value is None:
+        out = record(out.op, (x,), out.params)
+    return equal(x, expand_reduced(out, x.shape, axes))
+
+
 def _extreme_vjp(g: Node, out: Node, x: Node, axes: Axes) -> Node:
     """Shared evenly by all elements that equal the extreme; NaN where that is: 0 * (g / 0)."""
-    is_extreme = cast(equal(x, expand_reduced(out, x.shape, axes)), g.dtype)
+    is_extreme = cast(_is_extreme(out, x, axes), g.dtype)
     share = g / sum(is_extreme, axes=axes)
     return expand_reduced(share, x.shape, axes) * is_extreme
 
 
 def _extreme_jvp(tangents: Sequence[Node], out: Node, x: Node, axes: Axes) -> Node:
     """The mean of the tangents of all elements that equal the extreme; NaN where that is."""
-    is_extreme = equal(x, expand_reduced(out, x.shape, axes))
+    is_extreme = _is_extreme(out, x, axes)
     chosen = where(is_extreme, tangents[0], literal(0, x.dtype))
     return sum(chosen, axes=axes) / sum(cast(is_extreme, x.dtype), axes=axes)
 

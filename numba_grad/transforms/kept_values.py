@@ -20,6 +20,9 @@ from numba_grad.graph.walk import toposort
 _STORED = 40.0
 # What is computed to memory in any case, as no loop of ours, so that it costs more than to load it.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
+# Whose derivative looks where their input equals them: if that is computed again, they are, too, as
+# another kernel may round it otherwise.
+_COMPARED = ("max", "min")
 
 
 def values_worth_keeping(
@@ -47,6 +50,8 @@ def values_worth_keeping(
             # In any case: there may be less room on another rank, and both have to communicate.
             kept[node] = None
             there.add(node)
+            continue
+        if node.op.name in _COMPARED and node.inputs[0] not in there:
             continue
         cone = _cone(node, there)
         nbytes = node.type.nbytes

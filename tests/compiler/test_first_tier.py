@@ -213,7 +213,8 @@ def test_what_is_large_or_long_is_fused_at_once():
     a = ng.tensor(np.ones((100, 100)))
     assert not programs.is_small(flatten([(a @ a)._node]))
     y = ng.tensor(1.0)
-    for _ in range(programs.MOST_NODES):
+    # A few more, as a look of another test's thread may compute the first of them.
+    for _ in range(programs.MOST_NODES + 9):
         y = y * y
     assert not programs.is_small(flatten([y._node]))
 

@@ -2,11 +2,13 @@ import ctypes
 import platform
 import re
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from numba_grad.compiler.building.build import Request, build, build_requests
+from numba_grad.compiler.building.code_generation import has_fma
 from numba_grad.compiler.kernel_language import syntax_lowering
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
@@ -164,9 +166,19 @@ def test_bitcast_keeps_bits():
     assert np.array_equal(y, x.view(np.int64))
 
 
-def test_products_and_sums_contract():
-    kernel = build(map_source("v * v + v", "float64", "float64"))
-    assert "contract" in kernel.llvm
+def test_a_product_in_a_sum_is_rounded_by_what_is_written():
+    source = map_source("w - v * v", "float64", "float64").replace(
+        "v = x[i]", "v = x[i]; w = v * v"
+    )
+    x = np.array([1 / 3, 1e8 + 1.0, -0.1])
+    y = np.zeros(3)
+    run(source, x, y, stop=3)
+    errors = [float(Fraction(v * v) - Fraction(v) ** 2) for v in x.tolist()]
+    assert any(errors)
+    assert y.tolist() == (errors if has_fma() else [0.0] * 3)
+    kernel = build(source.replace("w - v * v", "w - v"))
+    assert "fma" not in kernel.llvm
+    assert "contract" not in kernel.llvm
     assert "reassoc" not in kernel.llvm
 
 

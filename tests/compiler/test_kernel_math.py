@@ -575,7 +575,7 @@ def test_formulas_without_fma_use_none(name, formula, arity):
 
 @pytest.mark.parametrize("name", ["exp", "sin", "cos", "tan", "tanh", "log", "erf", "cbrt"])
 def test_error_without_fma(name, monkeypatch):
-    monkeypatch.setattr(mathematics, "_target_has_fma", lambda: False)
+    monkeypatch.setattr(mathematics, "has_fma", lambda: False)
     mathematics._traced.cache_clear()
     x = sample(name, np.float64, 100)
     try:

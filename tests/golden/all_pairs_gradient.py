@@ -14,11 +14,10 @@ def kernel(args, lo, hi):
             v3 = -v2
             v4 = v3 * v2
             v5 = exp(v4)
-            v6 = v5 * v3
-            v7 = v5 * v2
-            v8 = -v7
-            v9 = v6 + v8
-            a0 = reduce_add(a0, v9)
+            v6 = v5 * v2
+            v7 = -v6
+            v8 = v5 * v3 + v7
+            a0 = reduce_add(a0, v8)
         x1[i0] = a0
 
 

@@ -7,7 +7,7 @@ def kernel(args, lo, hi):
     x2 = buffer(args, 4, float64)
     x3 = buffer(args, 5, float64)
     s6 = integer(args, 6)
-    v3 = x2[0]
+    v2 = x2[0]
     for row in range(lo // n1, (hi - 1) // n1 + 1):
         i0 = row
         first = max(lo - row * n1, 0)
@@ -15,6 +15,5 @@ def kernel(args, lo, hi):
         v0 = x0[i0]
         for i1 in range(first, last):
             v1 = x1[i1]
-            v2 = v0 * v1
-            v4 = v2 + v3
-            x3[i0 * s6 + i1] = v4
+            v3 = v0 * v1 + v2
+            x3[i0 * s6 + i1] = v3

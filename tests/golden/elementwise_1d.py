@@ -8,7 +8,6 @@ def kernel(args, lo, hi):
         v0 = x0[i0]
         v1 = sin(v0)
         v2 = x1[i0]
-        v3 = v1 * v2
-        v4 = v0 / v2
-        v5 = v3 + v4
-        x2[i0] = v5
+        v3 = v0 / v2
+        v4 = v1 * v2 + v3
+        x2[i0] = v4

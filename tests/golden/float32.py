@@ -6,10 +6,9 @@ def kernel(args, lo, hi):
     x2 = buffer(args, 3, float32)
     x3 = buffer(args, 4, float32)
     v2 = x1[0]
-    v4 = x2[0]
+    v3 = x2[0]
     for i0 in range(lo, hi):
         v0 = x0[i0]
         v1 = tanh(v0)
-        v3 = v1 * v2
-        v5 = v3 + v4
-        x3[i0] = v5
+        v4 = v1 * v2 + v3
+        x3[i0] = v4

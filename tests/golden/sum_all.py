@@ -13,6 +13,5 @@ def kernel(args, lo, hi):
         stop = n0 * (block + 1) // blocks4
         for i0 in range(start, stop):
             v0 = x0[i0]
-            v1 = v0 * v0
-            a0 = reduce_add(a0, v1)
+            a0 = reduce_add(a0, v0 * v0)
         x1[block * m2 + 0] = a0

@@ -18,6 +18,13 @@ from numba_grad.errors import InternalError
 
 
 @functools.cache
+def has_fma() -> bool:
+    """Whether this machine has x * y + z with one rounding as an instruction."""
+    # The key exists on x86 only; every other target Numba supports has it.
+    return llvm.get_host_cpu_features().get("fma", True)
+
+
+@functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
     return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"

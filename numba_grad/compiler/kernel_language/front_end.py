@@ -18,14 +18,12 @@ from numba.core import (
     callconv,
     cpu,
     errors,
-    fastmathpass,
     optional,  # noqa: F401
     types,
     typing,
 )
 from numba.core.codegen import CodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.cpu_options import FastMathOptions
 from numba.core.typing import cmathdecl, mathdecl, templates
 from numba.cpython import (  # importing some of them is what registers
     builtins,  # noqa: F401
@@ -153,7 +151,6 @@ def _module_of(functions: Sequence[Function], name: str, *, is_quick: bool) -> l
         with context.push_code_library(_Nothing(context.codegen(), name)):
             for function in functions:
                 _lower(function, meanings, module)
-        fastmathpass.rewrite_module(module, FastMathOptions({"contract"}))
         if not is_quick:
             intrinsics.add_alias_metadata(module)
         return code_generation.module_of(str(module), name)

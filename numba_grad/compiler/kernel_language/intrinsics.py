@@ -33,6 +33,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     call_llvm,
     cast_value,
     complex_parts,
+    contracted,
     from_storage,
     make_complex,
     size_in_bytes,
@@ -596,8 +597,8 @@ def _reduce_multiply(context, builder, kind, a, b):
     """`a * b`, reassociable."""
     if isinstance(kind, types.Complex):
         (ar, ai), (br, bi) = ([builder.extract_value(x, k) for k in (0, 1)] for x in (a, b))
-        real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
-        imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
+        real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
+        imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
         return make_complex(builder, real, imaginary)
     if isinstance(kind, types.Float):
         return builder.fmul(a, b, flags=REASSOCIATE)

@@ -13,10 +13,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import types
 
+from numba_grad.compiler.building.code_generation import has_fma
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
     COMMON,
@@ -31,7 +31,7 @@ from numba_grad.compiler.elementary.formulas import (
 from numba_grad.compiler.elementary.llvm_writer import Traced, trace
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
 from numba_grad.compiler.kernel_language.registry import intrinsic, lowered
-from numba_grad.compiler.kernel_language.scalars import complex_parts, make_complex
+from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
 _IR_TYPE = {
@@ -100,15 +100,8 @@ def _function_type(result: str, arguments: tuple[str, ...]) -> ir.FunctionType:
 
 
 @functools.cache
-def _target_has_fma() -> bool:
-    features = llvm.get_host_cpu_features()
-    # The key exists on x86 only; every other target Numba supports has the instruction.
-    return features.get("fma", True)
-
-
-@functools.cache
 def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -> Traced:
-    return trace(f"{name}.{family}", formula, kinds, has_fma=_target_has_fma())
+    return trace(f"{name}.{family}", formula, kinds, has_fma=has_fma())
 
 
 _COMPLEX_PARTS = {types.complex64: FLOAT32, types.complex128: FLOAT64}
@@ -216,8 +209,8 @@ NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FU
 def _multiply_complex(context, builder, signature, values):
     """Numba's own is Python code, which from Python 3.14 on has branches for infinities."""
     (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
-    real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
-    imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
+    real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
+    imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
     return make_complex(builder, real, imaginary)
 
 

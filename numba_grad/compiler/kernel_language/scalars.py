@@ -5,6 +5,7 @@ Numba's own casts are C's: undefined for NaN and on overflow.
 
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -65,6 +66,19 @@ def call_llvm(builder: ir.IRBuilder, name: str, *arguments: LlvmValue) -> LlvmVa
     full_name = f"{name}.{'f32' if isinstance(kind, ir.FloatType) else 'f64'}"
     function = cgutils.get_or_insert_function(builder.module, function_type, full_name)
     return builder.call(function, arguments)
+
+
+def contracted(
+    builder: Any,
+    combine: Callable[..., ir.Value],
+    first: tuple[ir.Value, ir.Value],
+    second: tuple[ir.Value, ir.Value],
+) -> ir.Value:
+    """A sum or difference of two products, one of which LLVM may round with the result: each has
+    no other use, so it is the same one everywhere."""
+    flags = ("contract",)
+    products = [builder.fmul(*factors, flags=flags) for factors in (first, second)]
+    return combine(*products, flags=flags)
 
 
 def make_complex(builder: ir.IRBuilder, real: LlvmValue, imaginary: LlvmValue) -> LlvmValue:

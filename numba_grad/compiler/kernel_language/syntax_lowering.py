@@ -30,6 +30,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.extending import _Intrinsic
 
+from numba_grad.compiler.building.code_generation import has_fma
 from numba_grad.compiler.kernel_language.scalars import INT64, cast_value, complex_parts
 from numba_grad.errors import KernelError
 
@@ -311,7 +312,11 @@ class _FunctionLowering:
             self.call(node, operator.setitem, base, index, result)
             return
         assert isinstance(target, ast.Name)
-        value = self.call(node, self.operator(node), self.load(target), self.expression(node.value))
+        old = self.load(target)
+        if isinstance(node.op, ast.Add | ast.Sub) and _is_product(node.value):
+            value = self.sum_of_product(node, node.value, old)
+        else:
+            value = self.call(node, self.operator(node), old, self.expression(node.value))
         self.assign(target.id, value)
 
     def store(self, target: ast.expr, value: Typed) -> None:
@@ -480,8 +485,34 @@ class _FunctionLowering:
         return Typed(types.float64, ir.Constant(ir.DoubleType(), float(value)))
 
     def binary(self, node: ast.BinOp) -> Typed:
+        if isinstance(node.op, ast.Add | ast.Sub):
+            for product, other in ((node.left, node.right), (node.right, node.left)):
+                if _is_product(product):
+                    return self.sum_of_product(node, product, self.expression(other))
         left, right = self.expression(node.left), self.expression(node.right)
         return self.call(node, self.operator(node), left, right)
+
+    def sum_of_product(
+        self, node: ast.BinOp | ast.AugAssign, product: ast.expr, other: Typed
+    ) -> Typed:
+        """`x * y + z` in one expression, of floating numbers of one type: rounded once. Where a
+        product has a name, it is rounded by itself. LLVM decides nothing of this, as it would do so
+        by what else the kernel has, and the same formula would have other bits elsewhere."""
+        assert isinstance(product, ast.BinOp)
+        x, y = self.expression(product.left), self.expression(product.right)
+        is_first = isinstance(node, ast.BinOp) and product is node.left
+        kinds = {types.unliteral(value.type) for value in (x, y, other)}
+        if len(kinds) > 1 or not isinstance(next(iter(kinds)), types.Float) or not has_fma():
+            value = self.call(product, operator.mul, x, y)
+            ordered = (value, other) if is_first else (other, value)
+            return self.call(node, self.operator(node), *ordered)
+        builder = self.builder
+        first, last = x.value, other.value
+        if isinstance(node.op, ast.Sub) and is_first:
+            last = builder.fneg(last)
+        elif isinstance(node.op, ast.Sub):
+            first = builder.fneg(first)
+        return Typed(types.unliteral(x.type), builder.fma(first, y.value, last))
 
     def operator(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign) -> Callable[..., Any]:
         found = _OPERATORS.get(type(node.op))
@@ -577,6 +608,11 @@ class _FunctionLowering:
         arguments = [self.expression(argument) for argument in node.args]
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise self.error(node, "functions are called by their names, without keywords")
+        if node.func.id == "reduce_add" and _is_product(node.args[1]):
+            # What is summed in an order of LLVM's choice may as well be rounded when it likes.
+            product = arguments[1].value
+            if getattr(product, "opname", "") == "fmul":
+                product.flags.append("contract")
         return self.call(node, self.load(node.func).type, *arguments)
 
     def call(self, node: ast.AST, function: Any, *arguments: Typed) -> Typed:
@@ -627,6 +663,11 @@ _STATEMENTS: dict[type, Callable[[_FunctionLowering, Any], None]] = {
     ast.Continue: _FunctionLowering.go_on,
     ast.Return: _FunctionLowering.give_back,
 }
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+
 
 _EXPRESSIONS: dict[type, Callable[[_FunctionLowering, Any], Typed]] = {
     ast.Name: _FunctionLowering.load,

@@ -27,7 +27,7 @@ from numba_grad.compiler.loop_nests.reductions import (
     reduction_axes,
 )
 from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values
-from numba_grad.dtypes import computed_in, is_storage_only
+from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 
@@ -64,10 +64,36 @@ def _steps(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     return (yield from rule(values, node, index))
 
 
+# A product that is added is rounded together with the sum. This is decided here, by the graph and
+# by what has memory, and not by LLVM, which does so where it finds a product used once: so a value
+# has the same bits in all kernels that compute it. `x == max(x)` holds somewhere, and `x - min(x)`
+# is nowhere below 0, though the extreme and the comparison are of two loops.
+_SUMS_OF_PRODUCTS = {
+    ("add", 0): "{x} * {y} + {other}",
+    ("add", 1): "{other} + {x} * {y}",
+    ("subtract", 0): "{x} * {y} - {other}",
+    ("subtract", 1): "{other} - {x} * {y}",
+}
+
+
+def factors_of(values: Values, node: Node) -> tuple[Node, Node] | None:
+    """The factors of a product that is rounded with what it is added to."""
+    if node.op.name not in ("multiply", "square") or node.dtype not in (FLOAT32, FLOAT64):
+        return None
+    if values.place_of(node) is not None:
+        return None
+    return node.inputs[0], node.inputs[-1]
+
+
 def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
+    if node.op.name in ("add", "subtract"):
+        for number, x in enumerate(node.inputs):
+            factors = factors_of(values, x) if x.shape == node.shape else None
+            if factors is not None:
+                return (yield from _sum_of_product(values, node, number, factors, index))
     operands: dict[str, str] = {}
     for name, x in zip(node.op.input_names, node.inputs, strict=True):
-        operands[name] = yield x, _broadcast(index, x.shape)
+        operands[name] = yield x, broadcast(index, x.shape)
     values.operations += node.op.cost
     template = node.op.expression
     if callable(template):
@@ -84,16 +110,39 @@ def is_rounded(dtype: np.dtype) -> bool:
     return dtype.kind in "iub" or is_storage_only(dtype)
 
 
+def _sum_of_product(
+    values: Values,
+    node: Node,
+    number: int,
+    factors: tuple[Node, Node],
+    index: tuple[Index, ...],
+) -> Steps:
+    other = node.inputs[1 - number]
+    operands = {}
+    for name, x in zip(("x", "y", "other"), (*factors, other), strict=True):
+        operands[name] = yield x, broadcast(index, x.shape)
+    values.operations += 2
+    return values.apply(_SUMS_OF_PRODUCTS[node.op.name, number], node.dtype, **operands)
+
+
 def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     (x,) = node.inputs
     axes = reduction_axes(node)
     kept = iter(index)
     pattern = [None if axis in axes else next(kept) for axis in range(len(x.shape))]
     result = best = ""
+    factors = factors_of(values, x) if node.op.name == "sum" else None
     choices = list(itertools.product(*(range(x.shape[axis]) for axis in axes)))
     for number, choice in enumerate(choices):
         chosen = iter(choice)
         where = tuple(literal_index(next(chosen)) if i is None else i for i in pattern)
+        if factors is not None and number:
+            first, second = [broadcast(where, y.shape) for y in factors]
+            left, right = (yield factors[0], first), (yield factors[1], second)
+            values.operations += 2
+            template = _SUMS_OF_PRODUCTS["add", 0]
+            result = values.apply(template, node.dtype, x=left, y=right, other=result)
+            continue
         value = yield (x, where)
         values.operations += 1
         if number == 0:
@@ -106,8 +155,10 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
         else:
             # In half precision the result alone is rounded, as where it is accumulated in a loop.
             is_whole = number == len(choices) - 1
+            # In this order, as such sums may be written out in several kernels.
+            in_order = node.op.name == "sum" and node.dtype.kind in "fc"
             result = values.apply(
-                combining_expression(node),
+                "{accumulator} + {value}" if in_order else combining_expression(node),
                 node.dtype,
                 casts=is_rounded(node.dtype) if is_whole else node.dtype.kind in "iub",
                 accumulator=result,
@@ -176,10 +227,10 @@ def _transpose(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 
 def _broadcast_to(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     (x,) = node.inputs
-    return (yield x, _broadcast(index, x.shape))
+    return (yield x, broadcast(index, x.shape))
 
 
-def _broadcast(index: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Index, ...]:
+def broadcast(index: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Index, ...]:
     """Where what is broadcast from `shape` is read."""
     own = index[len(index) - len(shape) :]
     if 1 not in shape:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.compiler.loop_nests.groups import Group, Place
-from numba_grad.compiler.loop_nests.index_rules import evaluate
+from numba_grad.compiler.loop_nests.index_rules import broadcast, evaluate, factors_of
 from numba_grad.compiler.loop_nests.iteration_spaces import (
     Factor,
     Index,
@@ -52,6 +52,7 @@ from numba_grad.compiler.loop_nests.loop_order import Survey, loop_order, mergea
 from numba_grad.compiler.loop_nests.reductions import (
     ARG_REDUCTIONS,
     SAME_AND_BEFORE,
+    SUM_OF_PRODUCTS,
     combining_expression,
     extreme,
     identity_of,
@@ -248,17 +249,24 @@ class _Lowering:
         axes = reduction_axes(node)
         for pattern in unrolled_indices(x.shape):
             index = self.filled(pattern)
-            value = evaluate(self.values, x, index)
+            factors = factors_of(self.values, x) if node.op.name == "sum" else None
+            if factors is None:
+                operands = {"value": evaluate(self.values, x, index)}
+            else:
+                operands = {
+                    name: evaluate(self.values, factor, broadcast(index, factor.shape))
+                    for name, factor in zip(("x", "y"), factors, strict=True)
+                }
             kept = tuple(i for axis, i in enumerate(index) if axis not in axes)
             where = position(node.shape, kept)
-            self.values.operations += 1
+            self.values.operations += len(operands)
             if node.op.name in ARG_REDUCTIONS:
-                self.update_arg(node, where, index[axes[0]], value)
+                self.update_arg(node, where, index[axes[0]], operands["value"])
             else:
                 accumulator = self.accumulator(node, where, identity_of(node), node.dtype, True)
                 name = accumulator.name
-                self.values.body.updates.append(Update(name, _combined(node, name, value)))
-                self.merge(Update(name, _combined(node, name, OTHER + name)))
+                self.values.body.updates.append(Update(name, _combined(node, name, **operands)))
+                self.merge(Update(name, _combined(node, name, value=OTHER + name)))
 
     def update_arg(self, node: Node, where: Index, along: Index, value: str) -> None:
         dtype = node.inputs[0].dtype
@@ -315,9 +323,10 @@ class _Lowering:
         return found
 
 
-def _combined(node: Node, accumulator: str, value: str) -> Apply:
-    operands = (("accumulator", accumulator), ("value", value))
-    return Apply(combining_expression(node), operands, node.dtype, node.dtype.kind in "iub")
+def _combined(node: Node, accumulator: str, **operands: str) -> Apply:
+    template = combining_expression(node) if "value" in operands else SUM_OF_PRODUCTS
+    own = (("accumulator", accumulator), *operands.items())
+    return Apply(template, own, node.dtype, node.dtype.kind in "iub")
 
 
 def _select_text(condition: str, x: str, y: str, dtype: np.dtype) -> Apply:

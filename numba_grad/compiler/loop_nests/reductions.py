@@ -13,6 +13,8 @@ ARG_REDUCTIONS = {
 SAME_AND_BEFORE = (
     "(({value} == {best}) | (({value} != {value}) & ({best} != {best}))) & ({number} < {chosen})"
 )
+# Of products {x} {y} that nothing else of the kernel reads: LLVM may add before it rounds them.
+SUM_OF_PRODUCTS = "reduce_add({accumulator}, {x} * {y})"
 
 
 def reduction_axes(node: Node) -> tuple[int, ...]:
