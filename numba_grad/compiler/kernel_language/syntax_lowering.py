@@ -30,7 +30,12 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.extending import _Intrinsic
 
-from numba_grad.compiler.kernel_language.scalars import INT64, cast_value, complex_parts
+from numba_grad.compiler.kernel_language.scalars import (
+    INT64,
+    cast_value,
+    complex_parts,
+    floor_division,
+)
 from numba_grad.errors import KernelError
 
 _OPERATORS: dict[type, Callable[..., Any]] = {
@@ -481,6 +486,11 @@ class _FunctionLowering:
 
     def binary(self, node: ast.BinOp) -> Typed:
         left, right = self.expression(node.left), self.expression(node.right)
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and all(
+            types.unliteral(given.type) == types.int64 for given in (left, right)
+        ):
+            both = floor_division(self.builder, left.value, right.value)
+            return Typed(types.int64, both[isinstance(node.op, ast.Mod)])
         return self.call(node, self.operator(node), left, right)
 
     def operator(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign) -> Callable[..., Any]:
