@@ -144,6 +144,68 @@ def test_branches_in_branches_and_in_loops():
     np.testing.assert_allclose(gradient, np.where(X < -1, 10, np.where(X < 0, 2, np.exp(X))))
 
 
+def thrown(choose):
+    """A ball that jumps: its height after some steps, by the part of its speed that it keeps."""
+
+    def height(kept):
+        def step(state, _):
+            x, v = state
+            v = v - 0.05
+            return choose(x + 0.1 * v, v, kept), None
+
+        return ng.scan(step, (1.0, 0.0 * kept), length=70)[0][0]
+
+    return height
+
+
+def by_cond(x, v, kept):
+    return ng.cond(x < 0, lambda x, v: (-x, -kept * v), lambda x, v: (x, v), x, v)
+
+
+def by_where(x, v, kept):
+    return np.where(x < 0, -x, x), np.where(x < 0, -kept * v, v)
+
+
+def test_small_branches_leave_a_loop_in_registers():
+    own = ng.jit(ng.value_and_grad(thrown(by_cond)))
+    np.testing.assert_allclose(own(0.9), ng.jit(ng.value_and_grad(thrown(by_where)))(0.9))
+    loops = [k for k in own.lower(0.9).kernels if "for trip in range" in k.source]
+    assert len(loops) == 2  # forward and back
+    # An infinity of the other branch reaches neither the value nor the derivative.
+    inverse = lambda x: ng.cond(x > 0, lambda x: 1 / x, lambda x: 2 * x, x)  # noqa: E731
+    total = ng.jit(
+        ng.value_and_grad(lambda x: ng.scan(lambda s, y: (s + inverse(y), None), 0.0, x)[0])
+    )
+    value, gradient = total(X)
+    np.testing.assert_allclose(value, -2 + 1 / 2 + 1 / 3)
+    np.testing.assert_allclose(gradient, [2.0, -1 / 4, 2.0, -1 / 9])
+
+
+def test_of_many_small_branches_in_a_loop_the_number_says_which():
+    pieces = [lambda x: -x, lambda x: 10 * x, lambda x: x * x]
+    numbers = np.array([-7, 0, 1, 2, 9])
+
+    def total(x):
+        return ng.scan(lambda s, k: (ng.switch(k, pieces, s), None), x, numbers)[0]
+
+    value, gradient = ng.jit(ng.value_and_grad(total))(0.5)
+    assert (float(value), float(gradient)) == (5.0**4, 4 * 5.0**3 * 10)
+
+
+def test_costly_branches_in_a_loop_run_alone():
+    def costly(x):
+        for _ in range(8):
+            x = np.sin(x)
+        return x
+
+    f = ng.jit(lambda x: ng.fori_loop(0, 9, lambda k, x: ng.cond(k < 5, costly, np.cos, x), x))
+    x = expected = 0.5
+    for k in range(9):
+        expected = costly(expected) if k < 5 else np.cos(expected)
+    np.testing.assert_allclose(f(x), expected)
+    assert not any("for trip in range" in kernel.source for kernel in f.lower(x).kernels)
+
+
 def test_the_reference_engine_says_the_same():
     with configure(engine="reference"):
         np.testing.assert_allclose(ng.vmap(ng.grad(either))(X), slope(X))

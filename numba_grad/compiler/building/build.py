@@ -6,6 +6,7 @@ Nothing here imports Numba until a kernel is missing from both.
 import contextlib
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -90,10 +91,15 @@ class Request(NamedTuple):
         return _key_of(self)
 
 
+_COMMENTS = re.compile(r"^ *#.*\n", re.MULTILINE)
+
+
 @functools.lru_cache(maxsize=1 << 12)
 def _key_of(request: Request) -> str:
+    """Comments say which operations a kernel is for: those that differ in them alone are one."""
     speed = ("quick",) if request.is_quick else ()
-    return cache.key_of(request.source, request.entry_name, request.signature, *speed)
+    code = _COMMENTS.sub("", request.source)
+    return cache.key_of(code, request.entry_name, request.signature, *speed)
 
 
 _claims = Claims()
@@ -119,13 +125,14 @@ def build_all(sources: Iterable[str]) -> list[Kernel]:
 
 def build_requests(requests: Sequence[Request]) -> list[Kernel]:
     """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
-    missing = {request.key: request for request in requests if request not in _kernels}
+    new = [request for request in requests if request not in _kernels]
+    missing = {request.key: request for request in new}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
-    for key, request in missing.items():
+    for request in new:
         _kernels[request] = Kernel(
-            _addresses[key],
+            _addresses[request.key],
             request.source,
-            key,
+            request.key,
             request.entry_name,
             request.signature,
             request.is_quick,

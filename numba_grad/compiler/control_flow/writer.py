@@ -25,6 +25,7 @@ from numba_grad.compiler.control_flow.register_loops import (
 )
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.passes.small_branches import small_branches
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import FileMemory, Output, ProgramStep, Temporary
 from numba_grad.compiler.target import Target
@@ -245,7 +246,8 @@ class Writer:
         overwriting: Overwriting = NO_OVERWRITING,
     ) -> Body:
         """The steps of some of a graph's outputs."""
-        distinct = _distinct([target.outputs[k] for k in outputs], target.arguments)
+        wanted = small_branches([target.outputs[k] for k in outputs])
+        distinct = _distinct(wanted, target.arguments)
         return self.compile_body(flatten(distinct, target.arguments), overwriting)
 
     def body(

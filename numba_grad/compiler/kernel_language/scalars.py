@@ -178,6 +178,31 @@ def to_storage(builder: ir.IRBuilder, value: LlvmValue, element: ScalarType) -> 
     return value
 
 
+def floor_division(
+    builder: ir.IRBuilder, dividend: LlvmValue, divisor: LlvmValue
+) -> tuple[LlvmValue, LlvmValue]:
+    """Python's `//` and `%` of two int64; both are 0 where the processor would trap.
+
+    As Numba's, without its branches and memory, which LLVM takes longer for than for the division.
+    """
+    zero, one = INT64(0), INT64(1)
+    overflows = builder.and_(
+        builder.icmp_signed("==", dividend, INT64(-(2**63))),
+        builder.icmp_signed("==", divisor, INT64(-1)),
+    )
+    traps = builder.or_(builder.icmp_signed("==", divisor, zero), overflows)
+    divisor = builder.select(traps, one, divisor)
+    quotient = builder.sdiv(dividend, divisor)
+    remainder = builder.srem(dividend, divisor)
+    is_above = builder.and_(
+        builder.icmp_signed("!=", remainder, zero),
+        builder.icmp_signed("<", builder.xor(remainder, divisor), zero),
+    )
+    quotient = builder.sub(quotient, builder.zext(is_above, INT64))
+    remainder = builder.add(remainder, builder.select(is_above, divisor, zero))
+    return builder.select(traps, zero, quotient), builder.select(traps, zero, remainder)
+
+
 def _cast_from_complex(
     builder: ir.IRBuilder, value: LlvmValue, source: ScalarType, target: ScalarType
 ) -> LlvmValue:

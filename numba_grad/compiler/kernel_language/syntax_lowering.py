@@ -31,7 +31,12 @@ from numba.core import types
 from numba.core.extending import _Intrinsic
 
 from numba_grad.compiler.building.code_generation import has_fma
-from numba_grad.compiler.kernel_language.scalars import INT64, cast_value, complex_parts
+from numba_grad.compiler.kernel_language.scalars import (
+    INT64,
+    cast_value,
+    complex_parts,
+    floor_division,
+)
 from numba_grad.errors import KernelError
 
 _OPERATORS: dict[type, Callable[..., Any]] = {
@@ -490,6 +495,11 @@ class _FunctionLowering:
                 if _is_product(product):
                     return self.sum_of_product(node, product, self.expression(other))
         left, right = self.expression(node.left), self.expression(node.right)
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and all(
+            types.unliteral(given.type) == types.int64 for given in (left, right)
+        ):
+            both = floor_division(self.builder, left.value, right.value)
+            return Typed(types.int64, both[isinstance(node.op, ast.Mod)])
         return self.call(node, self.operator(node), left, right)
 
     def sum_of_product(
