@@ -23,7 +23,7 @@ from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
 from numba_grad.graph.node import Node, grad_mode
-from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.types import CPU
 from numba_grad.ops.custom_kernels import (
     CpuKernel,
     CustomKernel,
@@ -314,21 +314,11 @@ class _Variant:
 @functools.lru_cache(maxsize=1 << 12)
 def _kernel(variant: _Variant) -> CustomKernel:
     made = variant.program.generated(variant.request)
-    shapes = made.shapes()
-
-    def shape(*inputs: Type, **numbers: Any) -> list[tuple[int, ...]]:
-        try:
-            return shapes(*inputs, **numbers)
-        except (TypeError, NameError) as error:
-            problem = "the shape of a result depends on values, not on shapes and Python ints alone"
-            advice = "ng.custom_op, with a derivative of your own, for what makes such an array"
-            raise KernelError(explain(made.name, problem, fix=advice)) from error
-
     return CustomKernel(
         made.name,
         tuple([name for name, is_number in made.inputs if not is_number]),
         tuple([name for name, is_number in made.inputs if is_number]),
-        shape,
+        made.shapes(),
         list(map(np.dtype, made.output_dtypes)),
         CpuKernel(made.function()),
         None,

@@ -126,7 +126,33 @@ class _Lowering:
         is_one = self.builder.define("equal", length, 1)
         return self.builder.define("select", is_one, 0, index, dtype="int64")
 
+    def require(self, condition: Value, problem: str, *shapes: Indices) -> None:
+        """An error of the user's line unless the condition is true."""
+        if condition is not True:
+            self.builder.check(condition, self.translation.problem(problem), shapes)
+
+    def require_fit(self, shape: Indices, target: Indices) -> None:
+        """That an array of one shape can be broadcast to another, of as many axes or more."""
+        define, equal = self.builder.define, self.builder.equal_lengths
+        for length, size in zip(shape, target[len(target) - len(shape) :], strict=True):
+            fits = equal(length, size)
+            is_one = equal(length, 1)
+            if fits is False or is_one is True:
+                fits = is_one
+            elif fits is not True and is_one is not False:
+                fits = define("bitwise_or", fits, is_one, dtype="bool")
+            self.require(fits, "shapes that do not fit", shape, target)
+
+    def require_equal(self, problem: str, a: Value, b: Value, *shapes: Indices) -> None:
+        self.require(self.builder.equal_lengths(a, b), problem, *shapes)
+
     def _broadcast_shape(self, shapes: Sequence[Indices]) -> Indices:
+        result = self._largest_shape(shapes)
+        for shape in shapes:
+            self.require_fit(shape, result)
+        return result
+
+    def _largest_shape(self, shapes: Sequence[Indices]) -> Indices:
         rank = max(map(len, shapes))
         result: list[Value] = []
         for axis in range(rank):
@@ -338,6 +364,7 @@ class _Lowering:
             source = lambda at: value  # noqa: E731
         else:
             part = value
+            self.require_fit(part.shape, target.shape)
 
             def source(at: Indices) -> Value:
                 own, sizes = at[len(at) - part.rank :], target.shape[target.rank - part.rank :]
@@ -564,6 +591,8 @@ class _Lowering:
         dtype = self._result_dtype()
         if not dtype.startswith("float"):
             raise self.refused("the extreme of integers")
+        array = self.expression(array)
+        self._require_elements(array.shape)
 
         def step(former: Value, x: Value) -> Value | None:
             if former is None:
@@ -572,6 +601,13 @@ class _Lowering:
             return self.builder.define("select", taken, x, former, dtype=dtype)
 
         return self._reduced(array, axis, start, step)
+
+    def _require_elements(self, shape: Indices) -> None:
+        for length in shape:
+            is_there = length > 0 if isinstance(length, int) else None
+            if is_there is None:
+                is_there = self.builder.define("greater", length, 0)
+            self.require(is_there, "the extreme of no elements", shape)
 
     def _call_argmax(self, array: Array) -> Value:
         return self._place_of_extreme(array, "greater")
@@ -584,6 +620,7 @@ class _Lowering:
         view = self.view(array)
         if view.rank != 1:
             raise self.refused("the place of the extreme of several axes")
+        self._require_elements(view.shape)
         place = builder.allocate("place", "int64")
         builder.store(place, (), 0)
         with builder.loop(view.shape[0]) as index:
@@ -614,6 +651,8 @@ class _Lowering:
             raise self.refused("a product of arrays with more than two axes")
         dtype = self._result_dtype()
         multiply = lambda a, b: builder.define("multiply", a, b, dtype=dtype)  # noqa: E731
+        problem = "shapes that do not fit a product"
+        self.require_equal(problem, x.shape[-1], y.shape[0], x.shape, y.shape)
         if x.rank == y.rank == 1:
             part = self.elementwise([x, y], lambda v: multiply(*v), dtype)
             return self._call_sum(part)

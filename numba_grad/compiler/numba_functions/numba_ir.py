@@ -12,6 +12,7 @@ function, what follows stands in the other. Whoever leaves a loop sets its flag.
 # Numba's annotations are few, and wrong where they come from class attributes set at run time.
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
+import builtins
 import inspect
 import linecache
 import math
@@ -36,6 +37,7 @@ from numba_grad.compiler.numba_functions.analyses import written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
+    Check,
     For,
     Function,
     If,
@@ -51,6 +53,7 @@ from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dt
 from numba_grad.errors import KernelError, explain
 
 _MOST_STATEMENTS = 20_000
+_RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 # Expressions that write nothing.
 _HARMLESS = {
     *("binop", "unary", "getattr", "getitem", "static_getitem", "typed_getitem", "cast"),
@@ -249,11 +252,12 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
 def _whole_function(
     plain: Any, arguments: Sequence[types.Type], memories: set[tuple[Any, str]]
 ) -> Function:
-    builder = Builder()
+    builder = Builder(is_numbering=True)
     parameters, meanings = [], []
     for name, numba_type in zip(inspect.signature(plain).parameters, arguments, strict=True):
         if isinstance(numba_type, types.Array):
             memory = Memory(builder.name(name), str(numba_type.dtype), numba_type.ndim)
+            builder.measure(memory)
             meanings.append(memory)
         else:
             memory = Memory(builder.name(name), _dtype(numba_type), 0)
@@ -345,6 +349,7 @@ class Translation:
         self.memories = memories
         self.graph = compute_cfg_from_blocks(self.blocks)
         self.loops = self.graph.loops()
+        self._raising = self._blocks_that_raise()
         self.scopes: list[dict[str, Meaning]] = [{}]
         self.location: Any = self.state.func_ir.loc
         self._arguments: Sequence[Meaning] = ()
@@ -382,6 +387,12 @@ class Translation:
 
     def refused(self, what: str, got: str = "", instead: str = "") -> KernelError:
         return refused(self.location, what, got, instead)
+
+    def problem(self, what: str) -> str:
+        """The message of an error that the function raises when it runs, with its line: the text,
+        not the number, as the code is kept where other lines of the file change."""
+        line = linecache.getline(self.location.filename, self.location.line).strip()
+        return f"{what}, in `{line}` of {self.function.__name__}"
 
     def type_of(self, variable: Any) -> Any:
         return types.unliteral(self.typemap[variable.name])
@@ -546,6 +557,19 @@ class Translation:
 
     # Control flow.
 
+    def _blocks_that_raise(self) -> frozenset[int]:
+        """The blocks from which all ways end in an exception: nothing comes after them."""
+        found: set[int] = set()
+        while True:
+            size = len(found)
+            for label, block in self.blocks.items():
+                targets = [target for target, _ in self.graph.successors(label)]
+                raises = isinstance(block.body[-1], _RAISES)
+                if raises or (targets and found.issuperset(targets)):
+                    found.add(label)
+            if size == len(found):
+                return frozenset(found)
+
     def successors(self, label: int, loop: _Loop | None) -> list[int]:
         """Where the ways lead from a block, an inner loop being one block; -1 where they leave."""
         inner = self._inner_loop(label, loop)
@@ -554,6 +578,8 @@ class Translation:
         for block in sorted(blocks):
             for target, _ in self.graph.successors(block):
                 if inner is not None and target in inner.body:
+                    continue
+                if target in self._raising and label not in self._raising:
                     continue
                 outside = loop is not None and (target not in loop.blocks or target == loop.header)
                 found.append(-1 if outside else target)
@@ -604,6 +630,8 @@ class Translation:
         """Take the way to a block: where to go on, None where a pass or the function ends."""
         if loop is None or (target in loop.blocks and target != loop.header):
             return target
+        if target in self._raising:
+            return target
         if target != loop.header:
             assert loop.leave is not None
             self.builder.store(loop.leave, (), True)
@@ -633,9 +661,21 @@ class Translation:
             return None
         if isinstance(last, ir.Branch):
             return self._emit_branch(last, stop, loop)
-        if isinstance(last, ir.Raise | ir.StaticRaise):
-            raise self.refused("`raise`")
+        if isinstance(last, _RAISES):
+            self._raise(last)
+            return None
         raise self.refused(f"`{last}`")
+
+    def _raise(self, statement: Any) -> None:
+        """What the user's code raises: a built-in exception, with constants."""
+        error = getattr(statement, "exc_class", None)
+        arguments = statement.exc_args or () if isinstance(statement, ir.StaticRaise) else None
+        if getattr(builtins, getattr(error, "__name__", ""), None) is not error or error is None:
+            raise self.refused("`raise` of an exception that is not built in", got=str(error))
+        if arguments is None or not all(isinstance(a, str | int | float) for a in arguments):
+            advice = "a message that is a constant; or "
+            raise self.refused("`raise` with a message that is computed", instead=advice)
+        self.builder.body.append(Check(False, error.__name__, tuple(arguments)))
 
     def _emit_branch(self, branch: Any, stop: int | None, loop: _Loop | None) -> int | None:
         condition = self.value(branch.cond)
@@ -647,8 +687,9 @@ class Translation:
         ends = [
             -1 if loop is not None and (t not in loop.blocks or t == loop.header) else t
             for t in targets
+            if t not in self._raising
         ]
-        join = self._join(ends, loop)
+        join = self._join(ends, loop) if ends else None
         if join is None:
             join = stop if stop in ends else None
         statement = If(condition, [], [])
@@ -674,11 +715,13 @@ class Translation:
         targets = []
         for block in sorted(blocks):
             targets += [t for t, _ in self.graph.successors(block) if t not in blocks]
-        targets = list(dict.fromkeys(targets))
+        targets = [t for t in dict.fromkeys(targets) if t not in self._raising]
         iterator = self._iterator(header)
         inside = _Loop(blocks, header, targets=targets)
         has_break = iterator is None or any(
-            t not in blocks for block in blocks - {header} for t, _ in self.graph.successors(block)
+            t not in blocks and t not in self._raising
+            for block in blocks - {header}
+            for t, _ in self.graph.successors(block)
         )
         if has_break:
             inside.leave = self.builder.allocate("leave", "bool", (), 0.0)
@@ -1134,6 +1177,8 @@ class Translation:
         called = function.value
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
+        if isinstance(called, type) and issubclass(called, BaseException):
+            return Known(called)  # What is raised has it, too.
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         name = getattr(called, "__name__", str(called))
         if called in (enumerate, zip) and not (called is zip and keywords):
