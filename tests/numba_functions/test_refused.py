@@ -125,12 +125,6 @@ def complex_numbers(x):
 
 
 @njit
-def one_of_two_arrays(x):
-    y = x if x[0] > 1.0 else 2.0 * x
-    return y[0]
-
-
-@njit
 def catching(x):
     try:
         y = 1.0 / x[0]
@@ -171,7 +165,6 @@ REFUSED = (
     (eigenvalues, "eigvals", "np.linalg.eigvals"),
     (printing, "print", "print(x[0])"),
     (complex_numbers, "complex", "complex(x[0], x[1])"),
-    (one_of_two_arrays, "array", "y = x if"),
     (catching, "try", "try:"),
     (update_by_its_own_elements, "in place", "x[1:] += x[:-1]"),
     (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),

@@ -125,7 +125,7 @@ def active(body: list[Statement], sources: Iterable[Memory], results: Iterable[M
 # What is used.
 
 
-def without_unused(body: list[Statement], results: Iterable[Memory]) -> list[Statement]:
+def without_unused(body: list[Statement], results: Iterable[Memory | Scalar]) -> list[Statement]:
     """The statements that `results` and conditions that are checked depend on."""
     checks = [s for s in walk(body) if isinstance(s, Check)]
     return _Uses(body, results, checks).kept(body)

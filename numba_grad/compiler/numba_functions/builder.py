@@ -1,7 +1,7 @@
 """`Builder`: writes statements into regions, and makes the names of what they define."""
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from numba_grad.compiler.numba_functions.regions import (
@@ -20,6 +20,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Store,
     Value,
     View,
+    defined,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, folded, result_dtype
 
@@ -38,6 +39,8 @@ class Builder:
         self.body: list[Statement] = []
         self._is_numbering = is_numbering
         self._numbered: list[dict[tuple[object, ...], Scalar]] = [{}]
+        self._definitions: dict[Scalar, Define] = {}  # of these
+        self._regions: list[list[Statement]] = []  # around the one that is open
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._taken: set[str] = set()
@@ -80,8 +83,43 @@ class Builder:
         target = self.scalar(dtype)
         if key is not None:
             self._numbered[-1][key] = target
+            self._definitions[target] = Define(target, operation, arguments)
         self.body.append(Define(target, operation, arguments))
         return target
+
+    def visible(self) -> frozenset[Scalar]:
+        """The scalars that may be used here."""
+        regions = [*self._regions, self.body]
+        found: set[Scalar] = set()
+        for region in regions:
+            for s in region:
+                target = defined(s)
+                if target is not None and (
+                    not isinstance(s, For) or any(s.body is inner for inner in regions)
+                ):
+                    found.add(target)
+        return frozenset(found)
+
+    def again(
+        self, values: Sequence[Value], visible: Collection[Scalar], region: list[Statement]
+    ) -> tuple[Value, ...]:
+        """Integers computed once more, where only some scalars are visible; into `region`.
+
+        Raises LookupError where they are not computed from these alone.
+        """
+        made: dict[Scalar, Value] = {}
+
+        def of(value: Value) -> Value:
+            if not isinstance(value, Scalar) or value in visible:
+                return value
+            if value not in made:
+                definition = self._definitions[value]
+                arguments = tuple(map(of, definition.arguments))
+                made[value] = target = self.scalar(value.dtype)
+                region.append(Define(target, definition.operation, arguments))
+            return made[value]
+
+        return tuple(map(of, values))
 
     def check(
         self, condition: Value, message: str, shapes: Sequence[tuple[Value, ...]] = ()
@@ -129,12 +167,13 @@ class Builder:
     @contextmanager
     def region(self, statements: list[Statement]) -> Iterator[None]:
         """What is written inside goes to `statements`."""
-        outer, self.body = self.body, statements
+        self._regions.append(self.body)
+        self.body = statements
         self._numbered.append({})
         try:
             yield
         finally:
-            self.body = outer
+            self.body = self._regions.pop()
             self._numbered.pop()
 
     @contextmanager

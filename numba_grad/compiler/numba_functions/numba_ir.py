@@ -19,7 +19,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
@@ -33,7 +33,7 @@ from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions import array_expressions
-from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions.analyses import swapped_together, written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
@@ -41,13 +41,17 @@ from numba_grad.compiler.numba_functions.regions import (
     For,
     Function,
     If,
+    Load,
     Memory,
     Scalar,
     Statement,
+    Store,
     Swap,
     Value,
     View,
     While,
+    nested,
+    walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 from numba_grad.errors import KernelError, explain
@@ -126,7 +130,34 @@ Meaning: TypeAlias = Any
 
 
 class _Again(Exception):
-    """A variable turned out to be read where its scalar is not seen: it is to be a memory."""
+    """Something was found out, and is in `_Findings`, that the text so far did not take account of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """An array that was copied where Python has one array with two names."""
+
+    copy: Memory
+    source: Memory
+    statement: Statement
+    location: Any
+    is_moved: bool  # the source's own name is given another array at once
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is known of all functions before they are translated. Variables are named by the
+    function and their name in it."""
+
+    variables: set[tuple[Any, str]] = field(default_factory=set)  # that are to be memories
+    # Arrays that have memory of their own, to which other arrays are copied that they are assigned;
+    # and those of them whose memory is made where the function begins.
+    assigned: set[tuple[Any, str]] = field(default_factory=set)
+    early: set[tuple[Any, str]] = field(default_factory=set)
+    typed: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    # Of one translation: what was copied, and the `id`s of the statements that did.
+    shared: list[_Shared] = field(default_factory=list)
+    copies: set[int] = field(default_factory=set)
 
 
 def refused(ir_location: Any, what: str, got: str = "", instead: str = "") -> KernelError:
@@ -241,17 +272,16 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
         its line.
     """
     plain = getattr(function, "py_func", function)
-    memories: set[tuple[Any, str]] = set()  # variables that are to be memories, by function
+    findings = _Findings()
     while True:
+        findings.shared, findings.copies = [], set()
         try:
-            return _whole_function(plain, arguments, memories)
+            return _whole_function(plain, arguments, findings)
         except _Again:
             continue
 
 
-def _whole_function(
-    plain: Any, arguments: Sequence[types.Type], memories: set[tuple[Any, str]]
-) -> Function:
+def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Findings) -> Function:
     builder = Builder(is_numbering=True)
     parameters, meanings = [], []
     for name, numba_type in zip(inspect.signature(plain).parameters, arguments, strict=True):
@@ -263,8 +293,9 @@ def _whole_function(
             memory = Memory(builder.name(name), _dtype(numba_type), 0)
             meanings.append(builder.load(memory))
         parameters.append(memory)
-    translation = Translation(builder, plain, arguments, memories, ())
+    translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
+    _check_copies(builder.body, findings, parameters)
     returned, returns_tuple = _results(builder, result)
     written_names = {s.name for s in translation.written_memories(builder.body)}
     return Function(
@@ -337,16 +368,19 @@ class Translation:
         builder: Builder,
         function: Any,
         arguments: Sequence[types.Type],
-        memories: set[tuple[Any, str]],
+        findings: _Findings,
         callers: tuple[Any, ...],
     ) -> None:
         self.builder = builder
         self.function = function
-        self.state = typed(function, arguments)
+        self.findings = findings
+        key = function, tuple(arguments)
+        if key not in findings.typed:
+            findings.typed[key] = typed(function, arguments)
+        self.state = findings.typed[key]
         self.blocks: dict[int, Any] = with_whole_headers(self.state.func_ir.blocks)
         self.typemap: dict[str, Any] = self.state.typemap
         self.callers = (*callers, function)
-        self.memories = memories
         self.graph = compute_cfg_from_blocks(self.blocks)
         self.loops = self.graph.loops()
         self._raising = self._blocks_that_raise()
@@ -356,6 +390,7 @@ class Translation:
         self._variables: dict[str, Memory] = {}  # by the names of all versions
         self._array_groups: dict[str, str] = {}  # arrays that have several: versions to a group
         self._arrays: dict[str, Memory] = {}  # by group
+        self._array_scopes: dict[str, dict[str, Meaning]] = {}  # where these are seen
         self._current: dict[str, str] = {}  # by variable: the version that it holds, in a block
         self._open_loops: list[_Loop] = []
         self._made_in: dict[str, tuple[int, ...]] = {}  # names of views: the loops they are made in
@@ -365,8 +400,9 @@ class Translation:
         self._count = 0
         self._block: Sequence[Any] = ()
         self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins
+        self._visible: frozenset[Scalar] = frozenset()  # the scalars that are known there
         # Names of arrays that a block has given other arrays: by group, the version and the array.
-        self._pending: dict[str, tuple[str, Memory]] = {}
+        self._pending: dict[str, tuple[str, Memory | View]] = {}
         self._immediate: dict[int, dict[int, frozenset[int]]] = {}
 
     # What there is.
@@ -379,6 +415,7 @@ class Translation:
         self._returns = len(returns)
         self._declare()
         self._start = self.builder.body, len(self.builder.body)
+        self._visible = self.builder.visible()
         self.emit(min(self.blocks), None, None)
         if self._returned is not None:
             loaded = tuple([self.builder.load(memory) for memory in self._returned])
@@ -417,13 +454,13 @@ class Translation:
                 for value, label in pairs:
                     if value is ir.UNDEFINED:
                         continue
-                    if self.type_of(value) != self.type_of(target):
+                    if not self._is_same_type(value, target):
                         self._casts.setdefault(label, []).append((target.name, value))
                         continue
                     group.setdefault(value.name, value.name)
                     group[root(value.name)] = root(target.name)
         for name in self.typemap:
-            if (self.function, name) in self.memories:
+            if (self.function, name) in self.findings.variables:
                 group.setdefault(name, name)
         self._group_swaps(group, root)
         roots: dict[str, Memory] = {}
@@ -443,6 +480,13 @@ class Translation:
                 base = root(name).split(".")[0].strip("$") or "v"
                 roots[root(name)] = self.builder.memory(base, dtype)
             self._variables[name] = roots[root(name)]
+
+    def _is_same_type(self, a: Any, b: Any) -> bool:
+        """Of arrays, dtype and number of axes."""
+        first, second = self.type_of(a), self.type_of(b)
+        if isinstance(first, types.Array) and isinstance(second, types.Array):
+            return (first.dtype, first.ndim) == (second.dtype, second.ndim)
+        return first == second
 
     def _group_swaps(self, group: dict[str, str], root: Callable[[str], str]) -> None:
         """Of arrays that are swapped, versions of one that meet nowhere are still one name."""
@@ -495,19 +539,19 @@ class Translation:
             if name in scope:
                 found = scope[name]
                 if isinstance(found, _Stale):
-                    raise self.refused(f"`{name}`, another name of an array that is swapped,")
+                    raise self.refused(*_ANOTHER_NAME)
                 if group is None:
                     self._check_alias(name, found)
                 return found
         if group is not None and group in self._arrays:
-            return self._arrays[group]
+            return self._array_of(group)
         memory = self._variables.get(name)
         if memory is None:
             if isinstance(self.typemap.get(name), types.Array):
                 raise self.refused(
                     f"the array `{name}`, made in a loop or branch and used outside,"
                 )
-            self.memories.add((self.function, name))
+            self.findings.variables.add((self.function, name))
             raise _Again
         current = self._current.get(memory.name)
         if current is not None and current != name:
@@ -530,19 +574,19 @@ class Translation:
                 raise self.refused(f"`{name}`, a variable that several lines give a value to,")
             self.builder.store(memory, (), meaning)
             self._current[memory.name] = name
-        elif isinstance(meaning, Memory | View):
+        elif _memories_of(meaning):
             self._made_in[name] = tuple([loop.header for loop in self._open_loops])
 
     def _check_alias(self, name: str, found: Meaning) -> None:
         """Names of an array that is swapped are that array only until it is."""
-        memory = found.memory if isinstance(found, View) else found
-        if not isinstance(memory, Memory):
-            return
         if name not in self._made_in:
             return
+        memories = _memories_of(found)
         for loop in self._open_loops:
-            if loop.header not in self._made_in[name] and self._is_swapped_in(memory, loop):
-                raise self.refused(f"`{name}`, another name of an array that is swapped,")
+            if loop.header in self._made_in[name]:
+                continue
+            if any(self._is_swapped_in(memory, loop) for memory in memories):
+                raise self.refused(*_ANOTHER_NAME)
 
     def _is_swapped_in(self, memory: Memory, loop: _Loop) -> bool:
         groups = [g for g, array in self._arrays.items() if array == memory]
@@ -934,15 +978,95 @@ class Translation:
         meaning = self._meaning_of(target, value)
         group = self._array_groups.get(target.name)
         if group is None:
+            is_name = isinstance(value, ir.Var) and not target.name.startswith("$")
+            if is_name and any(self._is_assigned(memory) for memory in _memories_of(meaning)):
+                meaning = self._kept(meaning)
             self.bind(target.name, meaning)
             return
-        if not isinstance(meaning, Memory):
+        if not isinstance(meaning, Memory | View):
             raise self.refused(f"`{target.name}`, which is one array here and another there,")
-        if group not in self._arrays:
+        if group in self._arrays:
+            self._array_of(group)
+            self.scopes[-1][target.name] = meaning
+            self._pending[group] = (target.name, meaning)
+        elif (self.function, group) in self.findings.assigned:
+            self._arrays[group] = self._own_array(group, meaning)
+            self._copy(self._arrays[group], meaning)
+        elif isinstance(meaning, Memory):
             self._arrays[group] = meaning
-            return
-        self.scopes[-1][target.name] = meaning
-        self._pending[group] = (target.name, meaning)
+            self._array_scopes[group] = self.scopes[-1]
+        else:
+            self._found(self.findings.assigned, group)
+
+    def _found(self, findings: set[tuple[Any, str]], *names: str) -> NoReturn:
+        findings |= {(self.function, name) for name in names}
+        raise _Again
+
+    # Variables that are given other arrays have memory of their own, to which these are copied.
+    # Where Python would then have two names of one array, nobody may write to it: `_check_copies`.
+
+    def _array_of(self, group: str) -> Memory:
+        """The array of several versions of a variable."""
+        if not any(scope is self._array_scopes[group] for scope in self.scopes):
+            # It was made in a branch or loop, and is used outside.
+            self.findings.assigned.add((self.function, group))
+            self._found(self.findings.early, group)
+        return self._arrays[group]
+
+    def _is_assigned(self, memory: Memory) -> bool:
+        return any(
+            (self.function, group) in self.findings.assigned and array == memory
+            for group, array in self._arrays.items()
+        )
+
+    def _own_array(self, group: str, like: Memory | View) -> Memory:
+        builder = self.builder
+        base, shape = group.split(".")[0].strip("$") or "values", self.shape(like)
+        if (self.function, group) not in self.findings.early:
+            self._array_scopes[group] = self.scopes[-1]
+            return builder.allocate(base, like.dtype, shape)
+        self._array_scopes[group] = self.scopes[0]
+        region: list[Statement] = []
+        try:
+            early = builder.again(shape, self._visible, region)
+        except LookupError:
+            what = f"`{base}`, an array that is made in a loop or branch and used outside,"
+            advice = "np.empty of its shape before that; or "
+            raise self.refused(what, instead=advice) from None
+        with builder.region(region):
+            memory = builder.allocate(base, like.dtype, early, 0.0)
+        body, start = self._start
+        body[start:start] = region
+        return memory
+
+    def _kept(self, array: Meaning) -> Meaning:
+        """An array that stays what it is where the variable is given another."""
+        if isinstance(array, tuple):
+            return tuple([self._kept(part) for part in array])
+        if not isinstance(array, Memory | View):
+            return array
+        memory = self.builder.allocate("kept", array.dtype, self.shape(array))
+        self._copy(memory, array)
+        return memory
+
+    def _copy(self, memory: Memory, source: Memory | View, *, is_moved: bool = False) -> None:
+        builder = self.builder
+        for length, other in zip(self.shape(source), self.shape(memory), strict=True):
+            what = self.problem("a variable that is given arrays of several shapes")
+            builder.check(
+                builder.equal_lengths(length, other), what, [self.shape(memory), self.shape(source)]
+            )
+        view = source if isinstance(source, View) else builder.whole(source)
+
+        def store(at: tuple[Value, ...]) -> None:
+            builder.store(memory, at, builder.load_view(view, *at))
+
+        array_expressions.loops(builder, view.shape, store)
+        statement = builder.body[-1]
+        self.findings.copies |= {id(s) for s in walk([statement])}
+        self.findings.shared.append(
+            _Shared(memory, view.memory, statement, self.location, is_moved)
+        )
 
     def _swap(self) -> None:
         """At the end of a block: names of arrays that are given other arrays."""
@@ -954,20 +1078,41 @@ class Translation:
         if not moved:
             return
         names = [self._arrays[g] for g in moved]
-        if set(names) != set(moved.values()) or len(set(names)) != len(names):
-            raise self.refused(
-                "an array that gets a second name, in a loop or branch,",
-                instead="`x[:] = ...` where a variable is another array in each pass; or ",
-            )
-        for scope in self.scopes:
-            for name, found in scope.items():
-                memory = found.memory if isinstance(found, View) else found
-                if isinstance(memory, Memory) and memory in names:
-                    scope[name] = _Stale()
+        sources = [m.memory if isinstance(m, View) else m for m in moved.values()]
+        is_swap = set(names) == set(moved.values()) and len(set(names)) == len(names)
+        others = [g for g in moved if (self.function, g) not in self.findings.assigned]
+        if others and not (is_swap and len(others) == len(moved)):
+            self._found(self.findings.assigned, *others)
         for group, memory in self._arrays.items():
             if memory in names and group not in moved:
-                raise self.refused("an array that is swapped and has another name")
-        self.builder.body.append(Swap(tuple(names), tuple(moved.values())))
+                self._found(self.findings.assigned, *moved, group)
+        for scope in self.scopes:
+            for name, found in scope.items():
+                if not _memories_of(found).isdisjoint(names):
+                    scope[name] = _Stale()
+        if is_swap:
+            self._check_swapped(names)
+            arrays = [m for m in moved.values() if isinstance(m, Memory)]
+            self.builder.body.append(Swap(tuple(names), tuple(arrays)))
+            return
+        # All are read before one is written.
+        arrays = []
+        for source, array in zip(sources, moved.values(), strict=True):
+            if source not in names:
+                arrays.append(array)
+                continue
+            between = self.builder.allocate("kept", array.dtype, self.shape(array))
+            self._copy(between, array, is_moved=True)
+            arrays.append(between)
+        for memory, array in zip(names, arrays, strict=True):
+            self._copy(memory, array)
+
+    def _check_swapped(self, names: Sequence[Memory]) -> None:
+        builder, shapes = self.builder, [self.shape(memory) for memory in names]
+        for shape in shapes[1:]:
+            for length, other in zip(shape, shapes[0], strict=True):
+                what = self.problem("arrays of several shapes that are swapped")
+                builder.check(builder.equal_lengths(length, other), what, shapes)
 
     def _meaning_of(self, target: Any, value: Any) -> Meaning:
         if isinstance(value, ir.Arg):
@@ -1264,7 +1409,7 @@ class Translation:
             else v
             for v in values
         ]
-        inner = Translation(self.builder, plain, numba_types, self.memories, self.callers)
+        inner = Translation(self.builder, plain, numba_types, self.findings, self.callers)
         return inner.run(values)
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
@@ -1341,8 +1486,83 @@ def _is_of_numpy(function: Any) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("numpy")
 
 
+_ANOTHER_NAME = (
+    "another name, or a view, of an array whose variable has been given another array since,",
+    "",
+    "a .copy() of it; or ",
+)
+
+
 class _Stale:
-    """A name of an array that has been swapped since."""
+    """A name of an array that has been swapped, or overwritten, since."""
+
+
+def _memories_of(meaning: Meaning) -> frozenset[Memory]:
+    """The arrays that something reads."""
+    if isinstance(meaning, Memory):
+        return frozenset([meaning])
+    if isinstance(meaning, View):
+        return frozenset([meaning.memory])
+    if isinstance(meaning, array_expressions.Expression):
+        return frozenset([view.memory for view in meaning.reads])
+    if isinstance(meaning, array_expressions.Method):
+        return _memories_of(meaning.array)
+    if isinstance(meaning, Elements):
+        return _memories_of(meaning.parts)
+    if isinstance(meaning, tuple):
+        return frozenset([memory for part in meaning for memory in _memories_of(part)])
+    return frozenset()
+
+
+def _check_copies(body: list[Statement], findings: _Findings, parameters: Sequence[Memory]) -> None:
+    """Refuse writing to elements of what Python has one array for, and the tree two."""
+    places: dict[int, tuple[int, tuple[int, ...]]] = {}  # of statements, with the loops around them
+    depths: dict[Memory, int] = {}  # of the places where arrays are made
+    uses: list[Load | Store] = []
+
+    def visit(statements: list[Statement], loops: tuple[int, ...]) -> None:
+        for s in statements:
+            places[id(s)] = len(places), loops
+            if isinstance(s, Allocate):
+                depths[s.memory] = len(loops)
+            elif isinstance(s, Load | Store) and s.memory.rank:
+                uses.append(s)
+            inner = (*loops, id(s)) if isinstance(s, For | While) else loops
+            for region in nested(s):
+                visit(region, inner)
+
+    visit(body, ())
+    groups = swapped_together(body)
+    for shared in findings.shared:
+        if shared.is_moved:
+            continue
+        place, loops = places[id(shared.statement)]
+        own = {id(s) for s in walk([shared.statement])}
+        depth = depths.get(shared.source, 0)
+        later = []
+        for s in uses:
+            other, around = places[id(s)]
+            # In a loop that is inside of the one where the source is made, what stands before comes
+            # after it, too.
+            common = sum(a == b for a, b in zip(loops, around, strict=False))
+            if id(s) not in own and (other > place or common > depth):
+                later.append(s)
+        same = groups.get(shared.source, frozenset([shared.source]))
+        if shared.source not in parameters and not any(s.memory in same for s in later):
+            continue
+        size = 0
+        while size != len(same):
+            size = len(same)
+            same |= {s.copy for s in findings.shared if s.source in same}
+            same |= {name for memory in same for name in groups.get(memory, ())}
+        for s in later:
+            if isinstance(s, Store) and s.memory in same and id(s) not in findings.copies:
+                raise refused(
+                    shared.location,
+                    "an array that gets a second name, of a variable that is given other arrays,"
+                    " and whose elements are written to",
+                    instead="a .copy() here, if they are two arrays; or ",
+                )
 
 
 def _typeof(value: Any) -> Any:

@@ -198,6 +198,12 @@ class Kernel:
     shapes: "dict[Memory, Shape]"  # of outputs: that of an input, or the lengths
 
 
+def lengths(outputs: list[Memory], shapes: "dict[Memory, Shape]") -> list[Scalar]:
+    """The scalars that shapes of outputs are made of."""
+    own = [shapes[m] for m in outputs if m.rank]
+    return [x for shape in own if isinstance(shape, tuple) for x in shape if isinstance(x, Scalar)]
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """What a view takes of an axis of its array: one index, or `start + step * j` where j is the

@@ -26,6 +26,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Swap,
     Value,
     While,
+    lengths,
     nested,
     operands,
     walk,
@@ -55,11 +56,9 @@ def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
 def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a Python function `shapes` of the inputs' types, and the numbers: the list of the
     outputs' shapes. It checks what can be checked with these, before the kernel runs."""
-    lengths = [kernel.shapes[m] for m in kernel.outputs if m.rank]
-    scalars = [x for shape in lengths if isinstance(shape, tuple) for x in shape]
     unswapped = _unswapped(kernel.body)
     checks = checks_of_shapes(unswapped, numbers)
-    body = needed_for(unswapped, [x for x in scalars if isinstance(x, Scalar)], checks)
+    body = needed_for(unswapped, lengths(kernel.outputs, kernel.shapes), checks)
     writer = _Writer(body, is_inlined=False)
     arrays = [m.name for m in kernel.inputs if m.name not in numbers]
     rest = [m.name for m in kernel.inputs if m.name in numbers]
@@ -318,9 +317,9 @@ class _Writer:
             self.flush(only_loads=True)
             self.line(f"{s.memory.name} = {_literal(fill, s.memory.dtype)}")
             return
-        lengths = ", ".join(self.text(n) for n in s.shape)
+        shape = ", ".join(self.text(n) for n in s.shape)
         kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
-        self.line(f"{s.memory.name} = new_array(({lengths},), np.{kind})")
+        self.line(f"{s.memory.name} = new_array(({shape},), np.{kind})")
         self._open.append(s.memory.name)
         if s.fill is None:
             return
