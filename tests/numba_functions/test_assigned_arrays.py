@@ -107,7 +107,7 @@ def calls(x, n):
 @njit
 def step(y, h):
     z = y
-    for i in range(2):
+    for _ in range(2):
         z = z + h * np.sin(z)
     return z
 

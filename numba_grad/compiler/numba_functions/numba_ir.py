@@ -17,6 +17,7 @@ import inspect
 import linecache
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
@@ -130,7 +131,7 @@ Meaning: TypeAlias = Any
 
 
 class _Again(Exception):
-    """Something was found out, and is in `_Findings`, that the text so far did not take account of."""
+    """Something was found out, and is in `_Findings`, that the text so far took no account of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Find
     translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
     _check_copies(builder.body, findings, parameters)
-    returned, returns_tuple = _results(builder, result)
+    returned, returns_tuple = _results(translation, result)
     written_names = {s.name for s in translation.written_memories(builder.body)}
     return Function(
         plain.__name__,
@@ -309,22 +310,21 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Find
     )
 
 
-def _results(builder: Builder, result: Meaning) -> tuple[list[Memory], bool]:
+def _results(translation: "Translation", result: Meaning) -> tuple[list[Memory], bool]:
     """Memories that nobody else writes to, with what is returned."""
+    builder = translation.builder
     if isinstance(result, Known) and result.value is None:
         return [], False
     parts = result if isinstance(result, tuple) else (result,)
     memories = []
     for part in parts:
-        if isinstance(part, array_expressions.Expression):
-            memories.append(array_expressions.stored(builder, part))
-            continue
         if isinstance(part, Memory | View):
             view = part if isinstance(part, View) else builder.whole(part)
             memory = builder.allocate("returned", view.dtype, view.shape)
             _copy(builder, view, memory)
+        elif not isinstance(part, Scalar | bool | int | float):
+            raise translation.refused("what is returned here, neither array nor number,")
         else:
-            assert isinstance(part, Scalar | bool | int | float)
             memory = builder.allocate("returned", dtype_of(part))
             builder.store(memory, (), part)
         memories.append(memory)
@@ -388,6 +388,7 @@ class Translation:
         self.location: Any = self.state.func_ir.loc
         self._arguments: Sequence[Meaning] = ()
         self._variables: dict[str, Memory] = {}  # by the names of all versions
+        self._tuples: dict[str, tuple[str, ...]] = {}  # names of the parts of those that are tuples
         self._array_groups: dict[str, str] = {}  # arrays that have several: versions to a group
         self._arrays: dict[str, Memory] = {}  # by group
         self._array_scopes: dict[str, dict[str, Meaning]] = {}  # where these are seen
@@ -418,7 +419,9 @@ class Translation:
         self._visible = self.builder.visible()
         self.emit(min(self.blocks), None, None)
         if self._returned is not None:
-            loaded = tuple([self.builder.load(memory) for memory in self._returned])
+            loaded = tuple(
+                [memory if memory.rank else self.builder.load(memory) for memory in self._returned]
+            )
             return loaded if isinstance(self._result, tuple) else loaded[0]
         return self._result
 
@@ -465,21 +468,35 @@ class Translation:
         self._group_swaps(group, root)
         roots: dict[str, Memory] = {}
         for name in group:
-            numba_type = types.unliteral(self.typemap[name])
-            if isinstance(numba_type, types.Array):
-                self._array_groups[name] = root(name)
-                continue
-            try:
-                dtype = _dtype(numba_type)
-            except TypeError:
-                if isinstance(numba_type, types.NoneType):
-                    continue
-                what = f"a variable of type {numba_type} that several lines give a value to"
-                raise refused(self._location_of(name), what) from None
-            if root(name) not in roots:
-                base = root(name).split(".")[0].strip("$") or "v"
-                roots[root(name)] = self.builder.memory(base, dtype)
-            self._variables[name] = roots[root(name)]
+            self._declare_variable(name, root(name), types.unliteral(self.typemap[name]), roots)
+
+    def _declare_variable(
+        self, name: str, group: str, numba_type: Any, roots: dict[str, Memory]
+    ) -> None:
+        """A version of a variable: which memory it is. Of a tuple, each part is a variable."""
+        if isinstance(numba_type, types.Array):
+            self._array_groups[name] = group
+            return
+        if isinstance(numba_type, types.BaseTuple):
+            parts = []
+            for number, part in enumerate(numba_type):  # pyright: ignore
+                parts.append(f"{name}[{number}]")
+                if parts[-1] not in self.typemap:
+                    self.typemap[parts[-1]] = part
+                self._declare_variable(parts[-1], f"{group}[{number}]", part, roots)
+            self._tuples[name] = tuple(parts)
+            return
+        if isinstance(numba_type, types.NoneType):
+            return
+        try:
+            dtype = _dtype(numba_type)
+        except TypeError:
+            what = f"a variable of type {numba_type} that several lines give a value to"
+            raise refused(self._location_of(name), what) from None
+        if group not in roots:
+            base = re.sub(r"\W.*", "", group.strip("$")) or "v"
+            roots[group] = self.builder.memory(base, dtype)
+        self._variables[name] = roots[group]
 
     def _is_same_type(self, a: Any, b: Any) -> bool:
         """Of arrays, dtype and number of axes."""
@@ -545,14 +562,16 @@ class Translation:
                 return found
         if group is not None and group in self._arrays:
             return self._array_of(group)
+        if name in self._tuples:
+            return tuple([self.meaning(part) for part in self._tuples[name]])
         memory = self._variables.get(name)
         if memory is None:
             if isinstance(self.typemap.get(name), types.Array):
-                raise self.refused(
-                    f"the array `{name}`, made in a loop or branch and used outside,"
-                )
-            self.findings.variables.add((self.function, name))
-            raise _Again
+                if group is not None:
+                    raise self.refused(f"the array `{name}`, which may have no value here,")
+                self.findings.assigned.add((self.function, name))
+                self.findings.early.add((self.function, name))
+            self._found(self.findings.variables, name)
         current = self._current.get(memory.name)
         if current is not None and current != name:
             raise self.refused(f"the former value of `{name}`")
@@ -690,10 +709,7 @@ class Translation:
             self.location = statement.loc
             self.statement(statement)
         for target, value in self._casts.get(label, ()):
-            meaning = self.meaning(value)
-            memory = self._variables[target]
-            cast = self.builder.define("cast", meaning, dtype=memory.dtype)
-            self.builder.store(memory, (), cast)
+            self._give_cast(target, self.meaning(value))
         self._swap()
         self._current = {}
         last = self.blocks[label].body[-1]
@@ -938,6 +954,7 @@ class Translation:
         return tuple([self._element(part, index) for part in iterator.parts])
 
     def _return(self, result: Meaning) -> None:
+        result = self._stored(result)
         if self._returns == 1 and len(self.scopes) == 1:
             self._result = result
             return
@@ -945,19 +962,32 @@ class Translation:
             self._result = result
             return
         parts = result if isinstance(result, tuple) else (result,)
-        if not all(isinstance(part, Scalar | bool | int | float) for part in parts):
-            raise self.refused("an array that is returned in one of several places")
         if self._returned is None:
             declared = self.state.return_type
             is_tuple = isinstance(declared, types.BaseTuple)
             given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
-            self._returned = [self.builder.memory("result", _dtype(t)) for t in given]
-            body, start = self._start
-            body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
+            self._returned = [
+                self._returned_memory(numba_type, part)
+                for numba_type, part in zip(given, parts, strict=True)
+            ]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):
+            if isinstance(part, Memory | View):
+                self._copy(memory, part)
+                continue
             cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)
+
+    def _returned_memory(self, numba_type: Any, part: Meaning) -> Memory:
+        """Where a result is that is returned in several places."""
+        if isinstance(part, Memory | View):
+            return self._early_array("result", part)
+        if not isinstance(part, Scalar | bool | int | float):
+            raise self.refused("what is returned here")
+        memory = self.builder.memory("result", _dtype(numba_type))
+        body, start = self._start
+        body.insert(start, Allocate(memory, (), 0.0))
+        return memory
 
     # Statements.
 
@@ -976,19 +1006,32 @@ class Translation:
         if isinstance(value, ir.Expr) and value.op == "phi":
             return
         meaning = self._meaning_of(target, value)
-        group = self._array_groups.get(target.name)
+        is_name = isinstance(value, ir.Var) and not target.name.startswith("$")
+        is_copied = target.name in self._array_groups or target.name in self._tuples
+        memories = _memories_of(meaning)
+        if is_name and not is_copied and any(map(self._is_assigned, memories)):
+            meaning = self._kept(meaning)
+        self._give(target.name, meaning)
+
+    def _give(self, name: str, meaning: Meaning) -> None:
+        """Give a variable, or a part of one that is a tuple, its value."""
+        if name in self._tuples:
+            parts = self._tuples[name]
+            if not isinstance(meaning, tuple) or len(meaning) != len(parts):
+                raise self.refused("a variable that is a tuple")
+            for part, value in zip(parts, meaning, strict=True):
+                self._give(part, value)
+            return
+        group = self._array_groups.get(name)
         if group is None:
-            is_name = isinstance(value, ir.Var) and not target.name.startswith("$")
-            if is_name and any(self._is_assigned(memory) for memory in _memories_of(meaning)):
-                meaning = self._kept(meaning)
-            self.bind(target.name, meaning)
+            self.bind(name, meaning)
             return
         if not isinstance(meaning, Memory | View):
-            raise self.refused(f"`{target.name}`, which is one array here and another there,")
+            raise self.refused(f"`{name}`, which is one array here and another there,")
         if group in self._arrays:
             self._array_of(group)
-            self.scopes[-1][target.name] = meaning
-            self._pending[group] = (target.name, meaning)
+            self.scopes[-1][name] = meaning
+            self._pending[group] = (name, meaning)
         elif (self.function, group) in self.findings.assigned:
             self._arrays[group] = self._own_array(group, meaning)
             self._copy(self._arrays[group], meaning)
@@ -997,6 +1040,18 @@ class Translation:
             self._array_scopes[group] = self.scopes[-1]
         else:
             self._found(self.findings.assigned, group)
+
+    def _give_cast(self, name: str, meaning: Meaning) -> None:
+        """Give a variable a value of another type."""
+        if isinstance(meaning, tuple):
+            for part, value in zip(self._tuples[name], meaning, strict=True):
+                self._give_cast(part, value)
+        elif name in self._variables and isinstance(meaning, Scalar | bool | int | float):
+            memory = self._variables[name]
+            cast = self.builder.define("cast", meaning, dtype=memory.dtype)
+            self.builder.store(memory, (), cast)
+        else:
+            self._give(name, meaning)
 
     def _found(self, findings: set[tuple[Any, str]], *names: str) -> NoReturn:
         findings |= {(self.function, name) for name in names}
@@ -1021,20 +1076,24 @@ class Translation:
 
     def _own_array(self, group: str, like: Memory | View) -> Memory:
         builder = self.builder
-        base, shape = group.split(".")[0].strip("$") or "values", self.shape(like)
+        base, shape = re.sub(r"\W.*", "", group.strip("$")) or "values", self.shape(like)
         if (self.function, group) not in self.findings.early:
             self._array_scopes[group] = self.scopes[-1]
             return builder.allocate(base, like.dtype, shape)
         self._array_scopes[group] = self.scopes[0]
+        return self._early_array(base, like)
+
+    def _early_array(self, base: str, like: Memory | View) -> Memory:
+        """An array where the function begins, of the shape that another one has here."""
         region: list[Statement] = []
         try:
-            early = builder.again(shape, self._visible, region)
+            early = self.builder.again(self.shape(like), self._visible, region)
         except LookupError:
-            what = f"`{base}`, an array that is made in a loop or branch and used outside,"
+            what = "an array that is made in a loop or branch and used outside"
             advice = "np.empty of its shape before that; or "
-            raise self.refused(what, instead=advice) from None
-        with builder.region(region):
-            memory = builder.allocate(base, like.dtype, early, 0.0)
+            raise self.refused(what, got=base, instead=advice) from None
+        with self.builder.region(region):
+            memory = self.builder.allocate(base, like.dtype, early, 0.0)
         body, start = self._start
         body[start:start] = region
         return memory
@@ -1194,7 +1253,13 @@ class Translation:
         return result
 
     def _on_build_tuple(self, target: Any, expression: Any) -> Meaning:
-        return tuple([self.meaning(item) for item in expression.items])
+        return tuple([self._stored(self.meaning(item)) for item in expression.items])
+
+    def _stored(self, meaning: Meaning) -> Meaning:
+        """What may be looked at later: an expression is computed now."""
+        if isinstance(meaning, array_expressions.Expression):
+            return array_expressions.stored(self.builder, meaning)
+        return meaning
 
     def _on_exhaust_iter(self, target: Any, expression: Any) -> Meaning:
         found = self.meaning(expression.value)
@@ -1215,6 +1280,10 @@ class Translation:
                     result = self.builder.define("multiply", result, length)
                 return result
             return self.array("attribute", target, (name, found))
+        if isinstance(found, tuple):
+            fields = getattr(self.type_of(expression.value), "fields", ())
+            if name in fields:
+                return found[fields.index(name)]
         if isinstance(found, Known):
             if inspect.ismodule(found.value) or isinstance(found.value, type):
                 return self._constant(getattr(found.value, name))
@@ -1305,8 +1374,7 @@ class Translation:
             return found
         if isinstance(found, Range):
             return Elements("range", (found,))
-        if isinstance(found, array_expressions.Expression):
-            found = array_expressions.stored(self.builder, found)
+        found = self._stored(found)
         if isinstance(found, Memory | View):
             return Elements("array", (found,))
         raise self.refused("a loop over this")
@@ -1324,6 +1392,9 @@ class Translation:
             return self._inlined(called, expression, arguments, keywords)
         if isinstance(called, type) and issubclass(called, BaseException):
             return Known(called)  # What is raised has it, too.
+        if isinstance(called, type) and hasattr(called, "_fields"):
+            named = inspect.signature(called).bind(*arguments, **keywords)
+            return named.args  # of a named tuple
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         name = getattr(called, "__name__", str(called))
         if called in (enumerate, zip) and not (called is zip and keywords):
@@ -1334,6 +1405,8 @@ class Translation:
             return Elements(called.__name__, tuple(map(self._elements, parts)), start)
         if called is range or getattr(called, "__name__", "") == "prange":
             return self._range(arguments)
+        if called is tuple and arguments and isinstance(arguments[0], tuple):
+            return arguments[0]
         if called is len:
             if isinstance(arguments[0], tuple):
                 return len(arguments[0])
@@ -1403,12 +1476,7 @@ class Translation:
             else:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
-        values = [
-            array_expressions.stored(self.builder, v)
-            if isinstance(v, array_expressions.Expression)
-            else v
-            for v in values
-        ]
+        values = list(map(self._stored, values))
         inner = Translation(self.builder, plain, numba_types, self.findings, self.callers)
         return inner.run(values)
 
