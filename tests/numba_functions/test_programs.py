@@ -21,13 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*faster on contiguous arrays")
 
 # Of each kind of program one that compiles fast; the others take minutes in all.
 SOON = "^(gauss_seidel|heat_two_buffers|nbody|kepler_newton|cholesky|jacobi_1d|insertion_sort)$"
-# Refused so far, with their line: variables that are tuples, what has no rule, complex numbers.
+# Refused so far: complex numbers.
 NOT_YET = {
-    "bilinear": "what is unpacked here",
     "complex_polynomial": "has no derivative of `coefficients` of this dtype",
-    "durbin": "a call of `flip`",
-    "kalman_filter": "`build_list`",
-    "small_lenet": "a call of `reshape`",
 }
 # Whose differences are too coarse, or meet a kink: the tangent is compared with the adjoint.
 WITHOUT_DIFFERENCES = ("cavity_flow", "channel_flow", "van_der_pol_adaptive")

@@ -33,7 +33,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions import array_expressions, numpy_in_loops
 from numba_grad.compiler.numba_functions.analyses import swapped_together, written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
@@ -62,7 +62,7 @@ _RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 # Expressions that write nothing.
 _HARMLESS = {
     *("binop", "unary", "getattr", "getitem", "static_getitem", "typed_getitem", "cast"),
-    *("build_tuple", "exhaust_iter"),
+    *("build_tuple", "build_list", "exhaust_iter"),
 }
 
 _BINARY = {
@@ -100,6 +100,17 @@ _FUNCTIONS |= {
     **{np.negative: "negative", np.maximum: "maximum", np.minimum: "minimum"},
     **{math.isnan: "isnan", np.isnan: "isnan", math.isinf: "isinf", np.isinf: "isinf"},
     **{math.isfinite: "isfinite", np.isfinite: "isfinite"},
+    **{math.asinh: "arcsinh", np.arcsinh: "arcsinh", math.acosh: "arccosh", np.arccosh: "arccosh"},
+    **{math.atanh: "arctanh", np.arctanh: "arctanh", np.exp2: "exp2", np.cbrt: "cbrt"},
+    **{math.erfc: "erfc", np.logaddexp: "logaddexp"},
+    **{math.copysign: "copysign", np.copysign: "copysign", math.trunc: "trunc"},
+    **{math.degrees: "degrees", np.degrees: "degrees", np.rad2deg: "degrees"},
+    **{math.radians: "radians", np.radians: "radians", np.deg2rad: "radians"},
+    **{np.trunc: "np_trunc", np.rint: "rint", np.positive: "positive", np.mod: "mod"},
+    **{np.remainder: "mod", np.floor_divide: "floor_divide", np.true_divide: "divide"},
+    **{np.less: "less", np.less_equal: "less_equal", np.greater: "greater"},
+    **{np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal"},
+    **{np.logical_not: "not", round: "round", np.round: "rint", np.around: "rint"},
 }
 
 
@@ -730,12 +741,15 @@ class Translation:
         """What the user's code raises: a built-in exception, with constants."""
         error = getattr(statement, "exc_class", None)
         arguments = statement.exc_args or () if isinstance(statement, ir.StaticRaise) else None
-        if getattr(builtins, getattr(error, "__name__", ""), None) is not error or error is None:
+        name = getattr(error, "__name__", "")
+        if error is np.linalg.LinAlgError:
+            name = "np.linalg.LinAlgError"
+        elif error is None or getattr(builtins, name, None) is not error:
             raise self.refused("`raise` of an exception that is not built in", got=str(error))
         if arguments is None or not all(isinstance(a, str | int | float) for a in arguments):
             advice = "a message that is a constant; or "
             raise self.refused("`raise` with a message that is computed", instead=advice)
-        self.builder.body.append(Check(False, error.__name__, tuple(arguments)))
+        self.builder.body.append(Check(False, name, tuple(arguments)))
 
     def _emit_branch(self, branch: Any, stop: int | None, loop: _Loop | None) -> int | None:
         condition = self.value(branch.cond)
@@ -1121,11 +1135,13 @@ class Translation:
             builder.store(memory, at, builder.load_view(view, *at))
 
         array_expressions.loops(builder, view.shape, store)
-        statement = builder.body[-1]
+        self.share(memory, view.memory, is_moved=is_moved)
+
+    def share(self, memory: Memory, source: Memory, *, is_moved: bool = False) -> None:
+        """The statement that was written last copies what Python has no copy of."""
+        statement = self.builder.body[-1]
         self.findings.copies |= {id(s) for s in walk([statement])}
-        self.findings.shared.append(
-            _Shared(memory, view.memory, statement, self.location, is_moved)
-        )
+        self.findings.shared.append(_Shared(memory, source, statement, self.location, is_moved))
 
     def _swap(self) -> None:
         """At the end of a block: names of arrays that are given other arrays."""
@@ -1239,6 +1255,8 @@ class Translation:
             if not isinstance(m, Scalar | bool | int | float):
                 raise self.refused(f"`{getattr(function, '__name__', function)}` of this")
         name = _BINARY.get(function) or _UNARY.get(function)
+        if function is operator.invert and dtype_of(meanings[0]) == "bool":
+            name = "not"
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}`")
         return self.scalar_operation(name, meanings, self.type_of(target))
@@ -1255,6 +1273,13 @@ class Translation:
     def _on_build_tuple(self, target: Any, expression: Any) -> Meaning:
         return tuple([self._stored(self.meaning(item)) for item in expression.items])
 
+    def _on_build_list(self, target: Any, expression: Any) -> Meaning:
+        if not self._is_used_at_once(target):
+            instead = "an array, or a tuple; or "
+            raise self.refused("a list that is more than the argument of a call", instead=instead)
+        items = [self._stored(self.meaning(item)) for item in expression.items]
+        return array_expressions.Listed(tuple(items))
+
     def _stored(self, meaning: Meaning) -> Meaning:
         """What may be looked at later: an expression is computed now."""
         if isinstance(meaning, array_expressions.Expression):
@@ -1262,8 +1287,14 @@ class Translation:
         return meaning
 
     def _on_exhaust_iter(self, target: Any, expression: Any) -> Meaning:
-        found = self.meaning(expression.value)
-        if not isinstance(found, tuple) or len(found) != expression.count:
+        found = self._stored(self.meaning(expression.value))
+        count = expression.count
+        if isinstance(found, Memory | View):
+            length = self.shape(found)[0]
+            problem = self.problem(f"not {count} values to unpack")
+            self.builder.check(self.builder.equal_lengths(length, count), problem, [(length,)])
+            return tuple([self.item(found, (k,)) for k in range(count)])
+        if not isinstance(found, tuple) or len(found) != count:
             raise self.refused("what is unpacked here")
         return found
 
@@ -1385,9 +1416,15 @@ class Translation:
         keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
             raise self.refused("a call with *")
-        if not isinstance(function, Known):
+        is_method = isinstance(function, array_expressions.Method)
+        called = function.value if isinstance(function, Known) else function
+        found = self._in_loops(called, target, arguments, keywords)
+        if found is not None:
+            return found
+        if is_method:
             return self.array("call", target, (function, arguments, keywords))
-        called = function.value
+        if not isinstance(function, Known):
+            raise self.refused("a call of this")
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
         if isinstance(called, type) and issubclass(called, BaseException):
@@ -1477,8 +1514,57 @@ class Translation:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
         values = list(map(self._stored, values))
+        return self._inline(plain, values, numba_types)
+
+    def _inline(
+        self, plain: Any, values: Sequence[Meaning], numba_types: Sequence[types.Type]
+    ) -> Meaning:
         inner = Translation(self.builder, plain, numba_types, self.findings, self.callers)
         return inner.run(values)
+
+    def inline(self, functions: Any, key: tuple[int | str, ...], *values: Meaning) -> Meaning:
+        """One of `numpy_in_loops`, by numbers of axes."""
+        if key not in functions:
+            return None
+        function = functions[key]
+        given = list(map(self._stored, values))
+        rest = list(inspect.signature(function).parameters.values())[len(given) :]
+        given += [parameter.default for parameter in rest]
+        return self._inline(function, given, list(map(self._type_of_meaning, given)))
+
+    def _type_of_meaning(self, meaning: Meaning) -> types.Type:
+        if isinstance(meaning, Memory | View):
+            layout = "C" if isinstance(meaning, Memory) else "A"
+            return types.Array(from_dtype(np.dtype(meaning.dtype)), meaning.rank, layout)
+        if not isinstance(meaning, Scalar | bool | int | float):
+            raise self.refused("an argument like this")
+        return from_dtype(np.dtype(dtype_of(meaning)))
+
+    def _in_loops(
+        self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning | None:
+        """A call of a function of NumPy that `numpy_in_loops` has; None of another."""
+        if isinstance(called, array_expressions.Method):
+            arguments = [called.array, *arguments]
+            called = numpy_in_loops.METHODS.get(called.name)
+        try:
+            functions = numpy_in_loops.FUNCTIONS.get(called)
+        except TypeError:
+            return None
+        if functions is None:
+            return None
+        values = list(inspect.signature(called).bind(*arguments, **keywords).arguments.values())
+        strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
+        values = [v for v in values if not isinstance(v, Known)]
+        ranks = [0 if isinstance(v, bool | int | float) else getattr(v, "rank", 0) for v in values]
+        result = self.inline(functions, (*ranks, *strings), *values)
+        expected = self.type_of(target)
+        if isinstance(result, Scalar | bool | int | float):
+            return self.builder.define("cast", result, dtype=_dtype(expected))
+        is_expected = isinstance(expected, types.Array) and isinstance(result, Memory | View)
+        if not is_expected or result.dtype != str(expected.dtype):
+            raise self.refused(f"a call of `{called.__name__}` with these arguments")
+        return result
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
         """What code with arrays stands for: by `array_expressions`."""
@@ -1577,6 +1663,8 @@ def _memories_of(meaning: Meaning) -> frozenset[Memory]:
         return _memories_of(meaning.array)
     if isinstance(meaning, Elements):
         return _memories_of(meaning.parts)
+    if isinstance(meaning, array_expressions.Listed):
+        return _memories_of(meaning.items)
     if isinstance(meaning, tuple):
         return frozenset([memory for part in meaning for memory in _memories_of(part)])
     return frozenset()
@@ -1627,9 +1715,8 @@ def _check_copies(body: list[Statement], findings: _Findings, parameters: Sequen
             if isinstance(s, Store) and s.memory in same and id(s) not in findings.copies:
                 raise refused(
                     shared.location,
-                    "an array that gets a second name, of a variable that is given other arrays,"
-                    " and whose elements are written to",
-                    instead="a .copy() here, if they are two arrays; or ",
+                    "an array that gets a second name or shape here, and is written to later,",
+                    instead="a .copy() here, if it is another array; or ",
                 )
 
 

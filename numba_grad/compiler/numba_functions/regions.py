@@ -144,7 +144,7 @@ class Check:
     not fit. What follows may rely on it. It has no derivative, and no derivative leaves it out."""
 
     condition: Value
-    error: str  # a built-in exception
+    error: str  # a built-in exception, or np.linalg.LinAlgError
     arguments: tuple[str | int | float | bool, ...]
     shapes: tuple[tuple[Value, ...], ...] = ()  # that the message shows, where they are known
 
