@@ -1166,6 +1166,13 @@ class Translation:
                 if not _memories_of(found).isdisjoint(names):
                     scope[name] = _Stale()
         if is_swap:
+            given = frozenset().union(*map(_memories_of, self._arguments))
+            if len(self.callers) > 1 and not given.isdisjoint(names):
+                # Who calls would find them swapped.
+                raise self.refused(
+                    "a swap of arguments in a function that another one calls",
+                    instead="the swap where that function is called, or a .copy() of these; or ",
+                )
             self._check_swapped(names)
             arrays = [m for m in moved.values() if isinstance(m, Memory)]
             self.builder.body.append(Swap(tuple(names), tuple(arrays)))
