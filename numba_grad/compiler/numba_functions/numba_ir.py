@@ -58,6 +58,7 @@ from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dt
 from numba_grad.errors import KernelError, explain
 
 _MOST_STATEMENTS = 20_000
+_MOST_CONSTANTS = 1000  # elements of a global array
 _RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 # Expressions that write nothing.
 _HARMLESS = {
@@ -410,6 +411,7 @@ class Translation:
         self._result: Meaning = None
         self._returns = 0
         self._count = 0
+        self._constants: dict[int, Memory] = {}  # by `id` of global arrays
         self._block: Sequence[Any] = ()
         self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins
         self._visible: frozenset[Scalar] = frozenset()  # the scalars that are known there
@@ -1225,7 +1227,28 @@ class Translation:
             return value.item()
         if isinstance(value, complex):
             raise self.refused("a complex number")
+        if type(value) is tuple:
+            return tuple(map(self._constant, value))
+        if isinstance(value, np.ndarray):
+            return self._constant_array(value)
         return Known(value)
+
+    def _constant_array(self, array: np.ndarray) -> Memory:
+        """A global array: its elements are a part of the text, as in Numba."""
+        if array.size > _MOST_CONSTANTS or array.dtype.kind not in "biuf" or not array.ndim:
+            what = f"a global array of {array.dtype} and shape {array.shape}"
+            raise self.refused(what, instead="an argument in its place; or ")
+        key = id(array)
+        if key not in self._constants:
+            region: list[Statement] = []
+            with self.builder.region(region):
+                memory = self.builder.allocate("constant", str(array.dtype), array.shape)
+                for place in np.ndindex(array.shape):
+                    self.builder.store(memory, place, array[place].item())
+            body, start = self._start
+            body[start:start] = region
+            self._constants[key] = memory
+        return self._constants[key]
 
     def _expression(self, target: Any, expression: Any) -> Meaning:
         operation = expression.op
