@@ -226,6 +226,20 @@ def reductions(a):
     )
 
 
+@case(X, np.array([3, 1, 3]))
+def selected_by_data(a, idx):
+    weights = (0.5, 1.5, 2.5)
+    table = ((1.0, a[0]), (2.0, a[1]))
+    total = 0.0
+    for k in range(3):
+        total += weights[k] * a[idx[k]]
+        total += table[k % 2][1] * table[(k + 1) % 2][0]
+    b = a.copy()
+    b.fill(a[2])
+    big = np.nonzero(a > 0.4)[0]
+    return total * idx.max() + a[big].sum() - a[np.where(a < 0.25)[0]].sum(), b * idx.min()
+
+
 @pytest.mark.thorough(
     but="^(masks_of_matrices|shapes|joined_vectors|arrays_of_numbers|fancy|equally_spaced)$"
 )

@@ -482,6 +482,10 @@ class _Lowering:
         self._assign(self.view(memory), value, None)
         return memory
 
+    def _call_fill(self, array: Array, value: Value) -> Any:
+        self._assign(self.view(array), value, None)
+        return self.translation.known(None)
+
     def _call_zeros_like(self, array: Array, dtype: Any = None) -> Memory:
         return self._new(self.shape(array), 0.0)
 
@@ -843,8 +847,11 @@ class _Lowering:
 
     def _extreme(self, array: Array, axis: Any, start: float, name: str) -> Any:
         dtype = self._result_dtype()
+        first: Value = start
+        if dtype == "bool":
+            raise self.refused("the extreme of bools")
         if not dtype.startswith("float"):
-            raise self.refused("the extreme of integers")
+            first = int(np.iinfo(dtype).min if start < 0 else np.iinfo(dtype).max)
         array = self.expression(array)
         self._require_elements(array.shape)
 
@@ -854,7 +861,7 @@ class _Lowering:
             taken = self.builder.define(name, x, former)
             return self.builder.define("select", taken, x, former, dtype=dtype)
 
-        return self._reduced(array, axis, start, step)
+        return self._reduced(array, axis, first, step)
 
     def _require_elements(self, shape: Indices) -> None:
         for length in shape:
@@ -994,7 +1001,7 @@ class _Lowering:
 
 _METHODS = (
     *("any", "all", "std", "var", "reshape", "ravel", "flatten", "cumsum", "cumprod"),
-    *("trace", "clip"),
+    *("trace", "clip", "fill", "nonzero"),
     "copy",
     "sum",
     "prod",

@@ -59,6 +59,7 @@ from numba_grad.errors import KernelError, explain
 
 _MOST_STATEMENTS = 20_000
 _MOST_CONSTANTS = 1000  # elements of a global array
+_MOST_PARTS = 32  # of a tuple with an index that is data
 _RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 # Expressions that write nothing.
 _HARMLESS = {
@@ -1378,8 +1379,23 @@ class Translation:
         if isinstance(found, tuple):
             if isinstance(index, int):
                 return found[index]
-            raise self.refused("a tuple with an index that is not a constant")
+            return self._one_of(found, index)
         return self.item(found, index, target)
+
+    def _one_of(self, parts: tuple[Meaning, ...], index: Meaning) -> Meaning:
+        """The part of a tuple that an integer says."""
+        if all(isinstance(part, tuple) and len(part) == len(parts[0]) for part in parts):
+            return tuple([self._one_of(inner, index) for inner in zip(*parts, strict=True)])
+        numbers = [part for part in parts if isinstance(part, Scalar | bool | int | float)]
+        dtypes = {dtype_of(part) for part in numbers}
+        is_one = len(numbers) == len(parts) and len(dtypes) == 1 and len(parts) <= _MOST_PARTS
+        if not is_one or not isinstance(index, Scalar):
+            raise self.refused("a tuple with an index that is not a constant")
+        place, result = self.wrapped(index, len(parts)), numbers[-1]
+        for k, part in enumerate(numbers[:-1]):
+            is_here = self.builder.define("equal", place, k)
+            result = self.builder.define("select", is_here, part, result, dtype=dtypes.copy().pop())
+        return result
 
     def item(self, found: Meaning, index: Meaning, target: Any = None) -> Meaning:
         """An element of an array, or a view."""
@@ -1587,8 +1603,13 @@ class Translation:
         strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
         values = [v for v in values if not isinstance(v, Known)]
         ranks = [0 if isinstance(v, bool | int | float) else getattr(v, "rank", 0) for v in values]
-        result = self.inline(functions, (*ranks, *strings), *values)
+        key = *ranks, *strings
+        if key not in functions:
+            return None
+        result = self.inline(functions, key, *values)
         expected = self.type_of(target)
+        if isinstance(result, tuple):
+            return result
         if isinstance(result, Scalar | bool | int | float):
             return self.builder.define("cast", result, dtype=_dtype(expected))
         is_expected = isinstance(expected, types.Array) and isinstance(result, Memory | View)

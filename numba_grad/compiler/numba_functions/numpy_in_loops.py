@@ -31,6 +31,25 @@ def compressed(a: Array, mask: Array) -> Array:
     return out
 
 
+def places_of_true(a: Array) -> tuple[Array]:
+    """`np.nonzero` of an array with one axis."""
+    count = 0
+    for i in range(a.shape[0]):
+        if a[i]:
+            count += 1
+    out = np.empty(count, np.int64)
+    k = 0
+    for i in range(a.shape[0]):
+        if a[i]:
+            out[k] = i
+            k += 1
+    return (out,)
+
+
+def places_alone(a: Array) -> Array:
+    return np.nonzero(a)[0]
+
+
 def compressed_rows(a: Array, mask: Array) -> Array:
     """`a[mask]` of an array with two axes and a mask with one."""
     if mask.shape[0] != a.shape[0]:
@@ -445,6 +464,9 @@ def cholesky_factor(a: Array) -> Array:
 # By the function, then by the numbers of axes of its arguments, and by what they are if they are
 # strings.
 FUNCTIONS: dict[Any, dict[tuple[int | str, ...], Callable[..., Any]]] = {
+    np.nonzero: {(1,): places_of_true},
+    np.flatnonzero: {(1,): places_alone},
+    np.where: {(1,): places_of_true},
     np.cumsum: {(1,): cumulative_sum},
     np.cumprod: {(1,): cumulative_product},
     np.diff: {(1,): differences, (2,): differences_of_rows},
@@ -471,7 +493,12 @@ for _name in ("trapz", "trapezoid"):
             (1, 0): trapezoids,
             (1, 1): trapezoids_between,
         }
-METHODS: dict[str, Any] = {"cumsum": np.cumsum, "cumprod": np.cumprod, "trace": np.trace}
+METHODS: dict[str, Any] = {
+    "cumsum": np.cumsum,
+    "cumprod": np.cumprod,
+    "trace": np.trace,
+    "nonzero": np.nonzero,
+}
 # What stands for `a[index]` and `a[index] = values`: by numbers of axes of the array, of the index,
 # and of the values. The last are for indices that are integers.
 SELECTED = {(1, 1): compressed, (2, 1): compressed_rows, (2, 2): compressed_matrix}
