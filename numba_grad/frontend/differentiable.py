@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,8 @@ def differentiable(function: Any) -> "Differentiable":
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, and numbers.
+        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, numbers, and
+        tuples of these.
         It must depend on nothing else.
 
     Returns
@@ -148,11 +149,10 @@ class Differentiable:
     ) -> tuple[Program, list[Node], tuple[Number, ...]]:
         """The program for these arguments, its arrays, and its numbers."""
         bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         parameters: list[Parameter] = []
         inputs: list[Node] = []
         numbers: list[Number] = []
-        for name, value in bound.arguments.items():
+        for name, path, value in self._parts(bound):
             if isinstance(value, bool | int | np.integer | np.bool_):
                 number = encoded(value)
                 assert number is not None
@@ -160,11 +160,11 @@ class Differentiable:
                     problem = f"`{name}` does not fit an int64"
                     raise OverflowError(explain(self.__name__, problem, got={name: number[1]}))
                 numbers.append(number)
-                parameters.append(Parameter(name, number[0], 0, True))
+                parameters.append(Parameter(name, number[0], 0, True, path))
                 continue
             node = self._node(name, value)
             inputs.append(node)
-            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False))
+            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False, path))
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
@@ -172,14 +172,27 @@ class Differentiable:
         self._last = found
         return found, inputs, tuple(numbers)
 
+    def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
+        """The arguments; of tuples, the parts of their parts, with where they are in them."""
+
+        def parts(name: str, path: tuple[int, ...], value: Any) -> Iterator[Any]:
+            if type(value) is not tuple or not value:
+                yield name, path, value
+                return
+            for k, part in enumerate(value):
+                yield from parts(name, (*path, k), part)
+
+        bound.apply_defaults()
+        return [x for name, value in bound.arguments.items() for x in parts(name, (), value)]
+
     def _node(self, name: str, value: Any) -> Node:
         if isinstance(value, tuple | list | dict | str) or value is None:
             raise TypeError(
                 explain(
                     self.__name__,
-                    f"`{name}` must be an array or a number",
+                    f"`{name}` must be an array, a number, or a tuple of these",
                     got={name: repr(value)},
-                    fix="an argument for each of its parts",
+                    fix="a plain tuple, or an argument for each of its parts",
                 )
             )
         if isinstance(value, float) and not is_tensor(value):
@@ -206,12 +219,11 @@ class Differentiable:
         return node
 
     def _check_overlap(self, found: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         written = found.generated(Request("primal", 0, ())).written
         if not written:
             return
-        names, values = list(bound.arguments), list(bound.arguments.values())
+        parts = self._parts(self._signature.bind(*args, **kwargs))
+        names, values = [p.text for p in found.parameters], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]
         arrays = [None if is_scalar(x) or not getattr(x, "shape", ()) else x for x in arrays]
         for k in written:
@@ -273,7 +285,7 @@ class Differentiable:
         if self._last is None:
             return f"<differentiable {self.__name__}{self._signature}>"
         primal = self._last.generated(Request("primal", 0, ()))
-        names = list(self._signature.parameters)
+        names = [p.text for p in self._last.parameters]
         results = [f"returned {k}" for k in range(primal.returned_count)]
         if primal.returned_count == 1:
             results = ["returned"]

@@ -163,3 +163,43 @@ def test_what_is_returned_is_arrays_and_numbers():
         ng.differentiable(nested)(X)
     assert "return (x, (x, 1.0))" in str(raised.value)
     assert "custom_op" in str(raised.value)
+
+
+def of_tuples(state, parameters, n):
+    (a, b), k = parameters
+    state[0][0] += a * state[1][k]
+    u, v = state
+    for _ in range(n):
+        u = u + b * v
+        v = v - b * u
+    return u, v
+
+
+def test_arguments_may_be_tuples():
+    operation = ng.differentiable(of_tuples)
+
+    def loss(u, v, a):
+        first, last, written = operation((u, v), ((a, 0.2), 1), 3)
+        return np.sum(first * last) + np.sum(written)
+
+    def python(u, v, a):
+        own = u.copy()
+        first, last = of_tuples((own, v), ((a, 0.2), 1), 3)
+        return np.sum(first * last) + np.sum(own)
+
+    np.testing.assert_allclose(loss(X, Y, 0.3), python(X, Y, 0.3), rtol=1e-13)
+    found = ng.grad(loss, argnums=(0, 1, 2))(X, Y, 0.3)
+    h = 1e-6
+    for k, direction in enumerate((np.eye(5)[0], np.eye(5)[2], 1.0)):
+        more, less = ([X, Y, 0.3] for _ in range(2))
+        more[k], less[k] = more[k] + h * direction, less[k] - h * direction
+        expected = (python(*more) - python(*less)) / (2 * h)
+        np.testing.assert_allclose(np.sum(found[k] * direction), expected, rtol=1e-7)
+    assert repr(operation).endswith("-> returned 0, returned 1, state[0]>")
+    with pytest.raises(KernelError, match=r"`state\[0\]`, which shares memory with `state\[1\]`"):
+        operation((X, X), ((0.1, 0.2), 1), 2)
+
+
+def test_named_tuples_are_no_arguments():
+    with pytest.raises(TypeError, match="a plain tuple"):
+        ng.differentiable(of_tuples)(State(X, Y), ((0.1, 0.2), 1), 2)

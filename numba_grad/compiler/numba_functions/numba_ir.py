@@ -198,6 +198,13 @@ def number_type(kind: str) -> types.Type:
     return {"int64": types.int64, "float64": types.float64, "bool": types.boolean}[kind]
 
 
+def tuple_type(parts: Any) -> Any:
+    """Numba's type of a tuple, from a list of the types of its parts; other types are left."""
+    if not isinstance(parts, list):
+        return parts
+    return types.BaseTuple.from_types(tuple(map(tuple_type, parts)))
+
+
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _RefuseWith(AnalysisPass):
     """Numba would compile the inside of `with objmode` by itself."""
@@ -297,16 +304,23 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
 
 def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Findings) -> Function:
     builder = Builder(is_numbering=True)
-    parameters, meanings = [], []
-    for name, numba_type in zip(inspect.signature(plain).parameters, arguments, strict=True):
-        if isinstance(numba_type, types.Array):
-            memory = Memory(builder.name(name), str(numba_type.dtype), numba_type.ndim)
-            builder.measure(memory)
-            meanings.append(memory)
-        else:
-            memory = Memory(builder.name(name), _dtype(numba_type), 0)
-            meanings.append(builder.load(memory))
+    parameters: list[Memory] = []
+
+    def argument(name: str, numba_type: Any) -> Meaning:
+        if isinstance(numba_type, types.BaseTuple):
+            parts = enumerate(numba_type)  # pyright: ignore
+            return tuple([argument(f"{name}_{k}", part) for k, part in parts])
+        is_array = isinstance(numba_type, types.Array)
+        dtype = str(numba_type.dtype) if is_array else _dtype(numba_type)
+        memory = Memory(builder.name(name), dtype, numba_type.ndim if is_array else 0)
         parameters.append(memory)
+        if not is_array:
+            return builder.load(memory)
+        builder.measure(memory)
+        return memory
+
+    names = inspect.signature(plain).parameters
+    meanings = [argument(*pair) for pair in zip(names, arguments, strict=True)]
     translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
     _check_copies(builder.body, findings, parameters)
