@@ -14,7 +14,8 @@ import llvmlite.binding as llvm
 import numpy as np
 
 import numba_grad
-from numba_grad.compiler import cache, cache_archive
+from numba_grad.compiler import cache_archive
+from numba_grad.compiler.building import cache
 from numba_grad.config import config
 from numba_grad.errors import ArchiveError, explain
 from numba_grad.frontend import cuda

@@ -17,7 +17,11 @@ import numpy as np
 from numba_grad.errors import explain
 from numba_grad.fresh_thread import imported
 
-FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
+BOOL = np.dtype(bool)
+INT64 = np.dtype(np.int64)
+UINT8, UINT64 = np.dtype(np.uint8), np.dtype(np.uint64)
+FLOAT16, FLOAT32, FLOAT64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 def bfloat16_class() -> type:

@@ -18,7 +18,7 @@ import mpmath as mp
 import numpy as np
 import scipy.special
 
-from numba_grad.compiler.build import build
+from numba_grad.compiler.building.build import build
 
 mp.mp.dps = 40
 INT64 = ctypes.c_int64

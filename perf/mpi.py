@@ -53,7 +53,7 @@ def bare_calls() -> Callable[[], Any]:
 
     from mpi4py import MPI
 
-    from numba_grad.compiler import build
+    from numba_grad.compiler.building import build
     from numba_grad.runtime.mpi import function_address, handle_of
 
     kernel = build.build(BARE)

@@ -380,7 +380,7 @@ def test_a_process_that_forks_has_one_thread_and_gets_the_others_back():
 
         import numpy as np
         import numba_grad as ng
-        from numba_grad.compiler.engine_build import native_engine
+        from numba_grad.compiler.building.engine_build import native_engine
 
         ng.configure(threads=3)
         x = np.linspace(0, 1, 1_000_000)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import evaluate, flat_graph
+from numba_grad.compiler import evaluate
+from numba_grad.compiler.partition import flat_graph
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
 from tests.interleaving import PACKAGE

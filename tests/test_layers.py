@@ -4,7 +4,10 @@ import ast
 import functools
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import numba_grad
 from numba_grad.frontend.namespaces import NAMESPACES
@@ -34,7 +37,7 @@ SELDOM = {"numba_grad.frontend.lowered"}
 LEFT = SELDOM | {
     *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),
     *("sysconfig", "urllib.request", "zipfile"),
-    *("numba_grad.compiler.code_generation", "numba_grad.frontend.custom_op"),
+    *("numba_grad.compiler.building.code_generation", "numba_grad.frontend.custom_op"),
     *("numba_grad.ops.custom_kernels", "numba_grad.testing"),
 }
 PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
@@ -103,6 +106,22 @@ def test_imports_go_down_only():
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    "layer_name", ["compiler", "ops", "graph", "transforms", "runtime", "autograd", "frontend"]
+)
+def test_what_a_layer_is_made_of_has_no_circles(layer_name):
+    parts: dict[str, set[str]] = {}  # its folders, and modules beside them, by who needs them
+    start = f"numba_grad.{layer_name}."
+    for module, name, _, when in imports():
+        if when != "never" and module.startswith(start) and imported_module(name).startswith(start):
+            own, other = (
+                x.removeprefix(start).split(".")[0] for x in (module, imported_module(name))
+            )
+            if own != other and "__init__" not in (own, other):
+                parts.setdefault(own, set()).add(other)
+    TopologicalSorter(parts).prepare()  # CycleError names one
+
+
 def test_modules_are_imported_late_only_to_compile():
     compiling = compiling_modules("numba.", "llvmlite.") | LOWERING | SELDOM
     wrong = [
@@ -136,7 +155,7 @@ print(*sorted(set(sys.modules) - before))
     others = packages - sys.stdlib_module_names - {"numba_grad"}
     assert others <= {"llvmlite", "optree", "typing_extensions"}
     own = [name for name in imported if name.startswith("numba_grad.")]
-    assert len(own) <= 162, own
+    assert len(own) <= 164, own
 
 
 def test_namespaces_are_imported_when_they_are_asked_for():
@@ -149,7 +168,7 @@ def loaded():
     return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
 assert not loaded(), loaded()
 assert not {"numba", "scipy", "opt_einsum", "ml_dtypes"} & set(sys.modules)
-assert "numba_grad.frontend.decompositions" not in sys.modules  # nor what it is made of
+assert "numba_grad.frontend.linear_algebra.decompositions" not in sys.modules  # its parts
 x = ng.tensor(np.eye(2), requires_grad=True)
 np.linalg.det(x).backward()
 assert loaded() == ["linalg"], loaded()
@@ -163,7 +182,8 @@ assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
 def test_compiling_a_kernel_imports_nothing_of_numbas_arrays():
     code = """
 import sys
-from numba_grad.compiler import engine_build, front_end
+from numba_grad.compiler.building import engine_build
+from numba_grad.compiler.kernel_language import front_end
 front_end.module_for(engine_build.WORKER_SOURCE, "worker", "int64(int64)", "worker")
 # 0.4 s, most of it for SciPy, which Numba imports for the sake of arrays.
 assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)

@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad
 from numba_grad import __main__ as command
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.config import configure
 
 

@@ -28,15 +28,7 @@ from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.graph import order as order_of
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import (
-    ARGUMENT,
-    OPS,
-    Node,
-    argument,
-    grad_mode,
-    held_tensor,
-    leaf,
-)
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
@@ -455,9 +447,7 @@ class _Pass:
             roots.nodes.append(token)
             roots.seeds.append(order_of.token() if token.value is None else leaf(token.value))
         self._walk()
-        previous = grad_mode.enabled
-        grad_mode.enabled = self.create_graph
-        try:
+        with recording(self.create_graph):
             seeds = [
                 cast(seed, node.dtype) for node, seed in zip(roots.nodes, roots.seeds, strict=True)
             ]
@@ -469,8 +459,6 @@ class _Pass:
             )
             order_of.gone_back(self.found)
             self._differentiate_leaves()
-        finally:
-            grad_mode.enabled = previous
 
     def _walk(self) -> None:
         """Find the history of the roots, and what is pending."""
@@ -593,9 +581,7 @@ class _Pass:
 
     def finish(self, gradients: Sequence[Node | None] = ()) -> list[Any]:
         """Compute, set `.grad`, release history; returns `gradients` as tensors."""
-        previous = grad_mode.enabled
-        grad_mode.enabled = self.create_graph
-        try:
+        with recording(self.create_graph):
             if self.roots.batched:
                 gradients = self._batched(gradients)
             results = self._as_results(gradients)
@@ -607,8 +593,6 @@ class _Pass:
             updates = [_Update(state, g, keeps_nodes) for state, g in gradients_of_states]
             self._compute([g for g in results if g is not None] + [u.total for u in updates])
             self._set_gradients(updates)
-        finally:
-            grad_mode.enabled = previous
         if not self.retain_graph:
             self._release()
         self._run_leaf_hooks()

@@ -18,7 +18,7 @@ from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.state import state_of
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node, grad_mode, record
+from numba_grad.graph.node import OPS, Node, grad_mode, record, recording
 from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import cast, full, sum_to
 from numba_grad.transforms.vjp import released_error
@@ -112,7 +112,7 @@ class Context:
         call = None if self._kept.call is None else self._kept.call()
         if call is None:
             raise released_error(None)
-        with _recording(True):
+        with recording(True):
             return record(item, (call,), {"number": saved.number})
 
 
@@ -285,7 +285,7 @@ class Call:
         wrapped: dict[Node, Any] = {}
         for node, number in numbers.items():
             if operation is not None and _is_differentiable(node, no_gradient):
-                with _recording(True):
+                with recording(True):
                     wrapped[node] = new_tensor(record(item, (operation,), {"number": number}))
             elif node in inputs:
                 wrapped[node] = new_tensor(OPS["detach"](node))
@@ -441,7 +441,7 @@ class Function:
         call = Call(cls, args)
         level = forward_ad.current_level()
         with nullcontext() if level is None else level.paused():
-            with _recording(False):
+            with recording(False):
                 if has_setup:
                     returned = cls.forward(*args, **kwargs)
                     cls.setup_context(call.context, args, returned)
@@ -460,26 +460,10 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def without_history(ctx: Context, *grads: Any) -> Any:
-        with _recording(False):
+        with recording(False):
             return backward(ctx, *grads)
 
     return without_history
-
-
-class _recording:
-    """Recording on or off."""
-
-    __slots__ = ("_mode", "_previous")
-
-    def __init__(self, mode: bool) -> None:
-        self._mode = mode
-
-    def __enter__(self) -> None:
-        self._previous = grad_mode.enabled
-        grad_mode.enabled = self._mode
-
-    def __exit__(self, *error: object) -> None:
-        grad_mode.enabled = self._previous
 
 
 def _backward_of(function: type[Function]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ import numpy as np
 from numba_grad.autograd import state
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node, Op, grad_mode, record
+from numba_grad.graph.node import OPS, Node, Op, grad_mode, record, recording
 from numba_grad.graph.types import Type
 from numba_grad.locks import new_lock
 from numba_grad.ops.elementwise import detach
@@ -234,8 +234,7 @@ def _assign_through(
     moves = [] if base is tensor else [(tensor, state.successor(tensor, node, keeps_history))]
     for other in overlapping:
         # A view that has history keeps it, also where none is recorded now.
-        previous, grad_mode.enabled = grad_mode.enabled, grad_mode.enabled or _has_history(other)
-        try:
+        with recording(grad_mode.enabled or _has_history(other)):
             own_path = _path(other._view, array)
             if base is not None:
                 new = _read(new_base, own_path)
@@ -245,8 +244,6 @@ def _assign_through(
                 known = _written(blank, own_path, other._node)
                 new = _read(_written(known, path, node), own_path)
             moves.append((other, state.successor(other, new, keeps_history)))
-        finally:
-            grad_mode.enabled = previous
     if base is not None:
         moves.insert(0, (base, new_base))
     for moved, new in moves:

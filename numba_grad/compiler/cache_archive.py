@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build as cuda_build
 from numba_grad.config import config
 from numba_grad.errors import ArchiveError, KernelError, explain

@@ -4,22 +4,23 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba_grad.compiler import build, library_steps
-from numba_grad.compiler.costs import Costs
-from numba_grad.compiler.cpu_row_chains import CHAINING
-from numba_grad.compiler.engine_build import build_kernels
-from numba_grad.compiler.groups import Place
-from numba_grad.compiler.half_products import half_products
+from numba_grad.compiler.building import build
+from numba_grad.compiler.building.engine_build import build_kernels
+from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.library_kernels.calls import grain_for
-from numba_grad.compiler.loop_cuts import fewest_blocks
-from numba_grad.compiler.loops import Kernel
-from numba_grad.compiler.mirrored_sums import mirrored_sums
-from numba_grad.compiler.program_steps import ProgramStep, library_program_step, program_step
-from numba_grad.compiler.row_chains import with_row_chains
-from numba_grad.compiler.simplify import simplify
-from numba_grad.compiler.split_sums import split_sums
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
+from numba_grad.compiler.passes.half_products import half_products
+from numba_grad.compiler.passes.mirrored_sums import mirrored_sums
+from numba_grad.compiler.passes.simplify import simplify
+from numba_grad.compiler.passes.split_sums import split_sums
+from numba_grad.compiler.passes.vector_products import vector_products
+from numba_grad.compiler.steps import library_steps
+from numba_grad.compiler.steps.cpu_row_chains import CHAINING
+from numba_grad.compiler.steps.program_steps import ProgramStep, library_program_step, program_step
+from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.target import Pass, Target
-from numba_grad.compiler.vector_products import vector_products
 from numba_grad.graph.node import Node
 
 # Of every target.
@@ -57,7 +58,7 @@ def _library_steps(
 ) -> list[ProgramStep]:
     return [
         library_program_step(node, step, in_place=in_place)
-        for step in library_steps.lower(node, places, temporary)
+        for step in library_steps.lower(node, places, temporary, in_place=in_place)
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.backends import backend_of, copied_to
-from numba_grad.compiler.flat_graph import FlatGraph, flatten, value_inputs
+from numba_grad.compiler.fusion.written_rows import next_row
 from numba_grad.compiler.held_values import (
     carried_along,
     is_filled,
@@ -22,6 +22,8 @@ from numba_grad.compiler.held_values import (
     still_pending,
     to_keep,
 )
+from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten, value_inputs
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.compiler.programs import (
     PROCESSOR,
     CompiledProgram,
@@ -31,8 +33,6 @@ from numba_grad.compiler.programs import (
     is_small,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
-from numba_grad.compiler.segments import LONGEST_WHOLE
-from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
 from numba_grad.graph import order, placement
 from numba_grad.graph.collection import without_collection

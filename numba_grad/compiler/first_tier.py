@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import build, cpu_target
-from numba_grad.compiler.emit_cpu import dtype_name
-from numba_grad.compiler.engine_build import build_kernels
-from numba_grad.compiler.flat_graph import RENAMINGS, FlatGraph
-from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler import cpu_target
+from numba_grad.compiler.building import build
+from numba_grad.compiler.building.engine_build import build_kernels
+from numba_grad.compiler.emission.emit_cpu import dtype_name
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
 from numba_grad.compiler.operation_kernels import (
     POINTERS,
     WALK,
@@ -33,10 +33,12 @@ from numba_grad.compiler.operation_kernels import (
     combining_text,
     elementwise_text,
 )
-from numba_grad.compiler.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.partition.flat_graph import FlatGraph
+from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.compiler.programs import CompiledProgram
-from numba_grad.compiler.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import External, Output, Small, Temporary
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type

@@ -29,8 +29,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from numba_grad.compiler.flat_graph import WRITES, value_inputs
-from numba_grad.compiler.segments import LONGEST_WHOLE
+from numba_grad.compiler.partition.flat_graph import value_inputs
+from numba_grad.compiler.partition.roles import WRITES
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
 from numba_grad.graph.node import ARGUMENT, LEAF, Node, held_tensor, next_serial

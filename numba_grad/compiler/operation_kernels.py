@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.compiler.emit_cpu import compute_name, dtype_name
-from numba_grad.compiler.reductions import ARG_REDUCTIONS, combining_expression
-from numba_grad.compiler.source import Source
+from numba_grad.compiler.emission.emit_cpu import compute_name, dtype_name
+from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, combining_expression
 from numba_grad.graph.node import Node
 
 # Of an element: the result and at most three operands. With a fixed number LLVM keeps them all in

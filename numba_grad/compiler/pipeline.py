@@ -18,24 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import compile_log
-from numba_grad.compiler.assemblies import with_assemblies
+from numba_grad.compiler.building import compile_log
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
-from numba_grad.compiler.flat_graph import (
-    ALIASES,
-    RENAMINGS,
-    FlatGraph,
-    value_inputs,
-    with_stored_operands,
-)
-from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.memory import Lifetimes
-from numba_grad.compiler.program_steps import External, FileMemory, Output, Small, Temporary
+from numba_grad.compiler.fusion.assemblies import with_assemblies
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
+from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
+from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.programs import CompiledProgram
-from numba_grad.compiler.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
+from numba_grad.compiler.steps.allocation import Lifetimes
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import External, FileMemory, Output, Small, Temporary
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.errors import InternalError

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import cache
-from numba_grad.compiler.flat_graph import FlatGraph, Signatures, targets_of
+from numba_grad.compiler.building import cache
+from numba_grad.compiler.partition.flat_graph import FlatGraph, Signatures, targets_of
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError
 from numba_grad.graph.node import ARGUMENT, Node, Op

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_grad.compiler import build, plan_cache
-from numba_grad.compiler.flat_graph import FlatGraph, flatten
+from numba_grad.compiler import plan_cache
+from numba_grad.compiler.building import build
+from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node

@@ -10,15 +10,15 @@ from functools import partial
 
 import numpy as np
 
-from numba_grad.compiler.added_products import added_products
-from numba_grad.compiler.fuse import LibraryStep, fuse
-from numba_grad.compiler.groups import Group, Place
-from numba_grad.compiler.loop_cuts import fewest_blocks
-from numba_grad.compiler.loops import Kernel as LoopKernel
-from numba_grad.compiler.lower import lower
-from numba_grad.compiler.program_steps import Output, ProgramStep, Small, Source, Temporary
-from numba_grad.compiler.reductions import ARG_REDUCTIONS
-from numba_grad.compiler.spaces import space_of, unrolling_for
+from numba_grad.compiler.fusion.fuse import LibraryStep, fuse
+from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
+from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
+from numba_grad.compiler.loop_nests.lower import lower
+from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.passes.added_products import added_products
+from numba_grad.compiler.steps.program_steps import Output, ProgramStep, Small, Source, Temporary
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph.check import check

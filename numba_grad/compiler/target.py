@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numba_grad.compiler.costs import Costs
-from numba_grad.compiler.loops import Kernel
+from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 from numba_grad.graph.node import Node
 
 Pass = Callable[[list[Node]], list[Node]]

@@ -8,8 +8,10 @@ import numpy as np
 from numba_grad.errors import explain
 from numba_grad.frontend import namespaces
 from numba_grad.frontend.devices import device_name
-from numba_grad.frontend.dtype_functions import isdtype
+from numba_grad.frontend.functions.dtypes import isdtype
 from numba_grad.graph.types import DTYPES
+
+__all__ = ["__array_api_version__", "__array_namespace_info__"]
 
 __array_api_version__ = "2024.12"
 

@@ -17,7 +17,7 @@ import numpy as np
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.dtypes import kind_of, promoted
+from numba_grad.dtypes import FLOAT64, is_inexact, kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion, instead_of_truth
 from numba_grad.frontend.tracing import current, values_asked_for
@@ -331,6 +331,12 @@ def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:
     except DTypeError:
         return False
     return all(dtype == dtypes[0] for dtype in loop[: ufunc.nin])
+
+
+def as_inexact(x: ArrayLike) -> Node:
+    """`x` as a node, in float64 unless it is floating or complex."""
+    node = as_node(x)
+    return node if is_inexact(node.dtype) else cast(node, FLOAT64)
 
 
 def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:

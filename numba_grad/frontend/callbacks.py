@@ -18,9 +18,9 @@ from numba_grad.errors import (
 )
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
-from numba_grad.frontend.bodies import name_of
 from numba_grad.frontend.custom_op import part_of
 from numba_grad.frontend.custom_rules import custom_vjp
+from numba_grad.frontend.loops_and_branches.bodies import name_of
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU, Type, array_type, as_dtype
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel, call_kernel, layout_of

@@ -6,9 +6,9 @@ a tensor.
 from typing import Any
 
 from numba_grad.frontend.arrays import as_node, computed_value, wrap
-from numba_grad.frontend.index_functions import take
-from numba_grad.frontend.ranges import arange
-from numba_grad.frontend.shape_functions import reshape
+from numba_grad.frontend.functions.indexing import take
+from numba_grad.frontend.functions.ranges import arange
+from numba_grad.frontend.functions.shapes import reshape
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.runtime.cuda import exports, imports
 from numba_grad.runtime.cuda.arrays import DeviceArray

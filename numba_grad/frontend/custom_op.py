@@ -10,7 +10,7 @@ from typing import Any
 from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Context, Function
 from numba_grad.autograd.handles import is_tensor
-from numba_grad.dtypes import is_floating, promoted
+from numba_grad.dtypes import INT64, is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, weak_class, wrap
 from numba_grad.frontend.derived_functions import reduced
@@ -18,7 +18,6 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU, Type, broadcast_shapes
 from numba_grad.ops.custom_kernels import (
-    INT64,
     CpuKernel,
     CudaKernel,
     CustomKernel,

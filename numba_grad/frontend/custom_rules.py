@@ -21,10 +21,10 @@ from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.bodies import name_of
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
+from numba_grad.frontend.loops_and_branches.bodies import name_of
 from numba_grad.frontend.python_numbers import handle_like, is_number
-from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record
+from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record, recording
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom_node, item
@@ -32,6 +32,8 @@ from numba_grad.ops.families import full, placed, zeros_like
 from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
 from numba_grad.transforms.jvp import tangents as tangents_of
 from numba_grad.transforms.vjp import add_cotangents, cotangents, reached, released_error
+
+__all__ = ["custom_jvp", "custom_vjp", "stop_gradient"]
 
 Rule = Callable[..., Any]
 
@@ -574,12 +576,9 @@ class Rules:
     ) -> list[Node | None]:
         """By the user's forward rule, which is linear in the tangents: its derivative by these is
         the same at all of them, so at 0."""
-        previous, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             points = [zero_point(call.leaves[k]._node.type) for k in call.variables]
             pushed = self._tangents(call, dict(zip(call.variables, points, strict=True)))
-        finally:
-            grad_mode.enabled = previous
         ends = [
             (t, g) for t, g in zip(pushed, given, strict=True) if t is not None and g is not None
         ]

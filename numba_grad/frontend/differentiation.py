@@ -29,7 +29,7 @@ from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import values_asked_for
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.control import custom
@@ -55,16 +55,6 @@ class _Running(threading.local):
 
 
 _running = carried(_Running())
-
-
-@contextlib.contextmanager
-def recording(enabled: bool) -> Iterator[None]:
-    previous = grad_mode.enabled
-    grad_mode.enabled = enabled
-    try:
-        yield
-    finally:
-        grad_mode.enabled = previous
 
 
 def derivative_of(

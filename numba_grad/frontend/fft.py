@@ -20,8 +20,8 @@ from numba_grad.dtypes import character_of
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, wrap
 from numba_grad.frontend.devices import on_device
-from numba_grad.frontend.elementwise_functions import where
-from numba_grad.frontend.shape_functions import part, roll
+from numba_grad.frontend.functions.elementwise import where
+from numba_grad.frontend.functions.shapes import part, roll
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.elementwise import conjugated

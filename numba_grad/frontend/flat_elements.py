@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
-from numba_grad.frontend.creation import asarray
-from numba_grad.frontend.shape_functions import ravel, reshape, resize
+from numba_grad.frontend.functions.creation import asarray
+from numba_grad.frontend.functions.shapes import ravel, reshape, resize
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor

@@ -12,14 +12,27 @@ from numba_grad.frontend.differentiation import (
     gradient_of_call,
     matching,
     output_nodes,
-    recording,
     reopened,
     run_on_variables,
     scalar,
 )
 from numba_grad.frontend.namespaces import namespace
+from numba_grad.graph.node import recording
 from numba_grad.locks import new_lock
 from numba_grad.ops.families import ones_like, zeros_like
+
+__all__ = [
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+]
 
 
 def grad(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ import numpy as np
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import DTypeError, GradientError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
-from numba_grad.frontend.creation import tensor
 from numba_grad.frontend.devices import device_name
+from numba_grad.frontend.functions.creation import tensor
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU, as_dtype
@@ -18,6 +18,17 @@ from numba_grad.runtime import dlpack
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
+
+__all__ = [
+    "from_dlpack",
+    "fromfile",
+    "fromstring",
+    "load",
+    "loadtxt",
+    "save",
+    "savez",
+    "savez_compressed",
+]
 
 File = str | os.PathLike[str] | IO[bytes]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.compiler.flat_graph import value_inputs
+from numba_grad.compiler.partition.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
@@ -38,6 +38,8 @@ from numba_grad.ops.control import item
 
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
+
+__all__ = ["jit"]
 
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -434,6 +436,7 @@ class Jitted:
             count,
             limits_on(arguments, reached),
             scope.communicates,
+            scope.said,
         )
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:

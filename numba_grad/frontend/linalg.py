@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from numpy.linalg import LinAlgError
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend import calculus_functions, contraction_functions
 from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
-from numba_grad.frontend.contraction_functions import matmul, tensordot, vecdot
-from numba_grad.frontend.decompositions import (
+from numba_grad.frontend.functions import calculus, contractions
+from numba_grad.frontend.functions.contractions import matmul, tensordot, vecdot
+from numba_grad.frontend.functions.shapes import matrix_transpose
+from numba_grad.frontend.linear_algebra.decompositions import (
     EighResult,
     EigResult,
     QRResult,
@@ -27,7 +28,7 @@ from numba_grad.frontend.decompositions import (
     svd,
     svdvals,
 )
-from numba_grad.frontend.linear_systems import (
+from numba_grad.frontend.linear_algebra.linear_systems import (
     LstsqResult,
     inv,
     lstsq,
@@ -39,8 +40,8 @@ from numba_grad.frontend.linear_systems import (
     tensorinv,
     tensorsolve,
 )
-from numba_grad.frontend.matrix_equations import solve_banded, solve_sylvester, sqrtm
-from numba_grad.frontend.matrix_functions import (
+from numba_grad.frontend.linear_algebra.matrix_equations import solve_banded, solve_sylvester, sqrtm
+from numba_grad.frontend.linear_algebra.matrix_functions import (
     SlogdetResult,
     det,
     expm,
@@ -48,8 +49,13 @@ from numba_grad.frontend.matrix_functions import (
     multi_dot,
     slogdet,
 )
-from numba_grad.frontend.matrix_norms import cond, matrix_norm, matrix_rank, norm, vector_norm
-from numba_grad.frontend.shape_functions import matrix_transpose
+from numba_grad.frontend.linear_algebra.matrix_norms import (
+    cond,
+    matrix_norm,
+    matrix_rank,
+    norm,
+    vector_norm,
+)
 from numba_grad.graph.types import normalize_axis
 
 if TYPE_CHECKING:
@@ -106,12 +112,12 @@ __all__ = [
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> "Tensor":
     """The elements of diagonal number `offset` of each matrix, along the last axis."""
-    return contraction_functions.diagonal(x, offset, -2, -1)
+    return contractions.diagonal(x, offset, -2, -1)
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: object = None) -> "Tensor":
     """The sum of a diagonal of each matrix."""
-    return contraction_functions.trace(x, offset, -2, -1, dtype)
+    return contractions.trace(x, offset, -2, -1, dtype)
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
@@ -122,7 +128,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
         raise ShapeError(
             explain("outer", "not vectors", got=got, fix="ng.outer, which flattens them")
         )
-    return contraction_functions.outer(wrap(x), wrap(y))
+    return contractions.outer(wrap(x), wrap(y))
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> "Tensor":
@@ -133,4 +139,4 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> "Tensor":
             raise ShapeError(
                 explain("linalg.cross", "needs three components", got=got, fix="ng.cross")
             )
-    return calculus_functions.cross(x1, x2, axis=axis)
+    return calculus.cross(x1, x2, axis=axis)

@@ -20,7 +20,7 @@ class LoweredKernel:
     """One distinct kernel of a plan."""
 
     name: str
-    kernel: Any  # of compiler/build.py, or of compiler/cuda/build.py, or a runtime/cuda HostCall
+    kernel: Any  # of building/build.py, or of cuda/build.py, or a runtime/cuda HostCall
     count: int  # how many steps of the plan run it
     nbytes: int  # memory traffic of all of these together, if every access went to memory
     flops: int  # scalar operations of all of these together, roughly

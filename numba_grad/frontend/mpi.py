@@ -20,14 +20,14 @@ import numpy as np
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import CommunicationError, DeviceError, DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.rank_agreement import agree, communicates, tell_of_failures
+from numba_grad.frontend.rank_agreement import agree, communicates, tell_and_check, tell_of_failures
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.graph.types import CPU
+from numba_grad.graph.types import CPU, Type
 from numba_grad.ops import communication
 from numba_grad.ops.communication import DATATYPES, Place, units
-from numba_grad.ops.families import placed, reshape
+from numba_grad.ops.families import placed, reshape, zeros_like
 from numba_grad.runtime.mpi import handle_of, library
 
 order.evaluate = evaluate
@@ -204,8 +204,8 @@ def allreduce(x: Any, op: Any = None, comm: Any = None, *, ordered: bool = False
     x : array or number, of the same shape and dtype on all ranks
     op : MPI.SUM (by default), MPI.PROD, MPI.MIN or MPI.MAX; of complex numbers the first two
     comm : an mpi4py communicator, MPI.COMM_WORLD by default
-    ordered : a sum, added in the order of ranks: the same bits with every MPI library, and on every
-        rank. It moves as many times the bytes as there are ranks.
+    ordered : a sum or product, in the order of ranks: the same bits with every MPI library, and on
+        every rank. It moves as many times the bytes as there are ranks.
 
     Returns
     -------
@@ -223,23 +223,26 @@ def allreduce(x: Any, op: Any = None, comm: Any = None, *, ordered: bool = False
     The cotangent of a sum is the sum of the cotangents of all ranks. That of an extreme goes to the
     rank that has it, in equal parts to several; NaN in `x` gives what MPI gives, with gradient NaN.
     """
-    operation = "mpi.allreduce"
-    given = _Communicator(operation, comm)
-    combine = _combine(operation, given.mpi, op)
-    node = _operand(operation, x)
-    _is_reducible(operation, node, combine)
-    if ordered and combine != "sum":
-        raise ValueError(
-            explain(
-                operation,
-                "only sums depend on their order",
-                got={"op": combine, "ordered": ordered},
-                fix="without `ordered`",
-            )
-        )
-    ranks = given.size if ordered or combine == "prod" else 0
-    params = {"combine": combine, "ranks": ranks, "ordered": bool(ordered)}
-    return wrap(_collective(given, "allreduce", node, params))
+    given = _Communicator("mpi.allreduce", comm)
+    return wrap(_allreduced(given, x, _combine("mpi.allreduce", given.mpi, op), ordered))
+
+
+def _allreduced(given: _Communicator, x: Any, combine: str, ordered: bool) -> Node:
+    node = _operand(given.operation, x)
+    _is_reducible(given.operation, node, combine)
+    if ordered and combine == "prod":
+        gathered = _gathered_by_all(given, node)
+        return _in_order(gathered, given.size, "multiply")
+    is_ordered = bool(ordered) and combine == "sum"  # extremes are the same in any order
+    ranks = given.size if is_ordered or combine == "prod" else 0
+    params = {"combine": combine, "ranks": ranks, "ordered": is_ordered}
+    return _collective(given, "allreduce", node, params)
+
+
+def _in_order(rows: Node, count: int, combine: str) -> Node:
+    """What stands along the first axis, combined from the first to the last."""
+    parts = [wrap(rows)[k]._node for k in range(count)]
+    return functools.reduce(OPS[combine], parts)
 
 
 def _combine(operation: str, mpi: Any, op: Any) -> str:
@@ -258,39 +261,39 @@ def _combine(operation: str, mpi: Any, op: Any) -> str:
     )
 
 
-def reduce(x: Any, op: Any = None, root: int = 0, comm: Any = None) -> Tensor:
-    """The sum of `x` over all ranks, on the root; zeros on the others.
+def reduce(
+    x: Any, op: Any = None, root: int = 0, comm: Any = None, *, ordered: bool = False
+) -> Tensor:
+    """The sum of `x` over all ranks, or another reduction, on the root; zeros on the others.
 
     Parameters
     ----------
     x : array or number, of the same shape and dtype on all ranks
-    op : MPI.SUM; for others, use `allreduce`
+    op, ordered : as of `allreduce`
     root : the rank that gets it
     comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Notes
     -----
-    The adjoint is `bcast`: each rank gets the cotangent of the root.
+    The adjoint of a sum is `bcast`: each rank gets the cotangent of the root. Extremes, products
+    and ordered sums are those of `allreduce`, at its price, of which the others see zeros.
     """
     operation = "mpi.reduce"
     given = _Communicator(operation, comm)
-    _sums_only(operation, given.mpi, op)
+    combine = _combine(operation, given.mpi, op)
+    root = given.root(root)
+    if combine != "sum" or ordered:
+        total = _allreduced(given, x, combine, ordered)
+        place = given.place(total.dtype, root)
+        rank, wanted = (
+            OPS["slice"](place, starts=(int(word),), sizes=(1,), steps=(1,))
+            for word in (Place.RANK, Place.ROOT)
+        )
+        is_root = reshape(OPS["equal"](rank, wanted), ())
+        return wrap(OPS["where"](is_root, total, zeros_like(total)))
     node = _operand(operation, x)
     _is_reducible(operation, node, "sum")
-    return wrap(_collective(given, "reduce", node, {}, given.root(root)))
-
-
-def _sums_only(operation: str, mpi: Any, op: Any) -> None:
-    if _combine(operation, mpi, op) != "sum":
-        raise ValueError(
-            explain(
-                operation,
-                "sums only",
-                got={"op": repr(op)},
-                expected="MPI.SUM",
-                fix="mpi.allreduce(x, op, comm)",
-            )
-        )
+    return wrap(_collective(given, "reduce", node, {}, root))
 
 
 def bcast(x: Any, root: int = 0, comm: Any = None) -> Tensor:
@@ -360,6 +363,10 @@ def sendrecv(
         given.peer("source", source),
         _integer(operation, "sendtag", sendtag),
         _integer(operation, "recvtag", recvtag),
+    )
+    dest, source, sendtag, recvtag = peer
+    tell_and_check(
+        given.comm, operation, [(dest, sendtag, node.type)], [(source, recvtag, like.type)]
     )
     place = given.place(node.dtype, peers=[peer])
     rows = [reshape(n, (1, *n.shape)) for n in (node, _operand(operation, like))]
@@ -447,10 +454,13 @@ def allgather(x: Any, comm: Any = None) -> Tensor:
     The adjoint is `reduce_scatter`.
     """
     given = _Communicator("mpi.allgather", comm)
-    node = _operand("mpi.allgather", x)
+    return wrap(_gathered_by_all(given, _operand("mpi.allgather", x)))
+
+
+def _gathered_by_all(given: _Communicator, node: Node) -> Node:
     one = reshape(node, (1, *node.shape))
     params = {"counts": (1,) * given.size, "rows": given.size}
-    return wrap(_collective(given, "allgather", one, params))
+    return _collective(given, "allgather", one, params)
 
 
 def allgatherv(x: Any, counts: Sequence[int], comm: Any = None) -> Tensor:
@@ -554,15 +564,20 @@ def _scattered(given: _Communicator, x: Any, counts: tuple[int, ...], root: int)
 
 
 def reduce_scatter(
-    x: Any, counts: Sequence[int] | None = None, op: Any = None, comm: Any = None
+    x: Any,
+    counts: Sequence[int] | None = None,
+    op: Any = None,
+    comm: Any = None,
+    *,
+    ordered: bool = False,
 ) -> Tensor:
-    """The sum of `x` over all ranks, of which each rank gets its rows.
+    """The sum of `x` over all ranks, or another reduction, of which each rank gets its rows.
 
     Parameters
     ----------
     x : array of shape (sum(counts), ...), the same on all ranks
     counts : how many rows each rank gets; by default one each, without the axis of rows
-    op : MPI.SUM
+    op, ordered : as of `allreduce`
     comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
@@ -571,16 +586,27 @@ def reduce_scatter(
 
     Notes
     -----
-    The adjoint is `allgather`.
+    The adjoint of a sum is `allgather`. Extremes, products and ordered sums come by `alltoall`:
+    each rank gets its rows of all others, and combines them in their order.
     """
     operation = "mpi.reduce_scatter"
     given = _Communicator(operation, comm)
-    _sums_only(operation, given.mpi, op)
+    combine = _combine(operation, given.mpi, op)
     node = _rows(operation, x)
-    _is_reducible(operation, node, "sum")
+    _is_reducible(operation, node, combine)
     own = (1,) * given.size if counts is None else _counts(operation, "counts", counts, given.size)
     _check_rows(operation, node, sum(own), "those of all ranks")
-    y = _collective(given, "reduce_scatter", node, {"counts": own, "rows": own[given.rank]})
+    mine = own[given.rank]
+    if combine == "sum" and not ordered:
+        y = _collective(given, "reduce_scatter", node, {"counts": own, "rows": mine})
+    else:
+        params = {"counts": own, "received": (mine,) * given.size, "rows": mine * given.size}
+        parts = _collective(given, "alltoall", node, params)
+        parts = reshape(parts, (given.size, mine, *node.shape[1:]))
+        if combine in ("min", "max"):
+            y = OPS[combine](parts, axes=(0,))
+        else:
+            y = _in_order(parts, given.size, {"sum": "add", "prod": "multiply"}[combine])
     return wrap(reshape(y, y.shape[1:]) if counts is None else y)
 
 
@@ -642,6 +668,7 @@ def send(x: Any, dest: int, tag: int = 0, comm: Any = None) -> None:
     node = _operand("mpi.send", x)
     tag = _integer("mpi.send", "tag", tag)
     peer = (given.peer("dest", dest), given.mpi.PROC_NULL, tag, tag)
+    tell_and_check(given.comm, "mpi.send", sent=[(peer[0], tag, node.type)])
     nothing = as_node(np.zeros((1, 0), node.dtype))
     rows = [reshape(node, (1, *node.shape)), nothing]
     _communicate("exchange", rows, given.place(node.dtype, peers=[peer]), {"backward": False})
@@ -656,6 +683,7 @@ def recv(like: Any, source: int, tag: int = 0, comm: Any = None) -> Tensor:
     node = _operand("mpi.recv", like)
     tag = _integer("mpi.recv", "tag", tag)
     peer = (given.mpi.PROC_NULL, given.peer("source", source), tag, tag)
+    tell_and_check(given.comm, "mpi.recv", wanted=[(peer[1], tag, node.type)])
     nothing = as_node(np.zeros((1, 0), node.dtype))
     rows = [nothing, reshape(node, (1, *node.shape))]
     place = given.place(node.dtype, peers=[peer])
@@ -667,10 +695,19 @@ class Request:
     """A message under way, of `isend` or `irecv`: `wait()` for it once, in the same function."""
 
     def __init__(
-        self, operation: str, place: Node, results: Sequence[Node], *, receives: bool
+        self,
+        operation: str,
+        comm: Any,
+        place: Node,
+        results: Sequence[Node],
+        wanted: Sequence[tuple[int, int, Type]],
+        *,
+        receives: bool,
     ) -> None:
         self._operation = operation
+        self._comm = comm
         self._place = place
+        self._wanted = wanted
         self._results: Sequence[Node] | None = results
         self._receives = receives
 
@@ -687,6 +724,7 @@ class Request:
                 explain(self._operation, "the message was waited for already", fix="one wait()")
             )
         results, self._results = self._results, None
+        tell_and_check(self._comm, self._operation, wanted=self._wanted)
         params = {"receives": self._receives, "backward": False}
         (y,) = _communicate("wait", results, self._place, params)
         return wrap(reshape(y, y.shape[1:])) if self._receives else None
@@ -725,9 +763,12 @@ def _started(given: _Communicator, name: str, x: Any, ranks: tuple[int, int], ta
         )
     tag = _integer(given.operation, "tag", tag)
     place = given.place(node.dtype, peers=[(*ranks, tag, tag)])
+    dest, source = ranks
+    tell_and_check(given.comm, given.operation, sent=[(dest, tag, node.type)])
     row = reshape(node, (1, *node.shape))
     results = _communicate(name, [row], place, {"backward": False})
-    return Request(given.operation, place, results, receives=name == "irecv")
+    wanted = [(source, tag, node.type)]
+    return Request(given.operation, given.comm, place, results, wanted, receives=name == "irecv")
 
 
 # Grids.
@@ -838,6 +879,13 @@ def _axis_exchanged(
     # What goes down has tag 0, what goes up tag 1: two ranks may be neighbours on both sides.
     place = given.place(u.dtype, peers=[(below, above, 0, 0), (above, below, 1, 1)])
     ghosts = (size - width, 0)
+    ghost = u.type.of_shape(shape)
+    tell_and_check(
+        given.comm,
+        given.operation,
+        [(below, 0, ghost), (above, 1, ghost)],
+        [(above, 0, ghost), (below, 1, ghost)],
+    )
     operands = [both(width, size - 2 * width), both(*ghosts)]
     (received,) = _communicate("exchange", operands, place, {"backward": False})
     for k, first in enumerate(ghosts):
@@ -865,6 +913,11 @@ def mean_over_ranks(leaves: Sequence[Any], comm: Any) -> list[Tensor]:
             found[k] = total[start:end].reshape(nodes[k].shape)
             start = end
     return [found[k] for k in range(len(nodes))]
+
+
+def least_on_ranks(number: int, comm: Any) -> int:
+    """The least of the numbers that ranks have, now."""
+    return comm.allreduce(number, library().MIN)
 
 
 def size_of(operation: str, comm: Any) -> int:

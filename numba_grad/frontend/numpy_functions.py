@@ -6,113 +6,113 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend import (
-    apply_functions,
-    assignment_functions,
-    bit_functions,
-    calculus_functions,
-    choice_functions,
-    comparison_functions,
-    contraction_functions,
-    counting_functions,
+from numba_grad.frontend import interchange
+from numba_grad.frontend.arrays import as_node, value_of
+from numba_grad.frontend.functions import (
+    along_axes,
+    assignments,
+    bits,
+    calculus,
+    choosing,
+    comparisons,
+    contractions,
+    counting,
     creation,
-    dtype_functions,
+    dtypes,
     einsum,
-    elementwise_functions,
+    elementwise,
     index_arrays,
-    index_functions,
-    interchange,
-    joining_functions,
-    nan_functions,
-    number_functions,
+    indexing,
+    joining,
+    nans,
+    numbers,
     order_statistics,
     padding,
-    polynomial_functions,
+    polynomials,
     ranges,
-    reduction_functions,
-    scan_functions,
-    set_functions,
-    shape_functions,
-    signal_functions,
-    sorting_functions,
-    statistics_functions,
+    reductions,
+    samples,
+    scans,
+    sets,
+    shapes,
+    sorting,
+    statistics,
 )
-from numba_grad.frontend.arrays import as_node, value_of
 from numba_grad.frontend.namespaces import namespace
 
 Function = Callable[..., Any]
 
 of_ufunc: dict[np.ufunc, Function] = {
-    **elementwise_functions.of_ufunc,
-    **number_functions.of_ufunc,
-    np.matmul: contraction_functions.matmul,
-    np.matvec: contraction_functions.matvec,
-    np.vecmat: contraction_functions.vecmat,
-    np.vecdot: contraction_functions.vecdot,
+    **elementwise.of_ufunc,
+    **numbers.of_ufunc,
+    np.matmul: contractions.matmul,
+    np.matvec: contractions.matvec,
+    np.vecmat: contractions.vecmat,
+    np.vecdot: contractions.vecdot,
 }
 
 _same_names = (
-    (elementwise_functions, "angle around astype isclose nan_to_num real imag round sinc"),
+    (elementwise, "angle around astype isclose nan_to_num real imag round sinc"),
     (
-        number_functions,
+        numbers,
         "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj real_if_close",
     ),
     (
-        reduction_functions,
+        reductions,
         "all amax amin any argmax argmin count_nonzero max mean min prod ptp std sum var",
     ),
     (
-        shape_functions,
+        shapes,
         "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diff expand_dims flip "
         "fliplr flipud matrix_transpose moveaxis ndim ravel repeat reshape resize roll "
         "rollaxis rot90 shape size squeeze swapaxes tile transpose",
     ),
     (
-        joining_functions,
+        joining,
         "append array_split block column_stack concatenate delete dsplit dstack hsplit hstack "
         "insert split stack trim_zeros unstack vsplit vstack",
     ),
-    (apply_functions, "apply_along_axis apply_over_axes"),
+    (along_axes, "apply_along_axis apply_over_axes"),
     (padding, "pad"),
-    (index_functions, "nonzero take take_along_axis"),
-    (scan_functions, "cumprod cumsum cumulative_prod cumulative_sum"),
+    (indexing, "nonzero take take_along_axis"),
+    (scans, "cumprod cumsum cumulative_prod cumulative_sum"),
     (
-        sorting_functions,
+        sorting,
         "argpartition argsort digitize isin lexsort partition searchsorted sort sort_complex",
     ),
     (
-        set_functions,
+        sets,
         "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts "
         "unique_inverse unique_values",
     ),
     (
-        choice_functions,
+        choosing,
         "argwhere choose compress extract flatnonzero piecewise select",
     ),
     (
-        assignment_functions,
+        assignments,
         "copyto fill_diagonal place put put_along_axis putmask",
     ),
     (
         index_arrays,
         "diag_indices_from ix_ ravel_multi_index tril_indices_from triu_indices_from unravel_index",
     ),
-    (comparison_functions, "allclose array_equal array_equiv"),
-    (contraction_functions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
+    (comparisons, "allclose array_equal array_equiv"),
+    (contractions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
     (
-        nan_functions,
+        nans,
         "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
         "nanvar",
     ),
     (
-        polynomial_functions,
+        polynomials,
         "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
     ),
     (order_statistics, "median nanmedian nanpercentile nanquantile percentile quantile"),
-    (statistics_functions, "average corrcoef cov"),
-    (signal_functions, "convolve correlate ediff1d interp"),
-    (counting_functions, "bincount histogram histogram2d histogram_bin_edges histogramdd"),
-    (calculus_functions, "cross gradient kron trapezoid unwrap vander"),
+    (statistics, "average corrcoef cov"),
+    (samples, "convolve correlate ediff1d interp"),
+    (counting, "bincount histogram histogram2d histogram_bin_edges histogramdd"),
+    (calculus, "cross gradient kron trapezoid unwrap vander"),
     (
         creation,
         "array asarray ascontiguousarray copy empty empty_like eye frombuffer fromiter full "
@@ -120,14 +120,14 @@ _same_names = (
     ),
     (ranges, "arange fromfunction geomspace linspace logspace"),
     (interchange, "fromfile fromstring save savez savez_compressed"),
-    (dtype_functions, "can_cast common_type isdtype result_type"),
-    (bit_functions, "packbits unpackbits"),
+    (dtypes, "can_cast common_type isdtype result_type"),
+    (bits, "packbits unpackbits"),
 )
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low = min if a_min is None else a_min
-    return elementwise_functions.clip(a, low, max if a_max is None else a_max)
+    return elementwise.clip(a, low, max if a_max is None else a_max)
 
 
 def _array2string(a: Any, *positional: Any, **arguments: Any) -> str:
@@ -165,7 +165,7 @@ of_function: dict[Function, Function] = {
 }
 of_function.update(
     {
-        np.where: elementwise_functions.where,
+        np.where: elementwise.where,
         np.clip: _clip,
         np.einsum: einsum.einsum,
         np.einsum_path: einsum.einsum_path,

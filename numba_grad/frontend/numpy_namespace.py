@@ -14,10 +14,11 @@ import numpy as np
 
 from numba_grad.autograd.handles import is_tensor, is_tensor_class
 from numba_grad.errors import explain
-from numba_grad.frontend import array_api, creation, elementwise_functions, ranges
+from numba_grad.frontend import array_api
 from numba_grad.frontend.arrays import ArrayLike, has_tensors
-from numba_grad.frontend.creation import Shape, asarray, empty
 from numba_grad.frontend.flat_elements import ndenumerate
+from numba_grad.frontend.functions import creation, elementwise, ranges
+from numba_grad.frontend.functions.creation import Shape, asarray, empty
 from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
 from numba_grad.frontend.protocols import call_function, call_ufunc, takes_numpys_arguments
 
@@ -131,7 +132,7 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
 def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":
     """`a` as a tensor. ValueError if an element is inf or nan; `order` changes no value."""
     result = asarray(a, dtype)
-    if not elementwise_functions.isfinite(result).all():
+    if not elementwise.isfinite(result).all():
         raise ValueError(explain("asarray_chkfinite", "an element is inf or nan"))
     return result
 

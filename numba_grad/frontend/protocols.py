@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend import creation
 from numba_grad.frontend.arrays import node_of
 from numba_grad.frontend.calling_lines import calling_line, instead_of_array
+from numba_grad.frontend.functions import creation
 from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 from numba_grad.frontend.ufunc_methods import ASSOCIATIVE

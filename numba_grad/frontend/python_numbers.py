@@ -21,7 +21,7 @@ from numba_grad.frontend.arrays import (
     register_stand_in,
     wrap,
 )
-from numba_grad.frontend.elementwise_functions import comparison_operands, power_node
+from numba_grad.frontend.functions.elementwise import comparison_operands, power_node
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, zeros_like

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import FLOAT32, FLOAT64, UINT64
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -19,7 +20,7 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.creation import as_shape
+from numba_grad.frontend.functions.creation import as_shape
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import random  # noqa: F401 - fills OPS
 from numba_grad.ops.elementwise import plus, scaled
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 Shape = int | Sequence[int]
 
-UINT64 = np.dtype(np.uint64)
-FLOAT32 = np.dtype(np.float32)
-FLOAT64 = np.dtype(np.float64)
 
 # The high halves of counters. Draws have 0, and those that try more than once small numbers.
 DRAW, SPLIT, FOLD = 0, 1 << 62, 1 << 63

@@ -7,30 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import INT64, UINT64
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, scalar_leaf, wrap
-from numba_grad.frontend.creation import as_shape
-from numba_grad.frontend.elementwise_functions import minimum
-from numba_grad.frontend.index_functions import take
-from numba_grad.frontend.random_bits import (
-    UINT64,
-    Shape,
-    full_shape,
-    key_node,
-    philox_bits,
-    prepared,
-)
+from numba_grad.frontend.functions.creation import as_shape
+from numba_grad.frontend.functions.elementwise import minimum
+from numba_grad.frontend.functions.indexing import take
+from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.functions.sorting import searchsorted
+from numba_grad.frontend.random_bits import Shape, full_shape, key_node, philox_bits, prepared
 from numba_grad.frontend.random_numbers import gumbel_node, uniform_node
-from numba_grad.frontend.shape_functions import part
-from numba_grad.frontend.sorting_functions import searchsorted
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, literal, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
-
-INT64 = np.dtype(np.int64)
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Shape | None = None) -> "Tensor":

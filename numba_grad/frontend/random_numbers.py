@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.dtypes import BOOL, UINT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -14,11 +15,12 @@ from numba_grad.frontend.arrays import (
     is_scalar,
     wrap,
 )
-from numba_grad.frontend.contraction_functions import matmul
+from numba_grad.frontend.functions.contractions import matmul
+from numba_grad.frontend.functions.reductions import softmax
+from numba_grad.frontend.functions.shapes import expand_dims
 from numba_grad.frontend.linalg import cholesky
 from numba_grad.frontend.random_bits import (
     SPLIT,
-    UINT64,
     Shape,
     above_zero,
     block,
@@ -30,8 +32,6 @@ from numba_grad.frontend.random_bits import (
     prepared,
     within,
 )
-from numba_grad.frontend.reduction_functions import softmax
-from numba_grad.frontend.shape_functions import expand_dims
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import random, special  # noqa: F401 - fills OPS
 from numba_grad.ops.elementwise import scaled
@@ -39,8 +39,6 @@ from numba_grad.ops.families import broadcast_to, cast, literal, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
-
-BOOL = np.dtype(bool)
 
 
 def unless_default(value: ArrayLike, neutral: float) -> tuple[ArrayLike, ...]:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import finfo, is_inexact, promoted
+from numba_grad.dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, finfo, is_inexact, promoted
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend import reduction_functions
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -28,7 +27,8 @@ from numba_grad.frontend.arrays import (
     weak_class,
     wrap,
 )
-from numba_grad.frontend.elementwise_functions import (
+from numba_grad.frontend.functions import reductions
+from numba_grad.frontend.functions.elementwise import (
     cbrt,
     erf,
     erfc,
@@ -37,7 +37,7 @@ from numba_grad.frontend.elementwise_functions import (
     log1p,
     sinc,
 )
-from numba_grad.frontend.reduction_functions import Axis
+from numba_grad.frontend.functions.reductions import Axis
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops import bessel, special  # noqa: F401 - fills OPS
@@ -105,9 +105,6 @@ __all__ = [
     "yn",
     "zeta",
 ]
-
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 def _apply(op_name: str, *values: ArrayLike) -> "Tensor":
@@ -653,12 +650,12 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
 
 def softmax(x: ArrayLike, axis: Axis = None) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, by default over all, without overflow."""
-    return reduction_functions.softmax(x, axis)
+    return reductions.softmax(x, axis)
 
 
 def log_softmax(x: ArrayLike, axis: Axis = None) -> "Tensor":
     """log(softmax(x)) over `axis`, by default over all, accurate where softmax is tiny."""
-    return reduction_functions.log_softmax(x, axis)
+    return reductions.log_softmax(x, axis)
 
 
 def logsumexp(
@@ -683,15 +680,15 @@ def logsumexp(
     complex numbers it is the logarithm with an imaginary part from -pi to pi.
     """
     if b is None and not return_sign:
-        return reduction_functions.logsumexp(a, axis, keepdims=keepdims)
+        return reductions.logsumexp(a, axis, keepdims=keepdims)
     node, weights = _operands((a, 1.0 if b is None else b))
     is_left_out = OPS["equal"](weights, literal(0, node.dtype))
     # What has no weight decides nothing, and its power must not overflow.
     counted = OPS["where"](is_left_out, literal(-np.inf, node.dtype), node)
-    shift = reduction_functions.finite_maximum(counted, axis, "logsumexp")
+    shift = reductions.finite_maximum(counted, axis, "logsumexp")
     limit = literal(np.floor(np.log(finfo(node.dtype).max)), node.dtype)
     powers = OPS["exp"](OPS["minimum"](node - shift, limit))  # of complex ones, by the real part
-    total = reduction_functions.reduced("sum", weights * powers, axis, True, "logsumexp")
+    total = reductions.reduced("sum", weights * powers, axis, True, "logsumexp")
     size = OPS["absolute"](total) if return_sign else total
     zero, one, minus_infinity = (literal(x, size.dtype) for x in (0, 1, -np.inf))
     is_zero = OPS["equal"](size, zero)

@@ -18,9 +18,9 @@ import numpy as np
 
 from numba_grad.compiler.backends import backend_of, copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate, runner
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.compiler.programs import CompiledProgram, compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
-from numba_grad.compiler.segments import LONGEST_WHOLE
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
 from numba_grad.frontend import trees
@@ -29,7 +29,7 @@ from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import ClosedOver, is_tracing
 from numba_grad.graph import order
-from numba_grad.graph.node import Node, argument, grad_mode
+from numba_grad.graph.node import Node, argument, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
@@ -77,6 +77,7 @@ class Specialization:
     node_count: int
     limits: list[Limit]  # on Python integers among the arguments
     communicates: bool  # then the last argument and the last output are tokens
+    said: order.Said  # by what it communicates
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
@@ -201,6 +202,7 @@ class Specialization:
         """The outputs for values of the arguments."""
         if self.communicates:
             values.append(order.VALUE)
+            self._compare()
         if self.captured:
             values += [value_of(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
@@ -250,10 +252,17 @@ class Specialization:
     def record(self, nodes: list[Node]) -> list[Node]:
         """The outputs as nodes of the caller's graph."""
         if self.communicates:
+            order.say(self.said)
+            if not is_tracing():
+                self._compare()
             *outputs, token = self._recorded([*nodes, order.token()])
             order.advance(outputs, token)
             return outputs
         return self._recorded(nodes)
+
+    def _compare(self) -> None:
+        if config.mpi_checks and order.compare is not None:
+            order.compare(f"jit of {self.name}", self.said)
 
     def _recorded(self, nodes: list[Node]) -> list[Node]:
         captured = [tensor._node for tensor in self.captured]
@@ -272,11 +281,8 @@ class Specialization:
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
         replacement = dict(zip(self.inputs, stand_ins, strict=True))
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             outputs = substitute(self.graph_outputs, replacement)
-        finally:
-            grad_mode.enabled = enabled
         return CallTarget(self.name, stand_ins, outputs)
 
 

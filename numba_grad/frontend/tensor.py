@@ -16,12 +16,6 @@ from numba_grad.autograd import graph, handles, hooks, state, views
 from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
-from numba_grad.frontend import (
-    assignment_functions,
-    elementwise_functions,
-    index_functions,
-    reduction_functions,
-)
 from numba_grad.frontend.arrays import (
     FLUSH_EVERY,
     ArrayLike,
@@ -31,6 +25,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.constants import value_of_constant
 from numba_grad.frontend.devices import device_name, on_device
+from numba_grad.frontend.functions import assignments, elementwise, indexing, reductions
 from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
@@ -38,6 +33,8 @@ from numba_grad.frontend.tracing import current
 from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf, new_node
 from numba_grad.graph.types import CPU
 from numba_grad.ops.index_expressions import assign_index, normalize_index, take
+
+__all__ = ["Tensor"]
 
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
@@ -108,7 +105,7 @@ class Tensor(Operators, Methods, Conversions):
     def to(self, target: object) -> "Tensor":
         """On another device, or in another dtype; the tensor itself if it is so already."""
         if _is_dtype(target):
-            return elementwise_functions.astype(self, target, copy=False)
+            return elementwise.astype(self, target, copy=False)
         return self.to_device(target)
 
     def to_device(self, device: object, /, *, stream: object = None) -> "Tensor":
@@ -139,9 +136,9 @@ class Tensor(Operators, Methods, Conversions):
         so do integers alone, which give a number. A mask whose result depends on how many elements
         are true is computed now.
         """
-        index = index_functions.index_of_nodes(index)
+        index = indexing.index_of_nodes(index)
         x = self._node
-        expression = normalize_index(index, x.type.shape, index_functions.mask_value)
+        expression = normalize_index(index, x.type.shape, indexing.mask_value)
         result = Tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
             views.note_view(self, result, expression.basic.movements)
@@ -163,8 +160,8 @@ class Tensor(Operators, Methods, Conversions):
                     fix="x[index] = v.real",
                 )
             )
-        index = index_functions.index_of_nodes(index)
-        node = assign_index(x, index, v, index_functions.mask_value)
+        index = indexing.index_of_nodes(index)
+        node = assign_index(x, index, v, indexing.mask_value)
         views.assign(self, node, lambda: _movements(index, x))
 
     def _is_own_view(self, index: Index, value: "Tensor") -> bool:
@@ -172,8 +169,8 @@ class Tensor(Operators, Methods, Conversions):
         view = value._view
         if view is None or view.parent is None or view.parent is not self._view:
             return False
-        index = index_functions.index_of_nodes(index)
-        expression = normalize_index(index, self.shape, index_functions.mask_value)
+        index = indexing.index_of_nodes(index)
+        expression = normalize_index(index, self.shape, indexing.mask_value)
         return expression.advanced is None and views.shows_same(
             value, self, expression.basic.movements
         )
@@ -184,7 +181,7 @@ class Tensor(Operators, Methods, Conversions):
 
     def put(self, indices: ArrayLike, values: ArrayLike, mode: str = "raise") -> None:
         """Assign to the elements with these numbers, in row-major order."""
-        assignment_functions.put(self, indices, values, mode)
+        assignments.put(self, indices, values, mode)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -207,8 +204,8 @@ class Tensor(Operators, Methods, Conversions):
         return map(self.__getitem__, range(self.shape[0]))
 
     def __contains__(self, value: object) -> bool:
-        found = elementwise_functions.equal(self, value)
-        return bool(reduction_functions.any(found))
+        found = elementwise.equal(self, value)
+        return bool(reductions.any(found))
 
     # Gradients: torch's contract, in autograd/
 
@@ -368,7 +365,7 @@ def _movements(index: Index, x: Node) -> Sequence[views.Step] | None:
     parts = index if index.__class__ is tuple else (index,)
     if any(part.__class__ not in _BASIC for part in parts):
         return None
-    return normalize_index(index, x.type.shape, index_functions.mask_value).basic.movements
+    return normalize_index(index, x.type.shape, indexing.mask_value).basic.movements
 
 
 _BASIC = (int, slice, type(None), type(...))

@@ -15,7 +15,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, TracingError, explain
-from numba_grad.frontend import array_api, index_functions, interchange, protocols
+from numba_grad.frontend import array_api, interchange, protocols
 from numba_grad.frontend.arrays import is_traced, value_of
 from numba_grad.frontend.callers import own_function_in_place_of_caller
 from numba_grad.frontend.calling_lines import (
@@ -25,6 +25,7 @@ from numba_grad.frontend.calling_lines import (
     instead_of_conversion,
 )
 from numba_grad.frontend.constants import AS_CONSTANT, value_of_constant
+from numba_grad.frontend.functions import indexing
 from numba_grad.frontend.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
@@ -75,8 +76,8 @@ class Conversions:
         node = self._node
         if index:
             one = index[0] if len(index) == 1 and len(node.shape) == 1 else index
-            one = index_functions.index_of_nodes(one)
-            node = take_index(node, one, index_functions.mask_value)
+            one = indexing.index_of_nodes(one)
+            node = take_index(node, one, indexing.mask_value)
         if node.type.size != 1:
             raise ValueError(
                 explain(

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 from numba_grad.autograd.handles import new_tensor
 from numba_grad.autograd.views import note_array
 from numba_grad.errors import explain
-from numba_grad.frontend import (
-    choice_functions,
-    contraction_functions,
-    elementwise_functions,
-    index_functions,
-    reduction_functions,
-    scan_functions,
-    shape_functions,
-    sorting_functions,
-)
 from numba_grad.frontend.arrays import ArrayLike
-from numba_grad.frontend.creation import Shape
 from numba_grad.frontend.flat_elements import FlatElements
-from numba_grad.frontend.reduction_functions import Axis
+from numba_grad.frontend.functions import (
+    choosing,
+    contractions,
+    elementwise,
+    indexing,
+    reductions,
+    scans,
+    shapes,
+    sorting,
+)
+from numba_grad.frontend.functions.creation import Shape
+from numba_grad.frontend.functions.reductions import Axis
 from numba_grad.graph.node import OPS, Node
 
 if TYPE_CHECKING:
@@ -36,26 +36,26 @@ class Methods:
     @property
     def T(self) -> "Tensor":
         """Axes in reversed order."""
-        return shape_functions.transpose(self)
+        return shapes.transpose(self)
 
     @property
     def mT(self) -> "Tensor":
         """The last two axes exchanged."""
-        return shape_functions.matrix_transpose(self)
+        return shapes.matrix_transpose(self)
 
     @property
     def real(self) -> "Tensor":
         """The real part: a view."""
-        return elementwise_functions.real(self)
+        return elementwise.real(self)
 
     @real.setter
     def real(self, value: ArrayLike) -> None:
-        elementwise_functions.real(self)[...] = value
+        elementwise.real(self)[...] = value
 
     @property
     def imag(self) -> "Tensor":
         """The imaginary part: a view; zeros for a real tensor."""
-        return elementwise_functions.imag(self)
+        return elementwise.imag(self)
 
     @imag.setter
     def imag(self, value: ArrayLike) -> None:
@@ -68,7 +68,7 @@ class Methods:
                     fix="x = x.astype(complex) before",
                 )
             )
-        elementwise_functions.imag(self)[...] = value
+        elementwise.imag(self)[...] = value
 
     @property
     def flat(self) -> FlatElements:
@@ -81,13 +81,13 @@ class Methods:
 
     def conj(self) -> "Tensor":
         """The complex conjugate."""
-        return elementwise_functions.conjugate(self)
+        return elementwise.conjugate(self)
 
     conjugate = conj
 
     def astype(self, dtype: object, *, copy: bool = True) -> "Tensor":
         """Converted to `dtype`, as NumPy converts."""
-        return elementwise_functions.astype(self, dtype, copy=copy)
+        return elementwise.astype(self, dtype, copy=copy)
 
     def copy(self) -> "Tensor":
         """The same values as a new tensor; gradients flow through."""
@@ -99,91 +99,91 @@ class Methods:
 
     def reshape(self, *shape: Shape, order: str = "C", copy: bool | None = None) -> "Tensor":
         """The same elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
-        return shape_functions.reshape(self, _one_or_many(shape), order, copy=copy)
+        return shapes.reshape(self, _one_or_many(shape), order, copy=copy)
 
     def transpose(self, *axes: Any) -> "Tensor":
         """Axes in another order: x.transpose(1, 0), x.transpose((1, 0)); reversed by default."""
         if not axes or axes == (None,):
-            return shape_functions.transpose(self)
-        return shape_functions.transpose(self, _one_or_many(axes))
+            return shapes.transpose(self)
+        return shapes.transpose(self, _one_or_many(axes))
 
     def swapaxes(self, axis1: int, axis2: int) -> "Tensor":
         """Two axes exchanged."""
-        return shape_functions.swapaxes(self, axis1, axis2)
+        return shapes.swapaxes(self, axis1, axis2)
 
     def squeeze(self, axis: Axis = None) -> "Tensor":
         """Without axes of size 1."""
-        return shape_functions.squeeze(self, axis)
+        return shapes.squeeze(self, axis)
 
     def ravel(self, order: str = "C") -> "Tensor":
         """All elements along one axis."""
-        return shape_functions.ravel(self, order)
+        return shapes.ravel(self, order)
 
     def flatten(self, order: str = "C") -> "Tensor":
         """All elements along one axis: a copy."""
-        return shape_functions.reshape(self, -1, order, copy=True)
+        return shapes.reshape(self, -1, order, copy=True)
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> "Tensor":
         """Each element repeated, as `numpy.repeat`."""
-        return shape_functions.repeat(self, repeats, axis)
+        return shapes.repeat(self, repeats, axis)
 
     def take(self, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise") -> "Tensor":
         """The elements at `indices` along `axis`."""
-        return index_functions.take(self, indices, axis, mode=mode)
+        return indexing.take(self, indices, axis, mode=mode)
 
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], *, mode: str = "raise") -> "Tensor":
         """Element by element, the one of the choice whose number is here."""
-        return choice_functions.choose(self, choices, mode)
+        return choosing.choose(self, choices, mode)
 
     def compress(self, condition: ArrayLike, axis: int | None = None) -> "Tensor":
         """The parts along `axis` for which the condition, 1-d, is true."""
-        return choice_functions.compress(condition, self, axis)
+        return choosing.compress(condition, self, axis)
 
     def nonzero(self) -> "tuple[Tensor, ...]":
         """The indices of the elements that are not 0, one tensor for each axis."""
-        return index_functions.nonzero(self)
+        return indexing.nonzero(self)
 
     def argsort(self, axis: int | None = -1, *, descending: bool = False) -> "Tensor":
         """The indices that put the elements in order along `axis`."""
-        return sorting_functions.argsort(self, axis, descending=descending)
+        return sorting.argsort(self, axis, descending=descending)
 
     def argpartition(self, kth: int | Sequence[int], axis: int | None = -1) -> "Tensor":
         """The indices that partition the elements along `axis`."""
-        return sorting_functions.argpartition(self, kth, axis)
+        return sorting.argpartition(self, kth, axis)
 
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
     ) -> "Tensor":
         """Where each `v` would go to keep the elements in order."""
-        return sorting_functions.searchsorted(self, v, side, sorter)
+        return sorting.searchsorted(self, v, side, sorter)
 
     def cumsum(self, axis: int | None = None, dtype: object = None) -> "Tensor":
         """Sums of all elements up to each one."""
-        return scan_functions.cumsum(self, axis, dtype)
+        return scans.cumsum(self, axis, dtype)
 
     def cumprod(self, axis: int | None = None, dtype: object = None) -> "Tensor":
         """Products of all elements up to each one."""
-        return scan_functions.cumprod(self, axis, dtype)
+        return scans.cumprod(self, axis, dtype)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
         """The elements of diagonal number `offset` of two axes."""
-        return contraction_functions.diagonal(self, offset, axis1, axis2)
+        return contractions.diagonal(self, offset, axis1, axis2)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
         """The sum along a diagonal."""
-        return contraction_functions.trace(self, offset, axis1, axis2)
+        return contractions.trace(self, offset, axis1, axis2)
 
     def dot(self, other: ArrayLike) -> "Tensor":
         """The product, as `numpy.dot`."""
-        return contraction_functions.dot(self, other)
+        return contractions.dot(self, other)
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
         """Brought between two bounds."""
-        return elementwise_functions.clip(self, min, max)
+        return elementwise.clip(self, min, max)
 
     def round(self, decimals: int = 0) -> "Tensor":
         """The nearest number of so many decimals."""
-        return elementwise_functions.round(self, decimals)
+        return elementwise.round(self, decimals)
 
     def sum(
         self,
@@ -195,9 +195,7 @@ class Methods:
         where: ArrayLike = True,
     ) -> "Tensor":
         """The sum over `axis`, or of all elements."""
-        return reduction_functions.sum(
-            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
-        )
+        return reductions.sum(self, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
     def prod(
         self,
@@ -209,9 +207,7 @@ class Methods:
         where: ArrayLike = True,
     ) -> "Tensor":
         """The product over `axis`, or of all elements."""
-        return reduction_functions.prod(
-            self, axis, dtype, keepdims=keepdims, initial=initial, where=where
-        )
+        return reductions.prod(self, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
     def mean(
         self,
@@ -222,7 +218,7 @@ class Methods:
         where: ArrayLike = True,
     ) -> "Tensor":
         """The mean over `axis`, or of all elements."""
-        return reduction_functions.mean(self, axis, dtype, keepdims=keepdims, where=where)
+        return reductions.mean(self, axis, dtype, keepdims=keepdims, where=where)
 
     def var(
         self,
@@ -236,7 +232,7 @@ class Methods:
         correction: float | None = None,
     ) -> "Tensor":
         """The variance over `axis`, or of all elements."""
-        return reduction_functions.var(
+        return reductions.var(
             self,
             axis,
             dtype,
@@ -259,7 +255,7 @@ class Methods:
         correction: float | None = None,
     ) -> "Tensor":
         """The standard deviation over `axis`, or of all elements."""
-        return reduction_functions.std(
+        return reductions.std(
             self,
             axis,
             dtype,
@@ -279,7 +275,7 @@ class Methods:
         where: ArrayLike = True,
     ) -> "Tensor":
         """The largest element along `axis`, or of all."""
-        return reduction_functions.max(self, axis, keepdims=keepdims, initial=initial, where=where)
+        return reductions.max(self, axis, keepdims=keepdims, initial=initial, where=where)
 
     def min(
         self,
@@ -290,27 +286,27 @@ class Methods:
         where: ArrayLike = True,
     ) -> "Tensor":
         """The smallest element along `axis`, or of all."""
-        return reduction_functions.min(self, axis, keepdims=keepdims, initial=initial, where=where)
+        return reductions.min(self, axis, keepdims=keepdims, initial=initial, where=where)
 
     def any(
         self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
     ) -> "Tensor":
         """Whether an element along `axis`, or any, is true."""
-        return reduction_functions.any(self, axis, keepdims=keepdims, where=where)
+        return reductions.any(self, axis, keepdims=keepdims, where=where)
 
     def all(
         self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
     ) -> "Tensor":
         """Whether all elements along `axis`, or all, are true."""
-        return reduction_functions.all(self, axis, keepdims=keepdims, where=where)
+        return reductions.all(self, axis, keepdims=keepdims, where=where)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
         """The index of the first largest element along `axis`, or of all."""
-        return reduction_functions.argmax(self, axis, keepdims=keepdims)
+        return reductions.argmax(self, axis, keepdims=keepdims)
 
     def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> "Tensor":
         """The index of the first smallest element along `axis`, or of all."""
-        return reduction_functions.argmin(self, axis, keepdims=keepdims)
+        return reductions.argmin(self, axis, keepdims=keepdims)
 
 
 def _one_or_many(arguments: tuple[Any, ...]) -> Any:

@@ -9,7 +9,6 @@ from numba_grad.autograd import views
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend import contraction_functions, elementwise_functions
 from numba_grad.frontend.arrays import (
     dtypes_uncast_by_scalar,
     is_scalar,
@@ -17,6 +16,7 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     uncast_dtypes,
 )
+from numba_grad.frontend.functions import contractions, elementwise
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.ops.families import cast
 
@@ -127,7 +127,7 @@ def _unary(ufunc: np.ufunc) -> Callable[["Tensor"], "Tensor"]:
 
 def _operands_of(ufunc: np.ufunc) -> Callable[..., tuple[Node, ...]]:
     if ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
-        return elementwise_functions.comparison_operands
+        return elementwise.comparison_operands
     return operands
 
 
@@ -228,8 +228,8 @@ class Operators:
     __ixor__ = _in_place(np.bitwise_xor)
     __ilshift__ = _in_place(np.left_shift)
     __irshift__ = _in_place(np.right_shift)
-    __ipow__ = _assigning("power", elementwise_functions.power_node)
-    __imatmul__ = _assigning("matmul", lambda x, y: contraction_functions.matmul(x, y)._node)
+    __ipow__ = _assigning("power", elementwise.power_node)
+    __imatmul__ = _assigning("matmul", lambda x, y: contractions.matmul(x, y)._node)
 
     __neg__ = _unary(np.negative)
     __pos__ = _unary(np.positive)
@@ -242,21 +242,21 @@ class Operators:
     def __pow__(self, exponent: Any) -> "Tensor":
         if not _is_operand(exponent):
             return NotImplemented
-        return new_tensor(elementwise_functions.power_node(self, exponent))
+        return new_tensor(elementwise.power_node(self, exponent))
 
     def __rpow__(self, base: Any) -> "Tensor":
         if not _is_operand(base):
             return NotImplemented
-        return new_tensor(elementwise_functions.power_node(base, self))
+        return new_tensor(elementwise.power_node(base, self))
 
     def __matmul__(self, other: Any) -> "Tensor":
-        return contraction_functions.matmul(self, other) if _is_operand(other) else NotImplemented
+        return contractions.matmul(self, other) if _is_operand(other) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> "Tensor":
-        return contraction_functions.matmul(other, self) if _is_operand(other) else NotImplemented
+        return contractions.matmul(other, self) if _is_operand(other) else NotImplemented
 
     def __divmod__(self, other: Any) -> "tuple[Tensor, Tensor]":
-        return elementwise_functions.divmod(self, other) if _is_operand(other) else NotImplemented
+        return elementwise.divmod(self, other) if _is_operand(other) else NotImplemented
 
     def __rdivmod__(self, other: Any) -> "tuple[Tensor, Tensor]":
-        return elementwise_functions.divmod(other, self) if _is_operand(other) else NotImplemented
+        return elementwise.divmod(other, self) if _is_operand(other) else NotImplemented

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import views
-from numba_grad.dtypes import can_cast
+from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend import nan_functions, reduction_functions, scan_functions
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -24,9 +23,10 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.folds import Join, folded_segments, folded_up_to_each
-from numba_grad.frontend.index_functions import index_of_nodes, mask_value
-from numba_grad.frontend.reduction_functions import BOOL, INT64, Axis, kept, mask_like
+from numba_grad.frontend.functions import nans, reductions, scans
+from numba_grad.frontend.functions.folds import Join, folded_segments, folded_up_to_each
+from numba_grad.frontend.functions.indexing import index_of_nodes, mask_value
+from numba_grad.frontend.functions.reductions import Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import as_dtype, normalize_axis, reduced_axes
@@ -94,12 +94,12 @@ def reduce_of(ufunc: np.ufunc, function: Function) -> Function | None:
 
 # Those with all of NumPy's arguments under a name of their own.
 _functions_of_numpy: dict[np.ufunc, Function] = {
-    np.add: reduction_functions.sum,
-    np.multiply: reduction_functions.prod,
-    np.maximum: reduction_functions.max,
-    np.minimum: reduction_functions.min,
-    np.fmax: nan_functions.nanmax,
-    np.fmin: nan_functions.nanmin,
+    np.add: reductions.sum,
+    np.multiply: reductions.prod,
+    np.maximum: reductions.max,
+    np.minimum: reductions.min,
+    np.fmax: nans.nanmax,
+    np.fmin: nans.nanmin,
 }
 
 
@@ -111,11 +111,11 @@ def _parity(x: Node, axes: tuple[int, ...]) -> Node:
 def _length(x: Node, axes: tuple[int, ...]) -> Node:
     """The square root of the sum of squares, relative to the largest, so that none overflows."""
     size = OPS["absolute"](x)
-    largest = reduction_functions.finite_maximum(size, axes, "hypot.reduce")
+    largest = reductions.finite_maximum(size, axes, "hypot.reduce")
     is_zero = OPS["equal"](largest, full(0, (), x.dtype))
     scale = OPS["where"](is_zero, full(1, (), x.dtype), largest)
     total = OPS["sum"](OPS["square"](OPS["divide"](size, scale)), axes=axes)
-    root = reduction_functions.root_with_gradient_0_at_0(total)
+    root = reductions.root_with_gradient_0_at_0(total)
     result = OPS["multiply"](root, reshape(scale, total.shape))
     # Also beside nan.
     is_infinite = OPS["any"](OPS["isinf"](x), axes=axes)
@@ -124,7 +124,7 @@ def _length(x: Node, axes: tuple[int, ...]) -> Node:
 
 def _log2_of_sum(x: Node, axes: tuple[int, ...]) -> Node:
     factor = scalar_leaf(math.log(2), x.dtype)
-    return OPS["divide"](reduction_functions.logsumexp(x * factor, axes)._node, factor)
+    return OPS["divide"](reductions.logsumexp(x * factor, axes)._node, factor)
 
 
 _OF_BOOL = {np.bitwise_and: "all", np.bitwise_or: "any"}
@@ -141,7 +141,7 @@ def _of_bits(ufunc: np.ufunc) -> Callable[[Node, tuple[int, ...]], Node]:
 
 # Over one axis or more, of nodes in the dtype that is joined in.
 _reductions: dict[np.ufunc, Callable[[Node, tuple[int, ...]], Node]] = {
-    np.logaddexp: lambda x, axes: reduction_functions.logsumexp(x, axes)._node,
+    np.logaddexp: lambda x, axes: reductions.logsumexp(x, axes)._node,
     np.logaddexp2: _log2_of_sum,
     np.hypot: _length,
     np.logical_and: lambda x, axes: OPS["all"](x, axes=axes),
@@ -242,19 +242,19 @@ def _scan(ufunc: np.ufunc, join: Join) -> Function:
 
 
 def _parity_up_to_each(x: Node, axis: int) -> Any:
-    count = scan_functions.cumsum(cast(x, BOOL), axis)
+    count = scans.cumsum(cast(x, BOOL), axis)
     return count % 2 == 1
 
 
 # Faster than folds.
 _scans: dict[np.ufunc, Function] = {
-    np.add: scan_functions.cumsum,
-    np.multiply: scan_functions.cumprod,
-    np.maximum: scan_functions.cummax,
-    np.minimum: scan_functions.cummin,
-    np.logaddexp: scan_functions.logcumsumexp,
-    np.logical_and: lambda x, axis: scan_functions.cummin(cast(x, BOOL), axis),
-    np.logical_or: lambda x, axis: scan_functions.cummax(cast(x, BOOL), axis),
+    np.add: scans.cumsum,
+    np.multiply: scans.cumprod,
+    np.maximum: scans.cummax,
+    np.minimum: scans.cummin,
+    np.logaddexp: scans.logcumsumexp,
+    np.logical_and: lambda x, axis: scans.cummin(cast(x, BOOL), axis),
+    np.logical_or: lambda x, axis: scans.cummax(cast(x, BOOL), axis),
     np.logical_xor: _parity_up_to_each,
 }
 
@@ -364,7 +364,7 @@ def _joined_segments(ufunc: np.ufunc, function: Function, x: Node, counts: np.nd
         is_own = (within < counts[:, None]).reshape(*rows.shape[:2], *(1,) * (len(x.shape) - 1))
         rows = OPS["where"](constant_beside(rows, is_own), rows, _neutral(ufunc, x))
     if ufunc is np.add:
-        return reduction_functions.sum(rows, 1, rows.dtype)._node
+        return reductions.sum(rows, 1, rows.dtype)._node
     reduce = reduce_of(ufunc, function)
     assert reduce is not None, "associative"
     return reduce(rows, 1)._node

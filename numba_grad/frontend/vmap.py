@@ -14,6 +14,8 @@ from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
 from numba_grad.transforms.batch import batch
 
+__all__ = ["vmap"]
+
 
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """A function that applies `f` to every slice of its arguments and stacks the results.

@@ -49,6 +49,22 @@ class GradMode(threading.local):
 grad_mode = carried(GradMode())
 
 
+class recording:
+    """Within it, this thread records history for gradients or does not."""
+
+    __slots__ = ("_enabled", "_previous")
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+
+    def __enter__(self) -> None:
+        self._previous = grad_mode.enabled
+        grad_mode.enabled = self._enabled
+
+    def __exit__(self, *error: object) -> None:
+        grad_mode.enabled = self._previous
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """All the library knows about one primitive. Made by the constructors in `ops/families.py`.

@@ -20,7 +20,7 @@ import numpy as np
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import reads_arguments, toposort
 
@@ -28,10 +28,15 @@ TOKEN = array_type((), np.dtype(np.float64))
 VALUE = np.zeros((), np.float64)  # of every token
 
 
+# What is said to whom, in order: communicators by handle, with what processes compare before they
+# communicate by them.
+Said = dict[int, tuple[Any, list[Any]]]
+
+
 class Scope:
     """What is traced or differentiated, as a function of a token."""
 
-    __slots__ = ("_make", "_outer", "first", "last", "refusal")
+    __slots__ = ("_make", "_outer", "first", "last", "refusal", "said")
 
     def __init__(self, make: Callable[[], Node] | None, refusal: str = "") -> None:
         self._make = make
@@ -39,6 +44,7 @@ class Scope:
         self.first: Node | None = None  # made for the first communication
         self.last: Node | None = None
         self.refusal = refusal
+        self.said: Said = {}
 
     @property
     def communicates(self) -> bool:
@@ -72,6 +78,8 @@ _here = carried(_Here())
 
 # How values are computed, which what lies above knows, as soon as a program communicates.
 evaluate: Callable[[Sequence[Node]], None] | None = None
+# Before what was traced is run: whether all processes are about to run it. (name, what it says)
+compare: Callable[[str, Said], None] | None = None
 
 
 def new_argument() -> Node:
@@ -127,13 +135,18 @@ def advance(results: Sequence[Node], new: Node) -> None:
     before = scope.token()
     if before.requires_grad and not new.requires_grad:
         # Within `no_grad`: gradients pass by.
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             new = OPS["add"](before, new)
-        finally:
-            grad_mode.enabled = enabled
         compute([new])
     scope.last = new
+
+
+def say(said: Said) -> None:
+    """Note what is communicated here, and by whom."""
+    scope = _here.scope
+    if scope is not None:
+        for handle, (communicator, words) in said.items():
+            scope.said.setdefault(handle, (communicator, []))[1].extend(words)
 
 
 def compute(nodes: Sequence[Node]) -> None:
@@ -161,6 +174,7 @@ def scope(make: Callable[[], Node]) -> Iterator[Scope]:
         yield found
     finally:
         _here.scope = outer
+        say(found.said)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record
+from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record, recording
 
 by_serial = attrgetter("serial")
 _MANY = 1000
@@ -108,12 +108,8 @@ def rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node])
     An op whose params speak of the graph says itself how it is rebuilt.
     """
     rebuild = node.op.extras.get("rebuild")
-    enabled = grad_mode.enabled
-    if not node.requires_grad and any(x.requires_grad for x in node.inputs):
-        grad_mode.enabled = False
-    try:
+    had_history = node.requires_grad or not any(x.requires_grad for x in node.inputs)
+    with recording(grad_mode.enabled and had_history):
         if rebuild is not None:
             return rebuild(node, inputs, replacement)
         return record(node.op, inputs, node.params)
-    finally:
-        grad_mode.enabled = enabled

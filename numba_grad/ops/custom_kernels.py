@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.dtypes import is_bfloat16, promoted
+from numba_grad.dtypes import FLOAT64, INT64, is_bfloat16, promoted
 from numba_grad.errors import DTypeError, KernelError, ShapeError, explain
 from numba_grad.graph.node import Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type, as_dtype
@@ -35,8 +35,6 @@ Rule = Callable[..., Any]
 # A keyword argument of a call: "int64", "float64" or "bool", and its bits. Values themselves would
 # compare equal where they differ: 1 == 1.0 == True, 0.0 == -0.0.
 Number = tuple[str, int]
-
-INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
 
 # By the CUDA programming guide, "Technical Specifications per Compute Capability".

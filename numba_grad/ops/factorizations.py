@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from numba_grad.dtypes import INT64
 from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
@@ -13,7 +14,6 @@ from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_trans
 from numba_grad.ops.families import broadcast_to, cast, reshape, structural
 from numba_grad.ops.linalg import solve_triangular
 from numba_grad.ops.matrices import (
-    INT64,
     batch_stack,
     block,
     check_matrices,

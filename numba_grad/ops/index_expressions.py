@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
 from numba_grad.ops.families import broadcast_to as stretch
@@ -42,7 +43,6 @@ from numba_grad.ops.movement import (
 
 Shape = tuple[int, ...]
 ValueOf = Callable[[Node], np.ndarray]
-INT64 = np.dtype(np.int64)
 
 
 class BasicIndex(NamedTuple):

@@ -5,13 +5,12 @@ All work on stacks: the matrix axes are the last two.
 
 import numpy as np
 
+from numba_grad.dtypes import INT64
 from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import Type
 from numba_grad.ops.contraction import conjugate_transpose, matmul
 from numba_grad.ops.families import broadcast_to, cast, full, literal, real_dtype, reshape
-
-INT64 = np.dtype(np.int64)
 
 
 def check_matrices(operation: str, a: Type, *, square: bool = False) -> None:

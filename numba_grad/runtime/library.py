@@ -15,6 +15,7 @@ from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import imported
 from numba_grad.locks import new_lock
 from numba_grad.runtime import mpi, pocketfft
+from numba_grad.runtime.addresses import address_of
 from numba_grad.runtime.threads import SharedWord, Threads
 
 # How builds of BLAS decorate Fortran names. Integers of 4 and of 8 bytes are both fine: kernels
@@ -67,7 +68,7 @@ def _find(library: ctypes.CDLL, name: str, decorations: Sequence[str]) -> int:
             function = getattr(library, decoration.format(name))
         except AttributeError:
             continue
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return address_of(function)
     return 0
 
 
@@ -107,7 +108,7 @@ def symbol_address(name: str) -> int:
     if package == "user":
         return _users_functions[name]
     if package == "python":
-        return ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value or 0
+        return address_of(getattr(ctypes.pythonapi, function))
     with _lock:
         library = _numpy_library()
         address = _find(library, function, _DECORATIONS) if library else 0

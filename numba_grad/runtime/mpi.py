@@ -11,6 +11,7 @@ from typing import Any
 
 from numba_grad.errors import CommunicationError, KernelError, explain
 from numba_grad.fresh_thread import imported
+from numba_grad.runtime.addresses import address_of
 
 # In place of one of MPI's codes: a message of another size than what was expected.
 WRONG_SIZE = 0x7FFFFFFF
@@ -48,7 +49,7 @@ def function_address(name: str) -> int:
         raise KernelError(
             f"{name}: not found in the MPI library that mpi4py is linked to"
         ) from error
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return address_of(function)
 
 
 def handle_of(thing: Any) -> int:

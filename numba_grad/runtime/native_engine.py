@@ -4,9 +4,9 @@
     Program        a plan made ready to run; `run(*inputs)` returns the outputs
     Activation     what one run at a time needs: words, bases, error record, arena
 
-The native code is `compiler/engine_build.py`; it is handed in as addresses. It is entered as a
-built-in function of CPython (vectorcall), which costs 0.12 us with six arrays; through ctypes it
-was 0.8 us.
+The native code is `compiler/building/engine_build.py`; it is handed in as addresses. It is entered
+as a built-in function of CPython (vectorcall), which costs 0.12 us with six arrays; through ctypes
+it was 0.8 us.
 
 A run comes back to Python every 0.1 s at the latest, between two steps, and goes on: that is where
 Ctrl-C raises KeyboardInterrupt. An interrupted activation is dropped; everything else stays usable.
@@ -24,6 +24,7 @@ import numpy as np
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library, mpi, state_files
+from numba_grad.runtime.addresses import address_of
 from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from numba_grad.runtime.progress import Bars, shown_loops
@@ -113,13 +114,9 @@ class _MethodDefinition(ctypes.Structure):
 _VECTORCALL = 0x80  # METH_FASTCALL
 
 
-def _address_of(function: object) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-
-
 def _clock_address() -> int:
     try:
-        return _address_of(ctypes.CDLL(None).clock_gettime)
+        return address_of(ctypes.CDLL(None).clock_gettime)
     except (AttributeError, OSError, TypeError):
         return 0  # Windows: no slices, no profile
 
@@ -159,9 +156,9 @@ class NativeEngine:
             (RecordWord.CLOCK, _clock_address()),
             (RecordWord.SLICE, _SLICE),
             (RecordWord.SHORT, _SHORT),
-            (RecordWord.SAVE_THREAD, _address_of(api.PyEval_SaveThread)),
-            (RecordWord.RESTORE_THREAD, _address_of(api.PyEval_RestoreThread)),
-            (RecordWord.INCREASE_REFERENCE, _address_of(api.Py_IncRef)),
+            (RecordWord.SAVE_THREAD, address_of(api.PyEval_SaveThread)),
+            (RecordWord.RESTORE_THREAD, address_of(api.PyEval_RestoreThread)),
+            (RecordWord.INCREASE_REFERENCE, address_of(api.Py_IncRef)),
             (RecordWord.NONE, id(None)),
             (RecordWord.TRUE, id(True)),
             (RecordWord.ARRAY_TYPE, id(np.ndarray)),

@@ -4,8 +4,9 @@ Not Numba's threading layer: its `omp` spins at barriers, where one busy core ma
 milliseconds, and its `workqueue` aborts when two Python threads enter at once. The threads here
 never hold the GIL, and know nothing of Python.
 
-The pool is a block of words that the native code of `compiler/engine_build.py` and this file share.
-Blocks are never freed: a thread that is about to leave may still look at its own.
+The pool is a block of words that this file shares with the native code of
+`compiler/building/engine_build.py`. Blocks are never freed: a thread that is about to leave may
+still look at its own.
 """
 
 import atexit
@@ -20,6 +21,7 @@ import time
 from numba_grad import forks
 from numba_grad.config import MAXIMUM_THREADS, checked, config
 from numba_grad.locks import new_lock
+from numba_grad.runtime.addresses import address_of
 
 
 class PoolWord(enum.IntEnum):
@@ -96,10 +98,6 @@ def _as_words(address: int, count: int) -> ctypes.Array:
     return (ctypes.c_int64 * count).from_address(address)
 
 
-def _address_of(function: object) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-
-
 def can_start_threads() -> bool:
     """Windows has neither futexes nor pthreads: plans run on the calling thread there."""
     return os.name == "posix" and sys.byteorder == "little"
@@ -173,7 +171,7 @@ class Threads:
         libc = ctypes.CDLL(None)
         numbers = _SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
         if self._use_futex and numbers:
-            pool[PoolWord.WAIT_FUNCTION] = _address_of(libc.syscall)
+            pool[PoolWord.WAIT_FUNCTION] = address_of(libc.syscall)
             pool[PoolWord.WAIT_NUMBER] = numbers[0]
             self._set_up_steering(pool, numbers[1], numbers[2])
         for word, name in (
@@ -182,7 +180,7 @@ class Threads:
             (PoolWord.WAIT_CONDITION, "pthread_cond_wait"),
             (PoolWord.WAKE_CONDITION, "pthread_cond_broadcast"),
         ):
-            pool[word] = _address_of(getattr(libc, name))
+            pool[word] = address_of(getattr(libc, name))
         base = ctypes.addressof(pool)
         libc.pthread_mutex_init(ctypes.c_void_p(base + 8 * PoolWord.MUTEX), None)
         libc.pthread_cond_init(ctypes.c_void_p(base + 8 * PoolWord.CONDITION), None)
@@ -192,7 +190,7 @@ class Threads:
         pool[PoolWord.AVOIDED_CPU] = -1
         pool[PoolWord.GET_THREAD_NUMBER] = get_thread
         if self.count <= min(_STEERED_THREADS, len(cpus)) and max(cpus) < 1024:
-            pool[PoolWord.GET_CPU] = _address_of(ctypes.CDLL(None).sched_getcpu)
+            pool[PoolWord.GET_CPU] = address_of(ctypes.CDLL(None).sched_getcpu)
             pool[PoolWord.SET_AFFINITY_NUMBER] = set_affinity
             mask = sum(1 << cpu for cpu in cpus).to_bytes(128, "little")
             ctypes.memmove(ctypes.addressof(pool) + 8 * PoolWord.ALLOWED_CPUS, mask, 128)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numba_grad.errors import InternalError, explain
-from numba_grad.graph.node import OPS, Node, argument, grad_mode
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.control import custom, custom_node
@@ -38,22 +38,20 @@ def batch(
     """
     done = dict(batched)
     again: dict[Node, Node] = {}
-    recording = grad_mode.enabled
-    try:
+    is_recorded = grad_mode.enabled
+    with recording(is_recorded):  # what is set below for each node, ends with this
         for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
             if node in done or node.value is not None:
                 continue
             is_batched = tuple([x in done for x in node.inputs])
             if any(is_batched):
-                grad_mode.enabled = recording and not _was_recorded_without_history(node)
+                grad_mode.enabled = is_recorded and not _was_recorded_without_history(node)
                 done[node] = _batched_node(node, is_batched, done, again, size)
             elif since is not None and node.serial >= since and node.inputs:
-                grad_mode.enabled = recording
+                grad_mode.enabled = is_recorded
                 again[node] = rebuilt(node, tuple([again.get(x, x) for x in node.inputs]), again)
-        grad_mode.enabled = recording
+        grad_mode.enabled = is_recorded
         return [done[node] if node in done else repeat(node, size) for node in outputs]
-    finally:
-        grad_mode.enabled = recording
 
 
 def _was_recorded_without_history(node: Node) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import OPS, Node, Op, argument, grad_mode
+from numba_grad.graph.node import OPS, Node, Op, argument, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
@@ -110,8 +110,7 @@ def _backward_body(
     replaced = {outputs[k]: node for k, node in of_kept.items()}
     values = [*own, *seeds.values(), *captured.values()]
     replaced.update(zip(vjp.target.arguments, values, strict=True))
-    enabled, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with recording(True):
         pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
         carried_on = []
         for k in differentiable:
@@ -120,8 +119,6 @@ def _backward_body(
                 g = of_entries[k] if g is None else add_cotangents(g, of_entries[k])
             carried_on.append(zeros_like(arguments[k]) if g is None else g)
         sums_on = [add_cotangents(x, pulled[k]) for x, k in zip(sums, constants, strict=True)]
-    finally:
-        grad_mode.enabled = enabled
     results = [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
     read = set(own) if is_whole else set(toposort(results))
     entries, rows, others = (
@@ -199,11 +196,8 @@ def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> F
         for low, high in ((0, shape.carried), (shape.carried, first), (first, count))
     )
     stacked = tuple([k for k in found if k >= shape.carried])
-    enabled, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with recording(True):
         moved = [found[k] if k in found else zeros_like(values[k]) for k in carried]
-    finally:
-        grad_mode.enabled = enabled
     arguments = [
         *own[: shape.carried],
         *[directions[k] for k in carried],
@@ -318,12 +312,9 @@ def member_by_member(
             argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
             for x, has_axis in zip(inputs, is_batched, strict=True)
         ]
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             node = with_results(op, members, params)
             results = [result(node, k) for k in range(number_of_results)]
-        finally:
-            grad_mode.enabled = enabled
         of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
         others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
         return CallTarget(f"member of {target.name}", [*of_rows, *others], results)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import Node, Op, argument, grad_mode
+from numba_grad.graph.node import Node, Op, argument, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
@@ -108,13 +108,10 @@ def _backward_branches(
         ]
         others = {node: argument(node.type, is_inexact(node.dtype)) for node in captured}
         values = [*operands, *seeds, *[others[node] for node in vjp.captured]]
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             replaced = dict(zip(vjp.target.arguments, values, strict=True))
             pulled = dict(zip(vjp.numbers, substitute(vjp.target.outputs, replaced), strict=True))
             outputs = [pulled[k] if k in pulled else zeros_like(operands[k]) for k in numbers]
-        finally:
-            grad_mode.enabled = enabled
         arguments = [*operands, *seeds, *others.values()]
         targets.append(CallTarget(f"vjp of {own.name}", arguments, outputs))
     return _Backward(tuple(targets), numbers, captured)
@@ -161,11 +158,8 @@ def _forward_branches(branches: Branches, given: tuple[bool, ...]) -> _ForwardBr
             stand_ins[x] if x in stand_ins else argument(x.type, is_inexact(x.dtype))
             for x in captured
         ]
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             moved = [found[k] if k in found else zeros_like(values[k]) for k in numbers]
-        finally:
-            grad_mode.enabled = enabled
         arguments = [*jvp.target.arguments[:count], *others]
         targets.append(CallTarget(f"jvp of {own.name}", arguments, [*values, *moved]))
     return _ForwardBranches(tuple(targets), numbers, captured)

@@ -17,7 +17,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError
-from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, grad_mode
+from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, recording
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
@@ -100,16 +100,12 @@ class CallTarget:
             if is_given
         }
         seeds_of_roots = [seed for k, seed in seeds.items() if self.outputs[k].requires_grad]
-        enabled = grad_mode.enabled
-        grad_mode.enabled = True
-        try:
+        with recording(True):
             found = cotangents(roots, seeds_of_roots, reached(roots, self.arguments))
             numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
             arguments = (*self.arguments, *seeds.values())
             outputs = [found[self.arguments[k]] for k in numbers]
             target, captured = _closed(f"vjp of {self.name}", arguments, outputs)
-        finally:
-            grad_mode.enabled = enabled
         return CallVjp(target, numbers, captured)
 
     def keeping(self, nbytes: int, *, has_results: bool) -> "tuple[CallTarget, int]":
@@ -147,11 +143,8 @@ class CallTarget:
         first_captured = len(self.arguments) + sum(given)
         arguments = vjp.target.arguments
         stand_ins = {x: argument(x.type, x.requires_grad) for x in self.outputs[-kept:]}
-        enabled, grad_mode.enabled = grad_mode.enabled, True
-        try:
+        with recording(True):
             outputs = substitute(vjp.target.outputs, stand_ins)
-        finally:
-            grad_mode.enabled = enabled
         arguments = (
             *arguments[:first_captured],
             *[stand_ins[x] for x in self.outputs[-kept:]],
@@ -170,17 +163,13 @@ class CallTarget:
             for node, is_given in zip(self.arguments, given, strict=True)
             if is_given
         }
-        enabled = grad_mode.enabled
-        grad_mode.enabled = True
-        try:
+        with recording(True):
             since = min([node.serial for node in self.arguments])
             values, found = pushed_forward(self.outputs, directions, since=since, is_recorded=True)
             numbers = tuple(k for k, t in enumerate(found) if t is not None)
             outputs = [*(values if with_values else ()), *(t for t in found if t is not None)]
             arguments = (*self.arguments, *directions.values())
             target, captured = _closed(f"jvp of {self.name}", arguments, outputs)
-        finally:
-            grad_mode.enabled = enabled
         return CallJvp(target, numbers, captured)
 
     def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
@@ -216,11 +205,8 @@ def _on_one_device(arguments: Sequence[Node], outputs: Sequence[Node]) -> tuple[
     device = next((device for device in devices if device != CPU), CPU)
     if device == CPU:
         return tuple(outputs)
-    enabled, grad_mode.enabled = grad_mode.enabled, True
-    try:
+    with recording(True):
         return tuple([placed(x, device) if x.type.device == CPU else x for x in outputs])
-    finally:
-        grad_mode.enabled = enabled
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph import order, streams
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import OPS, Node, grad_mode
+from numba_grad.graph.node import OPS, Node, grad_mode, recording
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, rebuilt
 from numba_grad.ops.control import custom, item, pullback_of, several_results
@@ -85,12 +85,8 @@ def pushed_forward(
     """
     order = _recorded(roots, given, since)
     if any(node.autograd is not None and node.autograd.hooks for node in order):
-        enabled = grad_mode.enabled
-        grad_mode.enabled = is_recorded
-        try:
+        with recording(is_recorded):
             return list(roots), tangents(roots, given, order)
-        finally:
-            grad_mode.enabled = enabled
     return without_collection(_pushed_forward, roots, given, order, is_recorded)
 
 
@@ -118,36 +114,33 @@ def _pushed_forward(
 ) -> tuple[list[Node], list[Tangent]]:
     again: dict[Node, Node] = {}
     found = {node: t for node, t in given.items() if t is not None}
-    recording = grad_mode.enabled
-    try:
-        with _on_streams() as block:
-            for node in order:
-                if node in given:
-                    continue
-                if block is not None:
-                    block.follow(node)
-                inputs = tuple([again.get(x, x) for x in node.inputs])
-                own = [found.get(x) for x in inputs]
-                flows = node.requires_grad and any(t is not None for t in own)
-                with_tangents = node.op.extras.get("with_tangents") if flows else None
-                grad_mode.enabled = True
-                if node.value is not None and not _came_with_tangents(node, again):
-                    copy = node
-                elif with_tangents is not None:
-                    copy, t = with_tangents(own, *inputs, **node.params)
-                    found[copy] = t
-                    flows = False
-                else:
-                    copy = rebuilt(node, inputs, again)
-                again[node] = copy
-                if not flows:
-                    continue
-                grad_mode.enabled = is_recorded
-                t = tangent_of(copy, inputs, own)
-                if t is not None:
-                    found[copy] = t
-    finally:
-        grad_mode.enabled = recording
+    # What is set below for each node, ends with this.
+    with recording(grad_mode.enabled), _on_streams() as block:
+        for node in order:
+            if node in given:
+                continue
+            if block is not None:
+                block.follow(node)
+            inputs = tuple([again.get(x, x) for x in node.inputs])
+            own = [found.get(x) for x in inputs]
+            flows = node.requires_grad and any(t is not None for t in own)
+            with_tangents = node.op.extras.get("with_tangents") if flows else None
+            grad_mode.enabled = True
+            if node.value is not None and not _came_with_tangents(node, again):
+                copy = node
+            elif with_tangents is not None:
+                copy, t = with_tangents(own, *inputs, **node.params)
+                found[copy] = t
+                flows = False
+            else:
+                copy = rebuilt(node, inputs, again)
+            again[node] = copy
+            if not flows:
+                continue
+            grad_mode.enabled = is_recorded
+            t = tangent_of(copy, inputs, own)
+            if t is not None:
+                found[copy] = t
     values = [again.get(root, root) for root in roots]
     return values, [found.get(value) for value in values]
 
@@ -205,9 +198,7 @@ def _of_type(node: Node, type: Type, t: Node) -> Node:
 
 def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any) -> Tangent:
     is_several = several_results(node)
-    recording = grad_mode.enabled
-    grad_mode.enabled = True
-    try:
+    with recording(True):
         types = node.type.items if is_several else (node.type,)
         points = [zero_point(type) for type in types]
         if is_several:
@@ -219,8 +210,6 @@ def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any
                 None if t is None else rule(k, points[0], node, *inputs, **params)
                 for k, t in enumerate(own)
             ]
-    finally:
-        grad_mode.enabled = recording
     pairs = [(c, t) for c, t in zip(pulled, own, strict=True) if c is not None and t is not None]
     result = adjoint_of_linear(points, pairs, lambda other: _no_tangent(node, other))
     return result if is_several else result[0]

@@ -105,7 +105,7 @@ class OurKernels:
 
     @staticmethod
     def _sources() -> set[str]:
-        from numba_grad.compiler import build
+        from numba_grad.compiler.building import build
 
         return {request.source for request in build._kernels}
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, engine_build, evaluate, pipeline, plan_cache
+from numba_grad.compiler import evaluate, pipeline, plan_cache
+from numba_grad.compiler.building import build, engine_build
 from tests.compiler.loops_as_written import LOOPS
 
 # Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step

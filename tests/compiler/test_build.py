@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from numba_grad.compiler import build, cache, code_generation
+from numba_grad.compiler.building import build, cache, code_generation
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
@@ -129,7 +129,7 @@ def test_objects_are_small_and_need_only_the_c_library():
 def test_compilation_is_deterministic_across_processes(tmp_path):
     # Counters inside Numba advance differently, as the second process compiles in another order.
     program = """
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 source = {source!r}
 for k in {order}:
     build.build(source.replace("7.0", f"{{k}}.0"))
@@ -298,7 +298,7 @@ def test_who_is_inside_of_numba_compiles_alone():
 
 PROGRAM = """
 import threading
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 from numba_grad.config import config
 config.threads = 2
 sources = [{source!r}.replace("7.0", f"{{k}}.0") for k in range(400)]

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from numba_grad.compiler import build, cache
+from numba_grad.compiler.building import build, cache
 from numba_grad.config import configure
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
@@ -14,7 +14,7 @@ CODE = b"object code" * 50
 
 PROGRAM = """
 import sys
-from numba_grad.compiler import build, cache
+from numba_grad.compiler.building import build, cache
 source = '''
 def kernel(args, lo, hi):
     x = buffer(args, 0, float64)

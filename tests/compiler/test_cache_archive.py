@@ -6,7 +6,8 @@ import zipfile
 
 import pytest
 
-from numba_grad.compiler import cache, cache_archive
+from numba_grad.compiler import cache_archive
+from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build as cuda_build
 from numba_grad.config import configure
 from numba_grad.errors import ArchiveError, KernelError

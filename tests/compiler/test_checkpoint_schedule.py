@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from numba_grad.compiler.build import build
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.control_flow.checkpoint_schedule import (
     NEXT_SOURCE,
     START_SOURCE,
@@ -15,7 +16,6 @@ from numba_grad.compiler.control_flow.checkpoint_schedule import (
     schedule_bytes,
     steps_done_again,
 )
-from numba_grad.compiler.engine_build import native_engine
 from numba_grad.runtime.plan import Plan, PlanBuilder
 
 INT = np.dtype(np.int64)

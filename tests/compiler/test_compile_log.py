@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, cache, compile_log, engine_build
+from numba_grad.compiler.building import build, cache, compile_log, engine_build
 from numba_grad.config import configure
 from tests.compiler.test_build import source_of_kernel
 
@@ -208,7 +208,7 @@ def test_nothing_breaks_without_a_stream(monkeypatch, impatient, number):
 def test_at_a_terminal_of_the_system(tmp_path):
     program = f"""
 import time
-from numba_grad.compiler import build, compile_log
+from numba_grad.compiler.building import build, compile_log
 compile_log._PATIENCE = compile_log._PERIOD = 0.01
 slow = build.compile_and_store
 def slower(*requests):

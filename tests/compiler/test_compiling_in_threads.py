@@ -8,7 +8,9 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate, flat_graph, pipeline, plan_cache
+from numba_grad.compiler import evaluate, pipeline, plan_cache
+from numba_grad.compiler.building import build
+from numba_grad.compiler.partition import flat_graph
 from numba_grad.frontend.specialization import Specialization
 from tests.interleaving import stopped_at
 

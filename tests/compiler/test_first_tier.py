@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, evaluate, first_tier, programs
-from numba_grad.compiler.flat_graph import flatten
+from numba_grad.compiler import evaluate, first_tier, programs
+from numba_grad.compiler.building import build
+from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, Node, leaf

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph
-from numba_grad.compiler.flat_graph import flatten
+from numba_grad.compiler.partition import flat_graph
+from numba_grad.compiler.partition.flat_graph import flatten
 
 
 def described(graph):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import segments
+from numba_grad.compiler.partition import segments
 
 SIZE = 40
 

@@ -8,14 +8,14 @@ import textwrap
 
 import pytest
 
-from numba_grad.compiler import job_start
+from numba_grad.compiler.building import job_start
 
 pytestmark = pytest.mark.skipif(job_start.fcntl is None, reason="no locks on files here")
 
 GRADIENT = """
 import numpy as np
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 compile_and_store, keys = build.compile_and_store, []
 build.compile_and_store = lambda request: (keys.append(request.key), compile_and_store(request))[1]
 gradient = ng.jit(ng.grad(lambda x: (np.sin(x) * np.exp(-x)).sum()))(np.linspace(0, 1, 500))
@@ -54,13 +54,13 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
     key = "a" * 64
     holding = f"""
     import time
-    from numba_grad.compiler import job_start
+    from numba_grad.compiler.building import job_start
     with job_start.claim("{key}") as is_ours:
         print(is_ours, flush=True)
         time.sleep(60)
     """
     waiting = f"""
-    from numba_grad.compiler import cache, job_start
+    from numba_grad.compiler.building import cache, job_start
     with job_start.claim("{key}") as is_ours:
         print(is_ours, flush=True)
     print(job_start.awaited("{key}", lambda: b"compiled here").decode())

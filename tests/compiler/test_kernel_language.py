@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from numba_grad.compiler import syntax_lowering
-from numba_grad.compiler.build import Request, build, build_requests
+from numba_grad.compiler.building.build import Request, build, build_requests
+from numba_grad.compiler.kernel_language import syntax_lowering
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 

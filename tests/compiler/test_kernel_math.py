@@ -12,9 +12,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from numba_grad.compiler import kernel_math
-from numba_grad.compiler.build import build
+from numba_grad.compiler.building.build import build
 from numba_grad.compiler.elementary import exponential, llvm_writer, power, trigonometric
+from numba_grad.compiler.kernel_language import mathematics
 from numba_grad.config import configure
 from tests.complex_grid import AS_IN_C99, complex_grid, different_numbers, values_by_numpy
 
@@ -575,13 +575,13 @@ def test_formulas_without_fma_use_none(name, formula, arity):
 
 @pytest.mark.parametrize("name", ["exp", "sin", "cos", "tan", "tanh", "log", "erf", "cbrt"])
 def test_error_without_fma(name, monkeypatch):
-    monkeypatch.setattr(kernel_math, "_target_has_fma", lambda: False)
-    kernel_math._traced.cache_clear()
+    monkeypatch.setattr(mathematics, "_target_has_fma", lambda: False)
+    mathematics._traced.cache_clear()
     x = sample(name, np.float64, 100)
     try:
         # The remark makes it another kernel than that of the other tests.
         results = compute(name, x, remark="# without fma\n")
     finally:
-        kernel_math._traced.cache_clear()
+        mathematics._traced.cache_clear()
     worst, where = max(errors(UNARY[name][0], zip(x, strict=True), results))
     assert worst <= UNARY[name][1], where

@@ -9,12 +9,13 @@ from scipy.linalg import lapack as scipy_lapack
 
 import numba_grad as ng
 from numba_grad.compiler import library_kernels as kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.library_kernels import LibraryCall, eigenvalues, singular_values
 from numba_grad.config import configure
 from numba_grad.runtime import library
 from numba_grad.runtime.plan import PlanBuilder
+from tests.compiler.library_plans import append_call
 
 FLOATS = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
 SIZES = [(1, 1), (2, 2), (5, 5), (40, 40), (7, 3), (3, 7), (90, 8)]
@@ -23,7 +24,7 @@ SIZES = [(1, 1), (2, 2), (5, 5), (40, 40), (7, 3), (3, 7), (90, 8)]
 def run(call: LibraryCall, inputs: list[np.ndarray], shape: tuple, dtype: Any) -> np.ndarray:
     builder = PlanBuilder(len(inputs), [(shape, np.dtype(dtype))])
     scratch = builder.reserve(call.scratch_bytes)
-    kernels.append_call(
+    append_call(
         builder,
         call,
         lambda source: builder.kernel(build(source)),

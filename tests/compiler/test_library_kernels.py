@@ -5,13 +5,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from numba_grad.compiler import library_kernels as kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand
 from numba_grad.config import configure
 from numba_grad.dtypes import computed_in
 from numba_grad.ops.scans import cumargmax, cumargmin, linear_recurrence
 from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
+from tests.compiler.library_plans import append_call
 
 FLOATS = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
 SORTED = [np.dtype(name) for name in ("bool", "int8", "uint64", "float16", "float64", "complex128")]
@@ -20,7 +21,7 @@ SORTED = [np.dtype(name) for name in ("bool", "int8", "uint64", "float16", "floa
 def plan_of(call: LibraryCall, input_count: int, shape: tuple[int, ...], dtype: object) -> Plan:
     builder = PlanBuilder(input_count, [(shape, np.dtype(dtype))])
     scratch = builder.reserve(call.scratch_bytes)
-    kernels.append_call(
+    append_call(
         builder,
         call,
         lambda source: builder.kernel(build(source)),

@@ -14,16 +14,11 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import (
-    cpu_row_chains,
-    cpu_target,
-    flat_graph,
-    roots,
-    row_chains,
-    segments,
-    sources,
-)
+from numba_grad.compiler import cpu_target
+from numba_grad.compiler.fusion import roots
+from numba_grad.compiler.partition import flat_graph, materialization, segments
 from numba_grad.compiler.programs import Destination
+from numba_grad.compiler.steps import cpu_row_chains, row_chains
 from numba_grad.frontend import specialization
 
 PACKAGE = Path(ng.__file__).parent
@@ -47,7 +42,7 @@ def _small_bounds(monkeypatch):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", 100)
     monkeypatch.setattr(segments, "WINDOW", 64)
     monkeypatch.setattr(segments, "LONGEST", 128)
-    monkeypatch.setattr(sources, "MOST_MOVEMENTS", 12)
+    monkeypatch.setattr(materialization, "MOST_MOVEMENTS", 12)
     monkeypatch.setattr(roots, "LONGEST_CONE", 100)
     monkeypatch.setattr(row_chains, "REACH", 8)
 
@@ -218,7 +213,7 @@ def test_row_chains_are_looked_for_with_the_same_work_for_each_kernel(monkeypatc
 
         return f, np.ones((40, 30))
 
-    few, many = (calls_of_passes(*softmaxes(n))["compiler/row_chains.py"] for n in (20, 80))
+    few, many = (calls_of_passes(*softmaxes(n))["compiler/steps/row_chains.py"] for n in (20, 80))
     assert many <= MOST * few
 
 

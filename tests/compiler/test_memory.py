@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler.memory import ALIGNMENT, Lifetimes
+from numba_grad.compiler.steps.allocation import ALIGNMENT, Lifetimes
 
 
 @given(

@@ -9,7 +9,7 @@ import importlib
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, engine_build
+from numba_grad.compiler.building import build, engine_build
 from perf import implementations
 
 WORKLOADS = ("heat_adjoint", "jacobi", "wave_inversion")  # with arrays in each step

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, cpu_target, pipeline
-from numba_grad.compiler.assemblies import with_assemblies
-from numba_grad.compiler.flat_graph import flatten
-from numba_grad.compiler.simplify import simplify
+from numba_grad.compiler import cpu_target, pipeline
+from numba_grad.compiler.building import build
+from numba_grad.compiler.fusion.assemblies import with_assemblies
+from numba_grad.compiler.partition.flat_graph import flatten
+from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.config import configure
 from numba_grad.errors import TracingError
 from numba_grad.graph.node import OPS, argument

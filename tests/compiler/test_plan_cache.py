@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build, cache, evaluate, first_tier, pipeline, plan_cache, programs
-from numba_grad.compiler.flat_graph import Signatures, flatten
+from numba_grad.compiler import evaluate, first_tier, pipeline, plan_cache, programs
+from numba_grad.compiler.building import build, cache
+from numba_grad.compiler.partition.flat_graph import Signatures, flatten
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.types import array_type
@@ -23,7 +24,7 @@ PROGRAM = """
 import sys
 import numpy as np
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 x, w = np.linspace(0.1, 2, 30).reshape(6, 5), np.linspace(-1, 1, 25).reshape(5, 5)
 def loss(x, w):
     return np.sum(np.sin(x @ w))
@@ -280,7 +281,7 @@ def test_all_of_a_plan_comes_back():
 
 
 def test_keys_do_not_depend_on_what_a_process_met_before(monkeypatch):
-    from numba_grad.compiler import flat_graph
+    from numba_grad.compiler.partition import flat_graph
 
     def function(x):
         return OPS["sin"](OPS["cos"](x))
@@ -446,7 +447,7 @@ def test_a_package_without_files_names_no_plan(directory, monkeypatch, tmp_path)
 
 def test_all_that_the_compiler_may_import_counts():
     names = {name for name, _ in plan_cache._files(str(Path(ng.__file__).parent))}
-    for name in ("compiler/fuse.py", "compiler/elementary/formulas.py", "ops/families.py"):
+    for name in ("compiler/fusion/fuse.py", "compiler/elementary/formulas.py", "ops/families.py"):
         assert name in names
     for module in (pipeline, programs, build):
         imported = re.findall(r"from numba_grad\.(\w+)", Path(module.__file__).read_text())

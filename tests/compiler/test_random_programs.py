@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import cpu_row_chains, cpu_target, flat_graph, plan_cache, segments
+from numba_grad.compiler import cpu_target, plan_cache
+from numba_grad.compiler.partition import flat_graph, segments
+from numba_grad.compiler.steps import cpu_row_chains
 
 ROWS, COLUMNS = 19, 34  # longer than what is unrolled
 PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]  # one of them twice

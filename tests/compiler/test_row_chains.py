@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import cpu_row_chains, flat_graph
+from numba_grad.compiler.partition import flat_graph
+from numba_grad.compiler.steps import cpu_row_chains
 
 ROWS, COLUMNS = 600, 300
 

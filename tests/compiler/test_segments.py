@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numba_grad as ng
-from numba_grad.compiler import build, flat_graph, segments, sources
-from numba_grad.compiler.segments import LONGEST, LONGEST_WHOLE, cut
+from numba_grad.compiler.building import build
+from numba_grad.compiler.partition import flat_graph, materialization, segments
+from numba_grad.compiler.partition.segments import LONGEST, LONGEST_WHOLE, cut
 from numba_grad.config import configure
 
 START = np.array([10.0, 5.0])
@@ -159,7 +160,7 @@ def short_segments(monkeypatch):
     monkeypatch.setattr(segments, "LONGEST_WHOLE", 60)
     monkeypatch.setattr(segments, "WINDOW", 32)
     monkeypatch.setattr(segments, "LONGEST", 64)
-    monkeypatch.setattr(sources, "MOST_MOVEMENTS", 9)
+    monkeypatch.setattr(materialization, "MOST_MOVEMENTS", 9)
     # A program that another test compiled would be taken as it is.
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.simplify import simplify
+from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, argument
 from numba_grad.graph.types import array_type

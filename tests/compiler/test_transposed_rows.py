@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import program_steps
+from numba_grad.compiler.steps import program_steps
 from numba_grad.config import config, configure
 
 ROWS = [1, 15, 16, 17, 33, 4099]

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from numba_grad.compiler.function_identity import identity_of
+from numba_grad.compiler.building.function_identity import identity_of
 
 TABLE = np.arange(3.0)
 FACTOR = 2.0

@@ -95,7 +95,7 @@ def test_numba_types_the_same_before_and_after(tmp_path: Path):
         """,
         """
         use()
-        assert "numba_grad.compiler.front_end" in __import__("sys").modules
+        assert "numba_grad.compiler.kernel_language.front_end" in __import__("sys").modules
         after = answers(), refusal(), registered()
         for x, y in zip(before, after):
             assert x == y, (x, y)

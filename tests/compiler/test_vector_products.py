@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph, vector_products
+from numba_grad.compiler.partition import flat_graph
+from numba_grad.compiler.passes import vector_products
 
 SIDES = (1500, 40)
 

@@ -13,13 +13,13 @@ import numba_grad as ng
 from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit import Emitted, emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
-from numba_grad.compiler.fuse import LibraryStep, fuse
-from numba_grad.compiler.groups import Group, Place
-from numba_grad.compiler.loops import Kernel
-from numba_grad.compiler.lower import lower
-from numba_grad.compiler.simplify import simplify
-from numba_grad.compiler.spaces import space_of, unrolling_for
-from numba_grad.compiler.split_sums import split_sums
+from numba_grad.compiler.fusion.fuse import LibraryStep, fuse
+from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.lower import lower
+from numba_grad.compiler.passes.simplify import simplify
+from numba_grad.compiler.passes.split_sums import split_sums
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import substitute, toposort

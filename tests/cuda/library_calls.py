@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import library_steps
 from numba_grad.compiler.cuda import front_end
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options, kernels_for
 from numba_grad.compiler.cuda.link import link
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
+from numba_grad.compiler.steps import library_steps
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.runtime.plan import ErrorSite

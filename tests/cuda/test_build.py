@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build, front_end, link, worker_processes
 from numba_grad.config import configure
 from numba_grad.errors import KernelError

@@ -5,8 +5,8 @@ import pytest
 
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options, kernels_for
 from numba_grad.compiler.cuda.target import cuda_destination
-from numba_grad.compiler.library_steps import call_of
 from numba_grad.compiler.programs import compile_program
+from numba_grad.compiler.steps.library_steps import call_of
 from numba_grad.errors import KernelError
 from numba_grad.frontend.lowered import LoweredKernel
 from numba_grad.graph.node import argument

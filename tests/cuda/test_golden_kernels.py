@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph
 from numba_grad.compiler.cuda import build, front_end, index_arithmetic, link
+from numba_grad.compiler.partition import flat_graph
 from tests.compiler import test_golden
 from tests.compiler.test_golden import matrix, vector
 from tests.cuda.emulator import EmulatedDriver

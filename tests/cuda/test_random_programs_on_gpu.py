@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph
 from numba_grad.compiler.cuda import row_chains, target
+from numba_grad.compiler.partition import flat_graph
 from tests.compiler.test_random_programs import (
     CHAINED,
     COLUMNS,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import flat_graph
 from numba_grad.compiler.cuda import costs, index_arithmetic, launch, row_chains
+from numba_grad.compiler.partition import flat_graph
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
 

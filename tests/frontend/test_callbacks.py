@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.errors import DTypeError, GradientError, ShapeError
 from numba_grad.runtime.python_calls import PythonCall
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import user_compiler
+from numba_grad.compiler.user_kernels import compilation
 from numba_grad.errors import DeviceError, DTypeError, GradientError, KernelError, ShapeError
 from numba_grad.frontend.arrays import wrap
 from numba_grad.graph.node import argument
@@ -691,7 +691,7 @@ def test_numbas_own_cache_is_used(tmp_path, monkeypatch):
         op = ng.custom_op("triple", module.triple, shape=lambda x: x.shape)
         np.testing.assert_array_equal(op(X).numpy(), 3 * X)
         function = module.triple.py_func
-        (own,) = [d for d in user_compiler._dispatchers.values() if d.py_func is function]
+        (own,) = [d for d in compilation._dispatchers.values() if d.py_func is function]
         hits.append(sum(own.stats.cache_hits.values()))
     assert hits == [0, 1]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 from numba_grad.config import configure
 from numba_grad.errors import GradientError, ShapeError, TracingError
 

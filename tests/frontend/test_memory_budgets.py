@@ -10,7 +10,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.config import configure
-from numba_grad.frontend.memory_budgets import states_within
+from numba_grad.frontend.loops_and_branches.memory_budgets import states_within
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.runtime.buffers import pool_statistics, release_pool

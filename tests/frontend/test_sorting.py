@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import build
+from numba_grad.compiler.building import build
 from numba_grad.errors import AxisError, DTypeError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
 

@@ -21,6 +21,29 @@ def disagree():
         told(lambda: ng.mpi.bcast(np.zeros(2), rank, comm), "root 1")
         first = ng.mpi.barrier if rank else lambda comm: ng.mpi.allreduce(1.0, comm=comm)
         told(lambda: first(comm), "mpi.barrier")
+        # Compiled functions, when they are run again.
+        once = ng.jit(lambda x: ng.mpi.allreduce(x, comm=comm))
+        twice = ng.jit(lambda x: ng.mpi.allreduce(ng.mpi.allreduce(x, comm=comm) ** 2, comm=comm))
+        for f in (once, twice, once):
+            f(np.ones(3))
+        told(lambda: (twice if rank else once)(np.ones(3)), "jit of <lambda> mpi.allreduce")
+        # Messages: who gets one is told.
+        after, before = (rank + 1) % size, (rank - 1) % size
+        pass_on = ng.jit(lambda x: ng.mpi.sendrecv(x, after, before, comm=comm))
+        pass_on(np.ones(2))
+        pass_on(np.ones(2))
+        told(lambda: pass_on(np.ones(2 + rank)), f"[{2 + before}]")
+        told(
+            lambda: ng.mpi.sendrecv(
+                np.ones(2), after, before, comm=comm, sendtag=rank, recvtag=rank
+            ),
+            f"tag {before}",
+        )
+        ng.mpi.shift(np.ones(2), 1, comm)
+        arriving = ng.mpi.irecv(np.zeros(2, "f4"), before, 5, comm)
+        leaving = ng.mpi.isend(np.zeros(2), after, 5, comm)
+        told(arriving.wait, "float64[2], tag 5")
+        leaving.wait()
     if rank == 0:
         print("all were told")
 

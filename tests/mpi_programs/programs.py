@@ -39,7 +39,8 @@ def check_loops():
 
     x = values((3,), rank)
     want = ng.grad(loss(unrolled))(x)
-    for memory in (None, "2 states"):
+    # As many states as there is room for on rank 0, of 24 bytes each: 2.
+    for memory in (None, "2 states", 72 + 1000 * rank):
         for f in both(loss(lambda x, memory=memory: states(x, memory))):
             same(f(x), loss(unrolled)(x))
             same(ng.grad(f)(x), want)
@@ -70,6 +71,54 @@ def check_while():
     for f in both(solve):
         same(f(b), want, rtol=1e-9)
         same(ng.grad(lambda b, f=f: (f(b) ** 2).sum())(b), adjoint, rtol=1e-6)
+
+
+def check_while_condition():
+    """Conjugate gradients, the condition of which is the residual of all ranks."""
+    n = 3
+    matrix = 4 * np.eye(n * size) - np.eye(n * size, k=1) - np.eye(n * size, k=-1)
+
+    def product(p):
+        above = ng.mpi.shift(p[-1], 1, comm, wrap_around=False)
+        below = ng.mpi.shift(p[0], -1, comm, wrap_around=False)
+        around = np.concatenate([above.reshape(1), p, below.reshape(1)])
+        return 4 * p - around[:-2] - around[2:]
+
+    def dot(a, b):
+        return ng.mpi.allreduce(np.sum(a * b), comm=comm)
+
+    def solve(b):
+        def goes_on(state):
+            return np.sqrt(dot(state[1], state[1])) > 1e-10
+
+        def step(state):
+            x, r, p = state
+            ap = product(p)
+            alpha = dot(r, r) / dot(p, ap)
+            new = r - alpha * ap
+            return x + alpha * p, new, new + dot(new, new) / dot(r, r) * p
+
+        return ng.while_loop(goes_on, step, (np.zeros_like(b), b, b))[0]
+
+    def newton(x):
+        # Only the condition communicates.
+        return ng.while_loop(
+            lambda y: ng.mpi.allreduce(abs(y * y - x).max(), MPI.MAX, comm) > 1e-12,
+            lambda y: 0.5 * (y + x / y),
+            x,
+        )
+
+    b = values((n,), rank)
+    whole = np.concatenate(comm.allgather(b))
+    here = slice(n * rank, n * rank + n)
+    want = np.linalg.solve(matrix, whole)
+    adjoint = np.linalg.solve(matrix.T, 2 * want)[here]
+    for f in both(solve):
+        same(f(b), want[here], rtol=1e-8)
+        same(ng.grad(lambda b, f=f: (f(b) ** 2).sum())(b), adjoint, rtol=1e-6)
+    for f in both(newton):
+        same(f(b), np.sqrt(b))
+        same(ng.grad(lambda b, f=f: f(b).sum())(b), 0.5 / np.sqrt(b), rtol=1e-8)
 
 
 def check_branches():
@@ -286,6 +335,7 @@ run(
     [
         check_loops,
         check_while,
+        check_while_condition,
         check_branches,
         check_unused_results,
         check_define_by_run,

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler import library_kernels
-from numba_grad.compiler.build import build
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.errors import InternalError, KernelError
 from numba_grad.runtime import library
 from numba_grad.runtime.native_engine import Program
 from numba_grad.runtime.plan import Plan, PlanBuilder
+from tests.compiler.library_plans import append_call
 
 NAMES = [
     f"{package}.{letter}{name}"
@@ -26,7 +27,7 @@ def product_plan(n: int) -> Plan:
     matrix = library_kernels.MatrixOperand(())
     call = library_kernels.matmul_call(dtype, n, n, n, matrix, matrix)
     builder = PlanBuilder(2, [((n, n), dtype)])
-    library_kernels.append_call(
+    append_call(
         builder,
         call,
         lambda source: builder.kernel(build(source)),

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from numba_grad.compiler import engine_build
-from numba_grad.compiler.build import Request, build, build_requests
-from numba_grad.compiler.engine_build import native_engine
+from numba_grad.compiler.building import engine_build
+from numba_grad.compiler.building.build import Request, build, build_requests
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.config import configure
 from numba_grad.errors import InternalError
 from numba_grad.runtime import library

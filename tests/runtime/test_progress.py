@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.engine_build import native_engine
-from numba_grad.frontend import progress_bars
+from numba_grad.compiler.building.engine_build import native_engine
+from numba_grad.frontend.loops_and_branches import progress_bars
 from numba_grad.runtime import native_engine as engine_module
 from numba_grad.runtime.native_engine import RecordWord
 from numba_grad.runtime.plan import LoopWord

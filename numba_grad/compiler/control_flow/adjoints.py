@@ -21,8 +21,8 @@ from numba_grad.compiler.control_flow.writer import (
     further,
     line_of,
 )
-from numba_grad.compiler.flat_graph import ClosedGraph
-from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.partition.flat_graph import ClosedGraph
+from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 from numba_grad.runtime.plan import Control

@@ -3,7 +3,7 @@
 import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Writer
-from numba_grad.compiler.flat_graph import ClosedGraph
+from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Control
 

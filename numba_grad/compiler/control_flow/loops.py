@@ -11,8 +11,8 @@ from numba_grad.compiler.control_flow.writer import (
     line_of,
     rows_from,
 )
-from numba_grad.compiler.flat_graph import ClosedGraph
-from numba_grad.compiler.library_steps import Pointer
+from numba_grad.compiler.partition.flat_graph import ClosedGraph
+from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import array_type
 from numba_grad.runtime.plan import Control

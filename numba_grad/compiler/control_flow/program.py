@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from numba_grad.compiler.communication_steps import write_communication
 from numba_grad.compiler.control_flow.adjoints import write_adjoint
 from numba_grad.compiler.control_flow.branches import write_branch
+from numba_grad.compiler.control_flow.communications import write_communication
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
 from numba_grad.compiler.control_flow.writer import CompileBody, Writer
-from numba_grad.compiler.groups import Place
+from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node

@@ -13,10 +13,18 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numba_grad.compiler.emit_cpu import dtype_name, expression_text
-from numba_grad.compiler.loops import Apply, Buffer, Expression, IndexValue, Kernel, Let, Load
-from numba_grad.compiler.program_steps import ProgramStep
-from numba_grad.compiler.source import Source
+from numba_grad.compiler.emission.emit_cpu import dtype_name, expression_text
+from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.loop_nests.kernel_ir import (
+    Apply,
+    Buffer,
+    Expression,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+)
+from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.types import Type
 

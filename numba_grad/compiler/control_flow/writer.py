@@ -23,10 +23,10 @@ from numba_grad.compiler.control_flow.register_loops import (
     start_source,
     straight_line,
 )
-from numba_grad.compiler.flat_graph import ClosedGraph, FlatGraph, flatten
-from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.program_steps import FileMemory, Output, ProgramStep, Temporary
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import FileMemory, Output, ProgramStep, Temporary
 from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record

@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from numba_grad.compiler.kernel_bfloat16 import INT16, bits_of, float32_from
+from numba_grad.compiler.kernel_language.bfloat16 import INT16, bits_of, float32_from
 
 # Of structures there may be arrays in shared memory; of other types only if Numba knows them.
 STRUCTURE = ir.LiteralStructType([INT16])

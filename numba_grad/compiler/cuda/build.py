@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_grad.compiler import cache, compile_log
-from numba_grad.compiler.build import compiling
+from numba_grad.compiler.building import cache, compile_log
+from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.cuda import front_end, worker_processes
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
@@ -197,7 +197,7 @@ def environment() -> cache.Environment:
         If there is no compiler.
     """
     here = Path(__file__).parent
-    names = ("front_end.py", "bfloat16_type.py", "../kernel_bfloat16.py", "link.py")
+    names = ("front_end.py", "bfloat16_type.py", "../kernel_language/bfloat16.py", "link.py")
     return {
         "CUDA compiler": front_end.description(front_end.provider()),
         "code generator": cache.text_identity(here / name for name in names),

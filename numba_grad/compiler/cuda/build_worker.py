@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build
 
 

@@ -1,6 +1,6 @@
 """What work takes on a GPU, roughly: the figures of an H200. Ratios of others are similar."""
 
-from numba_grad.compiler.costs import Costs
+from numba_grad.compiler.fusion.costs import Costs
 
 # Seconds of a kernel in a captured graph that has hardly anything to do: a goal, not a measurement.
 LAUNCH = 2e-6

@@ -3,8 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from numba_grad.compiler.loops import Apply, Expression, IndexValue, Kernel, Let, Load, Variant
-from numba_grad.compiler.spaces import Index
+from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.loop_nests.kernel_ir import (
+    Apply,
+    Expression,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Variant,
+)
 
 
 def names_in(expression: Expression) -> list[str]:

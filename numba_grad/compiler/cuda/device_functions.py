@@ -434,7 +434,7 @@ def _cast_text(name: str, source: np.dtype, target: str) -> str:
     )
 
 
-# Rounded to odd on the way, as `kernel_scalars.py` explains.
+# Rounded to odd on the way, as `kernel_language/scalars.py` explains.
 _DOUBLE_TO_HALF = """\
     near = float32(x)
     back = float64(near)

@@ -24,7 +24,7 @@ from numba_grad.compiler.cuda.launch import (
     shape_of_tasks,
     transposed_axis,
 )
-from numba_grad.compiler.loops import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 
 
 @dataclass(frozen=True, slots=True)

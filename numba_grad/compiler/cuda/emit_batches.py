@@ -20,7 +20,7 @@ from numba_grad.compiler.cuda.launch import (
     shape_of_blocks,
     transposed_axis,
 )
-from numba_grad.compiler.loops import Axis, Let, Load
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Let, Load
 
 ROWS = THREADS_PER_BLOCK // SIDE  # of a square that a block does in each turn
 TURNS = SIDE // ROWS

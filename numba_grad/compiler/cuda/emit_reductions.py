@@ -31,7 +31,7 @@ from numba_grad.compiler.cuda.launch import (
     staged_lets,
     threads_per_result,
 )
-from numba_grad.compiler.loops import OTHER, Accumulator, Kernel, Let
+from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Kernel, Let
 from numba_grad.dtypes import computed_in
 
 ALL_LANES = "0xffffffff"

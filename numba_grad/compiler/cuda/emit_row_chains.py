@@ -29,8 +29,8 @@ from numba_grad.compiler.cuda.launch import (
     shape_of_blocks,
     shape_of_tasks,
 )
-from numba_grad.compiler.loops import Axis, Kernel
-from numba_grad.compiler.source import Source
+from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
 
 _BARRIERS = {WARP: "cuda.syncwarp()", THREADS_PER_BLOCK: "cuda.syncthreads()"}
 

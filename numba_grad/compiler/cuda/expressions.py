@@ -1,7 +1,7 @@
 """Templates of scalar expressions as text of CUDA Python.
 
-`Op.expression` is written in the kernel language of the CPU (`kernel_language.py`). Here each
-template is read as a Python expression, typed, and written again with the names and the typed
+`Op.expression` is written in the kernel language of the CPU (`kernel_language/intrinsics.py`). Here
+each template is read as a Python expression, typed, and written again with the names and the typed
 literals that CUDA Python wants.
 """
 

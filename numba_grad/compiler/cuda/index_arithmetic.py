@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from numba_grad.compiler.loops import Apply, Constant, IndexValue, Kernel, Let, Load
-from numba_grad.compiler.spaces import Index
+from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.loop_nests.kernel_ir import Apply, Constant, IndexValue, Kernel, Let, Load
 
 INT64 = np.dtype(np.int64)
 MOST_NARROW = 2**31 - 1

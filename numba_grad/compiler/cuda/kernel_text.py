@@ -13,8 +13,10 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     index_arithmetic,
     split_position,
 )
-from numba_grad.compiler.emit_cpu import index_text
-from numba_grad.compiler.loops import (
+from numba_grad.compiler.emission.emit_cpu import index_text
+from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
@@ -29,8 +31,6 @@ from numba_grad.compiler.loops import (
     Update,
     Variant,
 )
-from numba_grad.compiler.source import Source
-from numba_grad.compiler.spaces import Index
 from numba_grad.dtypes import computed_in, is_storage_only
 
 BOOL = np.dtype(bool)

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
-from numba_grad.compiler.loop_cuts import fewest_blocks
-from numba_grad.compiler.loops import Axis, Kernel, Let, Load, Variant
-from numba_grad.compiler.spaces import ONE
+from numba_grad.compiler.loop_nests.iteration_spaces import ONE
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel, Let, Load, Variant
+from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 
 WARP = 32
 THREADS_PER_BLOCK = 256

@@ -3,12 +3,12 @@
 import functools
 from collections.abc import Callable
 
-from numba_grad.compiler import library_steps
 from numba_grad.compiler.cuda import build, user_functions
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, NoKernels, Options, kernels_for
-from numba_grad.compiler.groups import Place
-from numba_grad.compiler.library_steps import LoweredStep
-from numba_grad.compiler.program_steps import ProgramStep, library_program_step
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.steps import library_steps
+from numba_grad.compiler.steps.library_steps import LoweredStep
+from numba_grad.compiler.steps.program_steps import ProgramStep, library_program_step
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.ops.custom_kernels import MOST_EXTENTS

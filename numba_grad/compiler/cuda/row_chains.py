@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit_row_chains import emit_row_chain
 from numba_grad.compiler.cuda.launch import LONG, SHORT, THREADS_PER_BLOCK, WARP
-from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.loops import Axis, Kernel
-from numba_grad.compiler.program_steps import ProgramStep, Source, bytes_of_buffers
-from numba_grad.compiler.row_chains import Candidate, Chaining
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import ProgramStep, Source, bytes_of_buffers
+from numba_grad.compiler.steps.row_chains import Candidate, Chaining
 
 # Points that one thread may sum up alone, where a row has several results.
 MOST_ALONE = 64

@@ -15,8 +15,9 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     copy_source,
 )
 from numba_grad.compiler.cuda.row_chains import CHAINING
-from numba_grad.compiler.loops import Kernel
-from numba_grad.compiler.program_steps import (
+from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.programs import Destination
+from numba_grad.compiler.steps.program_steps import (
     ProgramStep,
     Temporary,
     arguments_of,
@@ -24,8 +25,7 @@ from numba_grad.compiler.program_steps import (
     work_of,
     written_words,
 )
-from numba_grad.compiler.programs import Destination
-from numba_grad.compiler.row_chains import with_row_chains
+from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
 
 

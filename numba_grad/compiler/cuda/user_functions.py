@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.build import compiling
+from numba_grad.compiler.building.build import compiling
+from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.compiler.cuda import build, front_end
 from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
-from numba_grad.compiler.custom_kernel_steps import operands_of
-from numba_grad.compiler.function_identity import identity_of
-from numba_grad.compiler.groups import Place
 from numba_grad.compiler.library_kernels import Memory
 from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
-from numba_grad.compiler.library_steps import Pointer
-from numba_grad.compiler.program_steps import ProgramStep
+from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.steps.custom_kernel_steps import operands_of
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.locks import new_lock

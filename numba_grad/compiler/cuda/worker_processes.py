@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from numba_grad.compiler import cache
+from numba_grad.compiler.building import cache
 from numba_grad.config import config
 
 # A worker compiles its first kernel after 1.2 s of work, in which time this process compiles 7:

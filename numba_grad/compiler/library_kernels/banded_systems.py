@@ -4,7 +4,12 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.lapack import stack_call
+from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["solve_banded_call"]
 
 
 def solve_banded_call(
@@ -82,3 +87,10 @@ for k in range(n - 1, -1, -1):
         out[start + k * columns + c] = x / rows[k * width + lower]
 """,
     )
+
+
+@lowers("solve_banded", by=solve_banded_call, operations=of_matrix(lambda m, n, k: m * m * n))
+def _solve_banded(kernel: Kernel, node: Node) -> LibraryCall:
+    bands, b = node.inputs
+    n, columns = b.shape[-2:]
+    return kernel(node.dtype, n, columns, number_of_matrices(bands), **node.params)

@@ -1,12 +1,13 @@
 """What a library operation compiles to: kernel sources, and the words of their steps."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from numba_grad.dtypes import computed_in
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, WordValue
+from numba_grad.runtime.plan import SERIAL, ErrorSite
+
+__all__ = ["Errors", "LibraryCall", "Memory", "Symbol"]
 
 Shape = tuple[int, ...]
 BLAS_LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -55,37 +56,6 @@ class LibraryCall:
 
     steps: tuple[LibraryStep, ...]
     scratch_bytes: int = 0
-
-
-def append_call(
-    builder: PlanBuilder,
-    call: LibraryCall,
-    kernel_number: Callable[[str], int],
-    *,
-    inputs: Sequence[tuple[int, int]],
-    outputs: Sequence[tuple[int, int]],
-    scratch: tuple[int, int] = (0, 0),
-) -> None:
-    """Append the steps to a plan; operands are (base, byte offset), kernels are found by source."""
-    places = {"input": inputs, "output": outputs, "scratch": [scratch]}
-
-    def value(word: LibraryWord) -> WordValue:
-        match word:
-            case Memory(role, number, offset):
-                base, start = places[role][number]
-                return base, start + offset
-            case Symbol(name):
-                return builder.symbol(name), 0
-            case Errors():
-                return builder.errors, 0
-            case ErrorSite():
-                return builder.site(word)
-            case _:
-                return int(word)
-
-    for step in call.steps:
-        words = [value(word) for word in step.words]
-        builder.step(kernel_number(step.source), words, step.tasks, step.grain)
 
 
 def kernel_dtype(dtype: np.dtype) -> str:

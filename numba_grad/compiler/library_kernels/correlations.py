@@ -12,6 +12,10 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
+
+__all__ = ["correlate_call"]
 
 _CORRELATION_COLUMNS = 1024  # results of a tile, which stay in the first-level cache
 
@@ -120,3 +124,10 @@ def _sums_source(dtype: np.dtype) -> str:
             total = reduce_add(total, {name}(x[place + j] * y[row * m + j]))
         out[task] = total
 """
+
+
+@lowers("correlate", by=correlate_call)
+def _correlate(kernel: Kernel, node: Node) -> LibraryCall:
+    x, y = node.inputs
+    size, offset = node.params["size"], node.params["offset"]
+    return kernel(node.dtype, x.shape, y.shape[-1], size, offset=offset)

@@ -1,4 +1,4 @@
-"""Steps that call a user's kernel, which Numba has compiled (`compiler/user_functions.py`)."""
+"""Steps that call a user's kernel, which Numba has compiled (`user_kernels/functions.py`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
 )
 from numba_grad.runtime.plan import SERIAL, ErrorSite
+
+__all__ = ["ArrayOperand", "custom_kernel_call"]
 
 
 @dataclass(frozen=True, slots=True)

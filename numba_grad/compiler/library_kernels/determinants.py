@@ -14,6 +14,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     stack_call,
     wide_name,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices
 from numba_grad.compiler.library_kernels.small_matrices import (
     are_at_most,
     cofactors,
@@ -23,6 +24,8 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     stored,
 )
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["cofactor_call", "cofactor_in_direction_call", "det_call", "slogdet_call"]
 
 # Products are kept within these powers of two, 2**64 and 2**-64, so that none overflows on the way
 # to a determinant that does not.
@@ -408,3 +411,13 @@ info[0] = 0
 
 def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+lowers_square_matrices("det", by=det_call, operations=lambda m, n, k: 2 * n**3 // 3)
+lowers_square_matrices("slogdet", by=slogdet_call, operations=lambda m, n, k: 2 * n**3 // 3)
+lowers_square_matrices("cofactor", by=cofactor_call, operations=lambda m, n, k: 2 * n**3)
+lowers_square_matrices(
+    "cofactor_in_direction",
+    by=cofactor_in_direction_call,
+    operations=lambda m, n, k: 30 * n**3,
+)

@@ -11,7 +11,12 @@ from numba_grad.compiler.library_kernels.lapack import (
     real_name,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["eig_call", "eigh_call"]
 
 _FAILURE = "eigenvalues"
 
@@ -179,3 +184,31 @@ for i in range(n):
             second = 0
 start += n * n
 """
+
+
+@lowers("eigh", by=eigh_call, operations=of_matrix(lambda m, n, k: 9 * n**3))
+def _eigh(kernel: Kernel, node: Node) -> LibraryCall:
+    return _hermitian(kernel, node, vectors=True)
+
+
+@lowers("eigvalsh", by=eigh_call, operations=of_matrix(lambda m, n, k: 4 * n**3 // 3))
+def _eigvalsh(kernel: Kernel, node: Node) -> LibraryCall:
+    return _hermitian(kernel, node, vectors=False)
+
+
+def _hermitian(kernel: Kernel, node: Node, *, vectors: bool) -> LibraryCall:
+    (a,) = node.inputs
+    lower = node.params["lower"]
+    return kernel(a.dtype, a.shape[-1], number_of_matrices(a), lower=lower, vectors=vectors)
+
+
+@lowers("eig", by=eig_call, operations=of_matrix(lambda m, n, k: 25 * n**3))
+def _eig(kernel: Kernel, node: Node) -> LibraryCall:
+    (a,) = node.inputs
+    return kernel(a.dtype, a.shape[-1], number_of_matrices(a), vectors=True)
+
+
+@lowers("eigvals", by=eig_call, operations=of_matrix(lambda m, n, k: 10 * n**3))
+def _eigvals(kernel: Kernel, node: Node) -> LibraryCall:
+    (a,) = node.inputs
+    return kernel(a.dtype, a.shape[-1], number_of_matrices(a), vectors=False)

@@ -1,5 +1,7 @@
 """Cholesky, LU and QR factorizations, by LAPACK."""
 
+import math
+
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
@@ -12,13 +14,22 @@ from numba_grad.compiler.library_kernels.lapack import (
     letter,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import (
+    lowers_square_matrices,
+    number_of_matrices,
+    of_matrix,
+)
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     cholesky_factor,
     is_small,
     loaded,
     stored,
 )
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["cholesky_call", "lu_call", "permutation_call", "qr_call"]
 
 
 def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -199,3 +210,31 @@ for i in range(m):
     for j in range(width):
         out[q_start + i * width + j] = factors[j * m + i]
 """
+
+
+lowers_square_matrices("cholesky", by=cholesky_call, operations=lambda m, n, k: n**3 // 3)
+
+
+@lowers(
+    "lu",
+    by=lu_call,
+    operations=of_matrix(lambda m, n, k: 2 * m * n * k - (m + n) * k**2 + 2 * k**3 // 3),
+)
+def _lu(kernel: Kernel, node: Node) -> LibraryCall:
+    (a,) = node.inputs
+    m, n = a.shape[-2:]
+    return kernel(a.dtype, m, n, number_of_matrices(a))
+
+
+@lowers("permutation", by=permutation_call)
+def _permutation(kernel: Kernel, node: Node) -> LibraryCall:
+    (pivots,) = node.inputs
+    count = math.prod(pivots.shape[:-1])
+    return kernel(node.shape[-1], pivots.shape[-1], count)
+
+
+@lowers("qr", by=qr_call, operations=of_matrix(lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3))
+def _qr(kernel: Kernel, node: Node) -> LibraryCall:
+    (a,) = node.inputs
+    m, n = a.shape[-2:]
+    return kernel(a.dtype, m, n, number_of_matrices(a), mode=node.params["mode"])

@@ -17,7 +17,12 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
+from numba_grad.ops.fourier import scale_of
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["fourier_call"]
 
 # PocketFFT makes the twiddle factors of a length anew in each call, at the price of one to two
 # lines. So a call gets as many lines as hold this many elements, and at least two: it transforms
@@ -255,3 +260,32 @@ def kernel(args, lo, hi):
                     target += inner
                 line += width
 """
+
+
+def _operations(node: Node) -> int:
+    return 5 * node.type.size * node.shape[node.params["axis"]].bit_length()
+
+
+@lowers("fft", by=fourier_call, operations=_operations)
+def _fft(kernel: Kernel, node: Node) -> LibraryCall:
+    inverse = node.params["inverse"]
+    return _transform(kernel, node, "ifft" if inverse else "fft", inverse=inverse)
+
+
+@lowers("rfft", by=fourier_call, operations=_operations)
+def _rfft(kernel: Kernel, node: Node) -> LibraryCall:
+    is_odd = node.inputs[0].shape[node.params["axis"]] % 2
+    return _transform(kernel, node, "rfft_n_odd" if is_odd else "rfft_n_even")
+
+
+@lowers("irfft", by=fourier_call, operations=_operations)
+def _irfft(kernel: Kernel, node: Node) -> LibraryCall:
+    return _transform(kernel, node, "irfft", inverse=True)
+
+
+def _transform(kernel: Kernel, node: Node, function: str, *, inverse: bool = False) -> LibraryCall:
+    (x,) = node.inputs
+    axis = node.params["axis"]
+    points = (node if inverse else x).shape[axis]
+    scale = scale_of(points, node.params["norm"], inverse=inverse)
+    return kernel(function, x.dtype, node.dtype, x.shape, axis, node.shape[axis], scale)

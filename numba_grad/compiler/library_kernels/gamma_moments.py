@@ -3,6 +3,10 @@
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
+
+__all__ = ["gamma_moment_call"]
 
 _CHUNK_COST = 1 << 15  # in nanoseconds
 _COST = 1024  # of an element
@@ -54,3 +58,8 @@ def kernel(args, lo, hi):
                 total = reduce_add(total, term{factors})
         out[i] = {dtype.name}(x * width * total)
 """
+
+
+@lowers("gamma_moment", by=gamma_moment_call)
+def _gamma_moment(kernel: Kernel, node: Node) -> LibraryCall:
+    return kernel(node.dtype, node.type.size, node.params["order"])

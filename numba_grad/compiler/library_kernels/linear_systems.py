@@ -6,6 +6,8 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
+from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices, of_matrix
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     element_size,
     eliminated,
@@ -16,7 +18,10 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     stored,
     substituted,
 )
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["inv_call", "solve_call"]
 
 # LAPACK's kernels for several right sides take twice the time of loops for so many rows: they copy
 # blocks first.
@@ -214,3 +219,16 @@ for i in range(n - 1, -1, -1):
     for j in range(columns):
         out[row + j] = out[row + j] / pivot
 """
+
+
+lowers_square_matrices("inv", by=inv_call, operations=lambda m, n, k: 8 * n**3 // 3)
+
+
+@lowers(
+    "solve",
+    by=solve_call,
+    operations=of_matrix(lambda m, n, k: 2 * n**3 // 3, for_each_right_side=2),
+)
+def _solve(kernel: Kernel, node: Node) -> LibraryCall:
+    a, b = node.inputs
+    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])

@@ -14,7 +14,16 @@ from numba_grad.compiler.library_kernels.lapack import (
     real_name,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import (
+    lowers_square_matrices,
+    number_of_matrices,
+    of_matrix,
+)
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["solve_sylvester_call", "sqrtm_call"]
 
 
 def solve_sylvester_call(dtype: np.dtype, n: int, m: int, count: int) -> LibraryCall:
@@ -219,3 +228,16 @@ if {FAILED}:
 
 def _indented(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines())
+
+
+lowers_square_matrices("sqrtm", by=sqrtm_call, operations=lambda m, n, k: 100 * n**3)
+
+
+@lowers(
+    "solve_sylvester",
+    by=solve_sylvester_call,
+    operations=of_matrix(lambda m, n, k: 100 * n**3),
+)
+def _solve_sylvester(kernel: Kernel, node: Node) -> LibraryCall:
+    a, b, _ = node.inputs
+    return kernel(node.dtype, a.shape[-1], b.shape[-1], number_of_matrices(a))

@@ -10,6 +10,9 @@ from numba_grad.compiler.library_kernels.lapack import (
     real_name,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices
+
+__all__ = ["expm_call"]
 
 
 def expm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
@@ -107,3 +110,6 @@ for number in range(squarings):
     call(gemm, {product}, powers_at, n_at, powers_at, n_at, zero_at, result_at, n_at, 1, 1)
 """,
     )
+
+
+lowers_square_matrices("expm", by=expm_call, operations=lambda m, n, k: 18 * n**3)

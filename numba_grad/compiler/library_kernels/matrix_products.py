@@ -22,7 +22,12 @@ from numba_grad.compiler.library_kernels.matrix_stacks import (
     walk_stack,
     words_of_stack,
 )
+from numba_grad.compiler.library_kernels.operands import extents_of_product, operand
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.dtypes import is_storage_only
+from numba_grad.graph.node import Node
+
+__all__ = ["MatrixOperand", "adds_by_itself", "matmul_add_call", "matmul_call"]
 
 _TILE_ROWS = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
 _TILE_COLUMNS = 256
@@ -378,3 +383,24 @@ def _elements_source(dtype: np.dtype) -> str:
             out[task * n + j] = total
 """
     )
+
+
+def _operations(node: Node) -> int:
+    return 2 * node.type.size * node.inputs[-2].shape[-1]
+
+
+@lowers("matmul", by=matmul_call, operations=_operations)
+def _matmul(kernel: Kernel, node: Node) -> LibraryCall:
+    x, y = node.inputs
+    return kernel(node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y))
+
+
+@lowers("matmul_add", by=matmul_add_call, operations=_operations, in_place=True)
+def _matmul_add(kernel: Kernel, node: Node) -> LibraryCall:
+    _, x, y = node.inputs
+    return kernel(node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y))
+
+
+def _matrix_operand(x: Node) -> MatrixOperand:
+    found = operand(x)
+    return MatrixOperand(found.shape[:-2], found.is_transposed)

@@ -7,12 +7,16 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
 from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.ops.series import (
     EULER_MACLAURIN,
     LEAST_ACCURACY,
     LEAST_EXPONENT,
     MOST_TERMS,
 )
+
+__all__ = ["beta_moment_call", "hyp1f1_derivative_call", "zeta_derivative_call"]
 
 _CHUNK_COST = 1 << 15  # in nanoseconds
 
@@ -225,3 +229,10 @@ def kernel(args, lo, hi):
         is_lost = {2.0**-52!r} * magnitude > {LEAST_ACCURACY!r} * max(1.0, absolute(total))
         out[element] = {dtype.name}(select(is_done & ~is_lost, total, nan))
 """
+
+
+@lowers("beta_moment", by=beta_moment_call)
+@lowers("zeta_derivative", by=zeta_derivative_call)
+@lowers("hyp1f1_derivative", by=hyp1f1_derivative_call)
+def _of_elements(kernel: Kernel, node: Node) -> LibraryCall:
+    return kernel(node.dtype, node.type.size, **node.params)

@@ -10,6 +10,10 @@ import textwrap
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
+
+__all__ = ["gamma_draw_call", "poisson_draw_call"]
 
 _CHUNK_COST = 1 << 15  # in nanoseconds
 _COST = 64  # of an element
@@ -145,3 +149,13 @@ def kernel(args, lo, hi):
                     break
         out[i] = int64(result)
 """
+
+
+@lowers("gamma_draw", by=gamma_draw_call)
+def _gamma_draw(kernel: Kernel, node: Node) -> LibraryCall:
+    return kernel(node.dtype, node.type.size)
+
+
+@lowers("poisson_draw", by=poisson_draw_call)
+def _poisson_draw(kernel: Kernel, node: Node) -> LibraryCall:
+    return kernel(node.inputs[2].dtype, node.type.size)

@@ -15,7 +15,11 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     sum_text,
 )
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["scatter_call"]
 
 _SCATTER_COLUMNS = 512
 
@@ -105,3 +109,19 @@ def _scatter_source(dtype: np.dtype, index_dtypes: Sequence[np.dtype], adds: boo
         f"                out[place * rest + column] = {new}",
     ]
     return "\n".join(lines) + "\n"
+
+
+@lowers("scatter_add", "scatter_set", by=scatter_call, in_place=True)
+def _scatter(kernel: Kernel, node: Node) -> LibraryCall:
+    x, _, *indices = node.inputs
+    count = len(indices)
+    named = node.params.get("named_axes") or range(count)
+    return kernel(
+        node.dtype,
+        [i.dtype for i in indices],
+        x.shape[:count],
+        indices[0].type.size,
+        math.prod(x.shape[count:]),
+        adds=node.op.name == "scatter_add",
+        sites=[ErrorSite("index", node.op.name, axis) for axis in named],
+    )

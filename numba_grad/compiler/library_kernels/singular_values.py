@@ -16,8 +16,13 @@ from numba_grad.compiler.library_kernels.lapack import (
     real_name,
     stack_call,
 )
+from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
+
+__all__ = ["lstsq_call", "svd_call"]
 
 _FAILURE = "singular values"
 
@@ -240,3 +245,30 @@ for k in range(least):
 call(gemm, as_it_is_at, as_it_is_at, columns_at, n_at, least_at, one_at, coordinates_at, columns_at,
      right_at, least_at, zero_at, x_at, columns_at, 1, 1)
 """
+
+
+@lowers("svd", by=svd_call, operations=of_matrix(lambda m, n, k: 14 * m * n * k + 8 * k**3))
+def _svd(kernel: Kernel, node: Node) -> LibraryCall:
+    return _of_rectangles(kernel, node, "full" if node.params["full"] else "reduced")
+
+
+@lowers("svdvals", by=svd_call, operations=of_matrix(lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3))
+def _svdvals(kernel: Kernel, node: Node) -> LibraryCall:
+    return _of_rectangles(kernel, node, "values")
+
+
+def _of_rectangles(kernel: Kernel, node: Node, part: str) -> LibraryCall:
+    (a,) = node.inputs
+    m, n = a.shape[-2:]
+    return kernel(a.dtype, m, n, number_of_matrices(a), part=part)
+
+
+@lowers(
+    "lstsq",
+    by=lstsq_call,
+    operations=of_matrix(lambda m, n, k: 14 * m * n * k + 8 * k**3, for_each_right_side=4),
+)
+def _lstsq(kernel: Kernel, node: Node) -> LibraryCall:
+    a, b, _ = node.inputs
+    *a_stack, m, n = a.shape
+    return kernel(node.dtype, m, n, b.shape[-1], tuple(a_stack), b.shape[:-2])

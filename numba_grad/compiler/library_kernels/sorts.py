@@ -13,7 +13,11 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     value_dtype,
 )
+from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.dtypes import computed_in, is_floating, is_inexact
+from numba_grad.graph.node import Node
+
+__all__ = ["argsort_call", "searchsorted_call", "sort_call"]
 
 
 def argsort_call(
@@ -286,3 +290,15 @@ def kernel(args, lo, hi):
             first = select({goes_on}, first + 1, first)
         out[task] = first - start
 """
+
+
+@lowers("argsort", by=argsort_call)
+def _argsort(kernel: Kernel, node: Node) -> LibraryCall:
+    (x,) = node.inputs
+    return kernel(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
+
+
+@lowers("searchsorted", by=searchsorted_call)
+def _searchsorted(kernel: Kernel, node: Node) -> LibraryCall:
+    x, v = node.inputs
+    return kernel(x.dtype, x.shape, v.type.size, right=node.params["right"])

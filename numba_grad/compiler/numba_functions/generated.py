@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler import cache
-from numba_grad.compiler.build import compiling
-from numba_grad.compiler.function_identity import identity_of
+from numba_grad.compiler.building import cache
+from numba_grad.compiler.building.build import compiling
+from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.locks import LocksByKey
 
 _making = LocksByKey()

@@ -17,8 +17,8 @@ from numba_grad.errors import ShapeError, TracingError
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_traced
-from numba_grad.frontend.branches import cond
-from numba_grad.frontend.control_flow import while_loop
+from numba_grad.frontend.loops_and_branches.branches import cond
+from numba_grad.frontend.loops_and_branches.loops import while_loop
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_control_flow.values import (
     MISSING,

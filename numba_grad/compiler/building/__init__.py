@@ -1,0 +1,1 @@
+"""Kernel text -> loaded code: from memory, from disk, or compiled now. Start with `build.py`."""

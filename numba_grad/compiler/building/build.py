@@ -1,0 +1,320 @@
+"""Source text to loaded kernels: from memory, from the disk cache, or compiled now.
+
+Nothing here imports Numba until a kernel is missing from both.
+"""
+
+import contextlib
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from numba_grad import forks
+from numba_grad.compiler.building import cache, compile_log, job_start, parallel_build
+from numba_grad.config import config
+from numba_grad.errors import KernelError
+from numba_grad.fresh_thread import unbroken
+from numba_grad.graph.collection import old_at_once
+from numba_grad.locks import Claims, new_lock
+from numba_grad.runtime import loader, special_functions
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+Form = TypeVar("Form")
+
+KERNEL_SIGNATURE = "void(int64, int64, int64)"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled function: `address` is that of a C function of the given signature."""
+
+    address: int
+    source: str
+    key: str
+    entry_name: str = "kernel"
+    signature: str = KERNEL_SIGNATURE
+    is_quick: bool = False  # compiled without any pass
+
+    @property
+    def request(self) -> "Request":
+        return Request(self.source, self.entry_name, self.signature, self.is_quick)
+
+    @property
+    def symbol(self) -> str:
+        return _symbol(self.key)
+
+    @property
+    def llvm(self) -> str:
+        """The optimized LLVM text, compiled again for the occasion."""
+        return _compiled(self.request, str)
+
+    @property
+    def asm(self) -> str:
+        """The machine code as assembly, compiled again for the occasion."""
+        return _compiled(self.request, _assembly)
+
+
+class StoredKernel(NamedTuple):
+    """A kernel that a stored plan names: its source is not at hand."""
+
+    address: int
+    key: str
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What this process did so far."""
+
+    compilations: int = 0
+    loads: int = 0
+
+
+class Request(NamedTuple):
+    """A kernel that somebody wants.
+
+    `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
+    nothing is contracted.
+    """
+
+    source: str
+    entry_name: str = "kernel"
+    signature: str = KERNEL_SIGNATURE
+    is_quick: bool = False
+
+    @property
+    def key(self) -> str:
+        return _key_of(self)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _key_of(request: Request) -> str:
+    speed = ("quick",) if request.is_quick else ()
+    return cache.key_of(request.source, request.entry_name, request.signature, *speed)
+
+
+_claims = Claims()
+_kernels: dict[Request, Kernel] = {}
+_addresses: dict[str, int] = {}  # of all that is loaded, by key
+_statistics = Statistics()
+_counting = new_lock()
+
+
+def statistics() -> Statistics:
+    return _statistics
+
+
+def build(source: str) -> Kernel:
+    """The kernel of one source text, which defines `kernel(args, lo, hi)`."""
+    return build_all([source])[0]
+
+
+def build_all(sources: Iterable[str]) -> list[Kernel]:
+    """The kernels of several source texts; missing ones are compiled together."""
+    return build_requests([Request(source) for source in sources])
+
+
+def build_requests(requests: Sequence[Request]) -> list[Kernel]:
+    """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
+    missing = {request.key: request for request in requests if request not in _kernels}
+    _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
+    for key, request in missing.items():
+        _kernels[request] = Kernel(
+            _addresses[key],
+            request.source,
+            key,
+            request.entry_name,
+            request.signature,
+            request.is_quick,
+        )
+    return [_kernels[request] for request in requests]
+
+
+def is_compiled(request: Request) -> bool:
+    """Whether a kernel is in memory or on disk."""
+    return request in _kernels or cache.contains(request.key)
+
+
+def stored(keys: Sequence[str]) -> list[StoredKernel]:
+    """The kernels of these keys, from memory or from disk.
+
+    Raises
+    ------
+    KernelError
+        If one is on neither, or cannot be loaded.
+    """
+    _claims.make(keys, _addresses, _load_stored)
+    return [StoredKernel(_addresses[key], key) for key in keys]
+
+
+def _load_stored(keys: list[str]) -> None:
+    codes = {}
+    for key in keys:
+        code = cache.read(key)
+        if code is None:
+            raise KernelError(f"no kernel is stored under {key}")
+        codes[key] = code
+    with compile_log.report() as report:
+        report.expect([], from_cache=len(codes))
+        _load(codes)
+
+
+def _load(codes: dict[str, bytes]) -> None:
+    """Load object code, by key; an object that several keys have, once."""
+    keys_of: dict[bytes, list[str]] = {}
+    for key, code in codes.items():
+        keys_of.setdefault(code, []).append(key)
+    objects = [([_symbol(key) for key in keys], code) for code, keys in keys_of.items()]
+    addresses = loader.load(objects)
+    _addresses.update({key: addresses[_symbol(key)] for key in codes})
+    _statistics.loads += len(codes)
+
+
+# Of these a module has so many: more would be more than one thread can have a part of, and a
+# module cannot be broken off.
+_MOST_TOGETHER = 24
+
+
+def _object_codes(requests: list[Request]) -> dict[str, bytes]:
+    """By key. What was compiled together is one object, which each of its keys has."""
+    codes = {request: cache.read(request.key) for request in requests}
+    missing = [request for request, code in codes.items() if code is None]
+    quick = [request for request in missing if request.is_quick]
+    batches = [(request,) for request in missing if not request.is_quick]
+    batches += [tuple(quick[k : k + _MOST_TOGETHER]) for k in range(0, len(quick), _MOST_TOGETHER)]
+    with compile_log.report() as report:
+        report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
+
+        def compiled(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+            own = compile_and_store(*batch)
+            with _counting:
+                report.compiled += len(batch)
+            return own
+
+        def compiled_by_turns(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+            with contextlib.ExitStack() as claims:
+                own = [r for r in batch if claims.enter_context(job_start.claim(r.key))]
+                found = {r: code for r in own if (code := job_start.known(r.key)) is not None}
+                left = tuple([r for r in own if r not in found])
+                return found | compiled(left) if left else found
+
+        # Inside of Numba, this thread has the lock that others would wait for.
+        threads = 1 if _is_inside_numba() else config.threads
+        for own in parallel_build.of_each(batches, compiled_by_turns, threads).values():
+            codes |= own
+        for request in [request for request in missing if codes[request] is None]:
+            # Another process of this job is at it.
+            codes[request] = job_start.awaited(
+                request.key, lambda request=request: compiled((request,))[request]
+            )
+    return {request.key: code for request, code in codes.items() if code is not None}
+
+
+def compile_and_store(*requests: Request) -> dict[Request, bytes]:
+    """Object code of a kernel that the disk cache does not have, or of several quick ones."""
+
+    def work() -> dict[Request, bytes]:
+        if requests[0].is_quick:
+            codes = _quick_object_codes(requests)
+        else:
+            codes = {requests[0]: _compiled(requests[0], _object_code)}
+        with _counting:
+            _statistics.compilations += len(requests)
+        for request, code in codes.items():
+            cache.write(request.key, code)
+        return codes
+
+    return compiling(requests, work)
+
+
+def _numbas_lock() -> Any:
+    """What Numba's compiler holds, ours and the user's, where Numba is imported."""
+    lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return getattr(lock, "_lock", None)
+
+
+forks.wait_for(_numbas_lock)
+
+
+def _symbol(key: str) -> str:
+    return f"numba_grad_{key[:40]}"
+
+
+def compiling(what: Hashable, work: Callable[[], Form]) -> Form:
+    """The result of `work`, which may import Numba and compile with it: neither is broken off.
+
+    A thread that is inside of Numba already, as in a user's `@overload` that computes with us, goes
+    on itself: it holds the lock that another one would wait for.
+    """
+    return work() if _is_inside_numba() else unbroken(what, work)
+
+
+def _is_inside_numba() -> bool:
+    """Whether this thread is, not another one."""
+    numbas = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return numbas is not None and numbas.is_locked()
+
+
+def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> Form:
+    """One form of the finished module, which does not live on."""
+
+    def work() -> Form:
+        from numba_grad.compiler.building import code_generation
+
+        if request.is_quick:
+            return form(_quick_module([request]))
+        module = _front_end().module_for(
+            request.source, request.entry_name, request.signature, _symbol(request.key)
+        )
+        return form(code_generation.optimized(module, _symbol(request.key)))
+
+    return compiling((request, form), work)
+
+
+@functools.cache
+def _front_end() -> Any:
+    """The module that imports Numba."""
+    return old_at_once(
+        lambda: importlib.import_module("numba_grad.compiler.kernel_language.front_end")
+    )
+
+
+def _object_code(module: "llvm.ModuleRef") -> bytes:
+    from numba_grad.compiler.building import code_generation
+
+    return code_generation.object_code(module)
+
+
+def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
+    from numba_grad.compiler.building import code_generation
+
+    front_end = _front_end()
+    functions = [
+        front_end.Function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests
+    ]
+    symbols = [function.symbol for function in functions]
+    return code_generation.as_written(front_end.quick_module_of(functions, symbols[0]), symbols)
+
+
+def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
+    """One object for all: a module of its own takes each kernel another 1.3 ms.
+
+    What calls SciPy is an object of its own, or else SciPy would be imported for the others, too.
+    """
+    from numba_grad.compiler.building import code_generation
+
+    code = code_generation.quick_object_code(_quick_module(requests))
+    if len(requests) == 1 or not special_functions.are_needed_by(code):
+        return dict.fromkeys(requests, code)
+    return {
+        request: code_generation.quick_object_code(_quick_module([request])) for request in requests
+    }
+
+
+def _assembly(module: "llvm.ModuleRef") -> str:
+    from numba_grad.compiler.building import code_generation
+
+    return code_generation.assembly(module)

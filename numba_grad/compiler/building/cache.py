@@ -1,0 +1,361 @@
+"""Object code on disk, one file per kernel, named by content: no index, no lock, no pickle.
+Plans lie beside it (`plan_cache.py`).
+
+Any number of processes may share a directory. A file is complete or absent, because it is renamed
+into place; one that fails its checksum counts as absent and is written again.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import stat
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import llvmlite
+
+from numba_grad.config import config
+from numba_grad.fresh_thread import unbroken
+from numba_grad.locks import new_lock
+
+_MAGIC = b"numba_grad object code, format 1\n"
+_CHECKSUM_BYTES = 32
+_ENTRY_NAME = re.compile(r"[0-9a-f]{64}\.object")
+_TEMPORARY_NAME = re.compile(r"[0-9a-f]{64}\.[0-9a-f]+\.temporary")
+
+_TOUCH_SECONDS = 3600.0  # a hit refreshes the time of a file older than this: seldom a write
+_ABANDONED_SECONDS = 3600.0  # a temporary file older than this is from a process that died
+_WRITES_PER_SCAN = 200  # other processes write too, so the size is measured again now and then
+
+_lock = new_lock()
+_warned: set[Path] = set()
+_hits = 0
+_misses = 0
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The size of one directory when last measured, and what this process wrote since."""
+
+    total: int
+    writes: int = 0
+
+
+_measured: dict[Path, _Measured] = {}
+
+
+class Statistics(NamedTuple):
+    """The cache directory now, and the lookups of this process."""
+
+    directory: Path
+    files: int
+    bytes: int
+    hits: int
+    misses: int
+
+
+# Keys. The first digits say for what the code is: which processor, compilers, and versions.
+
+_DIGITS_OF_ENVIRONMENT = 16
+
+Environment = dict[str, str]  # all that code depends on besides its source, for people to read
+
+
+def key_of(*parts: str) -> str:
+    """The name of what these texts compile to, here and with the versions in use."""
+    return key_in(_processors_identity(), *parts)
+
+
+def key_in(identity: bytes, *parts: str) -> str:
+    """The same for code that is not for this CPU: `identity` is that of its environment."""
+    digest = hashlib.sha256(identity)
+    # Lengths go in, so that moving text from one part to the next changes the key.
+    for part in parts:
+        data = part.encode()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return prefix_of(identity) + digest.hexdigest()[_DIGITS_OF_ENVIRONMENT:]
+
+
+def prefix_of(identity: bytes) -> str:
+    """How all keys in an environment begin."""
+    return hashlib.sha256(identity).hexdigest()[:_DIGITS_OF_ENVIRONMENT]
+
+
+def identity_of(environment: Environment) -> bytes:
+    return hashlib.sha256(repr(sorted(environment.items())).encode()).digest()
+
+
+def processors_environment() -> Environment:
+    """What code for this CPU depends on."""
+    # llvmlite's import and its lock are not what an interrupt may break off.
+    system, processor, features = unbroken("target", _target_description).split(" ", 2)
+    compiler = Path(__file__).parents[1]
+    # The language and the code generator by their text: a change during development counts as
+    # much as a release.
+    names = (
+        "building/code_generation.py",
+        "kernel_language/*.py",
+        "elementary/*.py",
+    )
+    return {
+        "system": system,
+        "processor": processor,
+        "features": features,
+        "llvmlite": llvmlite.__version__,
+        "Numba": _numba_version(),
+        "code generator": text_identity(
+            sorted(path for name in names for path in compiler.glob(name))
+        ),
+    }
+
+
+def _target_description() -> str:
+    from numba_grad.compiler.building import code_generation
+
+    return code_generation.target_description()
+
+
+@functools.cache
+def _processors_identity() -> bytes:
+    return identity_of(processors_environment())
+
+
+def text_identity(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _numba_version() -> str:
+    """What Numba's version file says. Importing Numba costs 0.3 s, `importlib.metadata` 12 ms."""
+    spec = importlib.util.find_spec("numba")
+    if spec is not None and spec.origin is not None:
+        version_file = Path(spec.origin).with_name("_version.py")
+        if version_file.exists():
+            version = re.search(r'"version": "([^"]+)"', version_file.read_text())
+            return f"{version[1] if version else 'unknown'} {text_identity([version_file])}"
+    from importlib import metadata
+
+    return metadata.version("numba")
+
+
+def is_entry_name(name: str) -> bool:
+    """Whether a file of the cache directory may be called so."""
+    return _ENTRY_NAME.fullmatch(name) is not None
+
+
+# Reading and writing.
+
+
+def path_of(key: str) -> Path:
+    return config.cache_directory / f"{key}.object"
+
+
+def contains(key: str) -> bool:
+    """Whether there is a file, without a look inside."""
+    return path_of(key).exists()
+
+
+def read(key: str) -> bytes | None:
+    """The object code stored under `key`, or None."""
+    global _hits, _misses
+    code = peek(key)
+    with _lock:
+        if code is None:
+            _misses += 1
+        else:
+            _hits += 1
+    return code
+
+
+def peek(key: str) -> bytes | None:
+    """The same, which does not count as a lookup."""
+    if not _is_trusted(config.cache_directory):
+        return None
+    try:
+        with path_of(key).open("rb") as file:
+            content = file.read()
+            age = time.time() - os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
+    code = code_in(key, content)
+    if code is not None and age > _TOUCH_SECONDS:
+        with contextlib.suppress(OSError):
+            os.utime(path_of(key))
+    return code
+
+
+def content_of(key: str) -> bytes | None:
+    """What the file of `key` holds, if it can be read."""
+    if not _is_trusted(config.cache_directory):
+        return None
+    try:
+        return path_of(key).read_bytes()
+    except OSError:  # another process removed it
+        return None
+
+
+def code_in(key: str, content: bytes) -> bytes | None:
+    """The object code in the content of the file of `key`, or None if that is damaged."""
+    code = content[len(_MAGIC) + _CHECKSUM_BYTES :]
+    return code if content[: -len(code) or None] == _header(key, code) else None
+
+
+def write(key: str, code: bytes) -> None:
+    """Store object code, unless the directory does not allow it."""
+    directory = config.cache_directory
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_trusted(directory):
+            store(key, code)
+    except OSError as error:
+        _warn_once(directory, f"cannot be written ({error})")
+
+
+def store(key: str, code: bytes) -> None:
+    """Store object code in the directory, which is there.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    directory = config.cache_directory
+    temporary = directory / f"{key}.{os.urandom(8).hex()}.temporary"
+    try:
+        with open(temporary, "xb", opener=_only_for_the_user) as file:
+            file.write(_header(key, code) + code)
+        temporary.replace(path_of(key))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _bound_size(directory, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
+
+
+def _only_for_the_user(path: str | Path, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def stored_keys() -> set[str]:
+    """Of all kernels in the directory."""
+    found = (path for path, _ in _entries(config.cache_directory))
+    return {path.stem for path in found if path.suffix == ".object"}
+
+
+def _header(key: str, code: bytes) -> bytes:
+    # The key is part of the checksum: a file under another's name is not that kernel.
+    return _MAGIC + hashlib.sha256(key.encode() + code).digest()
+
+
+# Trust: the directory holds code that this process will run.
+
+
+def is_usable() -> bool:
+    """Whether what one process writes, another will read."""
+    directory = config.cache_directory
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return _is_trusted(directory) and os.access(directory, os.W_OK)
+
+
+def _is_trusted(directory: Path) -> bool:
+    """False if others could have put code there; a missing directory is harmless."""
+    if not hasattr(os, "getuid"):
+        return True  # Windows: the profile's own access rights protect it
+    try:
+        status = directory.stat()
+    except OSError:
+        return True
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _warn_once(directory, "is refused: other users can write to it, and it holds code")
+        return False
+    if status.st_uid not in (os.getuid(), 0):
+        _warn_once(directory, "is refused: it belongs to another user, and it holds code")
+        return False
+    return True
+
+
+def _warn_once(directory: Path, problem: str) -> None:
+    if directory in _warned:
+        return
+    _warned.add(directory)
+    warnings.warn(
+        f"numba_grad: the cache directory {directory} {problem}. Kernels are kept in memory only, "
+        f"and every process compiles again. Set NUMBA_GRAD_CACHE_DIR to a directory of your own.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+# Size.
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files of the cache, and nothing else that may lie in its directory."""
+    try:
+        found = list(os.scandir(directory))
+    except OSError:
+        return
+    for entry in found:
+        if _ENTRY_NAME.fullmatch(entry.name) or _TEMPORARY_NAME.fullmatch(entry.name):
+            with contextlib.suppress(OSError):  # another process removed it
+                yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def _bound_size(directory: Path, written: int) -> None:
+    """Account for one written file, and remove the oldest ones when the bound is passed."""
+    with _lock:
+        measured = _measured.get(directory)
+        if measured is None or measured.writes >= _WRITES_PER_SCAN:
+            total = sum(status.st_size for _, status in _entries(directory))
+            measured = _measured[directory] = _Measured(total)
+        else:
+            measured.total += written
+            measured.writes += 1
+        if measured.total > config.cache_bytes:
+            _measured[directory] = _Measured(_evict(directory))
+
+
+def _evict(directory: Path) -> int:
+    """Remove the oldest files down to nine tenths of the bound; the bytes that are left."""
+    now = time.time()
+    entries = sorted(_entries(directory), key=lambda entry: entry[1].st_mtime)
+    total = sum(status.st_size for _, status in entries)
+    for path, status in entries:
+        is_temporary = path.suffix == ".temporary"
+        if is_temporary and now - status.st_mtime < _ABANDONED_SECONDS:
+            continue
+        if is_temporary or total > 0.9 * config.cache_bytes:
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+    return total
+
+
+def statistics() -> Statistics:
+    directory = config.cache_directory
+    sizes = [status.st_size for _, status in _entries(directory)]
+    return Statistics(directory, len(sizes), sum(sizes), _hits, _misses)
+
+
+def clear() -> int:
+    """Remove all cached kernels; returns how many. Kernels already loaded keep working."""
+    directory = config.cache_directory
+    removed = 0
+    for path, _ in list(_entries(directory)):
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed += 1
+    with _lock:
+        _measured.pop(directory, None)
+    return removed

@@ -1,0 +1,398 @@
+"""Communications -> steps: calls of MPI by address, with handles and ranks from memory.
+
+A kernel reads the place (`ops/communication.py`) when it runs. Of a dtype that MPI lacks bytes are
+moved.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from numba_grad.compiler.control_flow.writer import Writer
+from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
+from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.errors import DeviceError, explain
+from numba_grad.graph.node import Node
+from numba_grad.graph.order import TOKEN
+from numba_grad.graph.types import Type
+from numba_grad.ops.communication import Place, units
+from numba_grad.runtime.mpi import WRONG_SIZE
+from numba_grad.runtime.plan import ErrorSite
+
+# The words of every kernel; then its own.
+_PLACE, _TOKEN, _ERRORS, _SITE, _OWN = range(5)
+
+_HEAD = f"""\
+def kernel(args, lo, hi):
+    words = pointer(args, int64)
+    place = pointer(words[{_PLACE}], int64)
+    token = pointer(words[{_TOKEN}], float64)
+    token[0] = 0.0
+"""
+# MPI's codes are ints.
+_TAIL = f"""\
+    if failed & 0xFFFFFFFF != 0:
+        record = pointer(words[{_ERRORS}], int64)
+        if record[0] == 0:
+            record[0] = 1
+            record[1] = words[{_SITE}]
+            record[2] = failed & 0xFFFFFFFF
+            record[3] = 0
+"""
+
+
+def write_communication(writer: Writer, call: Node) -> None:
+    """Append the steps of a communication.
+
+    Raises
+    ------
+    DeviceError
+        In a program that runs on a GPU.
+    """
+    if writer.target.name != "cpu":
+        raise DeviceError(
+            explain(
+                call.op.name.removeprefix("mpi_"),
+                "messages go through the memory of the host, which a program of a GPU does not use",
+                got={"inputs": [x.type for x in call.inputs]},
+                fix="the communication outside of jit and of loops, or x.to('cpu')",
+            )
+        )
+    _WRITERS[call.op.name](writer, call)
+
+
+def _result(writer: Writer, number: int, type: Type) -> Pointer:
+    """Where a result goes, needed or not: what arrives must go somewhere."""
+    if writer.is_needed(number):
+        return writer.output(number)
+    return Pointer(writer.temporary(max(type.nbytes, 8)), 0)
+
+
+def _step(
+    writer: Writer, call: Node, text: str, words: Sequence[object], *, symbols: Sequence[str]
+) -> None:
+    """A kernel of `text`, which says `failed`, and reads {0}, {1}, ...: its words, and then the
+    addresses of MPI's functions."""
+    operands = call.op.extras["operands"]
+    names = [f"words[{_OWN + k}]" for k in range(len(words) + len(symbols))]
+    body = "".join(f"    {line}\n" for line in text.format(*names).splitlines())
+    token = _result(writer, len(call.type.items) - 1, TOKEN)
+    writer.kernel(
+        f"# {call.op.name}\n{_HEAD}{body}{_TAIL}",
+        [
+            writer.input(operands),
+            token,
+            "errors",
+            ErrorSite("communication", call.op.name.removeprefix("mpi_")),
+            *words,
+            *[("symbol", f"mpi.MPI_{name}") for name in symbols],
+        ],
+    )
+
+
+def _fill(writer: Writer, pointer: Pointer, type: Type) -> None:
+    """Zeros, byte by byte."""
+    if type.nbytes:
+        writer.kernel(_FILL, [pointer, type.nbytes])
+
+
+_FILL = """\
+# zeros
+def kernel(args, lo, hi):
+    out = buffer(args, 0, uint8)
+    count = integer(args, 1)
+    for i in range(count):
+        out[i] = uint8(0)
+"""
+
+
+def _operation(combine: str) -> str:
+    return f"place[{int(Place[combine.upper()])}]"
+
+
+_COMM, _TYPE, _ROOT = (
+    f"place[{int(word)}]" for word in (Place.COMMUNICATOR, Place.DATATYPE, Place.ROOT)
+)
+
+
+def _write_allreduce(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    x, y = writer.input(0), _result(writer, 0, type)
+    if call.params["ordered"]:
+        _write_ordered(writer, call, type, x, y)
+        return
+    operation = _operation(call.params["combine"])
+    text = f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {operation}, {_COMM})"
+    _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Allreduce"])
+
+
+def _write_ordered(writer: Writer, call: Node, type: Type, x: Pointer, y: Pointer) -> None:
+    """What all ranks have, and its sum in their order."""
+    ranks = call.params["ranks"]
+    rows = Pointer(writer.temporary(max(type.nbytes, 8) * ranks), 0)
+    text = f"failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, {{1}}, {{2}}, {_TYPE}, {_COMM})"
+    _step(writer, call, text, [x, rows, type.size * units(type)], symbols=["Allgather"])
+    if type.nbytes:
+        writer.kernel(_sum_of_rows(type.dtype), [rows, y, type.size, ranks])
+
+
+def _sum_of_rows(dtype: np.dtype) -> str:
+    name = kernel_dtype(dtype)
+    return f"""\
+# sum in the order of ranks
+def kernel(args, lo, hi):
+    rows = buffer(args, 0, {name})
+    out = buffer(args, 1, {name})
+    size = integer(args, 2)
+    count = integer(args, 3)
+    for i in range(size):
+        out[i] = rows[i]
+    for k in range(1, count):
+        for i in range(size):
+            out[i] = {sum_text(dtype, "out[i]", "rows[k * size + i]")}
+"""
+
+
+def _write_reduce(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    x, y = writer.input(0), _result(writer, 0, type)
+    _fill(writer, y, type)
+    text = (
+        f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation('sum')}, {_ROOT}, {_COMM})"
+    )
+    _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Reduce"])
+
+
+def _write_bcast(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    y = _result(writer, 0, type)
+    writer.copy(writer.input(0), y, type)
+    text = f"failed = call({{2}}, {{0}}, {{1}}, {_TYPE}, {_ROOT}, {_COMM})"
+    _step(writer, call, text, [y, type.size * units(type)], symbols=["Bcast"])
+
+
+def _write_barrier(writer: Writer, call: Node) -> None:
+    _step(writer, call, f"failed = call({{0}}, {_COMM})", [], symbols=["Barrier"])
+
+
+# Rows. Where ranks have different numbers of them, MPI reads counts and displacements from memory:
+# the words themselves, two ints in each.
+
+
+def _item_size(type: Type) -> int:
+    size = 1
+    for extent in type.shape[1:]:
+        size *= extent
+    return size * units(type)
+
+
+def _packed(numbers: Sequence[int]) -> list[int]:
+    pairs = [*numbers, 0][: len(numbers) + len(numbers) % 2]
+    return [int(np.array(pairs[k : k + 2], "<i4").view("<i8")[0]) for k in range(0, len(pairs), 2)]
+
+
+class _Counts:
+    """Counts and displacements of parts of rows, as words, and the text of where they are."""
+
+    def __init__(self, position: int, counts: Sequence[int], item: int) -> None:
+        sizes = [count * item for count in counts]
+        starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        own = _packed(sizes)
+        self.words = [*own, *_packed(starts)]
+        self.counts = f"args + {8 * (_OWN + position)}"
+        self.starts = f"args + {8 * (_OWN + position + len(own))}"
+
+
+def _rows_writer(
+    plain: str, general: str, *, arguments: str, general_arguments: str, rooted: bool
+) -> Callable[[Writer, Node], None]:
+    """The writer of a communication of rows: by the function for equal parts, or the general one.
+
+    The texts of arguments name `x`, `y`, `own` and `part` (elements of this rank's operand or
+    result, of an equal part), `counts`, `starts`.
+    """
+    end = f"{_ROOT}, {_COMM}" if rooted else _COMM
+
+    def write(writer: Writer, call: Node) -> None:
+        given, type = call.inputs[0].type, call.type.items[0]
+        x, y = writer.input(0), _result(writer, 0, type)
+        counts = call.params["counts"]
+        item = _item_size(given)
+        is_equal = len(set(counts)) <= 1
+        own = counts[0] * item if is_equal else min(given.size, type.size) * units(type)
+        if not is_equal and rooted:
+            # The root has all rows on one side, and others none: its own number is on the other.
+            own = (given.shape[0] if call.op.name == "mpi_gather" else type.shape[0]) * item
+        packed = _Counts(3, counts, item)
+        words = [x, y, own, *([] if is_equal else packed.words)]
+        text = (arguments if is_equal else general_arguments).format(
+            x="{0}",
+            y="{1}",
+            own="{2}",
+            type=_TYPE,
+            sum=_operation("sum"),
+            counts=packed.counts,
+            starts=packed.starts,
+        )
+        function = plain if is_equal else general
+        _step(
+            writer,
+            call,
+            f"failed = call({{{len(words)}}}, {text}, {end})",
+            words,
+            symbols=[function],
+        )
+
+    return write
+
+
+_write_allgather = _rows_writer(
+    "Allgather",
+    "Allgatherv",
+    arguments="{x}, {own}, {type}, {y}, {own}, {type}",
+    general_arguments="{x}, {own}, {type}, {y}, {counts}, {starts}, {type}",
+    rooted=False,
+)
+_write_gather = _rows_writer(
+    "Gather",
+    "Gatherv",
+    arguments="{x}, {own}, {type}, {y}, {own}, {type}",
+    general_arguments="{x}, {own}, {type}, {y}, {counts}, {starts}, {type}",
+    rooted=True,
+)
+_write_scatter = _rows_writer(
+    "Scatter",
+    "Scatterv",
+    arguments="{x}, {own}, {type}, {y}, {own}, {type}",
+    general_arguments="{x}, {counts}, {starts}, {type}, {y}, {own}, {type}",
+    rooted=True,
+)
+_write_reduce_scatter = _rows_writer(
+    "Reduce_scatter_block",
+    "Reduce_scatter",
+    arguments="{x}, {y}, {own}, {type}, {sum}",
+    general_arguments="{x}, {y}, {counts}, {type}, {sum}",
+    rooted=False,
+)
+
+
+def _write_alltoall(writer: Writer, call: Node) -> None:
+    given, type = call.inputs[0].type, call.type.items[0]
+    x, y = writer.input(0), _result(writer, 0, type)
+    counts, received = call.params["counts"], call.params["received"]
+    item = _item_size(given)
+    if len({*counts, *received}) <= 1:
+        text = f"failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, {{1}}, {{2}}, {_TYPE}, {_COMM})"
+        _step(writer, call, text, [x, y, counts[0] * item], symbols=["Alltoall"])
+        return
+    out = _Counts(2, counts, item)
+    back = _Counts(2 + len(out.words), received, item)
+    words = [x, y, *out.words, *back.words]
+    text = (
+        f"failed = call({{{len(words)}}}, {{0}}, {out.counts}, {out.starts}, {_TYPE}, "
+        f"{{1}}, {back.counts}, {back.starts}, {_TYPE}, {_COMM})"
+    )
+    _step(writer, call, text, words, symbols=["Alltoallv"])
+
+
+# Messages. All of them are under way before one is waited for, so no order of ranks can block.
+# Requests are ints or pointers: each has a word.
+
+
+def _write_exchange(writer: Writer, call: Node) -> None:
+    given, type = call.inputs[0].type, call.type.items[0]
+    x, y = writer.input(0), _result(writer, 0, type)
+    writer.copy(writer.input(1), y, type)
+    count = given.shape[0]
+    if not count:
+        _step(writer, call, "failed = 0", [], symbols=[])
+        return
+    sent, received = _item_size(given), _item_size(type)
+    bytes_sent, bytes_received = given.nbytes // count, type.nbytes // count
+    to, source = (1, 0) if call.params["backward"] else (0, 1)
+    text = f"""\
+requests = stack_words({2 * count})
+status = stack_words(8)
+counting = stack_words(1)
+counted = pointer(counting, int64)
+failed = 0
+for k in range({count}):
+    peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+    at = {{1}} + k * {{3}}
+    source = place[peer + {source}]
+    tag = place[peer + {source + 2}]
+    code = call({{6}}, at, {{5}}, {_TYPE}, source, tag, {_COMM}, requests + 8 * k)
+    if failed & 0xFFFFFFFF == 0:
+        failed = code
+for k in range({count}):
+    peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+    at = {{0}} + k * {{2}}
+    to = place[peer + {to}]
+    tag = place[peer + {to + 2}]
+    code = call({{7}}, at, {{4}}, {_TYPE}, to, tag, {_COMM}, requests + 8 * ({count} + k))
+    if failed & 0xFFFFFFFF == 0:
+        failed = code
+if failed & 0xFFFFFFFF == 0:
+    for k in range({count}):
+        code = call({{8}}, requests + 8 * k, status)
+        counted[0] = 0
+        peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+        call({{9}}, status, {_TYPE}, counting)
+        if failed & 0xFFFFFFFF == 0:
+            failed = code
+            is_short = counted[0] & 0xFFFFFFFF != {{5}}
+            if is_short and place[peer + {source}] != place[{int(Place.NOBODY)}]:
+                failed = {WRONG_SIZE}
+    for k in range({count}, {2 * count}):
+        code = call({{8}}, requests + 8 * k, status)
+        if failed & 0xFFFFFFFF == 0:
+            failed = code"""
+    words = [x, y, bytes_sent, bytes_received, sent, received]
+    _step(writer, call, text, words, symbols=["Irecv", "Isend", "Wait", "Get_count"])
+
+
+# The place says the one peer of a message that is under way.
+
+
+def _write_start(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    buffer, request = (_result(writer, k, t) for k, t in enumerate(call.type.items[:2]))
+    writer.copy(writer.input(0), buffer, type)
+    sends = call.op.name == "mpi_isend"
+    peer = Place.PEERS + (0 if sends != call.params["backward"] else 1)
+    text = f"""\
+request = pointer({{1}}, int64)
+request[0] = 0
+failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, place[{peer}], place[{peer + 2}], {_COMM}, {{1}})"""
+    words = [buffer, request, type.size * units(type)]
+    _step(writer, call, text, words, symbols=["Isend" if sends else "Irecv"])
+
+
+def _write_wait(writer: Writer, call: Node) -> None:
+    type = call.type.items[0]
+    text = """\
+request = stack_words(1)
+waiting = pointer(request, int64)
+given = pointer({0}, int64)
+waiting[0] = given[0]
+status = stack_words(8)
+failed = call({1}, request, status)"""
+    _step(writer, call, text, [writer.input(1)], symbols=["Wait"])
+    writer.copy(writer.input(0), _result(writer, 0, type), type)
+
+
+_WRITERS: dict[str, Callable[[Writer, Node], None]] = {
+    "mpi_allreduce": _write_allreduce,
+    "mpi_reduce": _write_reduce,
+    "mpi_bcast": _write_bcast,
+    "mpi_allgather": _write_allgather,
+    "mpi_gather": _write_gather,
+    "mpi_scatter": _write_scatter,
+    "mpi_reduce_scatter": _write_reduce_scatter,
+    "mpi_alltoall": _write_alltoall,
+    "mpi_exchange": _write_exchange,
+    "mpi_isend": _write_start,
+    "mpi_irecv": _write_start,
+    "mpi_wait": _write_wait,
+    "mpi_barrier": _write_barrier,
+}

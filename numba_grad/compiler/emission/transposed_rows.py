@@ -1,0 +1,119 @@
+"""Loops over rows of a few numbers each, such as points in space: blocks of rows are transposed.
+
+Vector code wants equal components of neighbouring rows side by side; in memory the components of
+one row are. Where there are many of them LLVM takes them one by one, and leaves all of the loop
+scalar. So the loop is cut into blocks: components are copied to local arrays, the body computes
+with these alone, its results are copied to where they belong.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from numba_grad.compiler.loop_nests.iteration_spaces import ONE, Factor, Index
+from numba_grad.compiler.loop_nests.kernel_ir import (
+    FIRST_ROW,
+    LOCAL,
+    Body,
+    Buffer,
+    Copy,
+    Kernel,
+    Let,
+    Load,
+    Piece,
+    Store,
+)
+
+# Rows of at most so many elements LLVM reads as vectors and shuffles, three times as fast.
+LONGEST_SHUFFLED = 4
+# Of fewer, reading them one by one is cheap. Of more, the local arrays would not stay in the
+# first-level cache.
+FEWEST_COMPONENTS = 4
+MOST_COMPONENTS = 96
+
+
+def transposed_rows(kernel: Kernel, streamed: Collection[Buffer] = ()) -> Kernel:
+    """The kernel with its innermost loops cut into blocks where that pays.
+
+    What is copied to `streamed` buffers goes past the caches.
+    """
+    if not kernel.axes or kernel.accumulates_in_memory:
+        return kernel
+    variable = kernel.axes[-1].variable
+    arrays: list[Buffer] = []
+    variants = [
+        replace(
+            variant,
+            pieces=[_transposed(piece, variable, arrays, streamed) for piece in variant.pieces],
+        )
+        for variant in kernel.variants
+    ]
+    return replace(kernel, variants=variants, locals=arrays)
+
+
+def _transposed(
+    piece: Piece, variable: str, arrays: list[Buffer], streamed: Collection[Buffer]
+) -> Piece:
+    body = piece.body
+    inside = {let.name for let in body.lets} | {update.name for update in body.updates}
+
+    def is_component(position: Index) -> bool:
+        return _is_component(position, variable, inside)
+
+    loads = [
+        let.expression
+        for let in body.lets
+        if isinstance(let.expression, Load) and is_component(let.expression.position)
+    ]
+    stores = [store for store in body.stores if is_component(store.position)]
+    if not FEWEST_COMPONENTS <= len(loads) + len(stores) <= MOST_COMPONENTS:
+        return piece
+    here = Index(((variable, ONE), (FIRST_ROW, Factor(-1, True))))
+    local_of = dict(zip([*loads, *stores], _locals(arrays, [*loads, *stores]), strict=True))
+
+    def from_local(let: Let) -> Let:
+        if isinstance(let.expression, Load) and let.expression in local_of:
+            return Let(let.name, Load(local_of[let.expression], here))
+        return let
+
+    def to_local(store: Store) -> Store:
+        return Store(local_of[store], here, store.value) if store in local_of else store
+
+    return replace(
+        piece,
+        body=Body(
+            [from_local(let) for let in body.lets],
+            body.updates,
+            [to_local(store) for store in body.stores],
+        ),
+        copies_in=[Copy(local_of[x], here, x.buffer, x.position) for x in loads],
+        copies_out=[
+            Copy(x.buffer, x.position, local_of[x], here, x.buffer in streamed) for x in stores
+        ],
+    )
+
+
+def _locals(arrays: list[Buffer], accesses: list[Load | Store]) -> list[Buffer]:
+    """A local array for each access; all pieces use the same."""
+    free = list(arrays)
+    result: list[Buffer] = []
+    for access in accesses:
+        dtype = access.buffer.dtype
+        local = next((local for local in free if local.dtype == dtype), None)
+        if local is None:
+            local = Buffer(f"r{len(arrays)}", LOCAL, dtype)
+            arrays.append(local)
+        else:
+            free.remove(local)
+        result.append(local)
+    return result
+
+
+def _is_component(position: Index, variable: str, inside: set[str]) -> bool:
+    """Whether rows lie a few elements apart, as the text shows, at places known before the loop."""
+    is_strided = False
+    for name, factor in position.terms:
+        if name == variable:
+            is_strided = factor.literal and abs(factor.value) > LONGEST_SHUFFLED
+        elif not inside.isdisjoint(name.split(" * ")) or variable in name.split(" * "):
+            return False
+    return is_strided

@@ -1,0 +1,456 @@
+"""Which values get memory: the *roots*.
+
+Results, what library calls read, reductions over loops, and what costs more to compute again than
+to store. Everything else is computed inside of the kernels that use it.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.library_kernels.operands import memory_operands
+from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
+from numba_grad.compiler.loop_nests.reductions import reduction_axes
+from numba_grad.compiler.partition.roles import ASSIGNMENTS, CONDITIONAL, OVERWRITES, is_library
+from numba_grad.graph.node import Node
+
+# How much larger than what it is made of a value is, to be called an expansion.
+EXPANSION = 8
+# Operations between memory and a root. LLVM takes a second for a thousand lines.
+LONGEST_CONE = 500
+# Operations that one kernel writes out again for further places. Reading a value in two halves,
+# over and over, computes no element twice, but doubles the text each time.
+MOST_REPEATED = 64
+# Of a value of which less is read, only that is stored.
+MOST_OF_IT = 0.25
+# A sum of more arrays, none of which the caches would still have, is cut: until it is done all of
+# them take memory. The gradient of what each step of a loop uses: Jacobi's source, 14 % faster.
+MOST_TERMS = 8
+# What an operation that cuts loops into pieces counts for in a cone.
+CONDITIONAL_LENGTH = 12
+# A concatenation of more parts along a loop, those of its parts included, is stored: readers would
+# look for the part at every element.
+MOST_PARTS = 4
+# Of several assignments on top of each other, to most of an array, so many are read through: the
+# adjoints of the shifted slices of a stencil, of seven points in space for one. The result of more
+# than a few is stored.
+MOST_ASSIGNMENTS = 8
+FEW_ASSIGNMENTS = 2
+
+
+class Roots:
+    """The roots of a graph, and how its values are read.
+
+    Parameters
+    ----------
+    order : all nodes, inputs before users
+    writable : arguments that nobody needs afterwards
+    costs : of the target
+    """
+
+    def __init__(
+        self,
+        order: Sequence[Node],
+        outputs: Sequence[Node],
+        writable: Collection[Node],
+        costs: Costs,
+    ) -> None:
+        self.order = order
+        self.costs = costs
+        self.outputs = outputs
+        self.writable = frozenset(writable)
+        self.memory = {node for node in order if node.op.family == "leaf"}
+        self.nodes: set[Node] = set()
+        self.partial_sums: set[Node] = set()  # roots that only cut a long sum
+        self.users: dict[Node, list[Node]] = {node: [] for node in order}
+        for node in order:
+            for x in dict.fromkeys(node.inputs):
+                self.users[x].append(node)
+        self.loops = {node: loop_axes(node.shape) for node in order}
+        self.are_roots_known = False
+        self.parts: dict[Node, int] = {}  # of concatenations that are read through
+        self.find()
+
+    # What gets memory
+
+    def find(self) -> None:
+        for node in self.order:
+            self.parts[node] = self.count_parts(node)
+            if is_library(node):
+                self.nodes.add(node)
+                for x in memory_operands(node):
+                    self.add_root(x)
+            elif self.is_loop_reduction(node):
+                self.nodes.add(node)
+            elif node.op.name == "gather":
+                if node.inputs[0].op.family != "movement":
+                    self.add_root(node.inputs[0])
+            elif node.op.name == "reshape" and self.untangles_loops(node):
+                self.add_root(node.inputs[0])
+            elif node.op.name == "concatenate" and self.is_long(node):
+                self.add_root(node)
+            elif self.is_repeated_assignment(node):
+                # Otherwise reading an array looks through all that was ever assigned to it.
+                self.add_root(node.inputs[0])
+                if is_small_assignment(node):
+                    # In memory before the old value is written over, if it was made from that.
+                    self.add_root(node.inputs[1])
+            elif self.is_adjoint_of_stencil(node) or self.is_part_of_old_value(node):
+                self.add_root(node)
+            elif self.is_assigned_to_argument(node):
+                self.add_root(node)
+                self.add_root(node.inputs[1])
+        for node in self.outputs:
+            self.add_root(node)
+        evaluations = self.add_expensive_roots()
+        self.store_long_concatenations()
+        self.bound_repetition(evaluations)
+        self.bound_kernels()
+
+    def store_long_concatenations(self) -> None:
+        """Those that are long after all, as something that they are made of is not stored."""
+        self.are_roots_known = True
+        for node in self.order:
+            self.parts[node] = self.count_parts(node)
+            if node.op.name == "concatenate" and self.is_long(node):
+                self.add_root(node)
+
+    def bound_kernels(self) -> None:
+        """Store values so that what is computed in one place stays short, and is not a sum of many
+        large arrays. Sets of nodes are ints with a bit for each."""
+        cone: dict[Node, int] = {}
+        arrays: dict[Node, int] = {}  # that are read for a node
+        conditional = 0
+        for number, node in enumerate(self.order):
+            bit = 1 << number
+            cone[node] = bit
+            arrays[node] = bit if self.loops[node] else 0
+            if node in self.memory or node in self.nodes:
+                continue
+            if node.op.name in CONDITIONAL:
+                conditional |= bit
+            read = 0
+            for x in node.inputs:
+                cone[node] |= cone[x]
+                read |= arrays[x]
+            length = cone[node].bit_count()
+            length += CONDITIONAL_LENGTH * (cone[node] & conditional).bit_count()
+            is_long = length > LONGEST_CONE and node.op.family in ("elementwise", "movement")
+            terms = read.bit_count() if node.op.name == "add" else 0
+            is_wide = terms > MOST_TERMS and terms * node.type.nbytes > self.costs.cached_bytes
+            if self.loops[node] and (is_long or is_wide):
+                self.nodes.add(node)
+                cone[node] = bit
+                if is_wide:
+                    self.partial_sums.add(node)
+            else:
+                arrays[node] = read
+
+    def bound_repetition(self, evaluations: Mapping[Node, float]) -> None:
+        """Store what movements read, so that a kernel does not write out too much of what is below
+        a value for several places. Sets of nodes are ints with a bit for each."""
+        below: dict[Node, int] = {}  # what a node is computed from, itself included
+        here: dict[Node, int] = {}  # the part of it at the node's own place
+        written: dict[Node, float] = {}  # operations, for all copies of the node
+        weights: dict[int, float] = {}  # by number: of what a movement reads at another place
+        elsewhere = 0
+
+        def cut(node: Node, bit: int) -> None:
+            below[node] = here[node] = bit
+            written[node] = self.copies(node)
+
+        for number, node in enumerate(self.order):
+            bit = 1 << number
+            cut(node, bit)
+            if self.is_stored(node):
+                continue
+            for x in node.inputs:
+                below[node] |= below[x]
+            if node.op.family != "movement" or self.is_at_one_place(node):
+                for x in node.inputs:
+                    here[node] |= here[x]
+                written[node] *= here[node].bit_count()
+                moved = here[node] & elsewhere
+                while moved:
+                    last = moved.bit_length() - 1
+                    written[node] += weights[last]
+                    moved ^= 1 << last
+                continue
+            copies = self.copies(node)
+            weight = copies * sum(written[x] / self.copies(x) for x in node.inputs)
+            if weight - copies * below[node].bit_count() <= MOST_REPEATED:
+                weights[number] = weight
+                elsewhere |= bit
+                written[node] += weight
+                continue
+            stored = [self.base(x) for x in node.inputs]
+            if any(evaluations.get(x, 1.0) < MOST_OF_IT for x in stored):
+                stored = [node]
+            for x in stored:
+                if self.loops[x]:
+                    self.add_root(x)
+            for x in (*stored, *node.inputs, node):
+                cut(x, bit)
+
+    def is_stored(self, node: Node) -> bool:
+        return node in self.memory or node in self.nodes
+
+    def is_at_one_place(self, movement: Node) -> bool:
+        return all(self.movement_is_aligned(movement, x) for x in movement.inputs)
+
+    def base(self, node: Node) -> Node:
+        """What `node` is the elements of, in another order maybe."""
+        while node.op.family == "movement" and len(node.inputs) == 1 and not self.is_stored(node):
+            node = node.inputs[0]
+        return node
+
+    def copies(self, node: Node) -> int:
+        """Elements of `node` that a kernel writes out one by one."""
+        loops = self.loops[node]
+        return max(1, math.prod(n for axis, n in enumerate(node.shape) if axis not in loops))
+
+    def add_root(self, node: Node) -> None:
+        if node not in self.memory:
+            self.nodes.add(node)
+
+    def is_loop_reduction(self, node: Node) -> bool:
+        if node.op.family != "reduction":
+            return False
+        loops = self.loops[node.inputs[0]]
+        return any(axis in loops for axis in reduction_axes(node))
+
+    def is_repeated_assignment(self, node: Node) -> bool:
+        """Whether it assigns to an array with loops that was assigned to before, too often or too
+        little at a time to be read through."""
+        if node.op.name not in ASSIGNMENTS or not self.loops[node]:
+            return False
+        if self.is_decided_while_compiling(node):
+            return False
+        before = node.inputs[0]
+        if before.op.name not in ASSIGNMENTS:
+            return False
+        if is_small_assignment(node):
+            return True
+        chain = 1
+        while before.op.name in ASSIGNMENTS and before not in self.nodes:
+            chain += 1
+            before = before.inputs[0]
+        return chain > MOST_ASSIGNMENTS
+
+    def is_adjoint_of_stencil(self, node: Node) -> bool:
+        """Whether it is the last of several additions to slices: of a step, where the next step of
+        a loop reads it and adds to it again."""
+        if self.is_added_to_alone(node):
+            return False
+        chain = 0
+        while node.op.name == "add_slice" and not self.is_decided_while_compiling(node):
+            chain += 1
+            node = node.inputs[0]
+            if not self.is_added_to_alone(node):
+                break
+        return chain > FEW_ASSIGNMENTS
+
+    def is_added_to_alone(self, node: Node) -> bool:
+        """Whether nothing but one addition to a slice of it reads it."""
+        users = self.users[node]
+        return len(users) == 1 and users[0].op.name == "add_slice" and users[0].inputs[0] is node
+
+    def is_decided_while_compiling(self, node: Node) -> bool:
+        """Whether which elements an assignment changes does not depend on indices of loops."""
+        changed = node.inputs[1].shape
+        return all(changed[axis] == node.shape[axis] for axis in self.loops[node])
+
+    def is_assigned_to_argument(self, node: Node) -> bool:
+        """Whether it may be written over an argument."""
+        if node.op.name not in ASSIGNMENTS or node.inputs[0] not in self.writable:
+            return False
+        return is_small_assignment(node)
+
+    def is_part_of_old_value(self, node: Node) -> bool:
+        """Whether it is a small part of an array that is assigned to: stored, it is all that has to
+        be kept of the old value."""
+        if node.op.name != "slice":
+            return False
+        (x,) = node.inputs
+        is_small = bool(self.loops[x]) and 2 * node.type.size <= x.type.size
+        return is_small and any(
+            user.op.name in OVERWRITES and user.inputs[0] is x for user in self.users[x]
+        )
+
+    def is_long(self, node: Node) -> bool:
+        """Whether finding the part of a concatenation takes a search at each element."""
+        return self.parts[node] > MOST_PARTS and node.params["axis"] in self.loops[node]
+
+    def count_parts(self, node: Node) -> int:
+        parts = [1 if self.is_one_part(x) else self.parts[x] for x in node.inputs]
+        if node.op.name == "concatenate" and node.params["axis"] in self.loops[node]:
+            return sum(parts)
+        is_inline = node.op.family in ("elementwise", "movement")
+        return max(parts, default=1) if is_inline else 1
+
+    def is_one_part(self, node: Node) -> bool:
+        """Whether it is in memory. Before that is decided, what several movements read is taken to
+        be: a state, say, of which the next step of a loop joins parts again."""
+        if self.are_roots_known or node.op.family != "elementwise":
+            return self.is_stored(node)
+        return sum(user.op.family == "movement" for user in self.users[node]) > 1
+
+    def untangles_loops(self, node: Node) -> bool:
+        """Whether a reshape cuts a long axis into several: computing through it takes divisions."""
+        (x,) = node.inputs
+        if 0 in x.shape:
+            return False
+        loops = self.loops[x]
+        return any(
+            len(old) > 1 and any(axis in loops for axis in old)
+            for old, _ in matching_groups(x.shape, node.shape)
+        )
+
+    def add_expensive_roots(self) -> dict[Node, float]:
+        """Store what costs more to compute again. Returns how often each value is computed, per
+        element."""
+        cost, source_size = self.inline_costs()
+        evaluations: dict[Node, float] = {}
+        counts: dict[Node, float] = {}  # of the values that are stored for what they cost
+        for node in reversed(self.order):
+            if node in self.memory:
+                continue
+            count = self.count_evaluations(node, evaluations)
+            is_computed = node.op.family in ("elementwise", "reduction")
+            may_be = node not in self.nodes and is_computed and count > 1.3 and cost[node] >= 4
+            if may_be and self.is_worth_storing(node, cost[node], count, source_size[node]):
+                self.nodes.add(node)
+                counts[node] = count
+            evaluations[node] = 1.0 if node in self.nodes else max(count, 1e-9)
+        # What was expensive from the inputs may be cheap now, from what is stored: the negative of
+        # a stored value.
+        self.inline_costs(counts)
+        return evaluations
+
+    def is_worth_storing(self, node: Node, cost: float, count: float, source_size: int) -> bool:
+        expands = node.type.size >= EXPANSION * source_size
+        costs = self.costs
+        limit = costs.store_of_expansion if expands else costs.store_of_shifts
+        return cost * (count - 1) > limit and bool(self.loops[node])
+
+    def inline_costs(
+        self, counts: Mapping[Node, float] = MappingProxyType({})
+    ) -> tuple[dict[Node, float], dict[Node, int]]:
+        """What computing one element costs from memory, and the size of the largest value read for
+        it.
+
+        Shared parts count once: a set of nodes is an int with a bit for each. Those of `counts`,
+        roots with how often each would be computed, are roots no more if they turn out cheap.
+        """
+        cone: dict[Node, int] = {}
+        cost: dict[Node, float] = {}
+        source_size: dict[Node, int] = {}
+        bits_of_weight: dict[float, int] = {}
+
+        def enter(node: Node, bit: int, inputs: Sequence[Node], weight: float, size: int) -> None:
+            cone[node] = bit
+            source_size[node] = max([size, *[source_size[x] for x in inputs]])
+            for x in inputs:
+                cone[node] |= cone[x]
+            cost[node] = weight + sum(
+                w * (cone[node] & bits).bit_count() for w, bits in bits_of_weight.items()
+            )
+
+        for number, node in enumerate(self.order):
+            bit, weight = 1 << number, self.own_cost(node)
+            is_stored = node in self.memory or node in self.nodes
+            if not is_stored or node in counts:
+                enter(node, bit, node.inputs, weight, 1)
+            if node in counts and not self.is_worth_storing(
+                node, cost[node], counts[node], source_size[node]
+            ):
+                self.nodes.discard(node)
+                is_stored = False
+            if is_stored:
+                weight = self.costs.load
+                enter(node, bit, (), weight, node.type.size)
+            bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
+        return cost, source_size
+
+    def own_cost(self, node: Node) -> float:
+        """Of one element of `node` itself."""
+        if node.op.family == "reduction":
+            return float(node.inputs[0].type.size // max(1, node.type.size))
+        return float(node.op.cost) if node.op.family == "elementwise" else 0.0
+
+    def count_evaluations(self, node: Node, evaluations: dict[Node, float]) -> float:
+        """How often each element of `node` would be computed if it were not stored."""
+        aligned = separate = 0.0
+        for user in self.users[node]:
+            if is_library(user):
+                continue
+            if self.is_aligned(user, node):
+                aligned = max(aligned, evaluations[user])
+            else:
+                separate += evaluations[user] * self.repetition(user, node)
+        return aligned + separate
+
+    # How values are read
+
+    def is_aligned(self, user: Node, x: Node) -> bool:
+        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one
+        point."""
+        if user.op.family == "elementwise":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if user.op.family == "reduction":
+            return True
+        if user.op.family == "movement":
+            return self.movement_is_aligned(user, x)
+        return False
+
+    def shape_of_loops(self, node: Node) -> list[tuple[int, int]]:
+        """Loop axes, counted from the last, with extents: what broadcasting lines up."""
+        rank = len(node.shape)
+        return [(axis - rank, node.shape[axis]) for axis in self.loops[node]]
+
+    def movement_is_aligned(self, user: Node, x: Node) -> bool:
+        loops = self.loops[x]
+        if not loops and not self.loops[user]:
+            return True
+        extents = [x.shape[axis] for axis in loops]
+        if extents != [user.shape[axis] for axis in self.loops[user]]:
+            return False
+        name = user.op.name
+        if name == "reshape":
+            return 0 not in x.shape and all(
+                len(old) == len(new) == 1 or not any(axis in loops for axis in old)
+                for old, new in matching_groups(x.shape, user.shape)
+            )
+        if name == "transpose":
+            return [user.params["axes"][axis] for axis in self.loops[user]] == list(loops)
+        if name == "broadcast_to":
+            return self.shape_of_loops(user) == self.shape_of_loops(x)
+        if name == "concatenate":
+            return user.params["axis"] not in self.loops[user]
+        if name == "flip":
+            return not any(axis in loops for axis in user.params["axes"])
+        if name in ("slice", "pad"):
+            return all(x.shape[axis] == user.shape[axis] for axis in loops)
+        return name in ASSIGNMENTS and self.is_decided_while_compiling(user)
+
+    def repetition(self, user: Node, x: Node) -> float:
+        """Evaluations of each element of `x` for one evaluation of all of `user`."""
+        if not self.loops[x]:
+            return 1.0  # outside of all loops
+        if user.op.name in CONDITIONAL:
+            return 1.0  # what is put into it, each element in its place
+        stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
+        if not stretched:
+            return user.type.size / max(1, x.type.size)
+        # Along inner axes a value is kept in a register; along outer ones it is computed again.
+        shift = len(user.shape) - len(x.shape)
+        own = {axis + shift for axis in self.loops[x]}
+        last = max(own)
+        missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
+        return float(math.prod(missing))
+
+
+def is_small_assignment(node: Node) -> bool:
+    """Whether it changes so little that writing over the old value pays."""
+    return 2 * node.inputs[1].type.size <= node.type.size

@@ -1,0 +1,170 @@
+"""Kernel source to LLVM text, by what Numba knows of scalars: no wrappers, no NRT, no object code.
+
+Private parts of Numba live here and in `kernel_*.py`, and nowhere else; tested with Numba 0.68
+and llvmlite 0.50. This module imports Numba, so only code that is about to compile imports it.
+"""
+
+# Numba's annotations are few, and wrong where they come from class attributes set at run time.
+# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
+# pyright: reportPrivateImportUsage=false
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import (
+    callconv,
+    cpu,
+    errors,
+    fastmathpass,
+    optional,  # noqa: F401
+    types,
+    typing,
+)
+from numba.core.codegen import CodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu_options import FastMathOptions
+from numba.core.typing import cmathdecl, mathdecl, templates
+from numba.cpython import (  # importing some of them is what registers
+    builtins,  # noqa: F401
+    cmathimpl,
+    mathimpl,
+    numbers,  # noqa: F401
+    rangeobj,  # noqa: F401
+    tupleobj,  # noqa: F401
+)
+
+from numba_grad.compiler.building import code_generation
+from numba_grad.compiler.kernel_language import intrinsics, mathematics, registry, syntax_lowering
+from numba_grad.errors import KernelError
+from numba_grad.graph.collection import without_collection
+
+_TYPES = {"void": types.none, "int64": types.int64, "float64": types.float64}
+
+
+class _TypingContext(typing.Context):
+    """Numba's types of scalars. Kernels have no lists, arrays or strings, and no attributes that
+    Numba would have to know: those that it has, `float.view` for one, ask its whole CPU target."""
+
+    def _load_builtins(self) -> None:
+        self.install_registry(_BUILTINS)
+
+    def load_additional_registries(self) -> None:
+        self.install_registry(registry.TYPING)
+        self.install_registry(mathdecl.registry)
+        self.install_registry(cmathdecl.registry)
+
+
+_BUILTINS = templates.Registry()
+_BUILTINS.functions = templates.builtin_registry.functions
+_BUILTINS.globals = templates.builtin_registry.globals
+
+
+class _TargetContext(cpu.CPUContext):
+    """Numba's CPU target for scalars. Arrays, and SciPy for their sake, take 0.4 s to load."""
+
+    def __init__(self, typing_context: _TypingContext, target: str) -> None:
+        super().__init__(typing_context, target)
+        self.data_model_manager = registry.MODELS
+
+    def load_additional_registries(self) -> None:
+        self.install_registry(registry.LOWERING)
+        self.install_registry(mathimpl.registry)
+        self.install_registry(cmathimpl.registry)
+
+
+class _Nothing(CodeLibrary):
+    """Stands where Numba expects a library for the code that a kernel needs besides its own."""
+
+    def add_linking_library(self, library: Any) -> None:
+        raise KernelError("build: Numba has this as Python code only, which kernels cannot call")
+
+    # Numba's abstract class asks for these; nothing here calls them.
+
+    def add_ir_module(self, ir_module: ir.Module) -> None:
+        raise NotImplementedError
+
+    def finalize(self) -> None:
+        raise NotImplementedError
+
+    def get_function(self, name: str) -> Any:
+        raise NotImplementedError
+
+    def get_llvm_str(self) -> str:
+        raise NotImplementedError
+
+    def get_asm_str(self) -> str:
+        raise NotImplementedError
+
+
+@functools.cache
+def _meanings() -> syntax_lowering.Meanings:
+    typing_context = _TypingContext()
+    context = _TargetContext(typing_context, "cpu")
+    typing_context.refresh()
+    context.refresh()
+    # Integer division by zero gives 0, and nothing raises.
+    error_model = callconv.create_error_model("numpy", context)
+    return syntax_lowering.Meanings(typing_context, context.subtarget(error_model=error_model))
+
+
+NAMES: dict[str, Any] = (
+    intrinsics.NAMESPACE
+    | mathematics.NAMESPACE
+    | {"abs": mathematics.NAMESPACE["absolute"]}
+    | {"inf": float("inf"), "nan": float("nan")}  # have no literal of their own in Python
+)
+
+
+def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
+    result, _, rest = text.partition("(")
+    names = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
+    return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
+
+
+class Function(NamedTuple):
+    """A function of a source text, to be exported under a name."""
+
+    source: str
+    entry_name: str
+    signature: str
+    symbol: str
+
+
+def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
+    """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
+    function = Function(source, entry_name, signature, symbol)
+    return without_collection(_module_of, [function], symbol, is_quick=False)
+
+
+def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
+    """One module of several functions, without what only LLVM's passes have a use for."""
+    return without_collection(_module_of, functions, name, is_quick=True)
+
+
+def _module_of(functions: Sequence[Function], name: str, *, is_quick: bool) -> llvm.ModuleRef:
+    with global_compiler_lock:
+        meanings = _meanings()
+        context = meanings.target_context
+        module = context.create_module(name)
+        module.numba_grad_has_vector_forms = not is_quick
+        with context.push_code_library(_Nothing(context.codegen(), name)):
+            for function in functions:
+                _lower(function, meanings, module)
+        fastmathpass.rewrite_module(module, FastMathOptions({"contract"}))
+        if not is_quick:
+            intrinsics.add_alias_metadata(module)
+        return code_generation.module_of(str(module), name)
+
+
+def _lower(function: Function, meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
+    source, entry_name, signature, symbol = function
+    return_type, argument_types = _parse_signature(signature)
+    try:
+        syntax_lowering.lower(
+            source, entry_name, NAMES, meanings, module, symbol, return_type, argument_types
+        )
+    except errors.NumbaError as error:
+        raise KernelError(f"build: Numba rejects this kernel\n{error}\n\n{source}") from error

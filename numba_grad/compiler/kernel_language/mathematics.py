@@ -1,0 +1,228 @@
+"""The mathematics of kernel source: `NAMESPACE` maps each plain name to a Numba intrinsic.
+
+A use of `exp` in a kernel adds one small LLVM function to the kernel's own module, which LLVM
+inlines before it vectorizes loops. Nothing is typed, compiled or linked beforehand: a formula of
+`elementary/` becomes text once per process, in less than a millisecond, and a kernel pays only for
+what it uses.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import types
+
+from numba_grad.compiler.elementary.formulas import (
+    BOOLEAN,
+    COMMON,
+    COMPLEX,
+    FLOATING,
+    FUNCTIONS,
+    OF_FIRST,
+    SIGNED,
+    UNSIGNED,
+    Function,
+)
+from numba_grad.compiler.elementary.llvm_writer import Traced, trace
+from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
+from numba_grad.compiler.kernel_language.registry import intrinsic, lowered
+from numba_grad.compiler.kernel_language.scalars import complex_parts, make_complex
+
+_LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
+_IR_TYPE = {
+    "float": ir.FloatType(),
+    "double": ir.DoubleType(),
+    "void": ir.VoidType(),
+    "ptr": ir.PointerType(),
+    **{f"i{n}": ir.IntType(n) for n in (1, 8, 16, 32, 64)},
+}
+
+
+def _ir_type(kind: str) -> ir.Type:
+    if kind.startswith("{"):
+        return ir.LiteralStructType([_IR_TYPE[k] for k in kind[1:-1].split(", ")])
+    return _IR_TYPE[kind]
+
+
+class _TextFunction(ir.Function):
+    """A function of the module that is text already."""
+
+    def __init__(self, module: ir.Module, function_type: ir.FunctionType, name: str, text: str):
+        self.text = text
+        super().__init__(module, function_type, name)
+
+    def descr(self, buf: list[str]) -> None:
+        buf.append(self.text)
+
+
+class _KeptFunctions(ir.GlobalVariable):
+    """`llvm.compiler.used`: vector forms are reached only through the names in call attributes."""
+
+    def __init__(self, module: ir.Module):
+        self.symbols: list[str] = []
+        super().__init__(module, ir.IntType(8), "llvm.compiler.used")
+
+    def descr(self, buf: list[str]) -> None:
+        members = ", ".join(f"ptr @{symbol}" for symbol in self.symbols)
+        buf.append(
+            f'appending global [{len(self.symbols)} x ptr] [{members}], section "llvm.metadata"\n'
+        )
+
+
+def _add_to_module(module: ir.Module, traced: Traced) -> ir.Function:
+    """Declare and define what the traced function needs, unless the module has it already."""
+    known = module.globals.get(traced.symbol)
+    if known is not None:
+        return known
+    for symbol, (result, arguments) in traced.declarations.items():
+        if symbol not in module.globals:
+            ir.Function(module, _function_type(result, arguments), symbol)
+    has_vector_forms = module.numba_grad_has_vector_forms  # pyright: ignore[reportAttributeAccessIssue]
+    for symbol, text in traced.definitions.items():
+        if symbol not in module.globals and (has_vector_forms or symbol not in traced.kept):
+            _TextFunction(module, _function_type("void", ()), symbol, text)
+    kept = module.globals.get("llvm.compiler.used")
+    for symbol in traced.kept if has_vector_forms else ():
+        if kept is None:
+            kept = _KeptFunctions(module)
+        if symbol not in kept.symbols:
+            kept.symbols.append(symbol)
+    return _TextFunction(module, _function_type(*traced.signature), traced.symbol, traced.text)
+
+
+def _function_type(result: str, arguments: tuple[str, ...]) -> ir.FunctionType:
+    return ir.FunctionType(_ir_type(result), [_ir_type(k) for k in arguments])
+
+
+@functools.cache
+def _target_has_fma() -> bool:
+    features = llvm.get_host_cpu_features()
+    # The key exists on x86 only; every other target Numba supports has the instruction.
+    return features.get("fma", True)
+
+
+@functools.cache
+def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -> Traced:
+    return trace(f"{name}.{family}", formula, kinds, has_fma=_target_has_fma())
+
+
+_COMPLEX_PARTS = {types.complex64: FLOAT32, types.complex128: FLOAT64}
+_RESULT_TYPES = {
+    BOOL: types.boolean,
+    FLOAT32: types.float32,
+    FLOAT64: types.float64,
+    f"{{{FLOAT32}, {FLOAT32}}}": types.complex64,
+    f"{{{FLOAT64}, {FLOAT64}}}": types.complex128,
+}
+
+
+def _family(numba_type: Any) -> str:
+    match numba_type:
+        case types.Boolean():
+            return BOOLEAN
+        case types.Integer():
+            return SIGNED if numba_type in types.signed_domain else UNSIGNED
+        case types.Float():
+            return FLOATING
+        case types.Complex():
+            return COMPLEX
+    return "none"
+
+
+def _kinds(numba_type: types.Type) -> tuple[str, ...]:
+    """The LLVM types of one argument: two for the parts of a complex number."""
+    match numba_type:
+        case types.Boolean():
+            return (BOOL,)
+        case types.Integer():
+            bits: int = numba_type.bitwidth  # pyright: ignore[reportAttributeAccessIssue]
+            return (f"i{bits}",)
+        case types.Complex():
+            return (_COMPLEX_PARTS[numba_type],) * 2
+    return (_LLVM_KIND[numba_type],)
+
+
+def _call(function: Function, numba_type: types.Type, builder: ir.IRBuilder, values: Any) -> Any:
+    """A call of the function's formula for arguments of one type."""
+    family = _family(numba_type)
+    if family == COMPLEX:
+        values = [builder.extract_value(v, part) for v in values for part in (0, 1)]
+    return builder.call(_add_to_module(builder.module, _formula(function, numba_type)), values)
+
+
+def _formula(function: Function, numba_type: types.Type) -> Traced:
+    family = _family(numba_type)
+    kinds = _kinds(numba_type) * function.arity
+    return _traced(function.name, family, function.formulas[family], kinds)
+
+
+def _intrinsic(function: Function):
+    """A function of kernel source, of arguments that meet in one type."""
+
+    def build(typing_context, *arguments):
+        common = _common_type(typing_context, arguments, function)
+        if common is None:
+            return None
+        result = _RESULT_TYPES.get(_formula(function, common).signature[0], common)
+
+        def generate(context, builder, signature, values):
+            return _call(function, common, builder, values)
+
+        return result(*(common,) * function.arity), generate
+
+    def unary(typing_context, x):
+        return build(typing_context, x)
+
+    def binary(typing_context, x, y):
+        return build(typing_context, x, y)
+
+    def ternary(typing_context, x, y, z):
+        return build(typing_context, x, y, z)
+
+    typing = (unary, binary, ternary)[function.arity - 1]
+    typing.__name__ = typing.__qualname__ = function.name
+    return intrinsic(typing)
+
+
+def _common_type(typing_context: Any, arguments: tuple, function: Function) -> Any:
+    """The type in which the arguments meet, if the function has a formula for it."""
+    if function.computed_in == OF_FIRST:
+        arguments = arguments[:1]
+    common = typing_context.unify_types(*arguments)
+    family = function.family(_family(common))
+    if family is None:
+        return None
+    if isinstance(common, types.Boolean) and family == UNSIGNED:
+        common = types.uint8
+    if isinstance(common, types.Boolean | types.Integer) and family == FLOATING:
+        return types.float64
+    if isinstance(common, types.Integer) and function.computed_in != COMMON:
+        return types.int64 if common in types.signed_domain else types.uint64
+    return common
+
+
+NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FUNCTIONS.items()}
+
+
+# What operators mean in kernels alone, not in the user's functions: of the very types that Numba's
+# own is for, since of the class Complex, that would go first.
+@lowered(operator.mul, types.complex64, types.complex64)
+@lowered(operator.mul, types.complex128, types.complex128)
+def _multiply_complex(context, builder, signature, values):
+    """Numba's own is Python code, which from Python 3.14 on has branches for infinities."""
+    (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
+    real = builder.fsub(builder.fmul(ar, br), builder.fmul(ai, bi))
+    imaginary = builder.fadd(builder.fmul(ar, bi), builder.fmul(ai, br))
+    return make_complex(builder, real, imaginary)
+
+
+@lowered(operator.truediv, types.complex64, types.complex64)
+@lowered(operator.truediv, types.complex128, types.complex128)
+def _divide_complex(context, builder, signature, values):
+    """Numba's own raises where the divisor is 0: the kernel would end without its results."""
+    return _call(FUNCTIONS["divide"], signature.return_type, builder, values)

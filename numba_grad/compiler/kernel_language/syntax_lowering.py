@@ -1,0 +1,677 @@
+"""Kernel source to LLVM instructions, in one walk over its syntax tree.
+
+The kernel language is a small part of Python: scalars and pointers in local variables, loops over
+`range`, `while`, `if`, calls of names. Every value's type is known where it is made. So there is no
+need for what takes most of Numba's time with such a function (translating byte code, static single
+assignment, inference over the whole): what an operator or a function means for given types, and its
+instructions, are asked of Numba's contexts, once a process, and the walk puts them together.
+
+Types, names and their meaning are exactly Numba's, but for these:
+
+- a variable has one type: that of its first assignment;
+- `and` and `or` give booleans;
+- a loop over `range` leaves its variable alone when it has no passes, and its step goes up unless
+  it is a literal.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
+import ast
+import builtins
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.extending import _Intrinsic
+
+from numba_grad.compiler.kernel_language.scalars import INT64, cast_value, complex_parts
+from numba_grad.errors import KernelError
+
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(slots=True)
+class Typed:
+    """A value: its Numba type, and its instruction; None for what has no value, such as a name of
+    a dtype."""
+
+    type: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a function is for arguments of given types."""
+
+    signature: Any
+    argument_types: tuple[Any, ...]
+    packed_from: int | None  # from this argument on they are passed as one tuple
+    implementation: Callable[..., Any]
+
+
+class Meanings:
+    """What names, operators and casts are for given types: asked of Numba once a process."""
+
+    def __init__(self, typing_context: Any, target_context: Any) -> None:
+        self.typing_context = typing_context
+        self.target_context = target_context
+        self._types: dict[Any, Any] = {}
+        self._intrinsics: dict[Any, Any] = {}
+        self._sees_literals: dict[Any, bool] = {}
+        self._calls: dict[tuple[Any, tuple[Any, ...]], _Call | None] = {}
+
+    def type_of_global(self, value: Any) -> Any:
+        found = self._types.get(value)
+        if found is None:
+            found = self._types[value] = self.typing_context.resolve_value_type(value)
+            if isinstance(value, _Intrinsic):
+                self._intrinsics[found] = value
+        return found
+
+    def of_call(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
+        """A call of a Numba type, or of an operator; None if there is no such thing."""
+        sees_literals = self._sees_literals.get(function)
+        if sees_literals is None:
+            sees_literals = _sees_literals(self._type_of(function))
+            self._sees_literals[function] = sees_literals
+        if not sees_literals:  # so that x[7] means what x[8] does
+            argument_types = tuple([types.unliteral(kind) for kind in argument_types])
+        key = (function, argument_types)
+        try:
+            return self._calls[key]
+        except KeyError:
+            found = self._calls[key] = self._resolved(self._type_of(function), argument_types)
+            return found
+
+    def _type_of(self, function: Any) -> Any:
+        return function if isinstance(function, types.Type) else self.type_of_global(function)
+
+    def _resolved(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
+        intrinsic = self._intrinsics.get(function)
+        found = (
+            self._of_function(function, argument_types)
+            if intrinsic is None
+            else self._of_intrinsic(intrinsic._defn, argument_types)
+        )
+        if found is None:
+            return None
+        signature, implementation = found
+        packed_from = None
+        wanted = tuple(signature.args)
+        if wanted and isinstance(wanted[-1], types.BaseTuple):
+            packed_from = len(wanted) - 1
+            wanted = (*wanted[:-1], *wanted[-1])
+        return _Call(signature, wanted, packed_from, implementation)
+
+    def _of_function(
+        self, function: Any, argument_types: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]] | None:
+        signature = self.typing_context.resolve_function_type(function, argument_types, {})
+        if signature is None:
+            return None
+        return signature, self.target_context.get_function(function, signature)
+
+    def _of_intrinsic(
+        self, definition: Callable[..., Any], argument_types: tuple[Any, ...]
+    ) -> tuple[Any, Callable[..., Any]] | None:
+        """As Numba has it, without templates and overloads: a tenth of the time."""
+        code = definition.__code__
+        takes_any_number = bool(code.co_flags & inspect.CO_VARARGS)
+        if not takes_any_number and code.co_argcount != 1 + len(argument_types):
+            return None
+        found = definition(self.typing_context, *argument_types)
+        if found is None:
+            without_values = tuple([types.unliteral(kind) for kind in argument_types])
+            found = definition(self.typing_context, *without_values)
+        if found is None:
+            return None
+        signature, write = found
+        context = self.target_context
+
+        def implementation(builder: Any, values: Any) -> Any:
+            return write(context, builder, signature, values)
+
+        return signature, implementation
+
+
+def _sees_literals(function: Any) -> bool:
+    return any(template.prefer_literal for template in getattr(function, "templates", ()))
+
+
+Block = tuple[int, ...]  # the numbers of the blocks that it is in, from the outside, and its own
+
+
+class _Uses:
+    """In which blocks each variable is assigned and read.
+
+    One that is assigned once, and read in that block or inside of it, needs no memory.
+    """
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.stores: dict[str, list[Block]] = {}
+        self.loads: dict[str, set[Block]] = {}
+        self.block_count = 0
+        self.visit_all(function.body, ())
+
+    def visit_all(self, nodes: Sequence[ast.AST], block: Block) -> None:
+        for node in nodes:
+            self.visit(node, block)
+
+    def visit(self, node: ast.AST, block: Block) -> None:
+        match node:
+            case ast.Name(id=name):
+                if type(node.ctx) is ast.Store:
+                    self.stores.setdefault(name, []).append(block)
+                else:
+                    self.loads.setdefault(name, set()).add(block)
+            case ast.For():
+                self.visit(node.iter, block)
+                self.visit_all([node.target, *node.body], self.inside(block))
+            case ast.While():
+                self.visit(node.test, block)
+                self.visit_all(node.body, self.inside(block))
+            case ast.If():
+                self.visit(node.test, block)
+                self.visit_all(node.body, self.inside(block))
+                self.visit_all(node.orelse, self.inside(block))
+            case ast.AugAssign(target=ast.Name(id=name)):
+                self.stores.setdefault(name, []).extend((block, block))
+                self.visit(node.value, block)
+            case _:
+                for field in node._fields:
+                    value = getattr(node, field, None)
+                    if isinstance(value, ast.AST):
+                        self.visit(value, block)
+                    elif isinstance(value, list):
+                        self.visit_all([x for x in value if isinstance(x, ast.AST)], block)
+
+    def inside(self, block: Block) -> Block:
+        self.block_count += 1
+        return (*block, self.block_count)
+
+    def in_memory(self) -> set[str]:
+        result = set()
+        for name, blocks in self.stores.items():
+            home = blocks[0]
+            reads = self.loads.get(name, ())
+            if len(blocks) > 1 or any(block[: len(home)] != home for block in reads):
+                result.add(name)
+        return result
+
+
+@dataclass(slots=True)
+class _Loop:
+    """Where `continue` and `break` go."""
+
+    next_pass: Any
+    after: Any
+
+
+class _FunctionLowering:
+    """One function of the source, for arguments of given types."""
+
+    def __init__(
+        self,
+        text: str,
+        names: dict[str, Any],
+        meanings: Meanings,
+        definition: ast.FunctionDef,
+        function: ir.Function,
+        argument_types: tuple[Any, ...],
+        return_type: Any,
+    ) -> None:
+        self.text = text
+        self.names = names
+        self.meanings = meanings
+        self.definition = definition
+        self.function = function
+        self.return_type = return_type
+        entry = function.append_basic_block("entry")
+        body = function.append_basic_block("body")
+        self.entry_builder = ir.IRBuilder(entry)
+        self.entry_builder.branch(body)
+        self.builder = ir.IRBuilder(body)
+        self.in_memory = _Uses(definition).in_memory()
+        self.variables: dict[str, Typed] = {}
+        self.loops: list[_Loop] = []
+        parameters = [argument.arg for argument in definition.args.args]
+        for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
+            if name in self.in_memory:
+                self.assign(name, Typed(kind, value))
+            else:
+                self.variables[name] = Typed(kind, value)
+
+    def lower(self) -> None:
+        self.statements(self.definition.body)
+        if not self.builder.block.is_terminated:
+            if self.return_type == types.none:
+                self.builder.ret_void()
+            else:
+                self.builder.unreachable()
+
+    def error(self, node: ast.AST, message: str) -> KernelError:
+        line = getattr(node, "lineno", 0)
+        return KernelError(
+            f"build: {message}, in line {line} of this kernel: {ast.unparse(node)}\n\n{self.text}"
+        )
+
+    # Statements
+
+    def statements(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            if self.builder.block.is_terminated:
+                return
+            handler = _STATEMENTS.get(type(statement))
+            if handler is None:
+                raise self.error(statement, "the kernel language has no such statement")
+            handler(self, statement)
+
+    def expression_statement(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # else a docstring
+            self.expression(node.value)
+
+    def assignment(self, node: ast.Assign) -> None:
+        [target] = node.targets
+        self.store(target, self.expression(node.value))
+
+    def augmented(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            base, index = self.expression(target.value), self.expression(target.slice)
+            value = self.call(node, operator.getitem, base, index)
+            result = self.call(node, self.operator(node), value, self.expression(node.value))
+            self.call(node, operator.setitem, base, index, result)
+            return
+        assert isinstance(target, ast.Name)
+        value = self.call(node, self.operator(node), self.load(target), self.expression(node.value))
+        self.assign(target.id, value)
+
+    def store(self, target: ast.expr, value: Typed) -> None:
+        if isinstance(target, ast.Name):
+            self.assign(target.id, value, target)
+        elif isinstance(target, ast.Subscript):
+            base, index = self.expression(target.value), self.expression(target.slice)
+            self.call(target, operator.setitem, base, index, value)
+        else:
+            raise self.error(target, "values go to variables and to elements of buffers")
+
+    def assign(self, name: str, given: Typed, node: ast.AST | None = None) -> None:
+        kind = types.unliteral(given.type)
+        if name not in self.in_memory:
+            self.variables[name] = given
+            return
+        variable = self.variables.get(name)
+        if variable is None:
+            place = self.entry_builder_before_end().alloca(
+                self.meanings.target_context.get_value_type(kind), name=name
+            )
+            variable = self.variables[name] = Typed(kind, place)
+        value = given.value
+        if kind != variable.type:
+            if not (_is_number(kind) and _is_number(variable.type)):
+                raise self.error(
+                    node or self.definition, f"{name} is {variable.type}, and cannot become {kind}"
+                )
+            value = cast_value(self.builder, value, kind, variable.type)
+        self.builder.store(value, variable.value)
+
+    def entry_builder_before_end(self) -> ir.IRBuilder:
+        self.entry_builder.position_before(self.entry_builder.block.terminator)
+        return self.entry_builder
+
+    def conditional(self, node: ast.If) -> None:
+        test = self.truth(node.test)
+        then, after = self.block("then"), self.block("after")
+        otherwise = self.block("otherwise") if node.orelse else after
+        self.builder.cbranch(test, then, otherwise)
+        self.branch_of(then, node.body, after)
+        if node.orelse:
+            self.branch_of(otherwise, node.orelse, after)
+        self.builder.position_at_end(after)
+
+    def branch_of(self, block: ir.Block, statements: list[ast.stmt], after: ir.Block) -> None:
+        self.builder.position_at_end(block)
+        self.statements(statements)
+        if not self.builder.block.is_terminated:
+            self.builder.branch(after)
+
+    def while_loop(self, node: ast.While) -> None:
+        test, body, after = self.block("test"), self.block("pass"), self.block("after")
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        if isinstance(node.test, ast.Constant) and node.test.value is True:
+            self.builder.branch(body)
+        else:
+            self.builder.cbranch(self.truth(node.test), body, after)
+        self.loop_body(node, body, _Loop(test, after))
+        self.builder.position_at_end(after)
+
+    def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: _Loop) -> None:
+        self.builder.position_at_end(body)
+        self.loops.append(loop)
+        self.statements(node.body)
+        self.loops.pop()
+        if not self.builder.block.is_terminated:
+            self.builder.branch(loop.next_pass)
+
+    def for_loop(self, node: ast.For) -> None:
+        """A loop over `range`, as LLVM likes them: tested before the first pass and after each."""
+        start, stop, step = self.range_of(node)
+        builder = self.builder
+        body, next_pass, after = self.block("pass"), self.block("next"), self.block("after")
+        goes_down = isinstance(step, ir.Constant) and step.constant < 0
+        comparison = ">" if goes_down else "<"
+        before = builder.block
+        builder.cbranch(builder.icmp_signed(comparison, start, stop), body, after)
+        builder.position_at_end(body)
+        index = builder.phi(INT64)
+        index.add_incoming(start, before)
+        assert isinstance(node.target, ast.Name)
+        self.assign(node.target.id, Typed(types.int64, index))
+        self.loop_body(node, body, _Loop(next_pass, after))
+        builder.position_at_end(next_pass)
+        following = builder.add(index, step, flags=("nsw",))
+        index.add_incoming(following, next_pass)
+        builder.cbranch(builder.icmp_signed(comparison, following, stop), body, after)
+        builder.position_at_end(after)
+
+    def range_of(self, node: ast.For) -> tuple[Any, Any, Any]:
+        """Start, stop and step; a step that is not a literal goes up."""
+        call = node.iter
+        if not (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "range"
+            and isinstance(node.target, ast.Name)
+            and not node.orelse
+        ):
+            raise self.error(node, "loops are over range(...), with one variable and no else")
+        bounds = [self.integer(argument) for argument in call.args]
+        if len(bounds) == 1:
+            bounds.insert(0, INT64(0))
+        if len(bounds) == 2:
+            bounds.append(INT64(1))
+        return bounds[0], bounds[1], bounds[2]
+
+    def integer(self, node: ast.expr) -> Any:
+        given = self.expression(node)
+        return cast_value(self.builder, given.value, given.type, types.int64)
+
+    def leave(self, node: ast.Break) -> None:
+        self.builder.branch(self.loops[-1].after)
+
+    def go_on(self, node: ast.Continue) -> None:
+        self.builder.branch(self.loops[-1].next_pass)
+
+    def give_back(self, node: ast.Return) -> None:
+        if node.value is None:
+            self.builder.ret_void()
+            return
+        given = self.expression(node.value)
+        value = cast_value(self.builder, given.value, given.type, self.return_type)
+        self.builder.ret(value)
+
+    def block(self, name: str) -> ir.Block:
+        return self.function.append_basic_block(name)
+
+    # Expressions
+
+    def expression(self, node: ast.expr) -> Typed:
+        handler = _EXPRESSIONS.get(type(node))
+        if handler is None:
+            raise self.error(node, "the kernel language has no such expression")
+        return handler(self, node)
+
+    def load(self, node: ast.Name) -> Typed:
+        name = node.id
+        variable = self.variables.get(name)
+        if variable is not None:
+            if name in self.in_memory:
+                return Typed(variable.type, self.builder.load(variable.value))
+            return variable
+        value = self.names.get(name, _MISSING)
+        if value is _MISSING:
+            value = getattr(builtins, name, _MISSING)
+            if value is _MISSING:
+                raise self.error(node, f"{name} is not defined")
+        if isinstance(value, int | float):
+            return self.number(value)
+        return Typed(self.meanings.type_of_global(value), None)
+
+    def constant(self, node: ast.Constant) -> Typed:
+        if not isinstance(node.value, bool | int | float):
+            raise self.error(node, "there are no such values in the kernel language")
+        return self.number(node.value)
+
+    def number(self, value: Any) -> Typed:
+        if isinstance(value, bool):
+            return Typed(types.boolean, ir.Constant(ir.IntType(1), int(value)))
+        if isinstance(value, int):
+            # A large one is unsigned.
+            return Typed(_literal_type(value), ir.Constant(INT64, value))
+        return Typed(types.float64, ir.Constant(ir.DoubleType(), float(value)))
+
+    def binary(self, node: ast.BinOp) -> Typed:
+        left, right = self.expression(node.left), self.expression(node.right)
+        return self.call(node, self.operator(node), left, right)
+
+    def operator(self, node: ast.BinOp | ast.UnaryOp | ast.AugAssign) -> Callable[..., Any]:
+        found = _OPERATORS.get(type(node.op))
+        if found is None:
+            raise self.error(node, "the kernel language has no such operator; power(x, y) for **")
+        return found
+
+    def unary(self, node: ast.UnaryOp) -> Typed:
+        operand = node.operand
+        if isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant):
+            return self.number(-operand.value)  # type: ignore[operator]
+        return self.call(node, self.operator(node), self.expression(operand))
+
+    def comparison(self, node: ast.Compare) -> Typed:
+        left = self.expression(node.left)
+        result: Typed | None = None
+        for operation, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.expression(right_node)
+            test = self.call(node, _OPERATORS[type(operation)], left, right)
+            if result is None:
+                result = test
+            else:
+                result = Typed(types.boolean, self.builder.and_(result.value, test.value))
+            left = right
+        assert result is not None
+        return result
+
+    def logical(self, node: ast.BoolOp) -> Typed:
+        """`and` and `or`: what comes later is evaluated only if it matters."""
+        builder = self.builder
+        after = self.block("decided")
+        decided = ir.Constant(ir.IntType(1), int(isinstance(node.op, ast.Or)))
+        incoming = []
+        for value in node.values[:-1]:
+            test = self.truth(value)
+            following = self.block("undecided")
+            incoming.append((decided, builder.block))
+            targets = (after, following) if isinstance(node.op, ast.Or) else (following, after)
+            builder.cbranch(test, *targets)
+            builder.position_at_end(following)
+        last = self.truth(node.values[-1])
+        incoming.append((last, builder.block))
+        builder.branch(after)
+        builder.position_at_end(after)
+        result = builder.phi(ir.IntType(1))
+        for value, block in incoming:
+            result.add_incoming(value, block)
+        return Typed(types.boolean, result)
+
+    def truth(self, node: ast.expr) -> Any:
+        given = self.expression(node)
+        return cast_value(self.builder, given.value, given.type, types.boolean)
+
+    def choice(self, node: ast.IfExp) -> Typed:
+        builder = self.builder
+        test = self.truth(node.test)
+        blocks = self.block("chosen"), self.block("other")
+        after = self.block("after")
+        builder.cbranch(test, *blocks)
+        results = []
+        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
+            builder.position_at_end(block)
+            results.append((self.expression(branch), builder.block))
+            builder.branch(after)
+        (first, _), (second, _) = results
+        kind = types.unliteral(first.type)
+        if types.unliteral(second.type) != kind:
+            raise self.error(node, f"the branches are {kind} and {second.type}")
+        builder.position_at_end(after)
+        phi = builder.phi(first.value.type)
+        for typed, block in results:
+            phi.add_incoming(typed.value, block)
+        return Typed(kind, phi)
+
+    def attribute(self, node: ast.Attribute) -> Typed:
+        given = self.expression(node.value)
+        is_real = isinstance(given.type, types.Float)
+        if node.attr not in ("real", "imag") or not (
+            is_real or isinstance(given.type, types.Complex)
+        ):
+            raise self.error(node, f"{given.type} has no attribute {node.attr}")
+        if is_real:
+            zero = Typed(given.type, ir.Constant(given.value.type, 0.0))
+            return given if node.attr == "real" else zero
+        part = complex_parts(self.builder, given.value)[node.attr == "imag"]
+        return Typed(given.type.underlying_float, part)
+
+    def subscript(self, node: ast.Subscript) -> Typed:
+        base, index = self.expression(node.value), self.expression(node.slice)
+        return self.call(node, operator.getitem, base, index)
+
+    def function_call(self, node: ast.Call) -> Typed:
+        arguments = [self.expression(argument) for argument in node.args]
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            raise self.error(node, "functions are called by their names, without keywords")
+        return self.call(node, self.load(node.func).type, *arguments)
+
+    def call(self, node: ast.AST, function: Any, *arguments: Typed) -> Typed:
+        found = self.meanings.of_call(function, tuple([argument.type for argument in arguments]))
+        if found is None:
+            called = getattr(function, "typing_key", function)
+            name = getattr(called, "__name__", None) or getattr(called, "_name", called)
+            given = ", ".join(str(types.unliteral(argument.type)) for argument in arguments)
+            raise self.error(node, f"there is no {name}({given})")
+        builder = self.builder
+        values = []
+        for kind, argument in zip(found.argument_types, arguments, strict=True):
+            value = argument.value
+            if value is not None and kind is not argument.type:
+                value = self.cast(value, argument.type, kind)
+            values.append(value)
+        if found.packed_from is not None:
+            first = found.packed_from
+            kind = found.signature.args[first]
+            rest = self.meanings.target_context.make_tuple(builder, kind, values[first:])
+            values[first:] = [rest]
+        return Typed(found.signature.return_type, found.implementation(builder, values))
+
+    def cast(self, value: Any, source: Any, target: Any) -> Any:
+        if types.unliteral(source) == types.unliteral(target):
+            return value
+        return self.meanings.target_context.cast(
+            self.builder, value, types.unliteral(source), types.unliteral(target)
+        )
+
+
+_MISSING = object()
+_literal_type = functools.lru_cache(1 << 12)(types.literal)  # Numba makes a type for each
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, types.Boolean | types.Number)
+
+
+_STATEMENTS: dict[type, Callable[[_FunctionLowering, Any], None]] = {
+    ast.Expr: _FunctionLowering.expression_statement,
+    ast.Assign: _FunctionLowering.assignment,
+    ast.AugAssign: _FunctionLowering.augmented,
+    ast.If: _FunctionLowering.conditional,
+    ast.For: _FunctionLowering.for_loop,
+    ast.While: _FunctionLowering.while_loop,
+    ast.Break: _FunctionLowering.leave,
+    ast.Continue: _FunctionLowering.go_on,
+    ast.Return: _FunctionLowering.give_back,
+}
+
+_EXPRESSIONS: dict[type, Callable[[_FunctionLowering, Any], Typed]] = {
+    ast.Name: _FunctionLowering.load,
+    ast.Constant: _FunctionLowering.constant,
+    ast.BinOp: _FunctionLowering.binary,
+    ast.UnaryOp: _FunctionLowering.unary,
+    ast.Compare: _FunctionLowering.comparison,
+    ast.BoolOp: _FunctionLowering.logical,
+    ast.IfExp: _FunctionLowering.choice,
+    ast.Attribute: _FunctionLowering.attribute,
+    ast.Subscript: _FunctionLowering.subscript,
+    ast.Call: _FunctionLowering.function_call,
+}
+
+
+def lower(
+    text: str,
+    entry_name: str,
+    names: dict[str, Any],
+    meanings: Meanings,
+    module: ir.Module,
+    symbol: str,
+    return_type: Any,
+    argument_types: tuple[Any, ...],
+) -> None:
+    """Add the function `entry_name` of a source to the module, as a C function called `symbol`."""
+    names = dict(names)
+    definition: ast.FunctionDef | None = None
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.FunctionDef(name=name):
+                definition = statement if name == entry_name else definition
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                names[name] = eval(compile(ast.Expression(value), "<kernel>", "eval"), {})
+            case _:
+                raise KernelError(
+                    f"build: a source has functions and numbers alone, not this: "
+                    f"{ast.unparse(statement)}\n\n{text}"
+                )
+    if definition is None:
+        raise KernelError(f"build: there is no function {entry_name} in this source\n\n{text}")
+    context = meanings.target_context
+    result = ir.VoidType() if return_type == types.none else context.get_value_type(return_type)
+    kinds = [context.get_value_type(kind) for kind in argument_types]
+    function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
+    _FunctionLowering(
+        text, names, meanings, definition, function, argument_types, return_type
+    ).lower()

@@ -1,0 +1,93 @@
+"""Conditions on indices: where pads, concatenations and slice assignments begin and end.
+
+What loop ranges decide is known here, and costs nothing in the kernel.
+"""
+
+from numba_grad.compiler.loop_nests.iteration_spaces import Index, constant_index, is_loop, variable
+from numba_grad.compiler.loop_nests.loop_cuts import Interval
+from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values
+
+
+def holds(values: Values, index: Index, low: int, high: int) -> bool | str:
+    """Whether `low <= index < high`: known for the whole piece, or the name of a bool value."""
+    if index.is_constant:
+        return low <= index.constant < high
+    if values.survey is not None:
+        # Also where the answer is known: it would not be for the longer range of a merged loop.
+        values.survey.irregular.update(name for name, _ in index.terms)
+    name, factor = index.terms[0]
+    if len(index.terms) == 1 and name in values.known and abs(factor.value) == 1:
+        # low <= f * v + c < high, solved for v.
+        if factor.value == 1:
+            a, b = low - index.constant, high - index.constant
+        else:
+            a, b = index.constant - high + 1, index.constant - low + 1
+        known = values.known[name]
+        if all(a <= start and stop <= b for start, stop in known):
+            return True
+        if all(b <= start or stop <= a for start, stop in known):
+            return False
+        if values.survey is not None:
+            values.survey.conditions.append(Interval(name, a, b))
+        return _between(values, variable(name), values.bound(name, a), values.bound(name, b))
+    low_word = values.word(("low", index, low), "b", low) if low else "0"
+    return _between(values, index, low_word, values.word(("high", index, high), "b", high))
+
+
+def _between(values: Values, index: Index, low: str, high: str) -> str:
+    values.operations += 2
+    value = values.index_value(index)
+    return values.apply("({low} <= {i}) & ({i} < {high})", BOOL, low=low, i=value, high=high)
+
+
+def _both(values: Values, a: bool | str, b: bool | str) -> bool | str:
+    if a is False or b is False:
+        return False
+    if a is True:
+        return b
+    if b is True:
+        return a
+    return values.apply("{a} & {b}", BOOL, a=a, b=b)
+
+
+def guarded(values: Values, condition: bool | str, index: Index) -> Index:
+    """`index` where the condition holds, else 0, so that a load is always inside its buffer."""
+    if isinstance(condition, bool):
+        return index
+    zero = values.constant(0, INT64)
+    return variable(values.select(condition, values.index_value(index), zero, INT64))
+
+
+def region(
+    values: Values,
+    index: tuple[Index, ...],
+    outer: tuple[int, ...],
+    inner: tuple[int, ...],
+    starts: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> tuple[bool | str, tuple[Index, ...]]:
+    """Whether `index` of an array `outer` lies in the region `starts + steps * k`, and k,
+    guarded."""
+    condition: bool | str = True
+    result: list[Index] = []
+    for i, outer_size, size, start, step in zip(index, outer, inner, starts, steps, strict=True):
+        if start == 0 and step == 1 and size == outer_size:
+            result.append(i)
+            continue
+        is_literal = not is_loop(outer_size)
+        k = i.shifted(-start, is_literal)
+        if step == 1:
+            here = holds(values, k, 0, size)
+        elif k.is_constant:
+            here = k.constant % step == 0 and 0 <= k.constant // step < size
+            k = constant_index(k.constant // step, is_literal)
+        else:
+            span = holds(values, k, 0, (size - 1) * step + 1 if size else 0)
+            value, divisor = values.index_value(k), values.constant(step, INT64)
+            zero = values.constant(0, INT64)
+            hit = values.apply("{k} % {d} == {zero}", BOOL, k=value, d=divisor, zero=zero)
+            here = _both(values, span, hit)
+            k = variable(values.apply("{k} // {d}", INT64, k=value, d=divisor))
+        result.append(guarded(values, here, k))
+        condition = _both(values, condition, here)
+    return condition, tuple(result)

@@ -1,0 +1,201 @@
+"""The kernel IR: what an emitter turns into source. No target is known here.
+
+    Kernel      words, axes, accumulators, variants      one kernel
+    Variant     rows it is for, lets by level, pieces    one way through the loop nest
+    Piece       a range of the innermost loop, a body, copies in and out of local arrays
+    Body        lets, updates of accumulators, stores
+
+Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k
+inside of the k-th.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from numba_grad.compiler.loop_nests.iteration_spaces import Index
+
+# Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
+ROWS_OF_BLOCK = 16
+FIRST_ROW = "first_row"  # the name of the first of them
+LOCAL = -1
+OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A pointer argument of a kernel, or a local array of `ROWS_OF_BLOCK` elements."""
+
+    name: str
+    word: int  # LOCAL if it is an array
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    buffer: Buffer
+    position: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    bytes: bytes
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An int64 made of loop variables and arguments."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar expression: `template` with its fields replaced by the names of values or texts."""
+
+    template: str
+    operands: tuple[tuple[str, str], ...]
+    dtype: np.dtype
+    # whether the result must be cast to `dtype`, since the target may compute in a wider one
+    casts: bool
+
+
+Expression = Load | Constant | IndexValue | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: Buffer
+    position: Index
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A running result of a reduction: a local variable, or an element of memory."""
+
+    name: str
+    identity: Constant
+    buffer: Buffer | None  # where it goes in the end; None for a local that only helps another one
+    position: Index  # of the kept axes
+    block_size: str  # the argument that holds the elements between results of neighbouring blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`name = expression`, once per innermost point: of an accumulator, or a local that others
+    need."""
+
+    name: str
+    expression: Apply
+
+
+@dataclass(slots=True)
+class Body:
+    lets: list[Let] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    variable: str
+    extent: int
+    word: str  # the name of the argument that holds the extent
+    reduced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`start <= variable < stop`, both names of arguments."""
+
+    variable: str
+    start: str
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`target[target_position] = source[source_position]`."""
+
+    target: Buffer
+    target_position: Index
+    source: Buffer
+    source_position: Index
+    is_streamed: bool = False  # goes past the caches
+
+
+@dataclass(slots=True)
+class Piece:
+    """The innermost loop over a range. With copies it runs in blocks of `ROWS_OF_BLOCK` rows: what
+    comes in is copied, then the body runs, then what goes out is copied."""
+
+    start: str
+    stop: str
+    body: Body
+    copies_in: list[Copy] = field(default_factory=list)
+    copies_out: list[Copy] = field(default_factory=list)
+    is_narrow: bool = False  # of a few elements: not worth vector code
+
+    @property
+    def in_blocks(self) -> bool:
+        return bool(self.copies_in or self.copies_out)
+
+
+@dataclass(slots=True)
+class Variant:
+    """A way through the nest for the rows where every one of `where` holds (all rows if empty)."""
+
+    where: list[Range]
+    lets: list[list[Let]]  # by level, without the innermost
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One argument: an integer, or a pointer to what `source` names."""
+
+    name: str
+    value: int = 0
+    source: object = None  # of a pointer
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One loop nest. `compiler/emission/emit_cpu.py` says what a task is."""
+
+    axes: list[Axis]  # in the order of loops
+    words: list[Word]
+    buffers: list[Buffer]
+    accumulators: list[Accumulator]
+    variants: list[Variant]
+    comment: list[str]
+    blocks: int  # into how many parts the outermost reduced axis is cut
+    blocks_word: (
+        str  # the name of the argument that holds it, "" if there are no reductions in blocks
+    )
+    operations: int  # scalar operations per innermost point, roughly
+    locals: list[Buffer] = field(default_factory=list)
+    # How the accumulators of another part, named with `OTHER`, are added to these. An accumulator
+    # that starts from its identity changes nothing: (extreme, index 0) does so for argmax, too.
+    merges: list[Update] = field(default_factory=list)
+
+    @property
+    def kept(self) -> list[Axis]:
+        return [axis for axis in self.axes if not axis.reduced]
+
+    @property
+    def reduced(self) -> list[Axis]:
+        return [axis for axis in self.axes if axis.reduced]
+
+    @property
+    def accumulates_in_memory(self) -> bool:
+        """Whether the innermost loop runs over results, not over what is summed."""
+        return bool(self.accumulators) and not self.axes[-1].reduced

@@ -1,0 +1,325 @@
+"""A fused group -> the kernel IR.
+
+Every value is evaluated at an *index*: movement ops only change the index, so they cost nothing and
+are never stored (`index_rules.py`). Conditions of pads, concatenations and slice assignments are
+intervals of loop variables (`conditions.py`); the loop is cut at their bounds (`loop_cuts.py`), so
+that the interior runs without them.
+
+A group is lowered twice: a first pass over whole index ranges collects accesses and conditions;
+from them follow the order of loops, which axes merge (`loop_order.py`), and where ranges are cut;
+the second pass writes the code.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.index_rules import evaluate
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    Factor,
+    Index,
+    is_loop,
+    literal_index,
+    position,
+    unrolled_indices,
+    variable,
+)
+from numba_grad.compiler.loop_nests.kernel_ir import (
+    OTHER,
+    Accumulator,
+    Apply,
+    Axis,
+    Kernel,
+    Piece,
+    Range,
+    Update,
+    Variant,
+)
+from numba_grad.compiler.loop_nests.loop_cuts import (
+    MOST_SCALAR,
+    Interval,
+    Known,
+    Ranges,
+    ReductionBlocks,
+    around,
+    cuts,
+    main_ranges,
+    number_of_blocks,
+    pieces,
+)
+from numba_grad.compiler.loop_nests.loop_order import Survey, loop_order, mergeable_loops
+from numba_grad.compiler.loop_nests.reductions import (
+    ARG_REDUCTIONS,
+    SAME_AND_BEFORE,
+    combining_expression,
+    extreme,
+    identity_of,
+    reduction_axes,
+)
+from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values, constant
+from numba_grad.graph.node import Node
+
+# Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
+MOST_POINTERS = 12
+
+
+def lower(
+    group: Group, place_of: Callable[[Node], Place | None], reduction_blocks: ReductionBlocks
+) -> Kernel:
+    """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
+    here.
+
+    With `blocks > 1` each reduction writes one result per block, to the memory named `("partial",
+    node)`.
+    """
+    names = tuple(f"i{k}" for k in range(len(group.space)))
+    extents = dict(zip(names, group.space, strict=True))
+    known: Known = {name: [(0, n)] for name, n in extents.items()}
+    reduced = tuple(names[k] for k in group.reduced_axes)
+    indices = {name: variable(name) for name in names}
+    survey = Survey()
+    values = Values(group.stored, place_of, extents, names, survey=survey)
+    _Lowering(group, values, indices, reduced).survey(known)
+
+    order = loop_order(group, names, reduced, survey)
+    for outer, inner in mergeable_loops(order, reduced, extents, survey):
+        extents[inner] *= extents.pop(outer)
+        indices[outer] = Index()
+        order = tuple(name for name in order if name != outer)
+    reduced = tuple(name for name in reduced if name in extents)
+    values = Values(
+        group.stored,
+        place_of,
+        extents,
+        order,
+        addresses_blocks=not names and len(survey.places) > MOST_POINTERS,
+    )
+    # Merged axes have no conditions that change within the range they had: that one is to assume.
+    known = {name: known[name] for name in order}
+    lowering = _Lowering(group, values, indices, reduced)
+    return lowering.kernel(survey.conditions, known, reduction_blocks)
+
+
+class _Lowering:
+    """One pass over a group. `indices` maps each loop axis of the group to the index that stands
+    for it."""
+
+    def __init__(
+        self, group: Group, values: Values, indices: dict[str, Index], reduced: tuple[str, ...]
+    ) -> None:
+        self.group = group
+        self.values = values
+        self.indices = indices
+        self.reduced = reduced
+        self.accumulators: dict[object, Accumulator] = {}
+        self.merges: list[Update] = []
+        self.blocks = 1
+        self.in_blocks = False
+
+    # The two passes
+
+    def survey(self, known: Known) -> None:
+        self.values.start_variant()
+        self.values.start_piece(known)
+        self.write_roots()
+
+    def kernel(
+        self, conditions: list[Interval], known: Known, reduction_blocks: ReductionBlocks
+    ) -> Kernel:
+        values, order, extents = self.values, self.values.order, self.values.extents
+        self.blocks = number_of_blocks(self.group, order, self.reduced, extents, reduction_blocks)
+        # A sum over everything has the same text for one block and for many: it grows with its
+        # input.
+        self.in_blocks = self.blocks > 1 or len(self.reduced) == len(order) > 0
+        axes = [
+            Axis(name, extents[name], self.bound_of_axis(name), name in self.reduced)
+            for name in order
+        ]
+        interior = main_ranges(order[:-1], extents, conditions)
+        variants = []
+        if interior:
+            inside: Known = {name: [bounds] for name, bounds in interior.items()}
+            variants.append(self.variant(interior, conditions, known | inside))
+            known = known | around(interior, extents, conditions)
+        variants.append(self.variant({}, conditions, known))
+        return Kernel(
+            axes,
+            values.words,
+            list(values.buffers.values()),
+            list(self.accumulators.values()),
+            variants,
+            [
+                f"{node.op.name}: {node.dtype.name}, {len(node.shape)}-d"
+                for node in self.group.roots
+            ],
+            self.blocks,
+            values.word("blocks", "blocks", self.blocks) if self.in_blocks else "",
+            values.operations // len(variants),
+            merges=self.merges,
+        )
+
+    def bound_of_axis(self, name: str) -> str:
+        return self.values.word(("extent", name), "n", self.values.extents[name])
+
+    def variant(
+        self,
+        interior: Ranges,
+        conditions: list[Interval],
+        known: Known,
+    ) -> Variant:
+        values, order = self.values, self.values.order
+        values.start_variant()
+        written: list[Piece] = []
+        if not order:
+            values.start_piece(known)
+            self.write_roots()
+            written.append(Piece("0", "1", values.body))
+        else:
+            innermost = order[-1]
+            bounds = cuts(innermost, values.extents[innermost], conditions)
+            for start, stop, assumed in pieces(bounds, known[innermost][0]):
+                values.start_piece(known | {innermost: [assumed]})
+                self.write_roots()
+                written.append(
+                    Piece(
+                        values.bound(innermost, start),
+                        values.bound(innermost, stop),
+                        values.body,
+                        is_narrow=len(bounds) > 2
+                        and stop - start <= MOST_SCALAR
+                        and not values.body.updates,
+                    )
+                )
+        where = [
+            Range(name, values.bound(name, start), values.bound(name, stop))
+            for name, (start, stop) in interior.items()
+        ]
+        return Variant(where, values.levels[: len(order)] or values.levels, written)
+
+    # Roots
+
+    def write_roots(self) -> None:
+        for node in self.group.stored:
+            if self.group.in_place:
+                self.assign_region(node)
+            else:
+                self.store_all(node)
+        for node in self.group.reduced:
+            self.reduce_all(node)
+
+    def filled(self, pattern: tuple[int | None, ...]) -> tuple[Index, ...]:
+        """A pattern of unrolled indices with the loops' indices in the gaps."""
+        loops = iter(self.indices.values())
+        return tuple(next(loops) if k is None else literal_index(k) for k in pattern)
+
+    def store_all(self, node: Node) -> None:
+        place = self.values.place_of(node)
+        assert place is not None
+        for pattern in unrolled_indices(node.shape):
+            index = self.filled(pattern)
+            value = evaluate(self.values, node, index)
+            self.values.store(place, node.dtype, position(node.shape, index), value)
+
+    def assign_region(self, node: Node) -> None:
+        """Write, or add, the assigned value where the old one stands."""
+        x, v = node.inputs
+        place = self.values.place_of(node)
+        assert place is not None
+        for pattern in unrolled_indices(v.shape):
+            index = self.filled(pattern)
+            value = evaluate(self.values, v, index)
+            where = tuple(
+                i.times(Factor(step, True)).shifted(start, not is_loop(n))
+                for i, start, step, n in zip(
+                    index, node.params["starts"], node.params["steps"], x.shape, strict=True
+                )
+            )
+            target = position(node.shape, where)
+            if node.op.name == "add_slice":
+                old = self.values.load(place, node.dtype, target)
+                casts = node.dtype.kind in "iub"
+                value = self.values.apply("{x} + {y}", node.dtype, casts=casts, x=old, y=value)
+                self.values.operations += 1
+            self.values.store(place, node.dtype, target, value)
+
+    def reduce_all(self, node: Node) -> None:
+        (x,) = node.inputs
+        axes = reduction_axes(node)
+        for pattern in unrolled_indices(x.shape):
+            index = self.filled(pattern)
+            value = evaluate(self.values, x, index)
+            kept = tuple(i for axis, i in enumerate(index) if axis not in axes)
+            where = position(node.shape, kept)
+            self.values.operations += 1
+            if node.op.name in ARG_REDUCTIONS:
+                self.update_arg(node, where, index[axes[0]], value)
+            else:
+                accumulator = self.accumulator(node, where, identity_of(node), node.dtype, True)
+                name = accumulator.name
+                self.values.body.updates.append(Update(name, _combined(node, name, value)))
+                self.merge(Update(name, _combined(node, name, OTHER + name)))
+
+    def update_arg(self, node: Node, where: Index, along: Index, value: str) -> None:
+        dtype = node.inputs[0].dtype
+        best = self.accumulator(node, where, extreme(dtype, node.op.name[3:]), dtype, False)
+        chosen = self.accumulator(node, where, 0, INT64, True)
+        better = f"better_{chosen.name}"
+        number = self.values.index_value(along)
+        template = "({n} == 0) | (" + ARG_REDUCTIONS[node.op.name] + ")"
+        operands = (("n", number), ("value", value), ("best", best.name))
+        self.values.body.updates += [
+            Update(better, Apply(template, operands, BOOL, False)),
+            Update(chosen.name, _select_text(better, number, chosen.name, INT64)),
+            Update(best.name, _select_text(better, value, best.name, dtype)),
+        ]
+        other, other_number = OTHER + best.name, OTHER + chosen.name
+        operands = (
+            ("value", other),
+            ("best", best.name),
+            ("number", other_number),
+            ("chosen", chosen.name),
+        )
+        template = f"({ARG_REDUCTIONS[node.op.name]}) | ({SAME_AND_BEFORE})"
+        self.merge(
+            Update(better, Apply(template, operands, BOOL, False)),
+            Update(chosen.name, _select_text(better, other_number, chosen.name, INT64)),
+            Update(best.name, _select_text(better, other, best.name, dtype)),
+        )
+
+    def merge(self, *updates: Update) -> None:
+        """Remember how accumulators of two parts become one, once for each of them."""
+        known = {update.name for update in self.merges}
+        self.merges += [update for update in updates if update.name not in known]
+
+    def accumulator(
+        self, node: Node, where: Index, identity: object, dtype: np.dtype, is_result: bool
+    ) -> Accumulator:
+        key = (node, where, is_result)
+        found = self.accumulators.get(key)
+        if found is None:
+            buffer, block_size = None, "0"
+            place = self.values.place_of(node)
+            assert place is not None
+            if is_result:
+                if self.blocks > 1:
+                    place = Place(("partial", node))
+                if self.in_blocks:
+                    block_size = self.values.word(("block size", node), "m", node.type.size)
+                buffer, where = self.values.locate(place, dtype, where)
+            named = self.values.named(where, ("result", node))
+            found = Accumulator(
+                f"a{len(self.accumulators)}", constant(identity, dtype), buffer, named, block_size
+            )
+            self.accumulators[key] = found
+        return found
+
+
+def _combined(node: Node, accumulator: str, value: str) -> Apply:
+    operands = (("accumulator", accumulator), ("value", value))
+    return Apply(combining_expression(node), operands, node.dtype, node.dtype.kind in "iub")
+
+
+def _select_text(condition: str, x: str, y: str, dtype: np.dtype) -> Apply:
+    operands = (("c", condition), ("x", x), ("y", y))
+    return Apply("select({c}, {x}, {y})", operands, dtype, False)

@@ -1,0 +1,1 @@
+"""Kernels, calls of libraries and memory -> steps of a plan."""

@@ -1,0 +1,1 @@
+"""NumPy's functions, a module for each kind, which says in `__all__` what is public."""

@@ -1,0 +1,762 @@
+"""Functions of NumPy that work element by element.
+
+Most are one primitive each; they promote dtypes as NumPy's ufunc of the same name does. The others
+are written in terms of primitives. Here abs, divmod, pow and round are NumPy's, not Python's.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.views import Step, note_view, view_of
+from numba_grad.compiler.backends import only_device
+from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact
+from numba_grad.errors import DTypeError, explain
+from numba_grad.frontend.arrays import (
+    WEAK,
+    ArrayLike,
+    as_inexact,
+    as_node,
+    common_dtype,
+    is_stand_in,
+    node_of,
+    operands,
+    scalar_leaf,
+    uncast_dtypes,
+    wrap,
+)
+from numba_grad.frontend.devices import on_device
+from numba_grad.frontend.functions.indexing import nonzero
+from numba_grad.graph.node import NO_PARAMS, OPS, Node, record
+from numba_grad.graph.types import as_dtype
+from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+__all__ = [
+    "abs",
+    "absolute",
+    "acos",
+    "acosh",
+    "add",
+    "angle",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "around",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clip",
+    "conj",
+    "conjugate",
+    "copysign",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "degrees",
+    "divide",
+    "divmod",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "fabs",
+    "float_power",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "greater",
+    "greater_equal",
+    "heaviside",
+    "hypot",
+    "imag",
+    "invert",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "nan_to_num",
+    "negative",
+    "not_equal",
+    "positive",
+    "pow",
+    "power",
+    "rad2deg",
+    "radians",
+    "real",
+    "reciprocal",
+    "relu",
+    "remainder",
+    "right_shift",
+    "rint",
+    "round",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "softplus",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "true_divide",
+    "trunc",
+    "where",
+]
+
+Unary = Callable[[ArrayLike], "Tensor"]
+Binary = Callable[[ArrayLike, ArrayLike], "Tensor"]
+
+# Static exponents up to this one are multiplied out; the error of that grows with the exponent.
+LARGEST_MULTIPLIED_EXPONENT = 32
+
+# What `numpy.sin(tensor)` finds: filled by the definitions below.
+of_ufunc: dict[np.ufunc, Callable[..., Any]] = {}
+
+
+def _unary(ufunc: np.ufunc, summary: str) -> Unary:
+    """The function of one primitive that has the ufunc's name."""
+    op_name = ufunc.__name__
+    op = OPS[op_name]
+    uncast = uncast_dtypes(ufunc)
+
+    def function(x: ArrayLike, /) -> "Tensor":
+        node = node_of(x)
+        if node is None or node.type.dtype not in uncast:
+            uncast.fill()
+            (node,) = operands(ufunc, (x,))
+        return wrap(op(node))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def _binary(ufunc: np.ufunc, summary: str) -> Binary:
+    op_name = ufunc.__name__
+    op = OPS[op_name]
+
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        return wrap(op(*operands(ufunc, (x1, x2))))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def _named(function: Any, ufunc: np.ufunc, name: str, summary: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    of_ufunc[ufunc] = function
+    return function
+
+
+add = _binary(np.add, "x1 + x2.")
+subtract = _binary(np.subtract, "x1 - x2.")
+multiply = _binary(np.multiply, "x1 * x2.")
+divide = _binary(np.divide, "x1 / x2, a floating or complex result also for integers.")
+floor_divide = _binary(
+    np.floor_divide, "The largest integer not above x1 / x2; for integers, 0 if x2 is 0."
+)
+remainder = _binary(np.remainder, "x1 - x2 * floor(x1 / x2): the sign of x2, as Python's %.")
+fmod = _binary(np.fmod, "x1 - x2 * trunc(x1 / x2): the sign of x1, as C's %.")
+negative = _unary(np.negative, "-x.")
+positive = _unary(np.positive, "+x.")
+absolute = _unary(np.absolute, "The absolute value, real also for complex x. Gradient 0 at 0.")
+sign = _unary(np.sign, "-1, 0 or 1 by the sign of x; x / |x| for complex x; nan for nan.")
+square = _unary(np.square, "x * x.")
+sqrt = _unary(np.sqrt, "The square root; nan for negative real x.")
+cbrt = _unary(np.cbrt, "The cube root, real for negative x.")
+exp = _unary(np.exp, "e to the power x.")
+exp2 = _unary(np.exp2, "2 to the power x.")
+expm1 = _unary(np.expm1, "exp(x) - 1, accurate for small x.")
+log = _unary(np.log, "The natural logarithm; -inf for 0, nan for negative real x.")
+log1p = _unary(np.log1p, "log(1 + x), accurate for small x.")
+log2 = _unary(np.log2, "The logarithm to base 2.")
+log10 = _unary(np.log10, "The logarithm to base 10.")
+sin = _unary(np.sin, "The sine of x in radians.")
+cos = _unary(np.cos, "The cosine of x in radians.")
+tan = _unary(np.tan, "The tangent of x in radians.")
+arcsin = _unary(np.arcsin, "The inverse sine, in radians.")
+arccos = _unary(np.arccos, "The inverse cosine, in radians.")
+arctan = _unary(np.arctan, "The inverse tangent, in radians.")
+arctan2 = _binary(
+    np.arctan2, "The angle in radians of the point (x2, x1): inverse tangent of x1 / x2."
+)
+sinh = _unary(np.sinh, "The hyperbolic sine.")
+cosh = _unary(np.cosh, "The hyperbolic cosine.")
+tanh = _unary(np.tanh, "The hyperbolic tangent.")
+arcsinh = _unary(np.arcsinh, "The inverse hyperbolic sine.")
+arccosh = _unary(np.arccosh, "The inverse hyperbolic cosine.")
+arctanh = _unary(np.arctanh, "The inverse hyperbolic tangent.")
+hypot = _binary(np.hypot, "sqrt(x1**2 + x2**2), without overflow.")
+floor = _unary(np.floor, "The largest integer not above x. Gradient 0.")
+ceil = _unary(np.ceil, "The smallest integer not below x. Gradient 0.")
+trunc = _unary(np.trunc, "x without its fraction. Gradient 0.")
+maximum = _binary(
+    np.maximum,
+    "The larger one; nan if one is nan. In a tie each gets half the gradient. Complex numbers are "
+    "ordered by real parts, then imaginary parts.",
+)
+minimum = _binary(
+    np.minimum,
+    "The smaller one; nan if one is nan. In a tie each gets half the gradient. Complex numbers are "
+    "ordered by real parts, then imaginary parts.",
+)
+copysign = _binary(np.copysign, "x1 with the sign of x2.")
+logaddexp = _binary(
+    np.logaddexp,
+    "log(exp(x1) + exp(x2)), without overflow. Equal infinities get half the gradient.",
+)
+logaddexp2 = _binary(
+    np.logaddexp2, "log2(2**x1 + 2**x2), without overflow. Equal infinities get half the gradient."
+)
+logical_and = _binary(np.logical_and, "Whether both are true, that is, not 0.")
+logical_or = _binary(np.logical_or, "Whether one is true, that is, not 0.")
+logical_xor = _binary(np.logical_xor, "Whether exactly one is true, that is, not 0.")
+logical_not = _unary(np.logical_not, "Whether x is false, that is, 0.")
+bitwise_and = _binary(np.bitwise_and, "x1 & x2, for bool and integers.")
+bitwise_or = _binary(np.bitwise_or, "x1 | x2, for bool and integers.")
+bitwise_xor = _binary(np.bitwise_xor, "x1 ^ x2, for bool and integers.")
+invert = _unary(np.invert, "~x, for bool and integers.")
+left_shift = _binary(np.left_shift, "x1 << x2, for integers.")
+right_shift = _binary(np.right_shift, "x1 >> x2, for integers.")
+isnan = _unary(np.isnan, "Whether x is nan.")
+isinf = _unary(np.isinf, "Whether x is infinite.")
+isfinite = _unary(np.isfinite, "Whether x is neither infinite nor nan.")
+
+
+def reciprocal(x: ArrayLike, /) -> "Tensor":
+    """1 / x, in the dtype of x: of integers 0, but for 1 and -1 (NumPy's of 0 is any number)."""
+    (node,) = operands(np.reciprocal, (x,))
+    if node.dtype.kind not in "iu":
+        return wrap(OPS["reciprocal"](node))
+    is_unit = OPS["equal"](OPS["absolute"](node), full(1, (), node.dtype))
+    return wrap(OPS["where"](is_unit, node, zeros_of_same_dtype(node)))
+
+
+def rint(x: ArrayLike, /) -> "Tensor":
+    """The nearest integer, even in a tie; of both parts of a complex number. Gradient 0."""
+    (node,) = operands(np.rint, (x,))
+    if node.dtype.kind != "c":
+        return wrap(OPS["rint"](node))
+    parts = [OPS["rint"](OPS[part](node)) for part in ("real", "imag")]
+    return wrap(OPS["make_complex"](*parts))
+
+
+of_ufunc.update({np.reciprocal: reciprocal, np.rint: rint})
+
+
+def conjugate(x: ArrayLike, /) -> "Tensor":
+    """The complex conjugate."""
+    (node,) = operands(np.conjugate, (x,))
+    return wrap(OPS["conjugate"](node) if node.dtype.kind == "c" else node)
+
+
+of_ufunc[np.conjugate] = conjugate
+
+
+# Comparisons
+
+
+def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
+    op_name = ufunc.__name__
+    op = OPS[op_name]
+
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        return wrap(op(*comparison_operands(ufunc, (x1, x2))))
+
+    return _named(function, ufunc, op_name, summary)
+
+
+def comparison_operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """As `operands`, but a Python integer may exceed the other's dtype, as in NumPy."""
+    try:
+        return operands(ufunc, values if not any(map(is_stand_in, values)) else _exact(values))
+    except OverflowError:
+        # Every integer of a dtype is less than one that is too large for it: infinity serves.
+        return operands(ufunc, tuple([_as_float_or_infinity(value) for value in values]))
+
+
+def _exact(values: tuple[ArrayLike, ...]) -> tuple[ArrayLike, ...]:
+    """What stands for a Python integer beside integers, as int64: it may not fit their dtype."""
+    if any(as_node(x).dtype.kind not in "biu" for x in values):
+        return values
+    return tuple([as_node(x) if is_stand_in(x) else x for x in values])
+
+
+def _as_float_or_infinity(value: ArrayLike) -> ArrayLike:
+    if value.__class__ is int:
+        return np.float64(np.inf if value > 0 else -np.inf)
+    return cast(as_node(value), FLOAT64)
+
+
+equal = _comparison(np.equal, "Whether x1 == x2.")
+not_equal = _comparison(np.not_equal, "Whether x1 != x2.")
+less = _comparison(np.less, "Whether x1 < x2.")
+less_equal = _comparison(np.less_equal, "Whether x1 <= x2.")
+greater = _comparison(np.greater, "Whether x1 > x2.")
+greater_equal = _comparison(np.greater_equal, "Whether x1 >= x2.")
+
+
+# Powers
+
+
+def power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """x1 to the power x2.
+
+    Raises
+    ------
+    ValueError
+        For integers to a negative integer power.
+
+    Notes
+    -----
+    A Python number as exponent is part of the graph if it is an integer of at most 32, or one
+    half: products and square roots are used then. The gradient of x**0 is 0, also at 0.
+    """
+    return wrap(power_node(x1, x2))
+
+
+of_ufunc[np.power] = power
+
+
+def power_node(x1: ArrayLike, x2: ArrayLike) -> Node:
+    if x2.__class__ in (int, float) and x1.__class__ not in WEAK:
+        node = _power_of_number(as_node(x1), x2)
+        if node is not None:
+            return node
+    base, exponent = operands(np.power, (x1, x2))
+    return OPS["power"](base, exponent)
+
+
+def _power_of_number(x: Node, exponent: float) -> Node | None:
+    """`x` to a Python number, without a call of pow; None where there is no better way."""
+    dtype = loop_dtypes(np.power, (x.dtype, exponent.__class__))[0]
+    if exponent == 2 and exponent.__class__ is int:
+        dtype = loop_dtypes(np.square, (x.dtype,))[0]  # NumPy's shortcut: int8 for bool
+    base = cast(x, dtype)
+    if base.dtype.kind in "iu":
+        if exponent < 0:
+            raise ValueError(
+                explain(
+                    "power",
+                    "integers to negative integer powers are not allowed",
+                    got={"x": x.type, "exponent": exponent},
+                    fix="x.astype(float) ** exponent",
+                )
+            )
+        scalar_leaf(exponent, dtype)  # raises OverflowError, as in NumPy
+    elif exponent == 0.5:
+        return OPS["sqrt"](base)
+    elif exponent == -1:
+        return OPS["reciprocal"](base)
+    elif not _is_multiplied(exponent):
+        return None
+    if exponent == 2:
+        return OPS["square"](base)
+    return OPS["integer_power"](base, exponent=int(exponent))
+
+
+def _is_multiplied(exponent: float) -> bool:
+    limit = LARGEST_MULTIPLIED_EXPONENT
+    return -limit <= exponent <= limit and exponent == int(exponent)
+
+
+def float_power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """x1 to the power x2, computed in float64 or complex128."""
+    return wrap(OPS["power"](*operands(np.float_power, (x1, x2))))
+
+
+of_ufunc[np.float_power] = float_power
+
+
+# Selection
+
+
+@overload
+def where(condition: ArrayLike) -> "tuple[Tensor, ...]": ...
+
+
+@overload
+def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike) -> "Tensor": ...
+
+
+def where(
+    condition: ArrayLike, x1: ArrayLike | None = None, x2: ArrayLike | None = None
+) -> "Tensor | tuple[Tensor, ...]":
+    """`x1` where the condition is true, else `x2`, element by element.
+
+    With the condition alone, `nonzero(condition)`.
+
+    The one that was not chosen gets the gradient 0. Where its own derivative is infinite or nan,
+    that makes nan of what it was computed from, as in torch: `where(x > 0, sqrt(where(x > 0, x,
+    1)), 0)` has finite gradients.
+    """
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise TypeError(
+            explain("where", "either both or neither of x1 and x2", fix="where(condition, x1, 0)")
+        )
+    x, y = common_dtype((x1, x2))
+    mask = cast(as_node(condition), np.dtype(bool))
+    mask = placed(mask, only_device([z.type.device for z in (mask, x, y)]))
+    return wrap(OPS["where"](mask, x, y))
+
+
+def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
+    """`x`, but at least `min` and at most `max`; `max` if `min` exceeds it. nan stays nan.
+
+    Gradients flow to `x` within and at the bounds, beyond them to the bound. nan gets the gradient
+    0, and so does what is beyond bounds that are equal.
+    """
+    low, high = min, max
+    given = [bound for bound in (low, high) if bound is not None]
+    node, *bounds = common_dtype((x, *given))
+    least, greatest = ends(node.dtype)
+    bottom = full(least, (), node.dtype) if low is None else bounds.pop(0)
+    top = full(greatest, (), node.dtype) if high is None else bounds.pop(0)
+    is_known = all(bound.__class__ in WEAK and bound == bound for bound in given)
+    return wrap(record(OPS["clip_to_numbers" if is_known else "clip"], (node, bottom, top)))
+
+
+def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object = None) -> "Tensor":
+    """`x` converted to `dtype`, as NumPy converts: floats are truncated to integers.
+
+    Gradients flow between floating and complex dtypes. With `copy=False` a tensor that has the
+    dtype is returned itself.
+    """
+    node = as_node(x)
+    wanted = as_dtype(dtype)
+    moved = on_device(node, device)
+    if not copy and node.dtype == wanted and moved is getattr(x, "_node", None):
+        return x
+    return wrap(cast(moved, wanted))
+
+
+# Complex numbers
+
+
+def real(x: ArrayLike, /) -> "Tensor":
+    """The real part: a view."""
+    node = as_node(x)
+    return _part(x, node, _REAL) if node.type.dtype.kind == "c" else view_of(x, node)
+
+
+def imag(x: ArrayLike, /) -> "Tensor":
+    """The imaginary part: a view; zeros for real `x`."""
+    node = as_node(x)
+    return _part(x, node, _IMAG) if node.type.dtype.kind == "c" else wrap(zeros_like(node))
+
+
+_REAL = ((OPS["real"], (), NO_PARAMS),)
+_IMAG = ((OPS["imag"], (), NO_PARAMS),)
+
+
+def _part(x: ArrayLike, node: Node, steps: Sequence[Step]) -> "Tensor":
+    result = new_tensor(record(steps[0][0], (node,)))
+    if is_tensor(x):
+        note_view(x, result, steps)
+    return result
+
+
+def angle(x: ArrayLike, /, deg: bool = False) -> "Tensor":
+    """The angle of a complex number in radians, from -pi to pi; with `deg` in degrees.
+
+    Of a real one 0, or pi for a negative one, with gradient 0.
+    """
+    node = as_node(x)
+    if node.dtype.kind != "c":
+        result = wrap(_angle_of_real(operands(np.arctan2, (0, node))[1]))
+    else:
+        result = arctan2(OPS["imag"](node), OPS["real"](node))
+    return rad2deg(result) if deg else result
+
+
+def _angle_of_real(x: Node) -> Node:
+    right = scalar_leaf(np.pi / 2, x.dtype)
+    angle = right - OPS["copysign"](right, x)
+    return OPS["where"](OPS["isnan"](x), full(np.nan, (), x.dtype), angle)
+
+
+def zeros_of_same_dtype(node: Node) -> Node:
+    return full(0, (), node.dtype)
+
+
+# Activations and special functions, by SciPy's and torch's names
+
+
+def sigmoid(x: ArrayLike, /) -> "Tensor":
+    """1 / (1 + exp(-x)), without overflow."""
+    return wrap(OPS["sigmoid"](_floating(x)))
+
+
+def erf(x: ArrayLike, /) -> "Tensor":
+    """The error function. Complex x: SciPy's, error below 60 eps, relative to 1 or the result."""
+    return wrap(OPS["erf"](_floating(x)))
+
+
+def erfc(x: ArrayLike, /) -> "Tensor":
+    """1 - erf(x), accurate for large x. Complex x: SciPy's, error as of `erf`."""
+    return wrap(OPS["erfc"](_floating(x)))
+
+
+def relu(x: ArrayLike, /) -> "Tensor":
+    """max(x, 0), of real x. Gradient 0 at 0; nan stays nan."""
+    node = as_node(x)
+    if node.dtype.kind == "c":
+        raise DTypeError(explain("relu", "not defined for complex numbers", got={"x": node.type}))
+    zero = zeros_of_same_dtype(node)
+    return wrap(OPS["where"](OPS["less_equal"](node, zero), zero, node))
+
+
+def softplus(x: ArrayLike, /) -> "Tensor":
+    """log(1 + exp(x)), without overflow."""
+    return logaddexp(x, 0.0)
+
+
+def _floating(x: ArrayLike) -> Node:
+    """`x` in the dtype that NumPy's exp would compute in."""
+    return operands(np.exp, (x,))[0]
+
+
+# Written in terms of the others
+
+
+def sinc(x: ArrayLike, /) -> "Tensor":
+    """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
+    node = as_inexact(x)
+    angle = node * scalar_leaf(np.pi, node.dtype)
+    size = OPS["absolute"](angle)
+    is_small = OPS["less"](size, scalar_leaf(0.5, size.dtype))
+    # The series up to angle**14: the rest is below 1e-18 where it is used. Selections on both
+    # sides keep 0 / 0 out of derivatives.
+    square = OPS["square"](OPS["where"](is_small, angle, zeros_of_same_dtype(angle)))
+    series = scalar_leaf(0.0, node.dtype)
+    for k in range(7, -1, -1):
+        series = series * square + scalar_leaf((-1) ** k / math.factorial(2 * k + 1), node.dtype)
+    safe = OPS["where"](is_small, full(1, (), node.dtype), angle)
+    return wrap(OPS["where"](is_small, series, OPS["divide"](OPS["sin"](safe), safe)))
+
+
+def fmax(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The larger one; the other one if one is nan. Gradient to x1 in a tie and if both are nan."""
+    return _ignoring_nan(np.fmax, "greater_equal", x1, x2)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """The smaller one; the other one if one is nan. Gradient to x1 in a tie and if both are nan."""
+    return _ignoring_nan(np.fmin, "less_equal", x1, x2)
+
+
+of_ufunc[np.fmax] = fmax
+of_ufunc[np.fmin] = fmin
+
+
+def _ignoring_nan(ufunc: np.ufunc, comparison: str, x1: ArrayLike, x2: ArrayLike) -> "Tensor":
+    x, y = operands(ufunc, (x1, x2))
+    is_first = OPS["logical_or"](OPS[comparison](x, y), OPS["isnan"](y))
+    return wrap(OPS["where"](is_first, x, y))
+
+
+def fabs(x: ArrayLike, /) -> "Tensor":
+    """The absolute value, floating also for integers."""
+    return wrap(OPS["absolute"](*operands(np.fabs, (x,))))
+
+
+def deg2rad(x: ArrayLike, /) -> "Tensor":
+    """Degrees as radians."""
+    (node,) = operands(np.deg2rad, (x,))
+    return wrap(node * scalar_leaf(np.pi / 180, node.dtype))
+
+
+def rad2deg(x: ArrayLike, /) -> "Tensor":
+    """Radians as degrees."""
+    (node,) = operands(np.rad2deg, (x,))
+    return wrap(node * scalar_leaf(180 / np.pi, node.dtype))
+
+
+def signbit(x: ArrayLike, /) -> "Tensor":
+    """Whether the sign bit is set: true for -0.0."""
+    (node,) = operands(np.signbit, (x,))
+    one = full(1, (), node.dtype)
+    return wrap(OPS["less"](OPS["copysign"](one, node), zeros_of_same_dtype(node)))
+
+
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+    """0 for negative x1, 1 for positive, x2 at 0. Gradient 0 by x1."""
+    x, at_zero = operands(np.heaviside, (x1, x2))
+    half = full(0.5, (), x.dtype)
+    step = OPS["sign"](x) * half + half
+    return wrap(OPS["where"](OPS["equal"](x, zeros_of_same_dtype(x)), at_zero, step))
+
+
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> "tuple[Tensor, Tensor]":
+    """(floor_divide(x1, x2), remainder(x1, x2))."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+of_ufunc.update(
+    {
+        np.fabs: fabs,
+        np.deg2rad: deg2rad,
+        np.radians: deg2rad,
+        np.rad2deg: rad2deg,
+        np.degrees: rad2deg,
+        np.signbit: signbit,
+        np.heaviside: heaviside,
+        np.divmod: divmod,
+    }
+)
+
+
+def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
+    """The nearest number of so many decimals, even in a tie; of both parts of complex ones.
+    Gradient 0.
+    """
+    node = as_node(x)
+    if node.dtype.kind in "iu" and decimals >= 0:
+        return wrap(node)
+    if not is_inexact(node.dtype):
+        raise DTypeError(
+            explain(
+                "round",
+                "not defined for this dtype" if node.dtype.kind == "b" else "negative decimals",
+                got={"x": node.type, "decimals": decimals},
+                fix="x.astype(float)",
+            )
+        )
+    if decimals == 0:
+        return rint(node)
+    if node.dtype.kind == "c":
+        parts = [round(OPS[part](node), decimals)._node for part in ("real", "imag")]
+        return wrap(OPS["make_complex"](*parts))
+    scale = scalar_leaf(10.0 ** max(decimals, -decimals), node.dtype)
+    if decimals > 0:
+        return rint(node * scale) / wrap(scale)
+    return rint(OPS["divide"](node, scale)) * wrap(scale)
+
+
+around = round
+
+
+def nan_to_num(
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> "Tensor":
+    """`x` with nan replaced by `nan`, and infinities by the largest numbers or the ones given.
+
+    Replacements broadcast to `x`, and get the gradient there. `copy` changes nothing.
+    """
+    node = as_node(x)
+    if node.dtype.kind == "c":
+        parts = [
+            nan_to_num(OPS[part](node), copy, nan, posinf, neginf) for part in ("real", "imag")
+        ]
+        return wrap(OPS["make_complex"](*[part._node for part in parts]))
+    if not is_floating(node.dtype):
+        return wrap(node)
+    limits = finfo(node.dtype)
+    zero = zeros_of_same_dtype(node)
+    is_infinite = OPS["isinf"](node)
+    replacements = (
+        (OPS["isnan"](node), nan),
+        (
+            OPS["logical_and"](is_infinite, OPS["greater"](node, zero)),
+            limits.max if posinf is None else posinf,
+        ),
+        (
+            OPS["logical_and"](is_infinite, OPS["less"](node, zero)),
+            limits.min if neginf is None else neginf,
+        ),
+    )
+    result = node
+    for mask, number in replacements:
+        replacement = broadcast_to(cast(as_node(number, like=node), node.dtype), node.shape)
+        result = OPS["where"](mask, replacement, result)
+    return wrap(result)
+
+
+def isclose(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> "Tensor":
+    """Whether |x1 - x2| <= atol + rtol * |x2|, element by element; infinities equal themselves."""
+    x, y = operands(np.divide, (x1, x2))
+    difference, size = OPS["absolute"](x - y), OPS["absolute"](y)
+    dtype = size.dtype
+    bound = scalar_leaf(atol, dtype) + scalar_leaf(rtol, dtype) * size
+    is_near = OPS["logical_and"](OPS["less_equal"](difference, bound), OPS["isfinite"](y))
+    result = OPS["logical_or"](is_near, OPS["equal"](x, y))
+    if equal_nan:
+        both = OPS["logical_and"](OPS["isnan"](x), OPS["isnan"](y))
+        result = OPS["logical_or"](result, both)
+    return wrap(result)
+
+
+# NumPy's other names for the same functions.
+abs = absolute
+acos, acosh, asin, asinh, atan, atan2, atanh = (
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctan2,
+    arctanh,
+)
+bitwise_invert = bitwise_not = invert
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+conj = conjugate
+degrees, radians = rad2deg, deg2rad
+mod = remainder
+pow = power
+true_divide = divide

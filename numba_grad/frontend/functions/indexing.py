@@ -1,0 +1,151 @@
+"""Functions of NumPy that take elements by index."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_grad.dtypes import INT64
+from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.arrays import (
+    ArrayLike,
+    as_node,
+    constant_beside,
+    known_value,
+    node_of,
+    value_of,
+    wrap,
+)
+from numba_grad.frontend.tracing import is_tracing, values_asked_for
+from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
+from numba_grad.ops.families import broadcast_to, cast, placed, reshape
+from numba_grad.ops.index_expressions import take_index
+from numba_grad.ops.indexing import check_range
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensor import Tensor
+
+__all__ = ["nonzero", "take", "take_along_axis"]
+
+
+def index_of_nodes(index: Any) -> Any:
+    """An index expression with its tensors as nodes."""
+    if index.__class__ is tuple:
+        return tuple([_entry_of_node(entry) for entry in index])
+    return _entry_of_node(index)
+
+
+def _entry_of_node(entry: Any) -> Any:
+    kind = entry.__class__
+    if kind is slice or kind is int:
+        return entry
+    node = node_of(entry)
+    if node is None and isinstance(entry, np.ndarray) and is_tracing():
+        values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
+    return entry if node is None else node
+
+
+def mask_value(node: Node) -> np.ndarray:
+    """The value of a mask whose number of true elements is the shape of a result."""
+    return value_of(node, "index by a mask")
+
+
+def take(
+    x: ArrayLike, indices: ArrayLike, axis: int | None = None, *, mode: str = "raise"
+) -> "Tensor":
+    """The elements of `x` at `indices` along `axis`, or of the flattened `x` by default.
+
+    `mode` is what to do with an index out of range: "raise", "wrap" around, or "clip" to the ends.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range; for indices that are not known yet, when they are computed.
+    """
+    node = as_node(x)
+    if axis is None:
+        node = reshape(node, (node.type.size,))
+        axis = 0
+    number = normalize_axis("take", axis, len(node.shape))
+    index = index_of_nodes(indices)
+    if not isinstance(index, Node):
+        index = np.asarray(index)
+        if index.size == 0:
+            index = index.astype(np.int64)
+    if mode != "raise":
+        index = brought_into_range("take", as_node(index), node.shape[number], mode)
+    return wrap(take_index(node, ((slice(None),) * number) + (index,), mask_value))
+
+
+def brought_into_range(operation: str, index: Node, size: int, mode: str) -> Node:
+    """`index` from 0 to size - 1: wrapped around, or clipped to the ends, as NumPy's `mode`."""
+    if mode not in ("wrap", "clip"):
+        expected = "'raise', 'wrap' or 'clip'"
+        raise ValueError(explain(operation, f"mode={mode!r}", expected=expected))
+    if size == 0 and index.type.size:
+        raise IndexError(explain(operation, "the axis is empty", got={"indices": index.type}))
+    index = cast(index, INT64)
+    limits = [leaf(np.array(n)) for n in (size, 0, size - 1)]
+    if mode == "wrap":
+        return OPS["remainder"](index, limits[0])
+    return OPS["minimum"](OPS["maximum"](index, limits[1]), limits[2])
+
+
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> "Tensor":
+    """Along `axis`, in each place its own elements: result[i, k] = x[i, indices[i, k]].
+
+    `indices` has as many axes as `x`; the others broadcast.
+    """
+    node, index = as_node(x), as_node(indices)
+    if axis is None:
+        node = reshape(node, (node.type.size,))
+        axis = 0
+    number = normalize_axis("take_along_axis", axis, len(node.shape))
+    _check_along("take_along_axis", node, index, number)
+    index = placed(index, node.type.device)
+    return wrap(taken_along(node, index, number, checked=True))
+
+
+def _check_along(operation: str, x: Node, index: Node, axis: int) -> None:
+    if len(index.shape) != len(x.shape) or index.dtype.kind not in "iu":
+        problem = "indices must be integers, with as many axes as x"
+        got: dict[str, object] = {"x": x.type, "indices": index.type}
+        error = ShapeError if index.dtype.kind in "iu" else IndexError
+        raise error(explain(operation, problem, got=got))
+    known = known_value(index)
+    if known is not None:
+        check_range(operation, known, axis, x.shape[axis])
+
+
+def taken_along(x: Node, index: Node, axis: int, *, checked: bool) -> Node:
+    """As `take_along_axis`, on nodes."""
+    return OPS["gather"](x, *_places_along("take_along_axis", x, index, axis), checked=checked)
+
+
+def places_along_axis(operation: str, x: Node, index: Node, axis: int) -> list[Node]:
+    """The indices of x[i, index[i, k]], one array for each axis of `x`, all of one shape."""
+    number = normalize_axis(operation, axis, len(x.shape))
+    _check_along(operation, x, index, number)
+    return _places_along(operation, x, placed(index, x.type.device), number)
+
+
+def _places_along(operation: str, x: Node, index: Node, axis: int) -> list[Node]:
+    around = [list(shape) for shape in (x.shape, index.shape)]
+    for shape in around:
+        shape[axis] = 1
+    types = [array_type(tuple(shape), INT64) for shape in around]
+    common = list(broadcast_shapes(operation, ("x", "indices"), types))
+    common[axis] = index.shape[axis]
+    places = []
+    for k, size in enumerate(x.shape):
+        alone = tuple([size if j == k else 1 for j in range(len(common))])
+        own = index if k == axis else reshape(OPS["iota"](size=size, dtype=INT64), alone)
+        places.append(broadcast_to(own, tuple(common)))
+    return places
+
+
+def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":
+    """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now."""
+    node = as_node(x)
+    value = value_of(node, "nonzero")
+    return tuple([wrap(constant_beside(node, index)) for index in value.nonzero()])

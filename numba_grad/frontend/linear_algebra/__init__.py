@@ -1,0 +1,1 @@
+"""The functions of `numba_grad.linalg`, by what they compute."""

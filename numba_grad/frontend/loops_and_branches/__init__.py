@@ -1,0 +1,1 @@
+"""Loops and branches as operations: `scan`, `while_loop`, `cond` and their relatives."""

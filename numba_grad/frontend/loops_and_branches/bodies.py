@@ -1,0 +1,205 @@
+"""Functions of loops and branches as graphs of their own: traced once, on stand-ins for what they
+get in each step.
+
+What a body reads of its surroundings becomes an argument of the graph: tensors and arrays that it
+closes over; and of a loop what it computes of these alone, which is so computed once, before it. A
+branch that is not taken computes nothing.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.compiler.plan_cache import digest_of_call
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import DeviceError, explain
+from numba_grad.frontend import trees
+from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.python_numbers import handle_like
+from numba_grad.frontend.tensor import Tensor
+from numba_grad.graph import order
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
+from numba_grad.graph.placement import goes_along
+from numba_grad.graph.traced_bodies import check_inside, tracing_body
+from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.walk import substitute, toposort
+from numba_grad.ops.families import placed
+from numba_grad.transforms.call import CallTarget
+
+# Families of what a loop computes anew in each step rather than reads from memory.
+_FREE = ("movement", "literal", "iota")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function as a graph: of its own arguments, then of `captured` nodes."""
+
+    target: CallTarget
+    captured: list[Node]
+    structure: trees.Structure  # of the result
+    leaves: list[Any]  # of the result, as the function has returned them
+    communicates: bool  # then this is no graph to use: see `with_token`
+    communicators: list[Any]  # by which
+
+
+def traced(
+    operation: str,
+    f: Callable[..., Any],
+    types: Sequence[Type],
+    structure: trees.Structure,
+    given: Sequence[Any] = (),
+    name: str = "",
+    *,
+    is_repeated: bool = True,
+    device: str = CPU,
+) -> Traced:
+    """`f`, called with the arguments `structure` of arrays of these types.
+
+    `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
+    `name`: of the graph, by default that of `f`. `is_repeated`: whether to compute before it what
+    does not depend on its arguments. `device`: where what is made of numbers alone is, too.
+    """
+    check_function(operation, f)
+    first_serial = next_serial()
+    arguments = [argument(type, is_inexact(type.dtype)) for type in types]
+    with recording(True):
+        # Not the arguments themselves: a function may assign into what it gets.
+        values = [*given, *[None] * (len(arguments) - len(given))]
+        stand_ins = [
+            handle_like(value, OPS["identity"](node))
+            for value, node in zip(values, arguments, strict=True)
+        ]
+        with (
+            tracing_body(operation, name_of(f), arguments, first_serial),
+            order.scope(order.new_argument) as scope,
+        ):
+            out = f(*trees.unflatten(structure, stand_ins))
+        leaves, out_structure = trees.flatten(out)
+        outputs = [as_node(x) for x in leaves]
+        if device != CPU:
+            outputs = on_device_of_body(operation, outputs, device)
+        captured = _captured(outputs, arguments, first_serial, is_repeated)
+        own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
+        replaced = dict(zip(captured, own, strict=True))
+        outputs = substitute(outputs, replaced, _without_identity)
+    target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
+    communicators = [communicator for communicator, _ in scope.said.values()]
+    return Traced(target, captured, out_structure, leaves, scope.communicates, communicators)
+
+
+def with_token(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that communicates, as one of its arguments in a tuple and of a token, that returns
+    its result and the token after it."""
+
+    def threaded(args: tuple[Any, ...], token: Tensor) -> tuple[Any, Tensor]:
+        with order.scope(lambda: token._node) as scope:
+            out = f(*args)
+        return out, token if scope.last is None else wrap(scope.last)
+
+    threaded.__name__ = name_of(f)
+    return threaded
+
+
+def first_token() -> Tensor:
+    """The token that the next communication reads, to be passed along."""
+    return wrap(order.token())
+
+
+def communicated(result: Any, token: Tensor) -> None:
+    """Say that an operation has communicated, which gave `result` and `token`."""
+    leaves = [x._node for x in trees.flatten(result)[0] if isinstance(x, Tensor)]
+    order.advance(leaves, token._node)
+
+
+def device_of(nodes: Sequence[Node]) -> str:
+    """The GPU that any of these is on, if there is one."""
+    return next((x.type.device for x in nodes if x.type.device != CPU), CPU)
+
+
+def on_device_of_body(operation: str, nodes: Sequence[Node], device: str) -> list[Node]:
+    """What a body reads, on the device where it runs: numbers of the CPU go along.
+
+    Raises
+    ------
+    DeviceError
+        If an array is elsewhere.
+    """
+    for x in nodes:
+        if x.type.device != device and not goes_along(x):
+            raise DeviceError(
+                explain(
+                    operation,
+                    f"tensors on different devices, {x.type.device} and {device}",
+                    got={f"on {x.type.device}": x.type.on(CPU)},
+                    expected="all on one device; a 0-d tensor or a Python number may be on the CPU",
+                    fix=f"x.to({device!r}) of what is on {x.type.device}",
+                )
+            )
+    return [placed(x, device) for x in nodes]
+
+
+def check_function(operation: str, f: object) -> None:
+    if not callable(f):
+        raise TypeError(explain(operation, "not a function", got={"function": repr(f)}))
+
+
+def name_of(f: Callable[..., Any]) -> str:
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def _without_identity(node: Node) -> Node | None:
+    return node.inputs[0] if node.op.name == "identity" else None
+
+
+def _captured(
+    outputs: Sequence[Node], arguments: Sequence[Node], first_serial: int, is_repeated: bool
+) -> list[Node]:
+    """What `outputs` are made of besides `arguments`: older nodes, values, and of what is repeated
+    the nodes that depend on no argument and are computed to memory."""
+    own = set(arguments)
+    depends = set(arguments)
+
+    def is_outside(node: Node) -> bool:
+        return node.value is not None or (node.serial < first_serial and bool(node.inputs))
+
+    inner = toposort(outputs, stop=is_outside)
+    for node in inner:
+        if is_outside(node) or not node.inputs:
+            continue
+        if not is_repeated or any(x in depends for x in node.inputs):
+            depends.add(node)
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = [*outputs]
+    while stack:
+        node = stack.pop()
+        if node in seen or node in own:
+            continue
+        seen.add(node)
+        if node in depends:
+            stack += node.inputs
+        elif node.op.family in ("literal", "iota"):
+            continue
+        elif is_outside(node) or node.op is ARGUMENT or node.op.family not in _FREE:
+            found[node] = None
+        else:
+            stack += node.inputs
+    for node in found:
+        check_inside(node)
+    return [node for node in inner if node in found]
+
+
+# By structure, so that a function which is written in a loop, or traced by each call, is compiled
+# and differentiated once.
+_targets: weakref.WeakValueDictionary[bytes, CallTarget] = weakref.WeakValueDictionary()
+
+
+def _known(target: CallTarget) -> CallTarget:
+    digest = digest_of_call(target)
+    if digest is None:
+        return target
+    # What was recorded without history looks the same.
+    nodes = toposort(target.outputs)
+    flags = bytes([node.requires_grad for node in (*nodes, *target.arguments)])
+    return _targets.setdefault(digest + flags, target)
