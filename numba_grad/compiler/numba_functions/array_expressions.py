@@ -359,10 +359,8 @@ class _Lowering:
             raise self.refused("an assignment with an array as index")
         functions = numpy_in_loops.PUT if index.dtype == "bool" else numpy_in_loops.PUT_AT
         key = array.rank, index.rank, value.rank if is_array(value) else 0
-        if is_array(value) and any(
-            self.translation.may_be_same(view.memory, self.view(array).memory)
-            for view in self.expression(value).reads
-        ):
+        memory = self.view(array).memory
+        if is_array(value) and any(v.memory == memory for v in self.expression(value).reads):
             value = self._call_copy(value)
         if self.translation.inline(functions, key, array, index, value) is None:
             raise self.refused("an assignment with an array as index, and so many axes")
@@ -378,8 +376,7 @@ class _Lowering:
             clashes = [
                 view
                 for view in value.reads
-                if self.translation.may_be_same(view.memory, target.memory)
-                and (view.memory != target.memory or view.axes != target.axes)
+                if view.memory == target.memory and view.axes != target.axes
             ]
             if clashes and function is not None and not is_computed:
                 # Numba goes from element to element and reads what it has just written; NumPy, and

@@ -67,6 +67,9 @@ _HARMLESS = {
     *("build_tuple", "build_list", "exhaust_iter"),
 }
 
+# Expressions whose value may be an array that is there already; so may that of a call.
+_PARTS = {"static_getitem", "getitem", "typed_getitem", "exhaust_iter", "cast", "inplace_binop"}
+
 _BINARY = {
     operator.add: "add",
     operator.sub: "subtract",
@@ -494,9 +497,32 @@ class Translation:
             if (self.function, name) in self.findings.variables:
                 group.setdefault(name, name)
         self._group_swaps(group, root)
+        self._find_assigned(group, root)
         roots: dict[str, Memory] = {}
         for name in group:
             self._declare_variable(name, root(name), types.unliteral(self.typemap[name]), roots)
+
+    def _find_assigned(self, group: dict[str, str], root: Callable[[str], str]) -> None:
+        """Arrays that are not only swapped: a new one is assigned to a variable that has one."""
+        seen: set[str] = set()
+        values: dict[str, Any] = {}
+        for label in sorted(self.blocks):
+            for assignment in self.blocks[label].find_insts(ir.Assign):
+                name, value = assignment.target.name, assignment.value
+                while isinstance(value, ir.Var) and value.name.startswith("$"):
+                    value = values.get(value.name)
+                values[name] = value
+                is_array = isinstance(self.type_of(assignment.target), types.Array)
+                is_phi = isinstance(value, ir.Expr) and value.op == "phi"
+                if not is_array or is_phi or name not in group:
+                    continue
+                is_new = isinstance(value, ir.Expr) and value.op not in _PARTS
+                if is_new and value.op == "call":
+                    function = self.typemap[value.func.name]
+                    is_new = isinstance(function, types.BoundFunction) or self._is_numpy(value.func)
+                if is_new and root(name) in seen:
+                    self.findings.assigned.add((self.function, root(name)))
+                seen.add(root(name))
 
     def _declare_variable(
         self, name: str, group: str, numba_type: Any, roots: dict[str, Memory]
@@ -1690,10 +1716,6 @@ class Translation:
 
     def known(self, value: Any) -> Meaning:
         return Known(value)
-
-    def may_be_same(self, first: Memory, second: Memory) -> bool:
-        """Whether two names may come to be one array: those that are swapped."""
-        return first == second or {first, second} <= set(self._arrays.values())
 
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
