@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
 from numba_grad.graph.node import Node, grad_mode
-from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.types import CPU
 from numba_grad.ops.custom_kernels import (
     CpuKernel,
     CustomKernel,
@@ -51,7 +51,8 @@ def differentiable(function: Any) -> "Differentiable":
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, and numbers.
+        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, numbers, and
+        tuples of these.
         It must depend on nothing else.
 
     Returns
@@ -148,11 +149,10 @@ class Differentiable:
     ) -> tuple[Program, list[Node], tuple[Number, ...]]:
         """The program for these arguments, its arrays, and its numbers."""
         bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         parameters: list[Parameter] = []
         inputs: list[Node] = []
         numbers: list[Number] = []
-        for name, value in bound.arguments.items():
+        for name, path, value in self._parts(bound):
             if isinstance(value, bool | int | np.integer | np.bool_):
                 number = encoded(value)
                 assert number is not None
@@ -160,11 +160,11 @@ class Differentiable:
                     problem = f"`{name}` does not fit an int64"
                     raise OverflowError(explain(self.__name__, problem, got={name: number[1]}))
                 numbers.append(number)
-                parameters.append(Parameter(name, number[0], 0, True))
+                parameters.append(Parameter(name, number[0], 0, True, path))
                 continue
             node = self._node(name, value)
             inputs.append(node)
-            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False))
+            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False, path))
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
@@ -172,14 +172,27 @@ class Differentiable:
         self._last = found
         return found, inputs, tuple(numbers)
 
+    def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
+        """The arguments; of tuples, the parts of their parts, with where they are in them."""
+
+        def parts(name: str, path: tuple[int, ...], value: Any) -> Iterator[Any]:
+            if type(value) is not tuple or not value:
+                yield name, path, value
+                return
+            for k, part in enumerate(value):
+                yield from parts(name, (*path, k), part)
+
+        bound.apply_defaults()
+        return [x for name, value in bound.arguments.items() for x in parts(name, (), value)]
+
     def _node(self, name: str, value: Any) -> Node:
         if isinstance(value, tuple | list | dict | str) or value is None:
             raise TypeError(
                 explain(
                     self.__name__,
-                    f"`{name}` must be an array or a number",
+                    f"`{name}` must be an array, a number, or a tuple of these",
                     got={name: repr(value)},
-                    fix="an argument for each of its parts",
+                    fix="a plain tuple, or an argument for each of its parts",
                 )
             )
         if isinstance(value, float) and not is_tensor(value):
@@ -206,12 +219,11 @@ class Differentiable:
         return node
 
     def _check_overlap(self, found: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         written = found.generated(Request("primal", 0, ())).written
         if not written:
             return
-        names, values = list(bound.arguments), list(bound.arguments.values())
+        parts = self._parts(self._signature.bind(*args, **kwargs))
+        names, values = [p.text for p in found.parameters], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]
         arrays = [None if is_scalar(x) or not getattr(x, "shape", ()) else x for x in arrays]
         for k in written:
@@ -273,7 +285,7 @@ class Differentiable:
         if self._last is None:
             return f"<differentiable {self.__name__}{self._signature}>"
         primal = self._last.generated(Request("primal", 0, ()))
-        names = list(self._signature.parameters)
+        names = [p.text for p in self._last.parameters]
         results = [f"returned {k}" for k in range(primal.returned_count)]
         if primal.returned_count == 1:
             results = ["returned"]
@@ -314,21 +326,11 @@ class _Variant:
 @functools.lru_cache(maxsize=1 << 12)
 def _kernel(variant: _Variant) -> CustomKernel:
     made = variant.program.generated(variant.request)
-    shapes = made.shapes()
-
-    def shape(*inputs: Type, **numbers: Any) -> list[tuple[int, ...]]:
-        try:
-            return shapes(*inputs, **numbers)
-        except (TypeError, NameError) as error:
-            problem = "the shape of a result depends on values, not on shapes and Python ints alone"
-            advice = "ng.custom_op, with a derivative of your own, for what makes such an array"
-            raise KernelError(explain(made.name, problem, fix=advice)) from error
-
     return CustomKernel(
         made.name,
         tuple([name for name, is_number in made.inputs if not is_number]),
         tuple([name for name, is_number in made.inputs if is_number]),
-        shape,
+        made.shapes(),
         list(map(np.dtype, made.output_dtypes)),
         CpuKernel(made.function()),
         None,

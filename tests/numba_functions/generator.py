@@ -173,6 +173,7 @@ class Generator:
             (3, self.augmented_store),
             (3, self.whole_array),
             (1, self.swap),
+            (2, self.another_array),
             (2, self.call),
             (1, self.exchange),
         ]
@@ -245,6 +246,24 @@ class Generator:
             return []
         one, two = self.random.sample(scope.vectors, 2)
         return [Statement(f"{one}, {two} = {two}, {one}")]
+
+    def another_array(self, scope: _Scope) -> list[Statement]:
+        """A variable that is given a new array, or seldom a second name of one."""
+        own = [name for name in scope.vectors if name in ("u", "v", "w")]
+        if not own:
+            return []
+        one, two = self.random.choice(own), self.random.choice(scope.vectors)
+        forms = [
+            f"{one} = {one} + 0.1 * {two}",
+            f"{one} = np.sin({two}) * {self.random.choice(scope.numbers)}",
+            f"{one} = {two}.copy()",
+            f"{one} = 0.4 * smoothed({two})",
+            f"{one} = 0.3 * ({self.random.choice(scope.matrices)} @ {two})",
+            f"{one} = 0.5 * {two} if {self.condition(scope)} else {one} - 0.2 * {two}",
+        ]
+        if self.random.random() < 0.15:
+            forms = [f"{one} = {two}"]
+        return [Statement(self.random.choice(forms))]
 
     def exchange(self, scope: _Scope) -> list[Statement]:
         if self.random.random() < 0.5:

@@ -170,7 +170,7 @@ def test_results_are_shown_and_source_and_tape_can_be_looked_at():
 def _raises(x):
     for i in range(x.shape[0]):
         if x[i] < 0:
-            raise ValueError("negative")
+            raise ValueError("negative", i)
         x[i] = math.sqrt(x[i])
 
 

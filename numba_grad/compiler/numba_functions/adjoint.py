@@ -43,6 +43,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     While,
     defined,
+    lengths,
     nested,
     operands,
     substituted,
@@ -106,7 +107,7 @@ def primal_kernel(function: Function) -> Kernel:
     for s in function.body:
         if isinstance(s, Allocate) and s.memory in returned:
             like[s.memory] = s.shape
-    body = without_unused([*variables, *copies, *body], outputs)
+    body = without_unused([*variables, *copies, *body], [*outputs, *lengths(outputs, like)])
     return Kernel(function.name, inputs, outputs, body, builder, like)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numba_grad.compiler.numba_functions.regions import (
     FLOATS,
     Allocate,
+    Check,
     Define,
     For,
     If,
@@ -124,13 +125,20 @@ def active(body: list[Statement], sources: Iterable[Memory], results: Iterable[M
 # What is used.
 
 
-def without_unused(body: list[Statement], results: Iterable[Memory]) -> list[Statement]:
-    """The statements that `results`, or scalars that are given, depend on."""
-    return _Uses(body, results).kept(body)
+def without_unused(body: list[Statement], results: Iterable[Memory | Scalar]) -> list[Statement]:
+    """The statements that `results` and conditions that are checked depend on."""
+    checks = [s for s in walk(body) if isinstance(s, Check)]
+    return _Uses(body, results, checks).kept(body)
 
 
 class _Uses:
-    def __init__(self, body: list[Statement], results: Iterable[Memory | Scalar]) -> None:
+    def __init__(
+        self,
+        body: list[Statement],
+        results: Iterable[Memory | Scalar],
+        checks: Sequence[Check],
+    ) -> None:
+        self.checks = set(map(id, checks))
         self.memories = {m for m in results if isinstance(m, Memory)}
         self.scalars = {s for s in results if isinstance(s, Scalar)}
         self.sized: set[Memory] = set()  # of which only lengths are asked
@@ -163,6 +171,8 @@ class _Uses:
             return s.memory in self.memories or s.memory in self.sized
         if isinstance(s, Swap):
             return any(m in self.memories or m in self.sized for m in s.memories)
+        if isinstance(s, Check):
+            return id(s) in self.checks
         return isinstance(s, Push) and s.pair in self.pairs
 
     def use(self, s: Statement) -> None:
@@ -195,6 +205,36 @@ class _Uses:
         return result
 
 
-def needed_for(body: list[Statement], scalars: Sequence[Scalar]) -> list[Statement]:
-    """The statements that these scalars depend on."""
-    return _Uses(body, scalars).kept(body)
+def needed_for(
+    body: list[Statement], scalars: Sequence[Scalar], checks: Sequence[Check]
+) -> list[Statement]:
+    """The statements that these scalars and checks depend on."""
+    return _Uses(body, scalars, checks).kept(body)
+
+
+def checks_of_shapes(body: list[Statement], numbers: Iterable[str]) -> list[Check]:
+    """The checks that depend on lengths and on the inputs `numbers` alone, not on elements: those
+    that every run comes to which has such lengths and numbers."""
+    stored = written(body)
+    known: set[Scalar] = set()
+    found: list[Check] = []
+
+    def visit(statements: list[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Load):
+                is_number = s.memory.name in numbers and s.memory not in stored
+                is_known = not s.memory.rank and is_number
+            else:
+                is_known = all(x in known for x in operands(s) if isinstance(x, Scalar))
+            if not is_known:
+                continue
+            if isinstance(s, Define | Size | Load):
+                known.add(s.target)
+            elif isinstance(s, Check):
+                found.append(s)
+            elif isinstance(s, If):
+                visit(s.then)
+                visit(s.otherwise)
+
+    visit(body)
+    return found

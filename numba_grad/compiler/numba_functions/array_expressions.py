@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.compiler.numba_functions import numpy_in_loops
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Axis,
@@ -46,6 +47,13 @@ class Method:
 
     name: str
     array: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list in the text of a call."""
+
+    items: tuple[Any, ...]
 
 
 Array = Memory | View | Expression
@@ -126,7 +134,33 @@ class _Lowering:
         is_one = self.builder.define("equal", length, 1)
         return self.builder.define("select", is_one, 0, index, dtype="int64")
 
+    def require(self, condition: Value, problem: str, *shapes: Indices) -> None:
+        """An error of the user's line unless the condition is true."""
+        if condition is not True:
+            self.builder.check(condition, self.translation.problem(problem), shapes)
+
+    def require_fit(self, shape: Indices, target: Indices) -> None:
+        """That an array of one shape can be broadcast to another, of as many axes or more."""
+        define, equal = self.builder.define, self.builder.equal_lengths
+        for length, size in zip(shape, target[len(target) - len(shape) :], strict=True):
+            fits = equal(length, size)
+            is_one = equal(length, 1)
+            if fits is False or is_one is True:
+                fits = is_one
+            elif fits is not True and is_one is not False:
+                fits = define("bitwise_or", fits, is_one, dtype="bool")
+            self.require(fits, "shapes that do not fit", shape, target)
+
+    def require_equal(self, problem: str, a: Value, b: Value, *shapes: Indices) -> None:
+        self.require(self.builder.equal_lengths(a, b), problem, *shapes)
+
     def _broadcast_shape(self, shapes: Sequence[Indices]) -> Indices:
+        result = self._largest_shape(shapes)
+        for shape in shapes:
+            self.require_fit(shape, result)
+        return result
+
+    def _largest_shape(self, shapes: Sequence[Indices]) -> Indices:
         rank = max(map(len, shapes))
         result: list[Value] = []
         for axis in range(rank):
@@ -187,6 +221,8 @@ class _Lowering:
         if function is operator.matmul:
             return self.product(*meanings)
         name = self.translation.operation_name(function)
+        if function is operator.invert and self._result_dtype() == "bool":
+            name = "not"
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}` of arrays")
         return self._named(name, meanings)
@@ -209,8 +245,8 @@ class _Lowering:
 
     def item(self, array: Array, indices: tuple[Any, ...]) -> Any:
         builder = self.builder
-        if sum(is_array(i) for i in indices):
-            return self._gathered(array, indices)
+        if any(map(is_array, indices)):
+            return self._selected(array, indices)
         if isinstance(array, Expression):
             array = stored(builder, array)
         return self._viewed(self.view(array), indices)
@@ -285,13 +321,20 @@ class _Lowering:
         is_empty = define("less", distance, 0)
         return first, step, define("select", is_empty, 0, distance, dtype="int64")
 
-    def _gathered(self, array: Array, indices: tuple[Any, ...]) -> Expression:
-        """`a[indices]` with one array of integers, along the first axis."""
-        if len(indices) != 1 or not is_array(indices[0]) or isinstance(array, Expression):
+    def _selected(self, array: Array, indices: tuple[Any, ...]) -> Any:
+        """`a[indices]` with one array of bools, or of integers along the first axis."""
+        if len(indices) != 1 or not is_array(indices[0]):
             raise self.refused("an index with arrays")
-        places = self.expression(indices[0])
-        if places.dtype == "bool":
-            raise self.refused("an index of bools")
+        (index,) = indices
+        if index.dtype == "bool":
+            key = array.rank, index.rank
+            found = self.translation.inline(numpy_in_loops.SELECTED, key, array, index)
+            if found is None:
+                raise self.refused("an index of bools with so many axes")
+            return found
+        places = self.expression(index)
+        if places.dtype[0] not in "iu":
+            raise self.refused("an index with arrays")
         view = self.view(array)
 
         def of(at: Indices) -> Value:
@@ -302,9 +345,25 @@ class _Lowering:
         return Expression(shape, view.dtype, of, (view, *places.reads))
 
     def set_item(self, array: Array, indices: tuple[Any, ...], value: Any) -> None:
-        if isinstance(array, Expression) or any(is_array(i) for i in indices):
-            raise self.refused("an assignment with an array as index")
+        if isinstance(array, Expression):
+            raise self.refused("an assignment to an element of this")
+        if any(map(is_array, indices)):
+            self._put(array, indices, value)
+            return
         self._assign(self._viewed(self.view(array), indices), value, None)
+
+    def _put(self, array: Memory | View, indices: tuple[Any, ...], value: Any) -> None:
+        """`a[index] = value` with an array as index."""
+        index: Any = indices[0] if len(indices) == 1 else None
+        if not is_array(index) or not (is_number(value) or is_array(value)):
+            raise self.refused("an assignment with an array as index")
+        functions = numpy_in_loops.PUT if index.dtype == "bool" else numpy_in_loops.PUT_AT
+        key = array.rank, index.rank, value.rank if is_array(value) else 0
+        memory = self.view(array).memory
+        if is_array(value) and any(v.memory == memory for v in self.expression(value).reads):
+            value = self._call_copy(value)
+        if self.translation.inline(functions, key, array, index, value) is None:
+            raise self.refused("an assignment with an array as index, and so many axes")
 
     def _assign(self, target: View, value: Any, function: Any) -> None:
         """`target[...] = value`, or with a function `target = function(target, value)`."""
@@ -317,8 +376,7 @@ class _Lowering:
             clashes = [
                 view
                 for view in value.reads
-                if self.translation.may_be_same(view.memory, target.memory)
-                and (view.memory != target.memory or view.axes != target.axes)
+                if view.memory == target.memory and view.axes != target.axes
             ]
             if clashes and function is not None and not is_computed:
                 # Numba goes from element to element and reads what it has just written; NumPy, and
@@ -338,6 +396,7 @@ class _Lowering:
             source = lambda at: value  # noqa: E731
         else:
             part = value
+            self.require_fit(part.shape, target.shape)
 
             def source(at: Indices) -> Value:
                 own, sizes = at[len(at) - part.rank :], target.shape[target.rank - part.rank :]
@@ -420,6 +479,10 @@ class _Lowering:
         self._assign(self.view(memory), value, None)
         return memory
 
+    def _call_fill(self, array: Array, value: Value) -> Any:
+        self._assign(self.view(array), value, None)
+        return self.translation.known(None)
+
     def _call_zeros_like(self, array: Array, dtype: Any = None) -> Memory:
         return self._new(self.shape(array), 0.0)
 
@@ -460,10 +523,12 @@ class _Lowering:
     def _call_linspace(self, start: Value, stop: Value, count: Value = 50) -> Expression:
         define = self.builder.define
         span, parts = define("subtract", stop, start), define("subtract", count, 1)
-        step = define("divide", span, parts)
+        last = define("maximum", parts, 1, dtype="int64")  # of one number, the first is the last
+        step = define("divide", span, last)
 
         def of(at: Indices) -> Value:
-            return define("add", start, define("multiply", step, at[0]))
+            inner = define("add", start, define("multiply", step, at[0]))
+            return define("select", define("equal", at[0], last), stop, inner)
 
         return Expression((count,), "float64", of, ())
 
@@ -473,6 +538,223 @@ class _Lowering:
         return result
 
     _call_ascontiguousarray = _call_copy
+
+    # Other shapes of the same elements.
+
+    def _call_reshape(self, array: Array, *shape: Any) -> Memory:
+        lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        if not all(map(is_number, lengths)):
+            raise self.refused("np.reshape to such a shape")
+        return self._reshaped(array, lengths)
+
+    def _call_ravel(self, array: Array) -> Memory:
+        return self._reshaped(array, (-1,))
+
+    def _call_flatten(self, array: Array) -> Memory:
+        return self._reshaped(self._call_copy(array), (-1,))
+
+    def _reshaped(self, array: Array, lengths: Indices) -> Memory:
+        """A copy, where NumPy has a view: whoever writes to one of them is refused."""
+        builder, define = self.builder, self.builder.define
+        view = self.view(array)
+        size: Value = 1
+        for length in view.shape:
+            size = define("multiply", size, length)
+        if any(isinstance(n, int) and n == -1 for n in lengths):
+            k = next(k for k, n in enumerate(lengths) if isinstance(n, int) and n == -1)
+            rest: Value = 1
+            for n in (*lengths[:k], *lengths[k + 1 :]):
+                rest = define("multiply", rest, n)
+            part = size if rest == 1 else define("floor_divide", size, rest, dtype="int64")
+            lengths = (*lengths[:k], part, *lengths[k + 1 :])
+        total: Value = 1
+        for n in lengths:
+            total = define("multiply", total, n)
+        self.require_equal("a shape with another number of elements", total, size, view.shape)
+        memory = builder.allocate("values", view.dtype, lengths)
+
+        def place(at: Indices, shape: Indices) -> Value:
+            number: Value = 0
+            for index, length in zip(at, shape, strict=True):
+                number = define("add", define("multiply", number, length), index)
+            return number
+
+        def indices(number: Value, shape: Indices) -> Indices:
+            found: list[Value] = []
+            for length in reversed(shape[1:]):
+                found.append(define("mod", number, length, dtype="int64"))
+                number = define("floor_divide", number, length, dtype="int64")
+            return (number, *reversed(found))
+
+        if len(lengths) == 1:
+            loops(
+                builder,
+                view.shape,
+                lambda at: builder.store(
+                    memory, (place(at, view.shape),), builder.load_view(view, *at)
+                ),
+            )
+        else:
+            loops(
+                builder,
+                lengths,
+                lambda at: builder.store(
+                    memory, at, builder.load_view(view, *indices(place(at, lengths), view.shape))
+                ),
+            )
+        self.translation.share(memory, view.memory)
+        return memory
+
+    def _call_flip(self, array: Array) -> View:
+        view = self.view(array)
+        return self._viewed(view, (slice(None, None, -1),) * view.rank)
+
+    def _call_flipud(self, array: Array) -> View:
+        return self._viewed(self.view(array), (slice(None, None, -1),))
+
+    def _call_fliplr(self, array: Array) -> View:
+        return self._viewed(self.view(array), (slice(None), slice(None, None, -1)))
+
+    def _call_expand_dims(self, array: Array, axis: Any) -> View:
+        if not isinstance(axis, int):
+            raise self.refused("np.expand_dims along an axis that is not a constant")
+        view = self.view(array)
+        indices: list[Any] = [slice(None)] * view.rank
+        indices.insert(axis if axis >= 0 else view.rank + 1 + axis, None)
+        return self._viewed(view, tuple(indices))
+
+    # Arrays of several parts.
+
+    def _call_array(self, items: Any, dtype: Any = None) -> Memory:
+        if is_array(items):
+            return self._call_copy(self._call_astype(items, dtype))
+        name = self._result_dtype()
+        shape: list[int] = []
+        part = items
+        while isinstance(part, Listed | tuple):
+            part = part.items if isinstance(part, Listed) else part
+            shape.append(len(part))
+            part = part[0] if part else None
+        memory = self.builder.allocate("array", name, shape)
+
+        def store(part: Any, at: tuple[int, ...]) -> None:
+            if len(at) == len(shape):
+                if not is_number(part):
+                    raise self.refused("np.array of this")
+                value = self.builder.define("cast", part, dtype=name)
+                self.builder.store(memory, at, value)
+                return
+            parts = part.items if isinstance(part, Listed) else part
+            if not isinstance(parts, tuple) or len(parts) != shape[len(at)]:
+                raise self.refused("np.array of this")
+            for k, inner in enumerate(parts):
+                store(inner, (*at, k))
+
+        store(items, ())
+        return memory
+
+    def _call_asarray(self, items: Any, dtype: Any = None) -> Any:
+        if not is_array(items):
+            return self._call_array(items)
+        if items.dtype != self._result_dtype():
+            return self._call_astype(items, dtype)
+        return items
+
+    def _call_concatenate(self, parts: Any, axis: Any = 0) -> Memory:
+        builder, define = self.builder, self.builder.define
+        parts = parts.items if isinstance(parts, Listed) else parts
+        if not isinstance(parts, tuple) or not all(map(is_array, parts)):
+            raise self.refused("np.concatenate of this")
+        if not isinstance(axis, int):
+            raise self.refused("np.concatenate along an axis that is not a constant")
+        values = [self.expression(part) for part in parts]
+        axis %= values[0].rank
+        length: Value = 0
+        for part in values:
+            for k in range(part.rank):
+                if k != axis:
+                    problem = "shapes that do not fit in np.concatenate"
+                    first = values[0].shape
+                    self.require_equal(problem, part.shape[k], first[k], part.shape, first)
+            length = define("add", length, part.shape[axis])
+        shape = (*values[0].shape[:axis], length, *values[0].shape[axis + 1 :])
+        dtype = self._result_dtype()
+        memory = builder.allocate("joined", dtype, shape)
+        start: Value = 0
+        for part in values:
+
+            def store(at: Indices, part: Expression = part, start: Value = start) -> None:
+                place = (*at[:axis], define("add", start, at[axis]), *at[axis + 1 :])
+                value = define("cast", part.element(at), dtype=dtype)
+                builder.store(memory, place, value)
+
+            loops(builder, part.shape, store)
+            start = define("add", start, part.shape[axis])
+        return memory
+
+    def _rows(self, parts: Any, axis: int) -> tuple[Array, ...]:
+        """Arrays with an axis more."""
+        parts = parts.items if isinstance(parts, Listed) else parts
+        if not isinstance(parts, tuple) or not all(map(is_array, parts)):
+            raise self.refused("arrays put together from this")
+        return tuple([self._call_expand_dims(part, axis) for part in parts])
+
+    def _call_stack(self, parts: Any, axis: Any = 0) -> Memory:
+        if not isinstance(axis, int):
+            raise self.refused("np.stack along an axis that is not a constant")
+        return self._call_concatenate(self._rows(parts, axis), axis)
+
+    def _call_hstack(self, parts: Any) -> Memory:
+        first = (parts.items if isinstance(parts, Listed) else parts)[0]
+        return self._call_concatenate(parts, 0 if first.rank == 1 else 1)
+
+    def _call_vstack(self, parts: Any) -> Memory:
+        first = (parts.items if isinstance(parts, Listed) else parts)[0]
+        return self._call_concatenate(self._rows(parts, 0) if first.rank == 1 else parts, 0)
+
+    def _call_column_stack(self, parts: Any) -> Memory:
+        first = (parts.items if isinstance(parts, Listed) else parts)[0]
+        return self._call_concatenate(self._rows(parts, 1) if first.rank == 1 else parts, 1)
+
+    # Element by element.
+
+    def _each(self, values: Sequence[Any], element: Callable[[list[Value]], Value]) -> Any:
+        """Of arrays, or of numbers alone."""
+        if all(map(is_number, values)):
+            return element(list(values))
+        return self.elementwise(values, element, self._result_dtype())
+
+    def _call_square(self, x: Any) -> Any:
+        return self._each([x], lambda v: self._scalar("multiply", [v[0], v[0]]))
+
+    def _call_clip(self, x: Any, least: Any, most: Any) -> Any:
+        given = [y for y in (least, most) if is_number(y) or is_array(y)]
+        if len(given) != 2:
+            raise self.refused("np.clip with one bound")
+
+        def clipped(v: list[Value]) -> Value:
+            return self._scalar("minimum", [self._scalar("maximum", v[:2]), v[2]])
+
+        return self._each([x, least, most], clipped)
+
+    def _call_logical_and(self, x: Any, y: Any) -> Any:
+        return self._each([x, y], self._of_bools("bitwise_and"))
+
+    def _call_logical_or(self, x: Any, y: Any) -> Any:
+        return self._each([x, y], self._of_bools("bitwise_or"))
+
+    def _call_logical_xor(self, x: Any, y: Any) -> Any:
+        return self._each([x, y], self._of_bools("bitwise_xor"))
+
+    def _of_bools(self, name: str) -> Callable[[list[Value]], Value]:
+        def element(values: list[Value]) -> Value:
+            bools = [v if dtype_of(v) == "bool" else self.builder.define("bool", v) for v in values]
+            return self.builder.define(name, *bools, dtype="bool")
+
+        return element
+
+    def _call_reciprocal(self, x: Any) -> Any:
+        return self._each([x], lambda v: self._scalar("divide", [1.0, v[0]]))
 
     def _call_astype(self, array: Array, dtype: Any) -> Expression:
         name = self._result_dtype()
@@ -562,8 +844,13 @@ class _Lowering:
 
     def _extreme(self, array: Array, axis: Any, start: float, name: str) -> Any:
         dtype = self._result_dtype()
+        first: Value = start
+        if dtype == "bool":
+            raise self.refused("the extreme of bools")
         if not dtype.startswith("float"):
-            raise self.refused("the extreme of integers")
+            first = int(np.iinfo(dtype).min if start < 0 else np.iinfo(dtype).max)
+        array = self.expression(array)
+        self._require_elements(array.shape)
 
         def step(former: Value, x: Value) -> Value | None:
             if former is None:
@@ -571,7 +858,14 @@ class _Lowering:
             taken = self.builder.define(name, x, former)
             return self.builder.define("select", taken, x, former, dtype=dtype)
 
-        return self._reduced(array, axis, start, step)
+        return self._reduced(array, axis, first, step)
+
+    def _require_elements(self, shape: Indices) -> None:
+        for length in shape:
+            is_there = length > 0 if isinstance(length, int) else None
+            if is_there is None:
+                is_there = self.builder.define("greater", length, 0)
+            self.require(is_there, "the extreme of no elements", shape)
 
     def _call_argmax(self, array: Array) -> Value:
         return self._place_of_extreme(array, "greater")
@@ -584,6 +878,7 @@ class _Lowering:
         view = self.view(array)
         if view.rank != 1:
             raise self.refused("the place of the extreme of several axes")
+        self._require_elements(view.shape)
         place = builder.allocate("place", "int64")
         builder.store(place, (), 0)
         with builder.loop(view.shape[0]) as index:
@@ -594,6 +889,46 @@ class _Lowering:
             with builder.region(branch.then):
                 builder.store(place, (), index)
         return builder.load(place)
+
+    def _call_any(self, array: Array) -> Value:
+        return self._reduced(array, None, False, self._joined("bitwise_or"))
+
+    def _call_all(self, array: Array) -> Value:
+        return self._reduced(array, None, True, self._joined("bitwise_and"))
+
+    def _joined(self, name: str) -> Callable[[Value, Value], Value | None]:
+        def step(former: Value, x: Value) -> Value | None:
+            if former is None:
+                return None
+            if dtype_of(x) != "bool":
+                x = self.builder.define("bool", x)
+            return self.builder.define(name, former, x, dtype="bool")
+
+        return step
+
+    def _call_count_nonzero(self, array: Array) -> Value:
+        is_not = lambda v: self.builder.define("not_equal", v[0], 0)  # noqa: E731
+        part = self.elementwise([array], is_not, "bool")
+        cast = lambda v: self.builder.define("cast", v[0], dtype="int64")  # noqa: E731
+        return self._call_sum(self.elementwise([part], cast, "int64"))
+
+    def _call_var(self, array: Array) -> Value:
+        """The mean square of what is left after taking the mean away."""
+        values = stored(self.builder, array)
+        mean = self._call_mean(values)
+
+        def square(v: list[Value]) -> Value:
+            rest = self.builder.define("subtract", *v)
+            return self.builder.define("multiply", rest, rest)
+
+        return self._call_mean(self.elementwise([values, mean], square, self._result_dtype()))
+
+    def _call_std(self, array: Array) -> Value:
+        return self._scalar("sqrt", [self._call_var(array)])
+
+    def _call_ptp(self, array: Array) -> Value:
+        values = stored(self.builder, array)
+        return self._scalar("subtract", [self._call_max(values), self._call_min(values)])
 
     def _call_norm(self, array: Array) -> Value:
         part = self.expression(array)
@@ -614,6 +949,8 @@ class _Lowering:
             raise self.refused("a product of arrays with more than two axes")
         dtype = self._result_dtype()
         multiply = lambda a, b: builder.define("multiply", a, b, dtype=dtype)  # noqa: E731
+        problem = "shapes that do not fit a product"
+        self.require_equal(problem, x.shape[-1], y.shape[0], x.shape, y.shape)
         if x.rank == y.rank == 1:
             part = self.elementwise([x, y], lambda v: multiply(*v), dtype)
             return self._call_sum(part)
@@ -660,6 +997,8 @@ class _Lowering:
 
 
 _METHODS = (
+    *("any", "all", "std", "var", "reshape", "ravel", "flatten", "cumsum", "cumprod"),
+    *("trace", "clip", "fill", "nonzero"),
     "copy",
     "sum",
     "prod",

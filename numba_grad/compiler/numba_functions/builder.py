@@ -1,12 +1,14 @@
 """`Builder`: writes statements into regions, and makes the names of what they define."""
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from numba_grad.compiler.numba_functions.regions import (
+    FLOATS,
     Allocate,
     Axis,
+    Check,
     Define,
     For,
     If,
@@ -18,8 +20,9 @@ from numba_grad.compiler.numba_functions.regions import (
     Store,
     Value,
     View,
+    defined,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import folded, result_dtype
+from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, folded, result_dtype
 
 # What generated text has names for.
 _RESERVED = {
@@ -31,8 +34,13 @@ _RESERVED = {
 class Builder:
     """Appends statements to the region that is open."""
 
-    def __init__(self, prefix: str = "t") -> None:
+    def __init__(self, prefix: str = "t", *, is_numbering: bool = False) -> None:
+        """With `is_numbering`, equal operations on integers are written once in a region."""
         self.body: list[Statement] = []
+        self._is_numbering = is_numbering
+        self._numbered: list[dict[tuple[object, ...], Scalar]] = [{}]
+        self._definitions: dict[Scalar, Define] = {}  # of these
+        self._regions: list[list[Statement]] = []  # around the one that is open
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._taken: set[str] = set()
@@ -65,9 +73,66 @@ class Builder:
         known = folded(operation, arguments, dtype)
         if known is not None:
             return known
-        target = self.scalar(dtype or result_dtype(operation, arguments))
+        dtype = dtype or result_dtype(operation, arguments)
+        key = None
+        if self._is_numbering and not any(dtype_of(x) in FLOATS for x in arguments):
+            key = (operation, dtype, *[(type(x), x) for x in arguments])
+            for numbered in self._numbered:
+                if key in numbered:
+                    return numbered[key]
+        target = self.scalar(dtype)
+        if key is not None:
+            self._numbered[-1][key] = target
+            self._definitions[target] = Define(target, operation, arguments)
         self.body.append(Define(target, operation, arguments))
         return target
+
+    def visible(self) -> frozenset[Scalar]:
+        """The scalars that may be used here."""
+        regions = [*self._regions, self.body]
+        found: set[Scalar] = set()
+        for region in regions:
+            for s in region:
+                target = defined(s)
+                if target is not None and (
+                    not isinstance(s, For) or any(s.body is inner for inner in regions)
+                ):
+                    found.add(target)
+        return frozenset(found)
+
+    def again(
+        self, values: Sequence[Value], visible: Collection[Scalar], region: list[Statement]
+    ) -> tuple[Value, ...]:
+        """Integers computed once more, where only some scalars are visible; into `region`.
+
+        Raises LookupError where they are not computed from these alone.
+        """
+        made: dict[Scalar, Value] = {}
+
+        def of(value: Value) -> Value:
+            if not isinstance(value, Scalar) or value in visible:
+                return value
+            if value not in made:
+                definition = self._definitions[value]
+                arguments = tuple(map(of, definition.arguments))
+                made[value] = target = self.scalar(value.dtype)
+                region.append(Define(target, definition.operation, arguments))
+            return made[value]
+
+        return tuple(map(of, values))
+
+    def check(
+        self, condition: Value, message: str, shapes: Sequence[tuple[Value, ...]] = ()
+    ) -> None:
+        """A `ValueError` unless the condition is true."""
+        if condition is not True:
+            self.body.append(Check(condition, "ValueError", (message,), tuple(shapes)))
+
+    def equal_lengths(self, a: Value, b: Value) -> Value:
+        """Whether two lengths are equal; True if that is so without looking."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return a is b or a == b or self.define("equal", a, b)
 
     def load(self, memory: Memory, *indices: Value) -> Scalar:
         target = self.scalar(memory.dtype)
@@ -87,6 +152,10 @@ class Builder:
         self.body.append(Size(target, memory, axis))
         return target
 
+    def measure(self, memory: Memory) -> None:
+        """Write its lengths here, for all that follows."""
+        self._shapes[memory] = tuple([self.size(memory, axis) for axis in range(memory.rank)])
+
     def allocate(
         self, base: str, dtype: str, shape: Sequence[Value] = (), fill: float | None = None
     ) -> Memory:
@@ -98,11 +167,14 @@ class Builder:
     @contextmanager
     def region(self, statements: list[Statement]) -> Iterator[None]:
         """What is written inside goes to `statements`."""
-        outer, self.body = self.body, statements
+        self._regions.append(self.body)
+        self.body = statements
+        self._numbered.append({})
         try:
             yield
         finally:
-            self.body = outer
+            self.body = self._regions.pop()
+            self._numbered.pop()
 
     @contextmanager
     def loop(self, stop: Value, start: Value = 0, step: Value = 1) -> Iterator[Scalar]:

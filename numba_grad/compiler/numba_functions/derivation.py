@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 
 def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
     """The tree of a function for arguments of these types."""
-    numba_types = [
-        numba_ir.number_type(p.dtype)
-        if p.is_number
-        else numba_ir.type_of(np.dtype(p.dtype), p.rank)
-        for p in parameters
-    ]
-    return numba_ir.function_tree(function, numba_types)
+    arguments: dict[str, Any] = {}  # types, and lists of them for tuples
+    for p in parameters:
+        kind = numba_ir.type_of(np.dtype(p.dtype), p.rank)
+        if p.is_number:
+            kind = numba_ir.number_type(p.dtype)
+        if not p.path:
+            arguments[p.name] = kind
+            continue
+        parts = arguments.setdefault(p.name, [])
+        for place in p.path[:-1]:
+            if place == len(parts):
+                parts.append([])
+            parts = parts[place]
+        parts.append(kind)
+    return numba_ir.function_tree(function, list(map(numba_ir.tuple_type, arguments.values())))
 
 
 def fields(

@@ -33,13 +33,19 @@ _next_number = itertools.count().__next__
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument of a call. Numbers are known when it is recorded; arrays of rank 0 are scalars of
-    the function."""
+    """An argument of a call, or a part of one that is a tuple. Numbers are known when it is
+    recorded; arrays of rank 0 are scalars of the function."""
 
     name: str
     dtype: str
     rank: int
     is_number: bool
+    path: tuple[int, ...] = ()  # where it is in a tuple, in a tuple of that
+
+    @property
+    def text(self) -> str:
+        """What it is in Python."""
+        return self.name + "".join(f"[{k}]" for k in self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,15 @@ function, what follows stands in the other. Whoever leaves a loop sets its flag.
 # Numba's annotations are few, and wrong where they come from class attributes set at run time.
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
+import builtins
 import inspect
 import linecache
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numba.core import bytecode, compiler, errors, ir, types
@@ -31,31 +33,42 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
-from numba_grad.compiler.numba_functions import array_expressions
-from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions import array_expressions, numpy_in_loops
+from numba_grad.compiler.numba_functions.analyses import swapped_together, written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
+    Check,
     For,
     Function,
     If,
+    Load,
     Memory,
     Scalar,
     Statement,
+    Store,
     Swap,
     Value,
     View,
     While,
+    nested,
+    walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 from numba_grad.errors import KernelError, explain
 
 _MOST_STATEMENTS = 20_000
+_MOST_CONSTANTS = 1000  # elements of a global array
+_MOST_PARTS = 32  # of a tuple with an index that is data
+_RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 # Expressions that write nothing.
 _HARMLESS = {
     *("binop", "unary", "getattr", "getitem", "static_getitem", "typed_getitem", "cast"),
-    *("build_tuple", "exhaust_iter"),
+    *("build_tuple", "build_list", "exhaust_iter"),
 }
+
+# Expressions whose value may be an array that is there already; so may that of a call.
+_PARTS = {"static_getitem", "getitem", "typed_getitem", "exhaust_iter", "cast", "inplace_binop"}
 
 _BINARY = {
     operator.add: "add",
@@ -92,6 +105,17 @@ _FUNCTIONS |= {
     **{np.negative: "negative", np.maximum: "maximum", np.minimum: "minimum"},
     **{math.isnan: "isnan", np.isnan: "isnan", math.isinf: "isinf", np.isinf: "isinf"},
     **{math.isfinite: "isfinite", np.isfinite: "isfinite"},
+    **{math.asinh: "arcsinh", np.arcsinh: "arcsinh", math.acosh: "arccosh", np.arccosh: "arccosh"},
+    **{math.atanh: "arctanh", np.arctanh: "arctanh", np.exp2: "exp2", np.cbrt: "cbrt"},
+    **{math.erfc: "erfc", np.logaddexp: "logaddexp"},
+    **{math.copysign: "copysign", np.copysign: "copysign", math.trunc: "trunc"},
+    **{math.degrees: "degrees", np.degrees: "degrees", np.rad2deg: "degrees"},
+    **{math.radians: "radians", np.radians: "radians", np.deg2rad: "radians"},
+    **{np.trunc: "np_trunc", np.rint: "rint", np.positive: "positive", np.mod: "mod"},
+    **{np.remainder: "mod", np.floor_divide: "floor_divide", np.true_divide: "divide"},
+    **{np.less: "less", np.less_equal: "less_equal", np.greater: "greater"},
+    **{np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal"},
+    **{np.logical_not: "not", round: "round", np.round: "rint", np.around: "rint"},
 }
 
 
@@ -123,7 +147,34 @@ Meaning: TypeAlias = Any
 
 
 class _Again(Exception):
-    """A variable turned out to be read where its scalar is not seen: it is to be a memory."""
+    """Something was found out, and is in `_Findings`, that the text so far took no account of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """An array that was copied where Python has one array with two names."""
+
+    copy: Memory
+    source: Memory
+    statement: Statement
+    location: Any
+    is_moved: bool  # the source's own name is given another array at once
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What is known of all functions before they are translated. Variables are named by the
+    function and their name in it."""
+
+    variables: set[tuple[Any, str]] = field(default_factory=set)  # that are to be memories
+    # Arrays that have memory of their own, to which other arrays are copied that they are assigned;
+    # and those of them whose memory is made where the function begins.
+    assigned: set[tuple[Any, str]] = field(default_factory=set)
+    early: set[tuple[Any, str]] = field(default_factory=set)
+    typed: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    # Of one translation: what was copied, and the `id`s of the statements that did.
+    shared: list[_Shared] = field(default_factory=list)
+    copies: set[int] = field(default_factory=set)
 
 
 def refused(ir_location: Any, what: str, got: str = "", instead: str = "") -> KernelError:
@@ -148,6 +199,13 @@ def type_of(dtype: np.dtype, rank: int) -> types.Type:
 
 def number_type(kind: str) -> types.Type:
     return {"int64": types.int64, "float64": types.float64, "bool": types.boolean}[kind]
+
+
+def tuple_type(parts: Any) -> Any:
+    """Numba's type of a tuple, from a list of the types of its parts; other types are left."""
+    if not isinstance(parts, list):
+        return parts
+    return types.BaseTuple.from_types(tuple(map(tuple_type, parts)))
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -238,30 +296,38 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
         its line.
     """
     plain = getattr(function, "py_func", function)
-    memories: set[tuple[Any, str]] = set()  # variables that are to be memories, by function
+    findings = _Findings()
     while True:
+        findings.shared, findings.copies = [], set()
         try:
-            return _whole_function(plain, arguments, memories)
+            return _whole_function(plain, arguments, findings)
         except _Again:
             continue
 
 
-def _whole_function(
-    plain: Any, arguments: Sequence[types.Type], memories: set[tuple[Any, str]]
-) -> Function:
-    builder = Builder()
-    parameters, meanings = [], []
-    for name, numba_type in zip(inspect.signature(plain).parameters, arguments, strict=True):
-        if isinstance(numba_type, types.Array):
-            memory = Memory(builder.name(name), str(numba_type.dtype), numba_type.ndim)
-            meanings.append(memory)
-        else:
-            memory = Memory(builder.name(name), _dtype(numba_type), 0)
-            meanings.append(builder.load(memory))
+def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Findings) -> Function:
+    builder = Builder(is_numbering=True)
+    parameters: list[Memory] = []
+
+    def argument(name: str, numba_type: Any) -> Meaning:
+        if isinstance(numba_type, types.BaseTuple):
+            parts = enumerate(numba_type)  # pyright: ignore
+            return tuple([argument(f"{name}_{k}", part) for k, part in parts])
+        is_array = isinstance(numba_type, types.Array)
+        dtype = str(numba_type.dtype) if is_array else _dtype(numba_type)
+        memory = Memory(builder.name(name), dtype, numba_type.ndim if is_array else 0)
         parameters.append(memory)
-    translation = Translation(builder, plain, arguments, memories, ())
+        if not is_array:
+            return builder.load(memory)
+        builder.measure(memory)
+        return memory
+
+    names = inspect.signature(plain).parameters
+    meanings = [argument(*pair) for pair in zip(names, arguments, strict=True)]
+    translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
-    returned, returns_tuple = _results(builder, result)
+    _check_copies(builder.body, findings, parameters)
+    returned, returns_tuple = _results(translation, result)
     written_names = {s.name for s in translation.written_memories(builder.body)}
     return Function(
         plain.__name__,
@@ -274,22 +340,21 @@ def _whole_function(
     )
 
 
-def _results(builder: Builder, result: Meaning) -> tuple[list[Memory], bool]:
+def _results(translation: "Translation", result: Meaning) -> tuple[list[Memory], bool]:
     """Memories that nobody else writes to, with what is returned."""
+    builder = translation.builder
     if isinstance(result, Known) and result.value is None:
         return [], False
     parts = result if isinstance(result, tuple) else (result,)
     memories = []
     for part in parts:
-        if isinstance(part, array_expressions.Expression):
-            memories.append(array_expressions.stored(builder, part))
-            continue
         if isinstance(part, Memory | View):
             view = part if isinstance(part, View) else builder.whole(part)
             memory = builder.allocate("returned", view.dtype, view.shape)
             _copy(builder, view, memory)
+        elif not isinstance(part, Scalar | bool | int | float):
+            raise translation.refused("what is returned here, neither array nor number,")
         else:
-            assert isinstance(part, Scalar | bool | int | float)
             memory = builder.allocate("returned", dtype_of(part))
             builder.store(memory, (), part)
         memories.append(memory)
@@ -333,24 +398,30 @@ class Translation:
         builder: Builder,
         function: Any,
         arguments: Sequence[types.Type],
-        memories: set[tuple[Any, str]],
+        findings: _Findings,
         callers: tuple[Any, ...],
     ) -> None:
         self.builder = builder
         self.function = function
-        self.state = typed(function, arguments)
+        self.findings = findings
+        key = function, tuple(arguments)
+        if key not in findings.typed:
+            findings.typed[key] = typed(function, arguments)
+        self.state = findings.typed[key]
         self.blocks: dict[int, Any] = with_whole_headers(self.state.func_ir.blocks)
         self.typemap: dict[str, Any] = self.state.typemap
         self.callers = (*callers, function)
-        self.memories = memories
         self.graph = compute_cfg_from_blocks(self.blocks)
         self.loops = self.graph.loops()
+        self._raising = self._blocks_that_raise()
         self.scopes: list[dict[str, Meaning]] = [{}]
         self.location: Any = self.state.func_ir.loc
         self._arguments: Sequence[Meaning] = ()
         self._variables: dict[str, Memory] = {}  # by the names of all versions
+        self._tuples: dict[str, tuple[str, ...]] = {}  # names of the parts of those that are tuples
         self._array_groups: dict[str, str] = {}  # arrays that have several: versions to a group
         self._arrays: dict[str, Memory] = {}  # by group
+        self._array_scopes: dict[str, dict[str, Meaning]] = {}  # where these are seen
         self._current: dict[str, str] = {}  # by variable: the version that it holds, in a block
         self._open_loops: list[_Loop] = []
         self._made_in: dict[str, tuple[int, ...]] = {}  # names of views: the loops they are made in
@@ -358,10 +429,12 @@ class Translation:
         self._result: Meaning = None
         self._returns = 0
         self._count = 0
+        self._constants: dict[int, Memory] = {}  # by `id` of global arrays
         self._block: Sequence[Any] = ()
         self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins
+        self._visible: frozenset[Scalar] = frozenset()  # the scalars that are known there
         # Names of arrays that a block has given other arrays: by group, the version and the array.
-        self._pending: dict[str, tuple[str, Memory]] = {}
+        self._pending: dict[str, tuple[str, Memory | View]] = {}
         self._immediate: dict[int, dict[int, frozenset[int]]] = {}
 
     # What there is.
@@ -374,14 +447,23 @@ class Translation:
         self._returns = len(returns)
         self._declare()
         self._start = self.builder.body, len(self.builder.body)
+        self._visible = self.builder.visible()
         self.emit(min(self.blocks), None, None)
         if self._returned is not None:
-            loaded = tuple([self.builder.load(memory) for memory in self._returned])
+            loaded = tuple(
+                [memory if memory.rank else self.builder.load(memory) for memory in self._returned]
+            )
             return loaded if isinstance(self._result, tuple) else loaded[0]
         return self._result
 
     def refused(self, what: str, got: str = "", instead: str = "") -> KernelError:
         return refused(self.location, what, got, instead)
+
+    def problem(self, what: str) -> str:
+        """The message of an error that the function raises when it runs, with its line: the text,
+        not the number, as the code is kept where other lines of the file change."""
+        line = linecache.getline(self.location.filename, self.location.line).strip()
+        return f"{what}, in `{line}` of {self.function.__name__}"
 
     def type_of(self, variable: Any) -> Any:
         return types.unliteral(self.typemap[variable.name])
@@ -406,32 +488,76 @@ class Translation:
                 for value, label in pairs:
                     if value is ir.UNDEFINED:
                         continue
-                    if self.type_of(value) != self.type_of(target):
+                    if not self._is_same_type(value, target):
                         self._casts.setdefault(label, []).append((target.name, value))
                         continue
                     group.setdefault(value.name, value.name)
                     group[root(value.name)] = root(target.name)
         for name in self.typemap:
-            if (self.function, name) in self.memories:
+            if (self.function, name) in self.findings.variables:
                 group.setdefault(name, name)
         self._group_swaps(group, root)
+        self._find_assigned(group, root)
         roots: dict[str, Memory] = {}
         for name in group:
-            numba_type = types.unliteral(self.typemap[name])
-            if isinstance(numba_type, types.Array):
-                self._array_groups[name] = root(name)
-                continue
-            try:
-                dtype = _dtype(numba_type)
-            except TypeError:
-                if isinstance(numba_type, types.NoneType):
+            self._declare_variable(name, root(name), types.unliteral(self.typemap[name]), roots)
+
+    def _find_assigned(self, group: dict[str, str], root: Callable[[str], str]) -> None:
+        """Arrays that are not only swapped: a new one is assigned to a variable that has one."""
+        seen: set[str] = set()
+        values: dict[str, Any] = {}
+        for label in sorted(self.blocks):
+            for assignment in self.blocks[label].find_insts(ir.Assign):
+                name, value = assignment.target.name, assignment.value
+                while isinstance(value, ir.Var) and value.name.startswith("$"):
+                    value = values.get(value.name)
+                values[name] = value
+                is_array = isinstance(self.type_of(assignment.target), types.Array)
+                is_phi = isinstance(value, ir.Expr) and value.op == "phi"
+                if not is_array or is_phi or name not in group:
                     continue
-                what = f"a variable of type {numba_type} that several lines give a value to"
-                raise refused(self._location_of(name), what) from None
-            if root(name) not in roots:
-                base = root(name).split(".")[0].strip("$") or "v"
-                roots[root(name)] = self.builder.memory(base, dtype)
-            self._variables[name] = roots[root(name)]
+                is_new = isinstance(value, ir.Expr) and value.op not in _PARTS
+                if is_new and value.op == "call":
+                    function = self.typemap[value.func.name]
+                    is_new = isinstance(function, types.BoundFunction) or self._is_numpy(value.func)
+                if is_new and root(name) in seen:
+                    self.findings.assigned.add((self.function, root(name)))
+                seen.add(root(name))
+
+    def _declare_variable(
+        self, name: str, group: str, numba_type: Any, roots: dict[str, Memory]
+    ) -> None:
+        """A version of a variable: which memory it is. Of a tuple, each part is a variable."""
+        if isinstance(numba_type, types.Array):
+            self._array_groups[name] = group
+            return
+        if isinstance(numba_type, types.BaseTuple):
+            parts = []
+            for number, part in enumerate(numba_type):  # pyright: ignore
+                parts.append(f"{name}[{number}]")
+                if parts[-1] not in self.typemap:
+                    self.typemap[parts[-1]] = part
+                self._declare_variable(parts[-1], f"{group}[{number}]", part, roots)
+            self._tuples[name] = tuple(parts)
+            return
+        if isinstance(numba_type, types.NoneType):
+            return
+        try:
+            dtype = _dtype(numba_type)
+        except TypeError:
+            what = f"a variable of type {numba_type} that several lines give a value to"
+            raise refused(self._location_of(name), what) from None
+        if group not in roots:
+            base = re.sub(r"\W.*", "", group.strip("$")) or "v"
+            roots[group] = self.builder.memory(base, dtype)
+        self._variables[name] = roots[group]
+
+    def _is_same_type(self, a: Any, b: Any) -> bool:
+        """Of arrays, dtype and number of axes."""
+        first, second = self.type_of(a), self.type_of(b)
+        if isinstance(first, types.Array) and isinstance(second, types.Array):
+            return (first.dtype, first.ndim) == (second.dtype, second.ndim)
+        return first == second
 
     def _group_swaps(self, group: dict[str, str], root: Callable[[str], str]) -> None:
         """Of arrays that are swapped, versions of one that meet nowhere are still one name."""
@@ -484,20 +610,22 @@ class Translation:
             if name in scope:
                 found = scope[name]
                 if isinstance(found, _Stale):
-                    raise self.refused(f"`{name}`, another name of an array that is swapped,")
+                    raise self.refused(*_ANOTHER_NAME)
                 if group is None:
                     self._check_alias(name, found)
                 return found
         if group is not None and group in self._arrays:
-            return self._arrays[group]
+            return self._array_of(group)
+        if name in self._tuples:
+            return tuple([self.meaning(part) for part in self._tuples[name]])
         memory = self._variables.get(name)
         if memory is None:
             if isinstance(self.typemap.get(name), types.Array):
-                raise self.refused(
-                    f"the array `{name}`, made in a loop or branch and used outside,"
-                )
-            self.memories.add((self.function, name))
-            raise _Again
+                if group is not None:
+                    raise self.refused(f"the array `{name}`, which may have no value here,")
+                self.findings.assigned.add((self.function, name))
+                self.findings.early.add((self.function, name))
+            self._found(self.findings.variables, name)
         current = self._current.get(memory.name)
         if current is not None and current != name:
             raise self.refused(f"the former value of `{name}`")
@@ -519,19 +647,19 @@ class Translation:
                 raise self.refused(f"`{name}`, a variable that several lines give a value to,")
             self.builder.store(memory, (), meaning)
             self._current[memory.name] = name
-        elif isinstance(meaning, Memory | View):
+        elif _memories_of(meaning):
             self._made_in[name] = tuple([loop.header for loop in self._open_loops])
 
     def _check_alias(self, name: str, found: Meaning) -> None:
         """Names of an array that is swapped are that array only until it is."""
-        memory = found.memory if isinstance(found, View) else found
-        if not isinstance(memory, Memory):
-            return
         if name not in self._made_in:
             return
+        memories = _memories_of(found)
         for loop in self._open_loops:
-            if loop.header not in self._made_in[name] and self._is_swapped_in(memory, loop):
-                raise self.refused(f"`{name}`, another name of an array that is swapped,")
+            if loop.header in self._made_in[name]:
+                continue
+            if any(self._is_swapped_in(memory, loop) for memory in memories):
+                raise self.refused(*_ANOTHER_NAME)
 
     def _is_swapped_in(self, memory: Memory, loop: _Loop) -> bool:
         groups = [g for g, array in self._arrays.items() if array == memory]
@@ -546,6 +674,19 @@ class Translation:
 
     # Control flow.
 
+    def _blocks_that_raise(self) -> frozenset[int]:
+        """The blocks from which all ways end in an exception: nothing comes after them."""
+        found: set[int] = set()
+        while True:
+            size = len(found)
+            for label, block in self.blocks.items():
+                targets = [target for target, _ in self.graph.successors(label)]
+                raises = isinstance(block.body[-1], _RAISES)
+                if raises or (targets and found.issuperset(targets)):
+                    found.add(label)
+            if size == len(found):
+                return frozenset(found)
+
     def successors(self, label: int, loop: _Loop | None) -> list[int]:
         """Where the ways lead from a block, an inner loop being one block; -1 where they leave."""
         inner = self._inner_loop(label, loop)
@@ -554,6 +695,8 @@ class Translation:
         for block in sorted(blocks):
             for target, _ in self.graph.successors(block):
                 if inner is not None and target in inner.body:
+                    continue
+                if target in self._raising and label not in self._raising:
                     continue
                 outside = loop is not None and (target not in loop.blocks or target == loop.header)
                 found.append(-1 if outside else target)
@@ -604,6 +747,8 @@ class Translation:
         """Take the way to a block: where to go on, None where a pass or the function ends."""
         if loop is None or (target in loop.blocks and target != loop.header):
             return target
+        if target in self._raising:
+            return target
         if target != loop.header:
             assert loop.leave is not None
             self.builder.store(loop.leave, (), True)
@@ -618,10 +763,7 @@ class Translation:
             self.location = statement.loc
             self.statement(statement)
         for target, value in self._casts.get(label, ()):
-            meaning = self.meaning(value)
-            memory = self._variables[target]
-            cast = self.builder.define("cast", meaning, dtype=memory.dtype)
-            self.builder.store(memory, (), cast)
+            self._give_cast(target, self.meaning(value))
         self._swap()
         self._current = {}
         last = self.blocks[label].body[-1]
@@ -633,9 +775,24 @@ class Translation:
             return None
         if isinstance(last, ir.Branch):
             return self._emit_branch(last, stop, loop)
-        if isinstance(last, ir.Raise | ir.StaticRaise):
-            raise self.refused("`raise`")
+        if isinstance(last, _RAISES):
+            self._raise(last)
+            return None
         raise self.refused(f"`{last}`")
+
+    def _raise(self, statement: Any) -> None:
+        """What the user's code raises: a built-in exception, with constants."""
+        error = getattr(statement, "exc_class", None)
+        arguments = statement.exc_args or () if isinstance(statement, ir.StaticRaise) else None
+        name = getattr(error, "__name__", "")
+        if error is np.linalg.LinAlgError:
+            name = "np.linalg.LinAlgError"
+        elif error is None or getattr(builtins, name, None) is not error:
+            raise self.refused("`raise` of an exception that is not built in", got=str(error))
+        if arguments is None or not all(isinstance(a, str | int | float) for a in arguments):
+            advice = "a message that is a constant; or "
+            raise self.refused("`raise` with a message that is computed", instead=advice)
+        self.builder.body.append(Check(False, name, tuple(arguments)))
 
     def _emit_branch(self, branch: Any, stop: int | None, loop: _Loop | None) -> int | None:
         condition = self.value(branch.cond)
@@ -647,8 +804,9 @@ class Translation:
         ends = [
             -1 if loop is not None and (t not in loop.blocks or t == loop.header) else t
             for t in targets
+            if t not in self._raising
         ]
-        join = self._join(ends, loop)
+        join = self._join(ends, loop) if ends else None
         if join is None:
             join = stop if stop in ends else None
         statement = If(condition, [], [])
@@ -674,11 +832,13 @@ class Translation:
         targets = []
         for block in sorted(blocks):
             targets += [t for t, _ in self.graph.successors(block) if t not in blocks]
-        targets = list(dict.fromkeys(targets))
+        targets = [t for t in dict.fromkeys(targets) if t not in self._raising]
         iterator = self._iterator(header)
         inside = _Loop(blocks, header, targets=targets)
         has_break = iterator is None or any(
-            t not in blocks for block in blocks - {header} for t, _ in self.graph.successors(block)
+            t not in blocks and t not in self._raising
+            for block in blocks - {header}
+            for t, _ in self.graph.successors(block)
         )
         if has_break:
             inside.leave = self.builder.allocate("leave", "bool", (), 0.0)
@@ -851,6 +1011,7 @@ class Translation:
         return tuple([self._element(part, index) for part in iterator.parts])
 
     def _return(self, result: Meaning) -> None:
+        result = self._stored(result)
         if self._returns == 1 and len(self.scopes) == 1:
             self._result = result
             return
@@ -858,19 +1019,32 @@ class Translation:
             self._result = result
             return
         parts = result if isinstance(result, tuple) else (result,)
-        if not all(isinstance(part, Scalar | bool | int | float) for part in parts):
-            raise self.refused("an array that is returned in one of several places")
         if self._returned is None:
             declared = self.state.return_type
             is_tuple = isinstance(declared, types.BaseTuple)
             given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
-            self._returned = [self.builder.memory("result", _dtype(t)) for t in given]
-            body, start = self._start
-            body[start:start] = [Allocate(memory, (), 0.0) for memory in self._returned]
+            self._returned = [
+                self._returned_memory(numba_type, part)
+                for numba_type, part in zip(given, parts, strict=True)
+            ]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):
+            if isinstance(part, Memory | View):
+                self._copy(memory, part)
+                continue
             cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)
+
+    def _returned_memory(self, numba_type: Any, part: Meaning) -> Memory:
+        """Where a result is that is returned in several places."""
+        if isinstance(part, Memory | View):
+            return self._early_array("result", part)
+        if not isinstance(part, Scalar | bool | int | float):
+            raise self.refused("what is returned here")
+        memory = self.builder.memory("result", _dtype(numba_type))
+        body, start = self._start
+        body.insert(start, Allocate(memory, (), 0.0))
+        return memory
 
     # Statements.
 
@@ -889,17 +1063,128 @@ class Translation:
         if isinstance(value, ir.Expr) and value.op == "phi":
             return
         meaning = self._meaning_of(target, value)
-        group = self._array_groups.get(target.name)
+        is_name = isinstance(value, ir.Var) and not target.name.startswith("$")
+        is_copied = target.name in self._array_groups or target.name in self._tuples
+        memories = _memories_of(meaning)
+        if is_name and not is_copied and any(map(self._is_assigned, memories)):
+            meaning = self._kept(meaning)
+        self._give(target.name, meaning)
+
+    def _give(self, name: str, meaning: Meaning) -> None:
+        """Give a variable, or a part of one that is a tuple, its value."""
+        if name in self._tuples:
+            parts = self._tuples[name]
+            if not isinstance(meaning, tuple) or len(meaning) != len(parts):
+                raise self.refused("a variable that is a tuple")
+            for part, value in zip(parts, meaning, strict=True):
+                self._give(part, value)
+            return
+        group = self._array_groups.get(name)
         if group is None:
-            self.bind(target.name, meaning)
+            self.bind(name, meaning)
             return
-        if not isinstance(meaning, Memory):
-            raise self.refused(f"`{target.name}`, which is one array here and another there,")
-        if group not in self._arrays:
+        if not isinstance(meaning, Memory | View):
+            raise self.refused(f"`{name}`, which is one array here and another there,")
+        if group in self._arrays:
+            self._array_of(group)
+            self.scopes[-1][name] = meaning
+            self._pending[group] = (name, meaning)
+        elif (self.function, group) in self.findings.assigned:
+            self._arrays[group] = self._own_array(group, meaning)
+            self._copy(self._arrays[group], meaning)
+        elif isinstance(meaning, Memory):
             self._arrays[group] = meaning
-            return
-        self.scopes[-1][target.name] = meaning
-        self._pending[group] = (target.name, meaning)
+            self._array_scopes[group] = self.scopes[-1]
+        else:
+            self._found(self.findings.assigned, group)
+
+    def _give_cast(self, name: str, meaning: Meaning) -> None:
+        """Give a variable a value of another type."""
+        if isinstance(meaning, tuple):
+            for part, value in zip(self._tuples[name], meaning, strict=True):
+                self._give_cast(part, value)
+        elif name in self._variables and isinstance(meaning, Scalar | bool | int | float):
+            memory = self._variables[name]
+            cast = self.builder.define("cast", meaning, dtype=memory.dtype)
+            self.builder.store(memory, (), cast)
+        else:
+            self._give(name, meaning)
+
+    def _found(self, findings: set[tuple[Any, str]], *names: str) -> NoReturn:
+        findings |= {(self.function, name) for name in names}
+        raise _Again
+
+    # Variables that are given other arrays have memory of their own, to which these are copied.
+    # Where Python would then have two names of one array, nobody may write to it: `_check_copies`.
+
+    def _array_of(self, group: str) -> Memory:
+        """The array of several versions of a variable."""
+        if not any(scope is self._array_scopes[group] for scope in self.scopes):
+            # It was made in a branch or loop, and is used outside.
+            self.findings.assigned.add((self.function, group))
+            self._found(self.findings.early, group)
+        return self._arrays[group]
+
+    def _is_assigned(self, memory: Memory) -> bool:
+        return any(
+            (self.function, group) in self.findings.assigned and array == memory
+            for group, array in self._arrays.items()
+        )
+
+    def _own_array(self, group: str, like: Memory | View) -> Memory:
+        builder = self.builder
+        base, shape = re.sub(r"\W.*", "", group.strip("$")) or "values", self.shape(like)
+        if (self.function, group) not in self.findings.early:
+            self._array_scopes[group] = self.scopes[-1]
+            return builder.allocate(base, like.dtype, shape)
+        self._array_scopes[group] = self.scopes[0]
+        return self._early_array(base, like)
+
+    def _early_array(self, base: str, like: Memory | View) -> Memory:
+        """An array where the function begins, of the shape that another one has here."""
+        region: list[Statement] = []
+        try:
+            early = self.builder.again(self.shape(like), self._visible, region)
+        except LookupError:
+            what = "an array that is made in a loop or branch and used outside"
+            advice = "np.empty of its shape before that; or "
+            raise self.refused(what, got=base, instead=advice) from None
+        with self.builder.region(region):
+            memory = self.builder.allocate(base, like.dtype, early, 0.0)
+        body, start = self._start
+        body[start:start] = region
+        return memory
+
+    def _kept(self, array: Meaning) -> Meaning:
+        """An array that stays what it is where the variable is given another."""
+        if isinstance(array, tuple):
+            return tuple([self._kept(part) for part in array])
+        if not isinstance(array, Memory | View):
+            return array
+        memory = self.builder.allocate("kept", array.dtype, self.shape(array))
+        self._copy(memory, array)
+        return memory
+
+    def _copy(self, memory: Memory, source: Memory | View, *, is_moved: bool = False) -> None:
+        builder = self.builder
+        for length, other in zip(self.shape(source), self.shape(memory), strict=True):
+            what = self.problem("a variable that is given arrays of several shapes")
+            builder.check(
+                builder.equal_lengths(length, other), what, [self.shape(memory), self.shape(source)]
+            )
+        view = source if isinstance(source, View) else builder.whole(source)
+
+        def store(at: tuple[Value, ...]) -> None:
+            builder.store(memory, at, builder.load_view(view, *at))
+
+        array_expressions.loops(builder, view.shape, store)
+        self.share(memory, view.memory, is_moved=is_moved)
+
+    def share(self, memory: Memory, source: Memory, *, is_moved: bool = False) -> None:
+        """The statement that was written last copies what Python has no copy of."""
+        statement = self.builder.body[-1]
+        self.findings.copies |= {id(s) for s in walk([statement])}
+        self.findings.shared.append(_Shared(memory, source, statement, self.location, is_moved))
 
     def _swap(self) -> None:
         """At the end of a block: names of arrays that are given other arrays."""
@@ -911,20 +1196,48 @@ class Translation:
         if not moved:
             return
         names = [self._arrays[g] for g in moved]
-        if set(names) != set(moved.values()) or len(set(names)) != len(names):
-            raise self.refused(
-                "an array that gets a second name, in a loop or branch,",
-                instead="`x[:] = ...` where a variable is another array in each pass; or ",
-            )
-        for scope in self.scopes:
-            for name, found in scope.items():
-                memory = found.memory if isinstance(found, View) else found
-                if isinstance(memory, Memory) and memory in names:
-                    scope[name] = _Stale()
+        sources = [m.memory if isinstance(m, View) else m for m in moved.values()]
+        is_swap = set(names) == set(moved.values()) and len(set(names)) == len(names)
+        others = [g for g in moved if (self.function, g) not in self.findings.assigned]
+        if others and not (is_swap and len(others) == len(moved)):
+            self._found(self.findings.assigned, *others)
         for group, memory in self._arrays.items():
             if memory in names and group not in moved:
-                raise self.refused("an array that is swapped and has another name")
-        self.builder.body.append(Swap(tuple(names), tuple(moved.values())))
+                self._found(self.findings.assigned, *moved, group)
+        for scope in self.scopes:
+            for name, found in scope.items():
+                if not _memories_of(found).isdisjoint(names):
+                    scope[name] = _Stale()
+        if is_swap:
+            given = frozenset().union(*map(_memories_of, self._arguments))
+            if len(self.callers) > 1 and not given.isdisjoint(names):
+                # Who calls would find them swapped.
+                raise self.refused(
+                    "a swap of arguments in a function that another one calls",
+                    instead="the swap where that function is called, or a .copy() of these; or ",
+                )
+            self._check_swapped(names)
+            arrays = [m for m in moved.values() if isinstance(m, Memory)]
+            self.builder.body.append(Swap(tuple(names), tuple(arrays)))
+            return
+        # All are read before one is written.
+        arrays = []
+        for source, array in zip(sources, moved.values(), strict=True):
+            if source not in names:
+                arrays.append(array)
+                continue
+            between = self.builder.allocate("kept", array.dtype, self.shape(array))
+            self._copy(between, array, is_moved=True)
+            arrays.append(between)
+        for memory, array in zip(names, arrays, strict=True):
+            self._copy(memory, array)
+
+    def _check_swapped(self, names: Sequence[Memory]) -> None:
+        builder, shapes = self.builder, [self.shape(memory) for memory in names]
+        for shape in shapes[1:]:
+            for length, other in zip(shape, shapes[0], strict=True):
+                what = self.problem("arrays of several shapes that are swapped")
+                builder.check(builder.equal_lengths(length, other), what, shapes)
 
     def _meaning_of(self, target: Any, value: Any) -> Meaning:
         if isinstance(value, ir.Arg):
@@ -955,7 +1268,28 @@ class Translation:
             return value.item()
         if isinstance(value, complex):
             raise self.refused("a complex number")
+        if type(value) is tuple:
+            return tuple(map(self._constant, value))
+        if isinstance(value, np.ndarray):
+            return self._constant_array(value)
         return Known(value)
+
+    def _constant_array(self, array: np.ndarray) -> Memory:
+        """A global array: its elements are a part of the text, as in Numba."""
+        if array.size > _MOST_CONSTANTS or array.dtype.kind not in "biuf" or not array.ndim:
+            what = f"a global array of {array.dtype} and shape {array.shape}"
+            raise self.refused(what, instead="an argument in its place; or ")
+        key = id(array)
+        if key not in self._constants:
+            region: list[Statement] = []
+            with self.builder.region(region):
+                memory = self.builder.allocate("constant", str(array.dtype), array.shape)
+                for place in np.ndindex(array.shape):
+                    self.builder.store(memory, place, array[place].item())
+            body, start = self._start
+            body[start:start] = region
+            self._constants[key] = memory
+        return self._constants[key]
 
     def _expression(self, target: Any, expression: Any) -> Meaning:
         operation = expression.op
@@ -992,6 +1326,8 @@ class Translation:
             if not isinstance(m, Scalar | bool | int | float):
                 raise self.refused(f"`{getattr(function, '__name__', function)}` of this")
         name = _BINARY.get(function) or _UNARY.get(function)
+        if function is operator.invert and dtype_of(meanings[0]) == "bool":
+            name = "not"
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}`")
         return self.scalar_operation(name, meanings, self.type_of(target))
@@ -1006,11 +1342,30 @@ class Translation:
         return result
 
     def _on_build_tuple(self, target: Any, expression: Any) -> Meaning:
-        return tuple([self.meaning(item) for item in expression.items])
+        return tuple([self._stored(self.meaning(item)) for item in expression.items])
+
+    def _on_build_list(self, target: Any, expression: Any) -> Meaning:
+        if not self._is_used_at_once(target):
+            instead = "an array, or a tuple; or "
+            raise self.refused("a list that is more than the argument of a call", instead=instead)
+        items = [self._stored(self.meaning(item)) for item in expression.items]
+        return array_expressions.Listed(tuple(items))
+
+    def _stored(self, meaning: Meaning) -> Meaning:
+        """What may be looked at later: an expression is computed now."""
+        if isinstance(meaning, array_expressions.Expression):
+            return array_expressions.stored(self.builder, meaning)
+        return meaning
 
     def _on_exhaust_iter(self, target: Any, expression: Any) -> Meaning:
-        found = self.meaning(expression.value)
-        if not isinstance(found, tuple) or len(found) != expression.count:
+        found = self._stored(self.meaning(expression.value))
+        count = expression.count
+        if isinstance(found, Memory | View):
+            length = self.shape(found)[0]
+            problem = self.problem(f"not {count} values to unpack")
+            self.builder.check(self.builder.equal_lengths(length, count), problem, [(length,)])
+            return tuple([self.item(found, (k,)) for k in range(count)])
+        if not isinstance(found, tuple) or len(found) != count:
             raise self.refused("what is unpacked here")
         return found
 
@@ -1027,6 +1382,10 @@ class Translation:
                     result = self.builder.define("multiply", result, length)
                 return result
             return self.array("attribute", target, (name, found))
+        if isinstance(found, tuple):
+            fields = getattr(self.type_of(expression.value), "fields", ())
+            if name in fields:
+                return found[fields.index(name)]
         if isinstance(found, Known):
             if inspect.ismodule(found.value) or isinstance(found.value, type):
                 return self._constant(getattr(found.value, name))
@@ -1060,8 +1419,23 @@ class Translation:
         if isinstance(found, tuple):
             if isinstance(index, int):
                 return found[index]
-            raise self.refused("a tuple with an index that is not a constant")
+            return self._one_of(found, index)
         return self.item(found, index, target)
+
+    def _one_of(self, parts: tuple[Meaning, ...], index: Meaning) -> Meaning:
+        """The part of a tuple that an integer says."""
+        if all(isinstance(part, tuple) and len(part) == len(parts[0]) for part in parts):
+            return tuple([self._one_of(inner, index) for inner in zip(*parts, strict=True)])
+        numbers = [part for part in parts if isinstance(part, Scalar | bool | int | float)]
+        dtypes = {dtype_of(part) for part in numbers}
+        is_one = len(numbers) == len(parts) and len(dtypes) == 1 and len(parts) <= _MOST_PARTS
+        if not is_one or not isinstance(index, Scalar):
+            raise self.refused("a tuple with an index that is not a constant")
+        place, result = self.wrapped(index, len(parts)), numbers[-1]
+        for k, part in enumerate(numbers[:-1]):
+            is_here = self.builder.define("equal", place, k)
+            result = self.builder.define("select", is_here, part, result, dtype=dtypes.copy().pop())
+        return result
 
     def item(self, found: Meaning, index: Meaning, target: Any = None) -> Meaning:
         """An element of an array, or a view."""
@@ -1117,8 +1491,7 @@ class Translation:
             return found
         if isinstance(found, Range):
             return Elements("range", (found,))
-        if isinstance(found, array_expressions.Expression):
-            found = array_expressions.stored(self.builder, found)
+        found = self._stored(found)
         if isinstance(found, Memory | View):
             return Elements("array", (found,))
         raise self.refused("a loop over this")
@@ -1129,11 +1502,22 @@ class Translation:
         keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
             raise self.refused("a call with *")
-        if not isinstance(function, Known):
+        is_method = isinstance(function, array_expressions.Method)
+        called = function.value if isinstance(function, Known) else function
+        found = self._in_loops(called, target, arguments, keywords)
+        if found is not None:
+            return found
+        if is_method:
             return self.array("call", target, (function, arguments, keywords))
-        called = function.value
+        if not isinstance(function, Known):
+            raise self.refused("a call of this")
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
+        if isinstance(called, type) and issubclass(called, BaseException):
+            return Known(called)  # What is raised has it, too.
+        if isinstance(called, type) and hasattr(called, "_fields"):
+            named = inspect.signature(called).bind(*arguments, **keywords)
+            return named.args  # of a named tuple
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         name = getattr(called, "__name__", str(called))
         if called in (enumerate, zip) and not (called is zip and keywords):
@@ -1144,6 +1528,8 @@ class Translation:
             return Elements(called.__name__, tuple(map(self._elements, parts)), start)
         if called is range or getattr(called, "__name__", "") == "prange":
             return self._range(arguments)
+        if called is tuple and arguments and isinstance(arguments[0], tuple):
+            return arguments[0]
         if called is len:
             if isinstance(arguments[0], tuple):
                 return len(arguments[0])
@@ -1213,14 +1599,63 @@ class Translation:
             else:
                 values.append(self._constant(parameter.default))
                 numba_types.append(types.unliteral(_typeof(parameter.default)))
-        values = [
-            array_expressions.stored(self.builder, v)
-            if isinstance(v, array_expressions.Expression)
-            else v
-            for v in values
-        ]
-        inner = Translation(self.builder, plain, numba_types, self.memories, self.callers)
+        values = list(map(self._stored, values))
+        return self._inline(plain, values, numba_types)
+
+    def _inline(
+        self, plain: Any, values: Sequence[Meaning], numba_types: Sequence[types.Type]
+    ) -> Meaning:
+        inner = Translation(self.builder, plain, numba_types, self.findings, self.callers)
         return inner.run(values)
+
+    def inline(self, functions: Any, key: tuple[int | str, ...], *values: Meaning) -> Meaning:
+        """One of `numpy_in_loops`, by numbers of axes."""
+        if key not in functions:
+            return None
+        function = functions[key]
+        given = list(map(self._stored, values))
+        rest = list(inspect.signature(function).parameters.values())[len(given) :]
+        given += [parameter.default for parameter in rest]
+        return self._inline(function, given, list(map(self._type_of_meaning, given)))
+
+    def _type_of_meaning(self, meaning: Meaning) -> types.Type:
+        if isinstance(meaning, Memory | View):
+            layout = "C" if isinstance(meaning, Memory) else "A"
+            return types.Array(from_dtype(np.dtype(meaning.dtype)), meaning.rank, layout)
+        if not isinstance(meaning, Scalar | bool | int | float):
+            raise self.refused("an argument like this")
+        return from_dtype(np.dtype(dtype_of(meaning)))
+
+    def _in_loops(
+        self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning | None:
+        """A call of a function of NumPy that `numpy_in_loops` has; None of another."""
+        if isinstance(called, array_expressions.Method):
+            arguments = [called.array, *arguments]
+            called = numpy_in_loops.METHODS.get(called.name)
+        try:
+            functions = numpy_in_loops.FUNCTIONS.get(called)
+        except TypeError:
+            return None
+        if functions is None:
+            return None
+        values = list(inspect.signature(called).bind(*arguments, **keywords).arguments.values())
+        strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
+        values = [v for v in values if not isinstance(v, Known)]
+        ranks = [0 if isinstance(v, bool | int | float) else getattr(v, "rank", 0) for v in values]
+        key = *ranks, *strings
+        if key not in functions:
+            return None
+        result = self.inline(functions, key, *values)
+        expected = self.type_of(target)
+        if isinstance(result, tuple):
+            return result
+        if isinstance(result, Scalar | bool | int | float):
+            return self.builder.define("cast", result, dtype=_dtype(expected))
+        is_expected = isinstance(expected, types.Array) and isinstance(result, Memory | View)
+        if not is_expected or result.dtype != str(expected.dtype):
+            raise self.refused(f"a call of `{called.__name__}` with these arguments")
+        return result
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
         """What code with arrays stands for: by `array_expressions`."""
@@ -1282,10 +1717,6 @@ class Translation:
     def known(self, value: Any) -> Meaning:
         return Known(value)
 
-    def may_be_same(self, first: Memory, second: Memory) -> bool:
-        """Whether two names may come to be one array: those that are swapped."""
-        return first == second or {first, second} <= set(self._arrays.values())
-
     def written_memories(self, body: list[Statement]) -> set[Memory]:
         """Those that are written to; swapped ones are written if one of them is."""
         return written(body)
@@ -1296,8 +1727,84 @@ def _is_of_numpy(function: Any) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("numpy")
 
 
+_ANOTHER_NAME = (
+    "another name, or a view, of an array whose variable has been given another array since,",
+    "",
+    "a .copy() of it; or ",
+)
+
+
 class _Stale:
-    """A name of an array that has been swapped since."""
+    """A name of an array that has been swapped, or overwritten, since."""
+
+
+def _memories_of(meaning: Meaning) -> frozenset[Memory]:
+    """The arrays that something reads."""
+    if isinstance(meaning, Memory):
+        return frozenset([meaning])
+    if isinstance(meaning, View):
+        return frozenset([meaning.memory])
+    if isinstance(meaning, array_expressions.Expression):
+        return frozenset([view.memory for view in meaning.reads])
+    if isinstance(meaning, array_expressions.Method):
+        return _memories_of(meaning.array)
+    if isinstance(meaning, Elements):
+        return _memories_of(meaning.parts)
+    if isinstance(meaning, array_expressions.Listed):
+        return _memories_of(meaning.items)
+    if isinstance(meaning, tuple):
+        return frozenset([memory for part in meaning for memory in _memories_of(part)])
+    return frozenset()
+
+
+def _check_copies(body: list[Statement], findings: _Findings, parameters: Sequence[Memory]) -> None:
+    """Refuse writing to elements of what Python has one array for, and the tree two."""
+    places: dict[int, tuple[int, tuple[int, ...]]] = {}  # of statements, with the loops around them
+    depths: dict[Memory, int] = {}  # of the places where arrays are made
+    uses: list[Load | Store] = []
+
+    def visit(statements: list[Statement], loops: tuple[int, ...]) -> None:
+        for s in statements:
+            places[id(s)] = len(places), loops
+            if isinstance(s, Allocate):
+                depths[s.memory] = len(loops)
+            elif isinstance(s, Load | Store) and s.memory.rank:
+                uses.append(s)
+            inner = (*loops, id(s)) if isinstance(s, For | While) else loops
+            for region in nested(s):
+                visit(region, inner)
+
+    visit(body, ())
+    groups = swapped_together(body)
+    for shared in findings.shared:
+        if shared.is_moved:
+            continue
+        place, loops = places[id(shared.statement)]
+        own = {id(s) for s in walk([shared.statement])}
+        depth = depths.get(shared.source, 0)
+        later = []
+        for s in uses:
+            other, around = places[id(s)]
+            # In a loop that is inside of the one where the source is made, what stands before comes
+            # after it, too.
+            common = sum(a == b for a, b in zip(loops, around, strict=False))
+            if id(s) not in own and (other > place or common > depth):
+                later.append(s)
+        same = groups.get(shared.source, frozenset([shared.source]))
+        if shared.source not in parameters and not any(s.memory in same for s in later):
+            continue
+        size = 0
+        while size != len(same):
+            size = len(same)
+            same |= {s.copy for s in findings.shared if s.source in same}
+            same |= {name for memory in same for name in groups.get(memory, ())}
+        for s in later:
+            if isinstance(s, Store) and s.memory in same and id(s) not in findings.copies:
+                raise refused(
+                    shared.location,
+                    "an array that gets a second name or shape here, and is written to later,",
+                    instead="a .copy() here, if it is another array; or ",
+                )
 
 
 def _typeof(value: Any) -> Any:

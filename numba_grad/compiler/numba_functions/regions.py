@@ -4,7 +4,8 @@
                 what is nested there. An argument of a statement is a Scalar or a number.
     Memory      what can be written more than once: an array, or a variable of the function, which
                 is an array without axes. Two names are never the same memory.
-    statements  Define, Load, Store, Size, Allocate; For, While, If, with lists of statements; Swap
+    statements  Define, Load, Store, Size, Allocate; For, While, If, with lists of statements; Swap;
+                Check
 
 There is no jump: who leaves a loop sets a flag, and what would be jumped over stands in a branch.
 Names are unique in a function, over all regions. `Builder` (`builder.py`) writes statements and
@@ -138,6 +139,17 @@ class Swap:
 
 
 @dataclass(slots=True)
+class Check:
+    """Raise an exception unless `condition` is true: what the user's code raises, or shapes that do
+    not fit. What follows may rely on it. It has no derivative, and no derivative leaves it out."""
+
+    condition: Value
+    error: str  # a built-in exception, or np.linalg.LinAlgError
+    arguments: tuple[str | int | float | bool, ...]
+    shapes: tuple[tuple[Value, ...], ...] = ()  # that the message shows, where they are known
+
+
+@dataclass(slots=True)
 class Push:
     """Keep a value on a tape, a stack of numbers of one dtype; the `Pop` of the same pair, and of
     the same pass of its loops, takes it from there. Only derivatives have these."""
@@ -154,7 +166,7 @@ class Pop:
     pair: str
 
 
-Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap | Push | Pop
+Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap | Check | Push | Pop
 
 
 @dataclass(slots=True)
@@ -184,6 +196,12 @@ class Kernel:
     body: list[Statement]
     builder: "Builder"
     shapes: "dict[Memory, Shape]"  # of outputs: that of an input, or the lengths
+
+
+def lengths(outputs: list[Memory], shapes: "dict[Memory, Shape]") -> list[Scalar]:
+    """The scalars that shapes of outputs are made of."""
+    own = [shapes[m] for m in outputs if m.rank]
+    return [x for shape in own if isinstance(shape, tuple) for x in shape if isinstance(x, Scalar)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +264,8 @@ def operands(statement: Statement) -> tuple[Value, ...]:
         return (statement.start, statement.stop, statement.step)
     if isinstance(statement, If):
         return (statement.condition,)
+    if isinstance(statement, Check):
+        return (statement.condition, *[x for shape in statement.shapes for x in shape])
     return ()
 
 
@@ -291,6 +311,9 @@ def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list
         elif isinstance(s, If):
             then, otherwise = substituted(s.then, names), substituted(s.otherwise, names)
             result.append(If(of(s.condition), then, otherwise))
+        elif isinstance(s, Check):
+            shapes = tuple(map(all_of, s.shapes))
+            result.append(Check(of(s.condition), s.error, s.arguments, shapes))
         elif isinstance(s, Push):
             result.append(Push(s.tape, of(s.value), s.pair))
         elif isinstance(s, Pop):

@@ -3,9 +3,14 @@
 import math
 from collections.abc import Collection, Sequence
 
-from numba_grad.compiler.numba_functions.analyses import needed_for, swapped_together
+from numba_grad.compiler.numba_functions.analyses import (
+    checks_of_shapes,
+    needed_for,
+    swapped_together,
+)
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
+    Check,
     Define,
     For,
     If,
@@ -21,11 +26,25 @@ from numba_grad.compiler.numba_functions.regions import (
     Swap,
     Value,
     While,
+    lengths,
     nested,
     operands,
     walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+from numba_grad.errors import explain
+
+_SHAPES_HEAD = """\
+import math
+
+import numpy as np
+
+from numba_grad.errors import KernelError
+
+
+"""
+_UNKNOWN_SHAPE = "the shape of a result depends on values, not on shapes and Python ints alone"
+_FOR_UNKNOWN_SHAPE = "ng.custom_op, with a derivative of your own, for what makes such an array"
 
 
 def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
@@ -36,15 +55,21 @@ def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
 
 def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a Python function `shapes` of the inputs' types, and the numbers: the list of the
-    outputs' shapes."""
-    lengths = [kernel.shapes[m] for m in kernel.outputs if m.rank]
-    scalars = [x for shape in lengths if isinstance(shape, tuple) for x in shape]
-    body = needed_for(_unswapped(kernel.body), [x for x in scalars if isinstance(x, Scalar)])
+    outputs' shapes. It checks what can be checked with these, before the kernel runs."""
+    unswapped = _unswapped(kernel.body)
+    checks = checks_of_shapes(unswapped, numbers)
+    body = needed_for(unswapped, lengths(kernel.outputs, kernel.shapes), checks)
     writer = _Writer(body, is_inlined=False)
     arrays = [m.name for m in kernel.inputs if m.name not in numbers]
     rest = [m.name for m in kernel.inputs if m.name in numbers]
     writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
     writer.indent += 1
+    values = {m for m in kernel.inputs if m.name not in numbers}
+    if any(isinstance(s, Load) and s.memory in values for s in walk(body)):
+        writer.line(
+            f"raise KernelError({explain(kernel.name, _UNKNOWN_SHAPE, fix=_FOR_UNKNOWN_SHAPE)!r})"
+        )
+        return _SHAPES_HEAD + "\n".join(writer.lines) + "\n"
     # Arrays that are written have the shapes of what they are copies of.
     own = {
         m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape
@@ -70,7 +95,7 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
         else:
             parts.append(f"({''.join(f'int({writer.text(x)}), ' for x in shape)})")
     writer.line(f"return [{', '.join(parts)}]")
-    return "import math\nimport numpy as np\n\n\n" + "\n".join(writer.lines) + "\n"
+    return _SHAPES_HEAD + "\n".join(writer.lines) + "\n"
 
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
@@ -93,6 +118,7 @@ class _Writer:
         self.lines: list[str] = []
         self.indent = 0
         self._is_inlined = is_inlined
+        self._open: list[str] = []  # what is given back if an exception is raised
         # Scalars that are used once, beside where they are defined, and what they are.
         self._pending: dict[Scalar, tuple[str, bool]] = {}
         self._uses: dict[Scalar, int] = {}
@@ -134,6 +160,7 @@ class _Writer:
         for tape in tapes:
             dtype = "np.int64" if tape.startswith("counts") else "np.float64"
             self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {dtype}), 0")
+            self._open.append(f"{tape}_tape")
         self.region(body)
         for tape in tapes:
             self.line(f"free({tape}_tape)")
@@ -215,6 +242,7 @@ class _Writer:
         for s in statements:
             if isinstance(s, Allocate) and s.memory.rank:
                 self.line(f"free({s.memory.name})")
+                self._open.remove(s.memory.name)
 
     def _push(self, tape: str, group: list[Push]) -> None:
         values = [
@@ -263,8 +291,25 @@ class _Writer:
             self.flush(only_loads=True)
             names, others = (", ".join(m.name for m in part) for part in (s.memories, s.others))
             self.line(f"{names} = {others}")
+        elif isinstance(s, Check):
+            self._check(s)
         else:
             self._nested(s)
+
+    def _check(self, s: Check) -> None:
+        if s.condition is not False:
+            condition = self.text(s.condition)
+            self.flush()
+            self.line(f"if not {condition}:")
+        self.indent += s.condition is not False
+        for name in self._open:
+            self.line(f"free({name})")
+        arguments = ", ".join(map(repr, s.arguments))
+        if s.shapes and not self._is_inlined:  # Compiled code raises constants only.
+            shapes = [f"({''.join(f'{self.text(x)}, ' for x in shape)})" for shape in s.shapes]
+            arguments += f" + ': ' + str([{', '.join(shapes)}])[1:-1]"
+        self.line(f"raise {s.error}({arguments})")
+        self.indent -= s.condition is not False
 
     def _allocate(self, s: Allocate) -> None:
         if not s.memory.rank:
@@ -272,9 +317,10 @@ class _Writer:
             self.flush(only_loads=True)
             self.line(f"{s.memory.name} = {_literal(fill, s.memory.dtype)}")
             return
-        lengths = ", ".join(self.text(n) for n in s.shape)
+        shape = ", ".join(self.text(n) for n in s.shape)
         kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
-        self.line(f"{s.memory.name} = new_array(({lengths},), np.{kind})")
+        self.line(f"{s.memory.name} = new_array(({shape},), np.{kind})")
+        self._open.append(s.memory.name)
         if s.fill is None:
             return
         names = [f"k{axis}" for axis in range(s.memory.rank)]

@@ -21,6 +21,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Swap,
     Value,
     While,
+    lengths,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 
@@ -48,11 +49,13 @@ def tangent_kernel(kernel: Kernel, sources: Collection[int], results: Collection
     # Tangents of working memory.
     others += [writer.tangent(m) for m in others if m in activity.memories]
     others = [m for m in others if m not in tangents]
-    body = without_unused([*variables, *first, *body], tangents)
     shapes = dict(kernel.shapes)
     shapes |= {writer.tangent(m): shape for m, shape in kernel.shapes.items()}
+    outputs = [*tangents, *others]
+    used = [*tangents, *lengths(outputs, shapes)]
+    body = without_unused([*variables, *first, *body], used)
     name, inputs = f"{kernel.name}_tangent", [*kernel.inputs, *given]
-    return Kernel(name, inputs, [*tangents, *others], body, writer.builder, shapes)
+    return Kernel(name, inputs, outputs, body, writer.builder, shapes)
 
 
 class _Tangent:

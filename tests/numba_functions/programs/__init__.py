@@ -6,7 +6,7 @@ import importlib
 
 from tests.numba_functions.programs.record import PROGRAMS
 
-for _module in ("dynamics", "linear_algebra", "networks", "sparse", "stencils", "tables"):
+for _module in ("dynamics", "linear_algebra", "networks", "sparse", "stencils", "styles", "tables"):
     importlib.import_module(f"tests.numba_functions.programs.{_module}")
 
 __all__ = ["PROGRAMS"]

@@ -1,0 +1,310 @@
+"""NumPy's functions inside of users' functions: values, gradients and tangents."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.config import configure
+from numba_grad.errors import KernelError
+from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+
+X = np.array([0.3, 0.5, -0.7, 0.9, 1.1, 0.2])
+Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6, -0.5])
+M = np.random.default_rng(0).uniform(0.2, 1, (4, 3))
+S = np.random.default_rng(1).uniform(0.2, 1, (3, 3)) + 3 * np.eye(3)
+S4 = np.random.default_rng(1).uniform(-1, 1, (4, 4))
+P = S @ S.T
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {}
+
+
+def case(*arguments: Any, w: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """A function with its arguments, and the positions of those that it writes."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[function.__name__] = function, arguments, w
+        return function
+
+    return add
+
+
+@pytest.fixture(autouse=True)
+def _in_python():
+    with configure(engine="reference"):
+        yield
+
+
+@case(X, Y, w=(0,))
+def masks(a, b):
+    a[a < 0] = 0.5
+    a[b > 0.25] = b[b > 0.25] * 2
+    a[(a > 0.65) & (b < 0.5)] += 1.0
+    return a[a > 0.4].sum()
+
+
+@case(M)
+def masks_of_matrices(m):
+    n = m.copy()
+    n[n > 0.5] *= 2.0
+    big = n[n > 0.6]
+    rows = m[m[:, 0] > 0.5]
+    n[m[:, 1] > 0.4] = 3.0
+    return n, (big**2).sum(), rows.sum(), m[m > 0.3].mean()
+
+
+@case(X, Y)
+def shapes(a, b):
+    m = a.reshape(2, 3)
+    k = b.reshape((3, -1))
+    c = (m @ k).ravel()
+    d = m.flatten() * 2
+    e = np.flip(a)[::2]
+    return c, d, e, a[::-1] * b, m.T.copy().reshape(6)
+
+
+@case(X, Y)
+def of_all_elements(a, b):
+    t = 0.0
+    if np.any(a < 0):
+        t += a.sum()
+    if np.all(b < 1):
+        t += (a * b).sum()
+    if (a > 0).all():
+        t += 100
+    if (a > 1).any() and not np.all(a):
+        t += 10
+    return t + np.std(a) * np.var(b) + a.std() - b.var() + np.ptp(a)
+
+
+@case(X, Y)
+def cumulative(a, b):
+    return np.cumsum(a), np.cumprod(b), a.cumsum() * b, np.diff(a), np.roll(a, 2), np.roll(b, -1)
+
+
+@case(X, Y)
+def joined_vectors(a, b):
+    c = np.concatenate((a, b[1:], np.ones(2)))
+    d = np.stack((a, b))
+    e = np.vstack((a, b))
+    f = np.hstack((a, b))
+    g = np.column_stack((a, b))
+    return c, d, e * 2, f, g
+
+
+@case(M)
+def joined_matrices(m):
+    return (
+        np.concatenate((m, m * m), axis=1),
+        np.concatenate((m, m[:2]), axis=0),
+        np.hstack((m, m)),
+        np.vstack((m, m)),
+        np.stack((m, m * 2), axis=1),
+    )
+
+
+@case(0.3, 0.7)
+def arrays_of_numbers(x, y):
+    r = np.array([[np.cos(x), -np.sin(x)], [np.sin(x), np.cos(x)]])
+    v = np.array([x, y])
+    w = np.array((x * y, 1, 2.0))
+    return r @ v, w, np.asarray([1.0, x])
+
+
+@case(X, Y)
+def products(a, b):
+    return (
+        np.dot(a, b),
+        np.outer(a, b),
+        np.vdot(a, b),
+        a.dot(b),
+        np.dot(np.outer(a, b), a),
+        np.argmax(a),
+    )
+
+
+@case(S, Y[:3].copy())
+def linear_systems(a, b):
+    return (
+        np.linalg.solve(a, b),
+        np.linalg.inv(a),
+        np.linalg.det(a),
+        np.linalg.solve(a, a.T.copy() * 2),
+    )
+
+
+@case(S4)
+def pivoting(a):
+    return np.linalg.inv(a), np.linalg.det(a)
+
+
+@case(P)
+def matrices(a):
+    return np.linalg.cholesky(a), np.trace(a), np.diag(a), np.tril(a), np.triu(a, 1), np.diag(a[0])
+
+
+@case(X, Y)
+def sorting(a, b):
+    s = np.sort(a)
+    return (
+        s,
+        np.median(a),
+        np.median(a[1:]),
+        np.searchsorted(s, 0.4),
+        np.searchsorted(s, 0.5, side="right"),
+    )
+
+
+@case(X, Y)
+def interpolation(a, b):
+    xp = np.array([-1.0, 0.0, 0.35, 2.0])
+    fp = np.sin(xp * b[0])
+    return (
+        np.interp(a, xp, fp),
+        np.interp(a[0], xp, fp),
+        np.convolve(a, b[:3]),
+        np.cross(a[:3], b[:3]),
+    )
+
+
+@case(X, Y)
+def element_by_element(a, b):
+    t = np.clip(a, 0.0, 0.8) + np.square(b) + np.reciprocal(1 + a * a) + np.square(b[1])
+    t += np.where(np.logical_and(a > 0, b > 0), a, b) + np.where(~(a > 0.55), a * 2, b)
+    t += (
+        np.arcsinh(a)
+        + np.arctanh(b)
+        + np.cbrt(b)
+        + np.exp2(a)
+        + np.logaddexp(a, b)
+        + np.copysign(a, b)
+        + np.degrees(a)
+        + np.radians(b)
+    )
+    for i in range(len(a)):
+        t[i] += (
+            math.asinh(a[i])
+            + math.acosh(2 + a[i])
+            + math.erfc(b[i])
+            + math.copysign(a[i], b[i])
+            + round(a[i] * 2.9)
+            + np.trunc(a[i])
+            + np.rint(b[i] * 2.9)
+            + math.radians(a[i])
+            + np.cbrt(a[i])
+        )
+    return t
+
+
+@case(X, np.array([3, 1, 3]), w=(0,))
+def places_that_are_data(a, idx):
+    b = a[idx] * 2
+    a[idx] = b[::-1]
+    a[idx] += 1.0
+    a[idx[1:]] = 0.25 * a[0]
+    return b
+
+
+@case(0.5)
+def equally_spaced(x):
+    return np.linspace(x, 2.0, 5), np.linspace(0.0, x, 1), np.linspace(x, x * x, 2)
+
+
+@case(X)
+def reductions(a):
+    m = a.reshape(2, 3)
+    return (
+        m.sum(axis=0),
+        m.max(),
+        a.argmin(),
+        np.count_nonzero(a > 0.4) * a[0],
+        m.sum(axis=1),
+        a.prod(),
+    )
+
+
+@case(X, np.array([3, 1, 3]))
+def selected_by_data(a, idx):
+    weights = (0.5, 1.5, 2.5)
+    table = ((1.0, a[0]), (2.0, a[1]))
+    total = 0.0
+    for k in range(3):
+        total += weights[k] * a[idx[k]]
+        total += table[k % 2][1] * table[(k + 1) % 2][0]
+    b = a.copy()
+    b.fill(a[2])
+    big = np.nonzero(a > 0.4)[0]
+    return total * idx.max() + a[big].sum() - a[np.where(a < 0.25)[0]].sum(), b * idx.min()
+
+
+@pytest.mark.thorough(
+    but="^(masks_of_matrices|shapes|joined_vectors|arrays_of_numbers|fancy|equally_spaced)$"
+)
+@pytest.mark.parametrize("name", CASES)
+def test_functions_of_numpy(name):
+    function, arguments, writes = CASES[name]
+    own = Case(ng.differentiable(function), function, arguments, writes)
+    check_values(own)
+    check_gradient(own)
+    check_tangent(own)
+
+
+def written_through_a_reshape(a):
+    m = a.reshape(2, 3)
+    m[0, 0] = 5.0
+    return a.sum()
+
+
+def written_after_a_ravel(m):
+    a = m.ravel()
+    m[0, 0] = 7.0
+    return a[0] * m[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"), [(written_through_a_reshape, X), (written_after_a_ravel, M)]
+)
+def test_writing_to_an_array_of_which_another_shape_is_used_is_refused(function, argument):
+    with pytest.raises(KernelError, match="second name or shape") as raised:
+        ng.differentiable(function)(argument)
+    assert "custom_op" in str(raised.value)
+
+
+def masked_by_another_length(a, b):
+    a[b > 0] = 1.0
+    return a[b > 0].sum()
+
+
+def singular(a):
+    return np.linalg.solve(a, np.ones(2))
+
+
+def wrong_reshape(a):
+    return a.reshape(4, 2).sum()
+
+
+def wrong_join(a, b):
+    return np.concatenate((a, b), axis=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "error", "what"),
+    [
+        (masked_by_another_length, (X, Y[:3]), IndexError, "not as long"),
+        (singular, (np.ones((2, 2)),), np.linalg.LinAlgError, "singular"),
+        (wrong_reshape, (X,), ValueError, "another number of elements, in `return a.reshape"),
+        (
+            wrong_join,
+            (np.ones((2, 3)), np.ones((2, 4))),
+            ValueError,
+            "do not fit in np.concatenate, in `return",
+        ),
+    ],
+)
+def test_errors_of_numpy_are_raised(function, arguments, error, what):
+    with pytest.raises(error, match=what):
+        results = ng.differentiable(function)(*arguments)
+        np.asarray(results[0] if isinstance(results, tuple) else results)
