@@ -214,3 +214,64 @@ def test_a_call_stays_short_also_of_what_closes_over_numbers_and_arrays():
     closing(x)
     assert functions_entered(lambda: squares(x)) <= 8
     assert functions_entered(lambda: closing(x)) <= 8
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([1.0, 2.0, 5.0], dtype=">f8"),
+        np.array([[1.0, 2.0, 5.0]] * 2)[1, ::-1],
+        np.zeros(3, dtype=[("id", "i1"), ("x", "f8")])["x"],
+        np.array([1, 2, 5], dtype=">i4"),
+    ],
+)
+def test_second_calls_read_arrays_as_first_ones_do(value):
+    """A known signature is looked up on a shorter way, which read bytes of either order."""
+    f = ng.jit(lambda x, index: (x * x).sum() + x[index].sum())
+    index = np.array([0, 2], dtype=">i8")
+    expected = float((value * value).sum() + value[index].sum())
+    for _ in range(3):
+        assert f(value, index) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((np.ones(3), 2), {}),
+        ((np.ones((3, 4)).T, 2.0), {}),
+        ((np.ones(3), np.float64(2.0)), {}),
+        (({"rate": 2.0, "state": [np.ones(2), None]}, (np.ones(2), 3)), {}),
+        ((np.ones(3),), {"y": 2}),
+    ],
+)
+def test_calls_of_a_known_signature_do_not_work_it_out_again(args, kwargs, monkeypatch):
+    def total(x, y):
+        leaves = [leaf for part in (x, y) for leaf in leaves_of(part)]
+        return sum(np.sum(leaf) for leaf in leaves)
+
+    def leaves_of(part):
+        if isinstance(part, dict):
+            return [leaf for key in part for leaf in leaves_of(part[key])]
+        if isinstance(part, (list, tuple)):
+            return [leaf for item in part for leaf in leaves_of(item)]
+        return [] if part is None else [part]
+
+    f = ng.jit(total)
+    expected = total(*args, **kwargs)
+    assert f(*args, **kwargs) == expected
+    monkeypatch.setattr(f, "_split", None)
+    assert f(*args, **kwargs) == expected
+
+
+def test_limits_on_integers_hold_in_each_call():
+    f = ng.jit(lambda x, n: x + n)
+    x = np.ones(2, np.int8)
+    for _ in range(2):
+        assert f(x, 3).tolist() == [4, 4]
+    with pytest.raises(OverflowError):
+        f(x, 1000)
+    assert f(x, x).tolist() == [2, 2]
+    wide = ng.jit(lambda n: n * 1.0)
+    for _ in range(2):
+        assert wide(2**63 - 1) == 2.0**63
+        assert wide(2**63) == 2.0**63
