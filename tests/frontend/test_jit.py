@@ -275,3 +275,32 @@ def test_limits_on_integers_hold_in_each_call():
     for _ in range(2):
         assert wide(2**63 - 1) == 2.0**63
         assert wide(2**63) == 2.0**63
+
+
+def test_a_called_loop_computes_what_it_does_outside():
+    """Its operations take the place of the call: results may be arguments, or one value twice."""
+
+    def swing(x, v, unused):
+        for _ in range(60):
+            v = v - 0.1 * np.sin(x)
+            x = x + 0.1 * v
+        return {"place": x, "again": x, "given": unused, "speed": v}
+
+    def energy(step, x, v):
+        first = step(x, v, x)
+        second = step(first["again"], first["given"], v)
+        return np.sum(second["place"] * second["given"] + first["speed"] * x) + np.sum(
+            second["speed"]
+        )
+
+    x, v = np.array([0.3, 1.1]), np.array([0.2, -0.4])
+    expected = ng.grad(lambda x, v: energy(swing, x, v), argnums=(0, 1))(x, v)
+    jitted = ng.grad(lambda x, v: energy(ng.jit(swing), x, v), argnums=(0, 1))
+    for found in (jitted(x, v), ng.jit(jitted)(x, v)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    batched = ng.vmap(jitted)(np.stack([x, v]), np.stack([v, x]))
+    np.testing.assert_allclose(batched[0][0], expected[0], rtol=1e-12)
+    values = ng.jit(lambda x, v: ng.jit(swing)(x, v, x))(x, v)
+    assert np.array_equal(values["given"], x)
+    assert np.array_equal(values["place"], values["again"])
