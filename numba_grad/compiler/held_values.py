@@ -39,7 +39,7 @@ from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import by_serial
 from numba_grad.ops.control import item
-from numba_grad.ops.movement import region, slice_, update_slice
+from numba_grad.ops.movement import part, slice_, update_slice
 
 SMALL_BYTES = 1 << 16
 
@@ -116,11 +116,11 @@ def set_rows(past: Past, *, is_look: bool) -> None:
         if node.op is slice_ and node.value is None:
             whole = node.inputs[0].value
             if whole.__class__ is np.ndarray:
-                part = whole[region(**node.params)]
-                if part.flags.c_contiguous:
-                    node.value = part
-                elif is_look and not _is_large(node) and 2 * part.size <= whole.size:
-                    node.value = np.ascontiguousarray(part)
+                rows = part(whole, **node.params)
+                if rows.flags.c_contiguous:
+                    node.value = rows
+                elif is_look and not _is_large(node) and 2 * rows.size <= whole.size:
+                    node.value = np.ascontiguousarray(rows)
 
 
 def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:

@@ -26,6 +26,7 @@ from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
+from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
 from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
@@ -81,7 +82,9 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
-        self.graph = graph = with_stored_operands(with_assemblies(graph))
+        self.graph = graph = with_stored_operands(
+            with_assemblies(with_long_calls_written_out(graph))
+        )
         self.target = target
         self.nodes = graph.nodes
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}

@@ -10,6 +10,7 @@ caller's graph.
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
-from numba_grad.frontend.python_numbers import handle_like, is_number, limits_on
+from numba_grad.frontend.python_numbers import Limit, handle_like, is_number, limits_on
 from numba_grad.frontend.specialization import Specialization, value_of
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
@@ -180,29 +181,17 @@ class Jitted:
         return deep_copied(self, *self._made_by, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and current.trace is None and not self._static_argnums:
-            # The common call, with contiguous arrays, computed tensors and numbers, costs 1 us;
-            # signatures in general cost 10.
+        if current.trace is None and not self._static_argnums:
+            # The common call, with arrays, computed tensors and numbers, costs 1 us; in containers,
+            # or by name, 3; signatures in general cost 30.
             key: list[object] = []
             values: list[Any] = []
-            as_tensors = False
-            for x in args:
-                if x.__class__ is Tensor:
-                    node = x._node
-                    if node.value is None or node.requires_grad or node.autograd is not None:
-                        break
-                    key.append(node.type)
-                    values.append(node.value)
-                    as_tensors = True
-                elif x.__class__ is np.ndarray and x.flags.c_contiguous:
-                    key += (x.shape, x.dtype)
-                    values.append(x)
-                elif x.__class__ is float:
-                    key.append(float)
-                    values.append(np.array(x))
-                else:
-                    break
-            else:
+            as_tensors = None if kwargs else _directly(args, key, values)
+            if as_tensors is None and not (self._static_argnames and kwargs):
+                leaves, structure = trees.flatten((args, kwargs))
+                key, values = [structure], []
+                as_tensors = _directly(leaves, key, values)
+            if as_tensors is not None:
                 found = self._direct.get(tuple(key))
                 if (
                     found is not None
@@ -212,8 +201,7 @@ class Jitted:
                     and found.holds()
                 ):
                     found.is_used = True
-                    results = found.replay(values)
-                    return _as_tensors(found, results) if as_tensors else _as_arrays(found, results)
+                    return found.replay(values, as_tensors)
         return self._call(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
@@ -285,12 +273,12 @@ class Jitted:
                 [Tensor(_fresh(node)) for node in specialization.record(given)]
             )
         values = [value_of(x) for x in dynamic.leaves]
-        results = specialization.replay(values)
-        if key == dynamic.plain_key and dynamic.is_direct:
-            self._direct[dynamic.direct_key] = specialization
         as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
-        as_results = _as_tensors if as_tensors else _as_arrays
-        return as_results(specialization, results)
+        results = specialization.replay(values, as_tensors)
+        direct_key = dynamic.direct_key(specialization.limits)
+        if direct_key is not None:
+            self._direct[direct_key] = specialization
+        return results
 
     # Signatures
 
@@ -487,28 +475,16 @@ class _Arguments:
         """Which of the leaves are Python numbers, or stand for some: these are weakly typed."""
         return tuple([is_number(x) for x in self.leaves])
 
-    @property
-    def direct_key(self) -> tuple[object, ...]:
-        """What `Jitted.__call__` looks its arguments up by."""
-        result: list[object] = []
-        for x in self.leaves:
-            if isinstance(x, float):
-                result.append(float)
-            else:
-                result += (x._node.type,) if isinstance(x, Tensor) else (x.shape, x.dtype)
-        return tuple(result)
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether `Jitted.__call__` may look them up."""
-        return all(x.__class__ in (Tensor, np.ndarray, float) for x in self.leaves)
-
-    @property
-    def plain_key(self) -> Hashable:
-        """The key that a call with the same arrays as positional arguments only has."""
-        count = len(self.leaves)
-        plain = trees.flatten((tuple([0.0] * count), {}))[1]
-        return (self.types, self.numbers, plain, (), ())
+    def direct_key(self, limits: Sequence[Limit]) -> tuple[object, ...] | None:
+        """What `Jitted.__call__` looks arguments of this signature up by, if it can: their types,
+        and before these their structure, if they are not positional arguments only."""
+        key: list[object] = []
+        if self.static_numbers or self.static_named or _directly(self.leaves, key, []) is None:
+            return None
+        if any(self.leaves[limit.number].__class__ is int for limit in limits):
+            return None  # which are checked at each call
+        is_flat = len(self.args) == len(self.leaves) and all(map(is_, self.args, self.leaves))
+        return tuple(key) if is_flat else (self.structure, *key)
 
     def rebuilt(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """args and kwargs with the tensors in place of the leaves."""
@@ -516,6 +492,41 @@ class _Arguments:
         rest = iter(dynamic_args)
         args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
         return args, {**kwargs, **dict(self.static_named)}
+
+
+def _directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:
+    """Whether results are tensors, of arguments that are looked up as they are; None for others.
+
+    Their types are added to `key`, and what a plan reads to `values`.
+    """
+    as_tensors = False
+    for x in leaves:
+        cls = x.__class__
+        if cls is Tensor:
+            node = x._node
+            if node.value is None or node.requires_grad or node.autograd is not None:
+                return None
+            key.append(node.type)
+            values.append(node.value)
+            as_tensors = True
+        elif cls is np.ndarray:
+            dtype = x.dtype
+            if not dtype.isnative:
+                return None
+            key += (x.shape, dtype)
+            values.append(x if x.flags.c_contiguous else np.array(x, order="C"))
+        elif cls is float:
+            key.append(float)
+            values.append(np.array(x))
+        elif cls is int and -(1 << 63) <= x < 1 << 63:
+            key.append(int)
+            values.append(np.array(x))
+        elif cls is np.float64:
+            key += ((), x.dtype)
+            values.append(np.array(x))
+        else:
+            return None
+    return as_tensors
 
 
 def _type_of(x: Any) -> Type:
@@ -530,17 +541,6 @@ def _type_of(x: Any) -> Type:
 def _fresh(node: Node) -> Node:
     """A node without a handle, so that a result is a tensor of its own."""
     return node if node.handle is None else OPS["identity"](node)
-
-
-def _as_tensors(specialization: Specialization, values: list[np.ndarray]) -> Any:
-    return specialization.rebuild([Tensor(leaf(x)) for x in values])
-
-
-def _as_arrays(specialization: Specialization, values: list[np.ndarray]) -> Any:
-    # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.
-    return specialization.rebuild(
-        [x[()] if isinstance(x, np.ndarray) else Tensor(leaf(x)) for x in values]
-    )
 
 
 def _depends_on_argument(node: Node) -> bool:

@@ -29,7 +29,7 @@ from numba_grad.frontend.python_numbers import Limit
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import ClosedOver, is_tracing
 from numba_grad.graph import order
-from numba_grad.graph.node import Node, argument, recording
+from numba_grad.graph.node import Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
@@ -198,8 +198,8 @@ class Specialization:
 
     # To values, and to graphs
 
-    def replay(self, values: list[Any]) -> list[Any]:
-        """The outputs for values of the arguments."""
+    def replay(self, values: list[Any], as_tensors: bool) -> Any:
+        """The results for values of the arguments."""
         if self.communicates:
             values.append(order.VALUE)
             self._compare()
@@ -208,29 +208,35 @@ class Specialization:
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
-            return evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
-        loaded = self._loaded or self._loaded_once()
-        compiled = loaded.compiled
-        if self.arrays:
-            # Mostly, plans read them where they are.
-            is_ready = self._ready and compiled.device == CPU
-            values += self._ready if is_ready else self.array_values()
-        results = loaded.run(*values, *loaded.constants)
-        if compiled.device != CPU:
-            results = [
-                on_host(x) if type.device == CPU else x
-                for x, type in zip(results, compiled.types, strict=True)
-            ]
-        if compiled.output_numbers is not None:
-            # A result that is an argument, or a constant, must not share its memory.
-            values += [node.value for node in self.constants]
-            results = [
-                results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
-                for given, computed in compiled.output_numbers
-            ]
-        if self.communicates:
-            results.pop()  # the token
-        return results
+            results = evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
+        else:
+            loaded = self._loaded or self._loaded_once()
+            compiled = loaded.compiled
+            if self.arrays:
+                # Mostly, plans read them where they are.
+                is_ready = self._ready and compiled.device == CPU
+                values += self._ready if is_ready else self.array_values()
+            results = loaded.run(*values, *loaded.constants)
+            if compiled.device != CPU:
+                results = [
+                    on_host(x) if type.device == CPU else x
+                    for x, type in zip(results, compiled.types, strict=True)
+                ]
+            if compiled.output_numbers is not None:
+                # A result that is an argument, or a constant, must not share its memory.
+                values += [node.value for node in self.constants]
+                results = [
+                    results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+                    for given, computed in compiled.output_numbers
+                ]
+            if self.communicates:
+                results.pop()  # the token
+        if as_tensors:
+            return self.rebuild([Tensor(leaf(x)) for x in results])
+        # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.
+        return self.rebuild(
+            [x[()] if isinstance(x, np.ndarray) else Tensor(leaf(x)) for x in results]
+        )
 
     def array_values(self) -> list[Any]:
         """What is in the arrays that the function closes over, on the device of the program."""

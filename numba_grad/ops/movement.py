@@ -189,6 +189,11 @@ def region(starts: Shape, sizes: Shape, steps: Shape) -> tuple[slice, ...]:
     )
 
 
+def part(x: np.ndarray, starts: Shape, sizes: Shape, steps: Shape) -> np.ndarray:
+    """That part, as a view; also where there are no axes, for which `x[()]` would be a number."""
+    return x[(*region(starts, sizes, steps), ...)]
+
+
 def _extent(size: int, step: int) -> int:
     """How far `size` elements reach, at one in `step`."""
     return (size - 1) * step + 1 if size else 0
@@ -245,7 +250,7 @@ slice_ = structural(
     family="movement",
     input_names=("x",),
     infer=_infer_slice,
-    reference=lambda x, *, starts, sizes, steps: x[region(starts, sizes, steps)],
+    reference=part,
     vjp=(_slice_vjp,),
     batch=_batch_slice,
     dtypes=ALL,

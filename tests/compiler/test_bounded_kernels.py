@@ -102,6 +102,24 @@ def test_more_steps_lower_nothing_again(name, monkeypatch):
     assert len(lowered) <= 10
 
 
+@pytest.mark.parametrize("steps", [25, 38])
+def test_nor_does_a_call_make_one_kernel_of_a_loop(steps, sources_by_run):
+    """A jitted function of up to 600 operations is one node of the graph of its gradient."""
+
+    @ng.jit
+    def likelihood(rates, seen):
+        state = np.log(rates)
+        for k in range(steps):
+            moved = state[:, None] + rates
+            largest = np.max(moved, axis=0)
+            state = np.log(np.sum(np.exp(moved - largest), axis=0)) + largest - rates * seen[k] ** 2
+        return np.sum(state)
+
+    arguments = np.array([0.5, 0.2]), np.linspace(0.0, 1.0, steps)
+    sources = sources_by_run(gradient(likelihood), arguments)
+    assert max(source.count("\n") for source in sources) <= LONGEST
+
+
 SMALL = {
     "sum": lambda x: np.sum(np.sin(x) * x[0]),
     "variance": lambda x: np.var(x),

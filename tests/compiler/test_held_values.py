@@ -521,3 +521,15 @@ def test_looks_while_a_function_is_traced_are_guarded():
     np.testing.assert_allclose(scaled(A[:2]), [0.0, 0.0])
     weights[:] = [2.0, 0.5]
     np.testing.assert_allclose(scaled(A[:2]), A[:2] * np.exp(weights) * 2)
+
+
+@pytest.mark.parametrize("view", [lambda x: x[...], lambda x: x[()], lambda x: x[None][0]])
+def test_parts_without_axes_are_arrays(view):
+    """NumPy's `x[()]` of an array without axes is a number, which no program can be given."""
+    x = ng.tensor(0.7)
+    assert float(view(x) * 2) == 1.4
+    assert float(ng.grad(lambda x: np.sin(view(x)))(0.7)) == pytest.approx(np.cos(0.7), rel=1e-14)
+    x = ng.zeros(())
+    for k in range(3):
+        x[...] = k
+        assert float(view(x) * 2) == 2 * k

@@ -214,3 +214,93 @@ def test_a_call_stays_short_also_of_what_closes_over_numbers_and_arrays():
     closing(x)
     assert functions_entered(lambda: squares(x)) <= 8
     assert functions_entered(lambda: closing(x)) <= 8
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([1.0, 2.0, 5.0], dtype=">f8"),
+        np.array([[1.0, 2.0, 5.0]] * 2)[1, ::-1],
+        np.zeros(3, dtype=[("id", "i1"), ("x", "f8")])["x"],
+        np.array([1, 2, 5], dtype=">i4"),
+    ],
+)
+def test_second_calls_read_arrays_as_first_ones_do(value):
+    """A known signature is looked up on a shorter way, which read bytes of either order."""
+    f = ng.jit(lambda x, index: (x * x).sum() + x[index].sum())
+    index = np.array([0, 2], dtype=">i8")
+    expected = float((value * value).sum() + value[index].sum())
+    for _ in range(3):
+        assert f(value, index) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((np.ones(3), 2), {}),
+        ((np.ones((3, 4)).T, 2.0), {}),
+        ((np.ones(3), np.float64(2.0)), {}),
+        (({"rate": 2.0, "state": [np.ones(2), None]}, (np.ones(2), 3)), {}),
+        ((np.ones(3),), {"y": 2}),
+    ],
+)
+def test_calls_of_a_known_signature_do_not_work_it_out_again(args, kwargs, monkeypatch):
+    def total(x, y):
+        leaves = [leaf for part in (x, y) for leaf in leaves_of(part)]
+        return sum(np.sum(leaf) for leaf in leaves)
+
+    def leaves_of(part):
+        if isinstance(part, dict):
+            return [leaf for key in part for leaf in leaves_of(part[key])]
+        if isinstance(part, (list, tuple)):
+            return [leaf for item in part for leaf in leaves_of(item)]
+        return [] if part is None else [part]
+
+    f = ng.jit(total)
+    expected = total(*args, **kwargs)
+    assert f(*args, **kwargs) == expected
+    monkeypatch.setattr(f, "_split", None)
+    assert f(*args, **kwargs) == expected
+
+
+def test_limits_on_integers_hold_in_each_call():
+    f = ng.jit(lambda x, n: x + n)
+    x = np.ones(2, np.int8)
+    for _ in range(2):
+        assert f(x, 3).tolist() == [4, 4]
+    with pytest.raises(OverflowError):
+        f(x, 1000)
+    assert f(x, x).tolist() == [2, 2]
+    wide = ng.jit(lambda n: n * 1.0)
+    for _ in range(2):
+        assert wide(2**63 - 1) == 2.0**63
+        assert wide(2**63) == 2.0**63
+
+
+def test_a_called_loop_computes_what_it_does_outside():
+    """Its operations take the place of the call: results may be arguments, or one value twice."""
+
+    def swing(x, v, unused):
+        for _ in range(60):
+            v = v - 0.1 * np.sin(x)
+            x = x + 0.1 * v
+        return {"place": x, "again": x, "given": unused, "speed": v}
+
+    def energy(step, x, v):
+        first = step(x, v, x)
+        second = step(first["again"], first["given"], v)
+        return np.sum(second["place"] * second["given"] + first["speed"] * x) + np.sum(
+            second["speed"]
+        )
+
+    x, v = np.array([0.3, 1.1]), np.array([0.2, -0.4])
+    expected = ng.grad(lambda x, v: energy(swing, x, v), argnums=(0, 1))(x, v)
+    jitted = ng.grad(lambda x, v: energy(ng.jit(swing), x, v), argnums=(0, 1))
+    for found in (jitted(x, v), ng.jit(jitted)(x, v)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    batched = ng.vmap(jitted)(np.stack([x, v]), np.stack([v, x]))
+    np.testing.assert_allclose(batched[0][0], expected[0], rtol=1e-12)
+    values = ng.jit(lambda x, v: ng.jit(swing)(x, v, x))(x, v)
+    assert np.array_equal(values["given"], x)
+    assert np.array_equal(values["place"], values["again"])

@@ -25,7 +25,7 @@ import numpy as np
 from numba_grad.compiler.held_values import SMALL_BYTES, Past
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import by_serial
-from numba_grad.ops.movement import region, slice_, update_slice
+from numba_grad.ops.movement import part, region, slice_, update_slice
 
 _MOST_ROWS = 8  # from one look to the next
 _MOST_WAITING = 64
@@ -97,7 +97,7 @@ def _set_from_rows(node: Node) -> bool:
         if not _are_apart(own, params):
             return False
         x = old
-    node.value = np.ascontiguousarray(x.value[region(**params)])
+    node.value = np.asarray(part(x.value, **params), order="C")
     return True
 
 

@@ -51,6 +51,10 @@ def segment_graphs(graph: FlatGraph) -> list[SegmentGraph]:
     return _Segmentation(graph).graphs()
 
 
+def has_several_segments(graph: FlatGraph) -> bool:
+    return len(_Segmentation(graph).bounds) > 2
+
+
 class _Segmentation:
     def __init__(self, graph: FlatGraph) -> None:
         self.graph = graph
