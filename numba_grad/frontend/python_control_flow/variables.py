@@ -120,9 +120,14 @@ class Variables:
         others = [x for x, held in self._before.items() if held is tensor and x != name]
         if not others and not _has_views(tensor):
             return
-        other = f"`{others[0]}` is the same tensor" if others else "views show its elements"
+        if others:
+            other, way = f"`{others[0]}` is the same tensor", f"{name} in place of `{others[0]}`"
+        else:
+            other, way = "views show its elements", f"{name}[index] wherever a view of it is used"
         raise self._refused(
-            name, f"is changed in place, and {other}", fix=f"{name} = {name}.copy() before"
+            name,
+            f"is changed in place, and {other}",
+            fix=f"{way}; or {name} = {name}.copy() before, for an array of its own",
         )
 
     def _refused(self, name: str, problem: str, fix: str) -> TracingError:
