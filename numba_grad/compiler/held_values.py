@@ -115,7 +115,7 @@ def set_rows(past: Past, *, is_look: bool) -> None:
         if node.op is slice_ and node.value is None:
             whole = node.inputs[0].value
             if whole.__class__ is np.ndarray:
-                part = whole[region(**node.params)]
+                part = whole[(..., *region(**node.params))]  # of no axes an array, too
                 if part.flags.c_contiguous:
                     node.value = part
                 elif is_look and not _is_large(node) and 2 * part.size <= whole.size:
