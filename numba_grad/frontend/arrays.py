@@ -552,9 +552,8 @@ def computed_value(node: Node, operation: str) -> Any:
     """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
-        arguments = traced_arguments(node)
-        if arguments:
-            for argument in arguments:
+        if reads_arguments([node]):
+            for argument in _traced_arguments(node):
                 check_inside(argument)
             raise TracingError(
                 explain(
@@ -587,10 +586,8 @@ def is_traced(node: Node) -> bool:
     return node.value is None and reads_arguments([node])
 
 
-def traced_arguments(node: Node) -> list[Node]:
-    """The arguments without values that the value of `node` depends on."""
-    if node.value is not None:
-        return []
+def _traced_arguments(node: Node) -> list[Node]:
+    """The arguments without values that the value of `node` depends on, in the order of reading."""
     order = toposort([node], stop=lambda n: n.value is not None)
     return [n for n in order if n.op is ARGUMENT and n.value is None]
 
