@@ -176,6 +176,20 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     return leaf(own_array(value))
 
 
+def as_assigned(value: ArrayLike, x: Node) -> Node:
+    """What is assigned to elements of `x` as a node, not yet in its dtype.
+
+    Raises
+    ------
+    ValueError, OverflowError
+        For a single number that integers of `x` cannot have: NaN, an infinity, one out of range. As
+        in NumPy, which converts elements of arrays without a word.
+    """
+    if x.type.dtype.kind in "iu" and isinstance(value, float | np.floating | np.integer):
+        value = int(value)  # which says "cannot convert float NaN to integer"
+    return as_node(value, like=x) if is_scalar(value) else as_node(value)
+
+
 def _node_of_array(array: np.ndarray) -> Node:
     if array.__class__ is not np.ndarray:
         array = plain(array)
