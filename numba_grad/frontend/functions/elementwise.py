@@ -454,12 +454,12 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     dtype of `x` is no bound.
     """
     low, high = min, max
-    if low.__class__ is int or high.__class__ is int:
+    if isinstance(low, int) or isinstance(high, int):
         dtype = as_node(x).dtype
         if dtype.kind in "iu":
-            least, greatest = ends(dtype)
-            low = None if low.__class__ is int and low <= least else low
-            high = None if high.__class__ is int and high >= greatest else high
+            least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+            low = None if isinstance(low, int) and low <= least else low
+            high = None if isinstance(high, int) and high >= greatest else high
     given = [bound for bound in (low, high) if bound is not None]
     node, *bounds = common_dtype((x, *given))
     least, greatest = ends(node.dtype)
