@@ -1,4 +1,6 @@
-"""Attributes that arrays of NumPy and tensors of PyTorch have and ours do not: what to type."""
+"""What others have and we do not: attributes of arrays, and functions. What to type instead."""
+
+import importlib
 
 import numpy as np
 
@@ -100,3 +102,22 @@ def _function_of_that_name(name: str) -> str:
     if callable(theirs) and (theirs in of_ufunc or theirs in of_function):
         return f"np.{name}(x)"
     return f"np.linalg.{name}(x)" if name in np.linalg.__all__ else ""
+
+
+def error_of_module(module: str, name: str) -> AttributeError:
+    """What `numba_grad`, or a namespace of it, raises that is asked for a name it does not have."""
+    _, _, own = module.partition(".")
+    theirs = f"scipy.{own}" if own else "numpy"
+    problem = f"module {module!r} has no attribute {name!r}"
+    try:
+        is_theirs = not name.startswith("_") and hasattr(importlib.import_module(theirs), name)
+    except ImportError:
+        is_theirs = False
+    if not is_theirs:
+        return AttributeError(problem, name=name)
+    if own:
+        fix = f"{theirs}.{name} of x.detach().numpy(), which has no gradient; ng.callback, or "
+        fix += "ng.custom_op, with a derivative of yours"
+    else:
+        fix = f"np.{name}; numba_grad.numpy has every name of NumPy"
+    return AttributeError(explain(module, f"has no attribute {name!r}; {theirs} has it", fix=fix))

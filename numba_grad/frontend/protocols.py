@@ -209,11 +209,15 @@ def _not_associative(name: str) -> TypeError:
 
 
 def _nearest(name: str) -> str:
-    """The supported function whose name is most like this one, preferably of the same module."""
+    """The supported function whose name is most like this one, preferably of the same module; of
+    the same package in any case."""
     module, _, own = name.rpartition(".")
+    package = module.partition(".")[0]
     in_module, elsewhere = {}, {}
     for path in supported_names():
         place, _, last = path.rpartition(".")
+        if place.partition(".")[0] != package:
+            continue
         (in_module if place == module else elsewhere)[last] = path
     supported = elsewhere | in_module
     close = difflib.get_close_matches(own, supported, n=1, cutoff=0.65)
