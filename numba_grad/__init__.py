@@ -104,7 +104,8 @@ def __getattr__(name: str) -> typing.Any:
         # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
         # would take the place of NumPy.
         return dtypes.bfloat16_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    absent = importlib.import_module(f"{__name__}.frontend.absent_attributes")
+    raise absent.error_of_module(__name__, name)
 
 
 def __dir__() -> list[str]:

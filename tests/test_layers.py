@@ -32,7 +32,7 @@ MAY_IMPORT = {
 # What a process that finds all plans on disk does without.
 LOWERING = {f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")}
 # What most programs do without.
-SELDOM = {"numba_grad.frontend.lowered"}
+SELDOM = {"numba_grad.frontend.absent_attributes", "numba_grad.frontend.lowered"}
 # What `import numba_grad` leaves to who needs it, of what takes long to import.
 LEFT = SELDOM | {
     *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),

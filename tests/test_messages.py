@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.special
 
 import numba_grad as ng
 from numba_grad.errors import (
@@ -73,6 +74,7 @@ GRADIENTS = [
     ("x[0] = 1", GradientError, "a leaf that requires grad", "with ng.no_grad()"),
     ("(x * 2).backward()", GradientError, "only for scalar outputs", "x.sum().backward()"),
     ("y = (x**2).sum()\ny.backward()\ny.backward()", GradientError, "retain_graph=True"),
+    ("(x * 2).backward(np.ones(3))", TypeError, "but got ndarray", "ng.tensor(gradient)"),
     ("ng.ones(3).sum().backward()", GradientError, "does not require grad", "requires_grad=True"),
     ("ng.tensor([1, 2], requires_grad=True)", GradientError, "astype(numpy.float64)"),
     ("ng.grad(lambda n: n**2)(3)", DTypeError, "2.0 instead of 2", "at argument 0"),
@@ -142,6 +144,18 @@ ARRAYS = [
     ("ng.tensor(np.array([1, None]))", DTypeError, "not an array of numbers", "dtype=float"),
     ("x + foreign", TypeError, "another library", "ng.from_dlpack(y)"),
     ("foreign + x", TypeError, "another library", "ng.from_dlpack(y)"),
+    ("f'{x:.3f}'", TypeError, "one number", "np.array2string(x, precision=3)"),
+    ("x.unsqueeze(0)", AttributeError, "no attribute 'unsqueeze'", "x[:, None]"),
+    ("x.view(3, 1)", AttributeError, "x.reshape(shape)"),
+    ("x.exp()", AttributeError, "np.exp(x)"),
+    ("v, i = x.detach().strides", AttributeError, "x.detach().numpy().strides"),
+    ("y = ng.arange(3)\ny[0] = np.nan", ValueError, "cannot convert float NaN to integer"),
+    ("np.add(x, 1, out=ng.zeros(3, dtype=int))", DTypeError, "cannot assign float64", "int64"),
+    ("np.add(x, 1, out=x[0])", TypeError, "a number", "x[0, ...]"),
+    ("np.concatenate([x, x], dtype=int)", DTypeError, "same_kind", "casting='unsafe'"),
+    ("ng.special.kv(1, x)", AttributeError, "scipy.special has it", "ng.callback"),
+    ("ng.poly1d([1, 2])", AttributeError, "numpy has it", "numba_grad.numpy"),
+    ("scipy.special.binom(x, 2)", TypeError, "not supported on tensors", "x0.detach().numpy()"),
     ("np.busday_count(x, x)", TypeError, "not supported on tensors", "detach().numpy()"),
     ("np.frompyfunc(abs, 1, 1)(x)", TypeError, "no derivative here", "ng.custom_op"),
 ]
@@ -162,6 +176,7 @@ def run(code):
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
     names = {"np": np, "ng": ng, "math": math, "pickle": pickle, "x": x, "foreign": Foreign()}
+    names["scipy"] = scipy
     try:
         exec(compile(code, name, "exec"), names)
     finally:

@@ -243,7 +243,8 @@ def _roots(operation: str, outputs: Sequence[Any], gradients: Any, is_batched: b
     if gradients is None:
         given: Sequence[Any] = (None,) * len(outputs)
     else:
-        given = (gradients,) if is_tensor(gradients) else tuple(gradients)
+        is_sequence = isinstance(gradients, Sequence) and not is_tensor(gradients)
+        given = tuple(gradients) if is_sequence else (gradients,)
     names = ("tensors", "grad_tensors") if operation == "backward" else ("outputs", "grad_outputs")
     result = _Roots()
     for number, (output, gradient) in enumerate(zip(outputs, given, strict=False)):
@@ -323,8 +324,12 @@ def _seed(operation: str, label: str, node: Node, gradient: Any, is_batched: boo
         return _implicit_seed(operation, label, node, is_batched)
     if not is_tensor(gradient):
         raise TypeError(
-            f"{operation}: gradients can be either Tensors or None, but got "
-            f"{type(gradient).__name__}"
+            explain(
+                operation,
+                f"gradients can be either Tensors or None, but got {type(gradient).__name__}",
+                got={"output": node.type},
+                fix="ng.tensor(gradient)",
+            )
         )
     seed = gradient._node
     shape = seed.shape

@@ -188,9 +188,11 @@ def _is_carried(node: Node, past: Collection[Node], first: int) -> bool:
 
 def is_filled(node: Node) -> bool:
     """Whether it is made of nothing but literals, ranges and numbers, in one step."""
-    return all(
-        x.op.family in LITERALS or (x.op.family == "leaf" and x.shape == ()) for x in node.inputs
-    )
+    for x in node.inputs:  # written out: a generator takes 1 us
+        family = x.op.family
+        if family not in LITERALS and (family != "leaf" or x.shape != ()):
+            return False
+    return True
 
 
 def _sources(node: Node) -> tuple[Node, ...]:

@@ -176,6 +176,20 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     return leaf(own_array(value))
 
 
+def as_assigned(value: ArrayLike, x: Node) -> Node:
+    """What is assigned to elements of `x` as a node, not yet in its dtype.
+
+    Raises
+    ------
+    ValueError, OverflowError
+        For a single number that integers of `x` cannot have: NaN, an infinity, one out of range. As
+        in NumPy, which converts elements of arrays without a word.
+    """
+    if x.type.dtype.kind in "iu" and isinstance(value, float | np.floating | np.integer):
+        value = int(value)  # which says "cannot convert float NaN to integer"
+    return as_node(value, like=x) if is_scalar(value) else as_node(value)
+
+
 def _node_of_array(array: np.ndarray) -> Node:
     if array.__class__ is not np.ndarray:
         array = plain(array)
@@ -552,9 +566,8 @@ def computed_value(node: Node, operation: str) -> Any:
     """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
-        arguments = traced_arguments(node)
-        if arguments:
-            for argument in arguments:
+        if reads_arguments([node]):
+            for argument in _traced_arguments(node):
                 check_inside(argument)
             raise TracingError(
                 explain(
@@ -587,10 +600,8 @@ def is_traced(node: Node) -> bool:
     return node.value is None and reads_arguments([node])
 
 
-def traced_arguments(node: Node) -> list[Node]:
-    """The arguments without values that the value of `node` depends on."""
-    if node.value is not None:
-        return []
+def _traced_arguments(node: Node) -> list[Node]:
+    """The arguments without values that the value of `node` depends on, in the order of reading."""
     order = toposort([node], stop=lambda n: n.value is not None)
     return [n for n in order if n.op is ARGUMENT and n.value is None]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
+from numba_grad.frontend.arrays import ArrayLike, as_assigned, as_node, wrap
 from numba_grad.frontend.functions.creation import asarray
 from numba_grad.frontend.functions.shapes import ravel, reshape, resize
 
@@ -53,7 +53,7 @@ class FlatElements:
         """Assign; a value with fewer elements than are assigned to is repeated, as in NumPy."""
         elements = ravel(self.base)
         size = elements[index].size
-        values = ravel(value)
+        values = ravel(wrap(as_assigned(value, self.base._node)))
         if values.size != size:
             # NumPy leaves out what is too much.
             values = resize(values, (size,)) if values.size < size else values[:size]

@@ -60,6 +60,9 @@ class Ufunc:
     def __call__(self, *inputs: ArrayLike, **arguments: Any) -> Any:
         if not _is_ours(inputs, {}):
             return self._numpys(*inputs, **arguments)
+        if len(inputs) > self._numpys.nin:  # arrays to write into, by place
+            inputs, out = inputs[: self._numpys.nin], inputs[self._numpys.nin :]
+            return call_ufunc(self._numpys, "__call__", inputs, {"out": out, **arguments})
         if not arguments:
             return self._ours(*inputs)
         return call_ufunc(self._numpys, "__call__", inputs, arguments)

@@ -14,13 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.handles import is_tensor
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import node_of
+from numba_grad.frontend.arrays import as_node, node_of, wrap
 from numba_grad.frontend.calling_lines import calling_line, instead_of_array
 from numba_grad.frontend.functions import creation
+from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.numpy_functions import counterpart, of_ufunc, supported_names
+from numba_grad.frontend.tensor_operators import write_result
 from numba_grad.frontend.ufunc_calls import call_of, without_defaults
 from numba_grad.frontend.ufunc_methods import ASSOCIATIVE
+from numba_grad.graph.node import Node
+from numba_grad.ops.families import broadcast_to, cast
 
 Function = Callable[..., Any]
 
@@ -37,8 +42,12 @@ def call_ufunc(
         if function is not None:
             return function(*inputs)
     name = _name_of_ufunc(ufunc)
-    if kwargs.pop("out", None) is not None:
-        raise _no_array_for_result(name)
+    out = kwargs.pop("out", None)
+    if out is not None:
+        results = out if isinstance(out, tuple) else (out,)
+        if not all(x is None or is_tensor(x) for x in results):
+            raise _no_array_for_result(name)
+        return _ufunc_into(results, ufunc, method, inputs, kwargs)
     if method != "__call__":
         name += f".{method}"
     if method in ("reduce", "accumulate"):
@@ -65,9 +74,73 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
         raise _unsupported(name, inspect.signature(function).bind(*args, **kwargs).arguments)
     # The common case, without the 10 us of translating: np.sum(x, axis=1), np.dot(x, y).
     in_place, by_name = _arguments_in_common(function, ours)
-    if in_place != _ANY_NUMBER and (len(args) > in_place or not kwargs.keys() <= by_name):
-        args, kwargs = _translated(name, function, ours, args, kwargs)
+    out = None
+    if in_place == _ANY_NUMBER:
+        if is_tensor(kwargs.get("out")):
+            out = kwargs.pop("out")
+    elif len(args) > in_place or not kwargs.keys() <= by_name:
+        args, kwargs, out = _translated(name, function, ours, args, kwargs)
+    if out is not None:
+        if function in _SUM_UP and kwargs.get("dtype") is None:
+            kwargs["dtype"] = out.dtype
+        return write_result(out, as_node(ours(*args, **kwargs)), name)
     return ours(*args, **kwargs)
+
+
+# Their dtype is that of `out`, where that is given and no other one.
+_SUM_UP = frozenset(
+    [np.sum, np.prod, np.cumsum, np.cumprod, np.nansum, np.nanprod, np.nancumsum, np.nancumprod]
+)
+
+
+def _ufunc_into(
+    results: tuple[Any, ...],
+    ufunc: np.ufunc,
+    method: str,
+    inputs: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """A call of a ufunc with `out=`, tensors or None: what it gives is assigned to them, where the
+    mask of a call is true."""
+    name = _name_of_ufunc(ufunc)
+    mask = kwargs.pop("where", True) if method == "__call__" else True
+    if method != "__call__" and kwargs.get("dtype") is None and results[0] is not None:
+        kwargs["dtype"] = results[0].dtype
+    if mask is not True:
+        inputs = tuple([_where_computed(mask, x, ufunc) for x in inputs])
+    found = call_ufunc(ufunc, method, inputs, kwargs)
+    values = found if isinstance(found, tuple) else (found,)
+    written = []
+    for out, value in zip(results, values, strict=True):
+        if out is None:
+            written.append(value)
+            continue
+        node = as_node(value)
+        if method == "__call__" and node.shape != out.shape:  # elements may be repeated
+            node = _stretched(node, out, name)
+        if mask is not True:
+            node = as_node(where(mask, wrap(node), out.astype(node.dtype)))
+        if kwargs.get("casting") == "unsafe":
+            node = cast(node, out.dtype)
+        written.append(write_result(out, node, name))
+    return tuple(written) if isinstance(found, tuple) else written[0]
+
+
+def _where_computed(mask: Any, x: Any, ufunc: np.ufunc) -> Any:
+    """An argument, and where the mask is false a number at which every derivative is finite: 0
+    times an infinite one, as of x / 0, would be nan."""
+    x = wrap(as_node(x))
+    if x.dtype.kind not in "fc":
+        return where(mask, x, np.ones((), x.dtype))
+    return where(mask, x, 2.0 if ufunc is np.arccosh else 0.5)
+
+
+def _stretched(node: Node, out: Any, name: str) -> Node:
+    try:
+        fits = np.broadcast_shapes(node.shape, out.shape) == out.shape
+    except ValueError:
+        fits = False
+    return broadcast_to(node, out.shape) if fits else node  # which write_result refuses
 
 
 def _no_array_for_result(name: str) -> TypeError:
@@ -79,8 +152,8 @@ def _no_array_for_result(name: str) -> TypeError:
     return TypeError(
         explain(
             name,
-            "out= is not supported on tensors: what is recorded has no memory of its own",
-            fix=f"y = {name}(...), which allocates nothing more",
+            "out= is not supported on tensors for an array: the result is a tensor",
+            fix=f"y = {name}(...), which allocates nothing more; or a tensor for out=",
         )
     )
 
@@ -136,11 +209,15 @@ def _not_associative(name: str) -> TypeError:
 
 
 def _nearest(name: str) -> str:
-    """The supported function whose name is most like this one, preferably of the same module."""
+    """The supported function whose name is most like this one, preferably of the same module; of
+    the same package in any case."""
     module, _, own = name.rpartition(".")
+    package = module.partition(".")[0]
     in_module, elsewhere = {}, {}
     for path in supported_names():
         place, _, last = path.rpartition(".")
+        if place.partition(".")[0] != package:
+            continue
         (in_module if place == module else elsewhere)[last] = path
     supported = elsewhere | in_module
     close = difflib.get_close_matches(own, supported, n=1, cutoff=0.65)
@@ -202,8 +279,9 @@ def takes_numpys_arguments(function: Function, ours: Function) -> bool:
 
 def _translated(
     name: str, function: Function, ours: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by NumPy's signature as arguments of ours: by name, or in their place if renamed.
+) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """Arguments by NumPy's signature as arguments of ours: by name, or in their place if renamed;
+    and the tensor that the result is to be written into, if there is one.
 
     Those that have NumPy's default are left out.
     """
@@ -211,6 +289,7 @@ def _translated(
     own = _parameters(ours)
     own_names = [key for key in own if own[key].kind is not Parameter.KEYWORD_ONLY]
     given = inspect.signature(function).bind(*args, **kwargs).arguments
+    out = given.pop("out") if "out" not in own and is_tensor(given.get("out")) else None
     # There are no subclasses of tensors, and the order in memory of a new array changes no value.
     is_new = ours.__module__ == creation.__name__
     by_place: list[Any] = []
@@ -233,7 +312,7 @@ def _translated(
     unknown += [key for key in by_name if key not in own]
     if unknown:
         raise _unsupported_arguments(name, unknown)
-    return tuple(by_place), by_name
+    return tuple(by_place), by_name, out
 
 
 def _is_in_its_place(

@@ -8,7 +8,7 @@ as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tenso
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from numba_grad.errors import DTypeError, GradientError, explain
 from numba_grad.frontend.arrays import (
     FLUSH_EVERY,
     ArrayLike,
-    as_node,
+    as_assigned,
     flush,
-    is_scalar,
 )
 from numba_grad.frontend.constants import value_of_constant
 from numba_grad.frontend.devices import device_name, on_device
-from numba_grad.frontend.functions import assignments, elementwise, indexing, reductions
+from numba_grad.frontend.functions import assignments, elementwise, indexing, reductions, sorting
 from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
@@ -150,7 +149,7 @@ class Tensor(Operators, Methods, Conversions):
         x = self._node
         if value.__class__ is Tensor and self._is_own_view(index, value):
             return  # the end of `x[index] += y`
-        v = as_node(value, like=x) if is_scalar(value) else as_node(value)
+        v = as_assigned(value, x)
         if v.dtype.kind == "c" and x.dtype.kind != "c":
             raise DTypeError(
                 explain(
@@ -179,6 +178,21 @@ class Tensor(Operators, Methods, Conversions):
         """Assign `value` to all elements."""
         self[...] = value
 
+    def sort(
+        self,
+        axis: int = -1,
+        kind: str | None = None,
+        *,
+        stable: bool | None = None,
+        descending: bool = False,
+    ) -> None:
+        """Put the elements in order along `axis`, in this tensor, as NumPy's method: None."""
+        self[...] = sorting.sort(self, axis, kind, stable=stable, descending=descending)
+
+    def partition(self, kth: int | Sequence[int], axis: int = -1) -> None:
+        """Put the elements `kth` where they belong in order, smaller ones before, in place."""
+        self[...] = sorting.partition(self, kth, axis)
+
     def put(self, indices: ArrayLike, values: ArrayLike, mode: str = "raise") -> None:
         """Assign to the elements with these numbers, in row-major order."""
         assignments.put(self, indices, values, mode)
@@ -206,6 +220,14 @@ class Tensor(Operators, Methods, Conversions):
     def __contains__(self, value: object) -> bool:
         found = elementwise.equal(self, value)
         return bool(reductions.any(found))
+
+    if not TYPE_CHECKING:  # for type checkers, what is not there stays a mistake
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Called for what is not there alone: the error says what is in its place."""
+            from numba_grad.frontend import absent_attributes
+
+            raise absent_attributes.error_for(self, name)
 
     # Gradients: torch's contract, in autograd/
 

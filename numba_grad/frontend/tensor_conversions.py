@@ -211,8 +211,17 @@ class Conversions:
     def __format__(self, specification: str) -> str:
         if is_traced(self._node):
             return str(self)  # there is no number that the specification could be of
-        if not specification or self._node.shape:
-            return format(str(self), specification)
+        if not specification:
+            return str(self)
+        if self._node.shape:
+            raise TypeError(
+                explain(
+                    "format",
+                    f"{specification!r} is of one number",
+                    got={"x": self._node.type},
+                    fix="np.array2string(x, precision=3), or a loop over x.tolist()",
+                )
+            )
         return format(_for_python(value_of(self._node, "format")).item(), specification)
 
 

@@ -143,9 +143,16 @@ class Methods:
         """The indices of the elements that are not 0, one tensor for each axis."""
         return indexing.nonzero(self)
 
-    def argsort(self, axis: int | None = -1, *, descending: bool = False) -> "Tensor":
-        """The indices that put the elements in order along `axis`."""
-        return sorting.argsort(self, axis, descending=descending)
+    def argsort(
+        self,
+        axis: int | None = -1,
+        kind: str | None = None,
+        *,
+        stable: bool | None = None,
+        descending: bool = False,
+    ) -> "Tensor":
+        """The indices that put the elements in order along `axis`. Always stable."""
+        return sorting.argsort(self, axis, kind, stable=stable, descending=descending)
 
     def argpartition(self, kth: int | Sequence[int], axis: int | None = -1) -> "Tensor":
         """The indices that partition the elements along `axis`."""

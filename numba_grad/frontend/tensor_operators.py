@@ -176,6 +176,24 @@ def _replace(tensor: "Tensor", new: Node, operation: str) -> None:
     views.assign(tensor, cast(new, old.dtype))
 
 
+def write_result(out: "Tensor", result: Node, operation: str) -> "Tensor":
+    """Assign what `operation` gives to the tensor `out`, and return that, as NumPy's `out=` does.
+
+    Gradients flow through it. A number, such as `x[0]`, is refused, since it shows no array.
+    """
+    if views.is_number(out):
+        raise TypeError(
+            explain(
+                operation,
+                "out= is a number, not an array that could be written into",
+                got={"out": out._node.type},
+                fix="x[0, ...] in place of x[0]; ng.zeros(()) for a new one",
+            )
+        )
+    _replace(out, result, operation)
+    return out
+
+
 class Operators:
     """Abstract: the part of Tensor that makes `x + y` an operation on nodes.
 

@@ -38,6 +38,13 @@ def test_indices_out_of_range_are_errors_also_when_computed():
     assert x.tolist() == [[7.0, 7.0, 7.0], [3.0, 4.0, 5.0]]
 
 
+def test_indices_of_arrays_without_axes_give_such_arrays():
+    x = ng.tensor(1.5)
+    for same in (x[()], x[...], np.flip(x)):
+        assert bool(same == x)
+        assert same.numpy().shape == ()
+
+
 def test_a_training_loop_with_assignment_in_place():
     target = np.array([1.0, -2.0, 0.5])
     w = ng.zeros(3, requires_grad=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numba_grad.autograd import views
 from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, is_scalar, node_of
+from numba_grad.frontend.arrays import ArrayLike, as_assigned, as_node, is_scalar, node_of
 from numba_grad.frontend.functions.indexing import (
     brought_into_range,
     index_of_nodes,
@@ -47,7 +47,7 @@ def _target(operation: str, x: Any) -> Node:
 
 def _values(values: ArrayLike, x: Node) -> Node:
     """What to write, in the dtype of `x`."""
-    node = as_node(values, like=x) if is_scalar(values) else as_node(values)
+    node = as_assigned(values, x)
     if node.dtype.kind == "c" and x.dtype.kind != "c":
         raise DTypeError(
             explain(

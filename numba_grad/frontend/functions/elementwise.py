@@ -450,9 +450,16 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     """`x`, but at least `min` and at most `max`; `max` if `min` exceeds it. nan stays nan.
 
     Gradients flow to `x` within and at the bounds, beyond them to the bound. nan gets the gradient
-    0, and so does what is beyond bounds that are equal.
+    0, and so does what is beyond bounds that are equal. A Python integer beyond all numbers of the
+    dtype of `x` is no bound.
     """
     low, high = min, max
+    if isinstance(low, int) or isinstance(high, int):
+        dtype = as_node(x).dtype
+        if dtype.kind in "iu":
+            least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+            low = None if isinstance(low, int) and low <= least else low
+            high = None if isinstance(high, int) and high >= greatest else high
     given = [bound for bound in (low, high) if bound is not None]
     node, *bounds = common_dtype((x, *given))
     least, greatest = ends(node.dtype)
@@ -659,15 +666,12 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
     node = as_node(x)
     if node.dtype.kind in "iu" and decimals >= 0:
         return wrap(node)
-    if not is_inexact(node.dtype):
+    if node.dtype.kind == "b":
         raise DTypeError(
-            explain(
-                "round",
-                "not defined for this dtype" if node.dtype.kind == "b" else "negative decimals",
-                got={"x": node.type, "decimals": decimals},
-                fix="x.astype(float)",
-            )
+            explain("round", "not defined for bool", got={"x": node.type}, fix="x.astype(int)")
         )
+    if not is_inexact(node.dtype):  # to tens and hundreds, by way of doubles, as in NumPy
+        return wrap(cast(as_node(round(wrap(cast(node, FLOAT64)), decimals)), node.dtype))
     if decimals == 0:
         return rint(node)
     if node.dtype.kind == "c":

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd.views import view_of
-from numba_grad.errors import ShapeError, explain
+from numba_grad.dtypes import can_cast
+from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
@@ -60,10 +61,18 @@ __all__ = [
 
 
 def concatenate(
-    arrays: Sequence[ArrayLike], axis: int | None = 0, *, dtype: object = None
+    arrays: Sequence[ArrayLike],
+    axis: int | None = 0,
+    *,
+    dtype: object = None,
+    casting: str = "same_kind",
 ) -> "Tensor":
-    """Arrays one after the other along an existing axis; with None, flattened."""
-    nodes = _one_dtype("concatenate", arrays, dtype)
+    """Arrays one after the other along an existing axis; with None, flattened.
+
+    `casting` says what may be converted to `dtype`, as in `numpy.can_cast`, without which it
+    changes nothing.
+    """
+    nodes = _one_dtype("concatenate", arrays, dtype, casting)
     if axis is None:
         nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
         axis = 0
@@ -74,9 +83,15 @@ def concatenate(
 concat = concatenate
 
 
-def stack(arrays: Sequence[ArrayLike], axis: int = 0, *, dtype: object = None) -> "Tensor":
-    """Arrays of one shape next to each other along a new axis."""
-    nodes = _one_dtype("stack", arrays, dtype)
+def stack(
+    arrays: Sequence[ArrayLike],
+    axis: int = 0,
+    *,
+    dtype: object = None,
+    casting: str = "same_kind",
+) -> "Tensor":
+    """Arrays of one shape next to each other along a new axis; `casting` as in `concatenate`."""
+    nodes = _one_dtype("stack", arrays, dtype, casting)
     shape = nodes[0].shape
     if any(x.shape != shape for x in nodes):
         raise ShapeError(
@@ -93,16 +108,20 @@ def stack(arrays: Sequence[ArrayLike], axis: int = 0, *, dtype: object = None) -
     return wrap(OPS["concatenate"](*expanded, axis=number))
 
 
-def vstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
+def vstack(
+    arrays: Sequence[ArrayLike], *, dtype: object = None, casting: str = "same_kind"
+) -> "Tensor":
     """Arrays below each other: along axis 0, 1-d ones as rows."""
-    return concatenate([atleast_2d(x) for x in arrays], 0, dtype=dtype)
+    return concatenate([atleast_2d(x) for x in arrays], 0, dtype=dtype, casting=casting)
 
 
-def hstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
+def hstack(
+    arrays: Sequence[ArrayLike], *, dtype: object = None, casting: str = "same_kind"
+) -> "Tensor":
     """Arrays beside each other: along axis 1, 1-d ones along axis 0."""
     expanded = [atleast_1d(x) for x in arrays]
     axis = 0 if expanded and expanded[0].ndim == 1 else 1
-    return concatenate(expanded, axis, dtype=dtype)
+    return concatenate(expanded, axis, dtype=dtype, casting=casting)
 
 
 def dstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
@@ -118,12 +137,24 @@ def column_stack(arrays: Sequence[ArrayLike]) -> "Tensor":
     )
 
 
-def _one_dtype(operation: str, arrays: Iterable[ArrayLike], dtype: object) -> tuple[Node, ...]:
+def _one_dtype(
+    operation: str, arrays: Iterable[ArrayLike], dtype: object, casting: str = "same_kind"
+) -> tuple[Node, ...]:
     nodes = tuple([as_node(x) for x in arrays])
     if not nodes:
         raise ValueError(explain(operation, "no arrays", expected="at least one"))
     wanted = as_optional_dtype(dtype)
     if wanted is not None:
+        for number, x in enumerate(nodes):
+            if not can_cast(x.dtype, wanted, casting):
+                raise DTypeError(
+                    explain(
+                        operation,
+                        f"{x.dtype.name} is not to be converted to {wanted.name}",
+                        got={f"array {number}": x.type, "casting": casting},
+                        fix="casting='unsafe', which rounds toward 0",
+                    )
+                )
         return tuple([cast(x, wanted) for x in nodes])
     return common_dtype(nodes)
 

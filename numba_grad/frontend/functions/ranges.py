@@ -231,7 +231,9 @@ def _floating_ends(
 ) -> tuple[Node, Node]:
     """Both ends in the dtype that NumPy computes them in, broadcast against each other."""
     nodes = as_node(start), as_node(stop)
-    common = promoted(nodes[0].dtype, nodes[1].dtype, *dtypes, 1.0)  # type: ignore[arg-type]
+    kinds = weak_class(start), weak_class(stop)
+    own = [x.dtype if kind is None else kind() for x, kind in zip(nodes, kinds, strict=True)]
+    common = promoted(*own, *dtypes, 1.0)  # type: ignore[arg-type]
     shape = broadcast_shapes(operation, ("start", "stop"), [node.type for node in nodes])
     first, last = (stretch(cast(node, canonical_dtype(common)), shape) for node in nodes)
     return first, last
