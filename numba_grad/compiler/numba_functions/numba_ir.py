@@ -516,13 +516,17 @@ class Translation:
                 is_phi = isinstance(value, ir.Expr) and value.op == "phi"
                 if not is_array or is_phi or name not in group:
                     continue
-                is_new = isinstance(value, ir.Expr) and value.op not in _PARTS
-                if is_new and value.op == "call":
-                    function = self.typemap[value.func.name]
-                    is_new = isinstance(function, types.BoundFunction) or self._is_numpy(value.func)
+                is_new = False
+                if isinstance(value, ir.Expr) and value.op not in _PARTS:
+                    is_new = value.op != "call" or self._makes_array(value.func)
                 if is_new and root(name) in seen:
                     self.findings.assigned.add((self.function, root(name)))
                 seen.add(root(name))
+
+    def _makes_array(self, function: ir.Var) -> bool:
+        """Whether a called function of NumPy's, or method, has a new array as its result."""
+        is_method = isinstance(self.typemap[function.name], types.BoundFunction)
+        return is_method or self._is_numpy(function)
 
     def _declare_variable(
         self, name: str, group: str, numba_type: Any, roots: dict[str, Memory]
