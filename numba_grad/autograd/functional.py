@@ -20,7 +20,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, argument, leaf
 from numba_grad.graph.walk import reads_arguments
-from numba_grad.ops.families import cast, full, ones_like, placed, reshape, zeros_like
+from numba_grad.ops.families import cast, full, ones_like, reshape, unit_vectors, zeros_like
 from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
@@ -510,7 +510,7 @@ def _rows(
     if sizes == [1]:
         seeds = [ones_like(outputs[0]._node)]
     else:
-        seeds = _unit_vectors([x._node for x in outputs])
+        seeds = unit_vectors([x._node.type for x in outputs])
     found: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if sum(sizes):
         found = _grad(
@@ -546,26 +546,9 @@ def _block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Te
     return new_tensor(reshape(rows, shape))
 
 
-def _unit_vectors(nodes: Sequence[Node]) -> list[Node]:
-    """The unit vectors for all elements of `nodes` together, along a first axis."""
-    sizes = [x.type.size for x in nodes]
-    index = np.dtype(np.int64)
-    total = sum(sizes)
-    row = reshape(OPS["iota"](size=total, dtype=index), (total, 1))
-    result = []
-    start = 0
-    for x, size in zip(nodes, sizes, strict=True):
-        column = OPS["iota"](size=size, dtype=index) + full(start, (size,), index)
-        is_one = OPS["equal"](row, reshape(column, (1, size)))
-        row_vectors = reshape(cast(is_one, x.dtype), (total, *x.shape))
-        result.append(placed(row_vectors, x.type.device))
-        start += size
-    return result
-
-
 def _strict_rows(call: _Call, number: int, output: Tensor, create_graph: bool) -> list[Tensor]:
     """The derivatives of one output by each input, each of which must exist."""
-    (seed,) = _unit_vectors([output._node])
+    (seed,) = unit_vectors([output._node.type])
     found = _grad((output,), call.inputs, (new_tensor(seed),), create_graph, True, True)
     found = tuple(
         _without_none(
@@ -607,7 +590,7 @@ def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
         pushed = tangents(outputs, dict(zip(nodes, directions, strict=True)))
         sizes = [x.type.size for x in nodes]
         found = [t for t in pushed if t is not None]
-        seeds = dict(zip(directions, _unit_vectors(nodes), strict=True))
+        seeds = dict(zip(directions, unit_vectors([x.type for x in nodes]), strict=True))
         of_batch = iter(batch(found, seeds, sum(sizes)))
         columns = [None if t is None else new_tensor(next(of_batch)) for t in pushed]
         starts = np.cumsum([0, *sizes]).tolist()

@@ -1,6 +1,7 @@
 """What others have and we do not: attributes of arrays, and functions. What to type instead."""
 
 import importlib
+import inspect
 
 import numpy as np
 
@@ -89,6 +90,12 @@ INSTEAD = {
 
 def error_for(tensor: object, name: str) -> AttributeError:
     """What `tensor` raises when it is asked for an attribute it does not have."""
+    own = inspect.getattr_static(type(tensor), name, None)
+    if isinstance(own, property):
+        try:
+            own.__get__(tensor)
+        except AttributeError as error:  # which says itself why it is not there
+            return error
     problem = f"has no attribute {name!r}"
     if name.startswith("_"):  # which protocols ask for; nobody reads it
         return AttributeError(f"Tensor {problem}", name=name, obj=tensor)

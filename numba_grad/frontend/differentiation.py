@@ -30,10 +30,9 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
-from numba_grad.graph.types import Type
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, placed, reshape, zeros_like
+from numba_grad.ops.families import cast, full, reshape, unit_vectors, zeros_like
 from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
@@ -440,7 +439,7 @@ class Differentiation:
         pulled = self.gradients([output], [seed])
 
         def blocks(unit: complex) -> list[Node]:
-            seeds = {seed: _unit_vectors(output.type, unit)}
+            seeds = {seed: unit_vectors([output.type], unit)[0]}
             rows = self._batched(pulled, seeds, output.type.size)
             return [
                 reshape(r, output.shape + x.shape)
@@ -469,7 +468,7 @@ class Differentiation:
         def blocks(unit: complex) -> list[Node]:
             # With each value beside the tangents that it is for: a loop keeps none.
             since = self.variables[-1].serial + 1
-            units = {direction: _unit_vectors(x.type, unit)}
+            units = {direction: unit_vectors([x.type], unit)[0]}
             columns = self._batched(pushed, units, x.type.size, since=since)
             return [
                 reshape(permuted(c, (*range(1, len(c.shape)), 0)), output.shape + x.shape)
@@ -582,15 +581,6 @@ def _result(node: Node, is_callers: bool) -> Tensor:
     if node.value is not None:
         return wrap(leaf(node.value))
     return wrap(OPS["detach"](node) if node.requires_grad else node)
-
-
-def _unit_vectors(type: Type, unit: complex) -> Node:
-    """The unit vectors of the space of this type, in a batch axis that comes first."""
-    index = OPS["iota"](size=type.size, dtype=np.dtype(np.int64))
-    is_one = OPS["equal"](reshape(index, (type.size, 1)), index)
-    one, zero = full(unit, (), type.dtype), full(0, (), type.dtype)
-    vectors = reshape(OPS["where"](is_one, one, zero), (type.size, *type.shape))
-    return placed(vectors, type.device)
 
 
 def _inexact(operation: str, node: Node) -> Node:

@@ -6,9 +6,9 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 """
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 
+Derived = TypeVar("Derived")
+
 
 class ClosedGraph(Protocol):
     """A graph in the params of an operation: that of a called function, of a body."""
@@ -35,6 +37,10 @@ class ClosedGraph(Protocol):
     name: str
     arguments: tuple[Node, ...]
     outputs: tuple[Node, ...]
+
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """What is made of this graph once."""
+        ...
 
 
 class Role:

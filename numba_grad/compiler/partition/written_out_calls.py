@@ -10,11 +10,10 @@ from collections import Counter
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.partition.segment_graphs import has_several_segments
 from numba_grad.compiler.partition.segments import FEWEST_NODES_OF_INNER_LOOP
 from numba_grad.graph.node import OPS, Node, argument, record
-from numba_grad.transforms.call import CallTarget
 
 # Of all calls of a function: a step that is called thousands of times stays one segment.
 MOST_WRITTEN_OUT = 20_000
@@ -35,15 +34,15 @@ def with_long_calls_written_out(graph: FlatGraph) -> FlatGraph:
     return _written_out(graph, {x: chosen[_target(x)] for x in calls if _target(x) in chosen})
 
 
-def _target(call: Node) -> CallTarget:
+def _target(call: Node) -> ClosedGraph:
     return call.params["target"]
 
 
-def _body(target: CallTarget) -> FlatGraph:
+def _body(target: ClosedGraph) -> FlatGraph:
     return target.derived("flat", lambda: flatten(target.outputs, target.arguments))
 
 
-def _is_loop(target: CallTarget, body: FlatGraph) -> bool:
+def _is_loop(target: ClosedGraph, body: FlatGraph) -> bool:
     """Whether a function alone would be cut into several segments. One that calls others, or has
     loops or branches as operations, stays whole."""
     if len(body.nodes) < FEWEST_NODES_OF_INNER_LOOP or body.calls:

@@ -35,12 +35,11 @@ def kernel(n0, n1, x0, x1):
                 v3 = -v2
                 v4 = v3 * v2
                 v5 = libdevice.exp(v4)
-                v6 = v5 * v3
-                v7 = v5 * v2
-                v8 = -v7
-                v9 = v6 + v8
-                v10 = -v9
-                a0 = a0 + v10
+                v6 = v5 * v2
+                v7 = -v6
+                v8 = (v5 * v3) + v7
+                v9 = -v8
+                a0 = a0 + v9
             first = int32(first + 256)
         shared_a0[thread] = a0
         cuda.syncthreads()
@@ -94,11 +93,10 @@ def kernel(n0, n1, x0, x1):
                 v3 = -v2
                 v4 = v3 * v2
                 v5 = libdevice.exp(v4)
-                v6 = v5 * v3
-                v7 = v5 * v2
-                v8 = -v7
-                v9 = v6 + v8
-                a0 = a0 + v9
+                v6 = v5 * v2
+                v7 = -v6
+                v8 = (v5 * v3) + v7
+                a0 = a0 + v8
             first = int32(first + 256)
         shared_a0[thread] = a0
         cuda.syncthreads()

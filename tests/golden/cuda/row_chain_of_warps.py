@@ -40,16 +40,15 @@ def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     a0 = float32(0.0)
-    v3 = x2[i0]
+    v2 = x2[i0]
     start = int32(0)
     stop = int32(n1)
     for i1 in range(int32(start + lane), stop, int32(32)):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v2 = v0 * v1
-        v4 = v2 - v3
-        v5 = libdevice.expf(v4)
-        a0 = a0 + v5
+        v3 = (v0 * v1) - v2
+        v4 = libdevice.expf(v3)
+        a0 = a0 + v4
     distance = 16
     while distance > 0:
         other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
@@ -69,8 +68,8 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
     v1 = x1[0]
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
-    v3 = x2[i0]
-    v6 = x3[i0]
+    v2 = x2[i0]
+    v5 = x3[i0]
     tasks = uint32(n1)
     step = uint32(32)
     task = uint32(lane)
@@ -78,11 +77,10 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
         i1 = int32(task)
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v2 = v0 * v1
-        v4 = v2 - v3
-        v5 = libdevice.expf(v4)
-        v7 = v5 / v6
-        x4[p0] = v7
+        v3 = (v0 * v1) - v2
+        v4 = libdevice.expf(v3)
+        v6 = v4 / v5
+        x4[p0] = v6
         task = uint32(task + step)
     cuda.syncwarp()
 

@@ -11,10 +11,8 @@ def kernel(n0, x0, x1):
         v0 = x0[p0]
         v1 = v0 * v0
         v2 = x0[p0 + 1]
-        v3 = v2 * v2
-        v4 = v1 + v3
-        v5 = x0[p0 + 2]
-        v6 = v5 * v5
-        v7 = v4 + v6
-        x1[i0] = v7
+        v3 = (v2 * v2) + v1
+        v4 = x0[p0 + 2]
+        v5 = (v4 * v4) + v3
+        x1[i0] = v5
         task = uint32(task + step)
