@@ -2,20 +2,28 @@
 
 Reads pickled memory, a list of arrays of bytes, and a list of (source, grid, block, words): a word
 is an integer, or the place of bytes in memory, (number of the array, offset). Writes the memory
-back, as kernels leave it. The simulator knows arrays instead of pointers, and neither shuffles nor
-libdevice.
+back, as kernels leave it. The simulator knows arrays instead of pointers, and no shuffles, nor
+libdevice: of that there are products and their sums here.
 """
 
 import math
+import operator
 import pickle
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 from numba import cuda
 
 SCALARS = ("int8", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
 NAMES = {name: getattr(np, name) for name in (*SCALARS, "inf", "nan")}
+LIBDEVICE = SimpleNamespace(
+    fmul_rn=operator.mul,
+    dmul_rn=operator.mul,
+    fmaf=lambda x, y, z: np.float32(np.float64(x) * y + z),
+    fma=lambda x, y, z: np.float64(np.longdouble(x) * y + z),
+)
 DECORATOR = re.compile(r'@cuda\.jit\("void\((.*)\)"\)')
 
 
@@ -32,6 +40,7 @@ def main() -> None:
     device_array = type(cuda.to_device(np.zeros(1)))
     for source, grid, block, words in launches:
         names = {**NAMES, "cuda": cuda, "math": math, "compare_and_swap": compare_and_swap}
+        names["libdevice"] = LIBDEVICE
         (signature,) = DECORATOR.findall(source)
         exec(DECORATOR.sub("@cuda.jit", source), names)
         arguments = []

@@ -94,7 +94,20 @@ BOOL, C64 = np.dtype(bool), np.dtype(np.complex64)
 @pytest.mark.parametrize(
     ("template", "dtype", "operands", "text"),
     [
-        ("{x} * {y}", F32, {"x": ("a", F32), "y": ("b", F32)}, "a * b"),
+        ("{x} * {y}", F32, {"x": ("a", F32), "y": ("b", F32)}, "libdevice.fmul_rn(a, b)"),
+        ("{x} * {y}", I64, {"x": ("a", I64), "y": ("b", I64)}, "a * b"),
+        (
+            "{x} - {y} * {z}",
+            F64,
+            {"x": ("a", F64), "y": ("b", F64), "z": ("c", F64)},
+            "libdevice.fma(-b, c, a)",
+        ),
+        (
+            "reduce_add({x}, {y} * {z})",
+            F32,
+            {"x": ("a", F32), "y": ("b + 1", F32), "z": ("c", F32)},
+            "libdevice.fmaf(b + 1, c, a)",
+        ),
         ("{x} + {y}", I8, {"x": ("a", I8), "y": ("b", I8)}, "int8(a + b)"),
         ("{x} + {y}", BOOL, {"x": ("a", BOOL), "y": ("b", BOOL)}, "a | b"),
         ("-{x}", I8, {"x": ("a", I8)}, "int8(-a)"),

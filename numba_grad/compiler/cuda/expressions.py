@@ -19,7 +19,7 @@ import numpy as np
 
 from numba_grad.compiler.cuda import device_functions
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
-from numba_grad.dtypes import FLOAT32, computed_in, is_storage_only
+from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError
 
 BOOL = np.dtype(bool)
@@ -45,6 +45,9 @@ _REDUCTIONS = {
     "reduce_maximum": "maximum({a}, {b})",
     "reduce_minimum": "minimum({a}, {b})",
 }
+# With one rounding each, which no pass of NVVM changes.
+_MULTIPLY = {FLOAT32: "fmul_rn", FLOAT64: "dmul_rn"}
+_FMA = {FLOAT32: "fmaf", FLOAT64: "fma"}
 _PREFIX = "operand_"
 _NAME = re.compile(r"[A-Za-z_]\w*|\w+\([\w.-]*\)")
 
@@ -149,6 +152,9 @@ class Expressions:
                 value = self._text(operand, operands)
                 return Typed(f"(-{value.text})", value.dtype, _grows(value))
             case ast.BinOp(left, operator, right):
+                fused = self._sum_of_product(node, operands)
+                if fused is not None:
+                    return fused
                 pair = self._text(left, operands), self._text(right, operands)
                 return self._binary(_OPERATORS[type(operator)], *pair)
             case ast.Compare(left, [operator], [right]):
@@ -164,6 +170,29 @@ class Expressions:
                 return self._call(name, arguments, operands)
         raise InternalError(f"expressions: {ast.unparse(node)} is not of the kernel language")
 
+    def _sum_of_product(self, node: ast.BinOp, operands: Mapping[str, Typed]) -> Typed | None:
+        """`x * y + z` in one expression, of one real type: rounded once, as on the CPU."""
+        if not isinstance(node.op, ast.Add | ast.Sub):
+            return None
+        is_first = _is_product(node.left)
+        product, other = (node.left, node.right) if is_first else (node.right, node.left)
+        if not _is_product(product):
+            return None
+        assert isinstance(product, ast.BinOp)
+        factors = self._alike(
+            self._text(product.left, operands), self._text(product.right, operands)
+        )
+        *factors, addend = self._alike(*factors, self._text(other, operands))
+        function = _FMA.get(addend.dtype)
+        if function is None:
+            return None
+        texts = [value.text for value in (*factors, addend)]
+        if isinstance(node.op, ast.Sub):
+            negated = 2 if is_first else 0
+            texts[negated] = f"-{texts[negated]}"
+        arguments = ", ".join(map(_without_parentheses, texts))
+        return Typed(f"libdevice.{function}({arguments})", addend.dtype)
+
     def _binary(self, operator: str, x: Typed, y: Typed) -> Typed:
         x, y = self._alike(x, y)
         assert x.dtype is not None
@@ -172,6 +201,10 @@ class Expressions:
             return Typed(f"({x.text} {operator} {y.text})", BOOL)
         if operator == "/" and x.dtype.kind == "c":
             return self._function("divide", [x, y])
+        if operator == "*" and x.dtype in _MULTIPLY:
+            # NVVM would contract it into a sum of this kernel, and not in another (`_text`).
+            factors = ", ".join(_without_parentheses(value.text) for value in (x, y))
+            return Typed(f"libdevice.{_MULTIPLY[x.dtype]}({factors})", x.dtype)
         return Typed(f"({x.text} {operator} {y.text})", x.dtype, _grows(x))
 
     def _alike(self, *values: Typed) -> list[Typed]:
@@ -191,6 +224,8 @@ class Expressions:
             value, target = arguments
             assert isinstance(target, ast.Name)
             return self._same_bits(self._text(value, operands), np.dtype(target.id))
+        if name == "reduce_add" and _is_product(arguments[1]):
+            return self._text(ast.BinOp(arguments[0], ast.Add(), arguments[1]), operands)
         values = [self._text(argument, operands) for argument in arguments]
         if name in _REDUCTIONS:
             a, b = self._alike(*values)
@@ -291,6 +326,10 @@ class Expressions:
         if source.kind == "c" and target.kind != "c":
             return self.cast(self._of_parts("real", value), target)
         return Typed(f"{target.name}({text})", target)
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
 
 
 def _is_integer(value: Typed) -> bool:

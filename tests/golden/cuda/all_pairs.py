@@ -25,7 +25,7 @@ def kernel(n0, n1, x0, m3, x1, blocks5):
             v1 = x0[i1]
             v2 = v0 - v1
             v3 = -v2
-            v4 = v3 * v2
+            v4 = libdevice.dmul_rn(v3, v2)
             v5 = libdevice.exp(v4)
             a0 = a0 + v5
         distance = 16

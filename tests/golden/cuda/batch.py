@@ -22,7 +22,7 @@ def kernel(n0, x0, x1, x2, x3):
             v0 = loaded_v0[turn]
             v1 = loaded_v1[turn]
             v2 = v0 - v1
-            v3 = v0 * v1
+            v3 = libdevice.fmul_rn(v0, v1)
             if task < tasks:
                 x2[i0] = v2
                 x3[i0] = v3

@@ -14,7 +14,7 @@ def kernel(n0, n1, x0, x1, x2, x3, s6):
         i0 = int32(rest1)
         v0 = x0[i0]
         v1 = x1[i1]
-        v3 = (v0 * v1) + v2
+        v3 = libdevice.fma(v0, v1, v2)
         p0 = int32(i0 * s6 + i1)
         x3[p0] = v3
         task = uint32(task + step)

@@ -15,6 +15,6 @@ def kernel(n0, x0, x1, b3, x2, x3, c6):
             x1[i0] = v0
         else:
             v2 = x3[i0 + c6]
-            v3 = v1 * v2
+            v3 = libdevice.dmul_rn(v1, v2)
             x1[i0] = v3
         task = uint32(task + step)

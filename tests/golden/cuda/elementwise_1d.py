@@ -11,6 +11,6 @@ def kernel(n0, x0, x1, x2):
         v1 = libdevice.sin(v0)
         v2 = x1[i0]
         v3 = v0 / v2
-        v4 = (v1 * v2) + v3
+        v4 = libdevice.fma(v1, v2, v3)
         x2[i0] = v4
         task = uint32(task + step)

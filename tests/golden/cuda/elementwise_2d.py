@@ -19,7 +19,7 @@ def kernel(n0, x0, x1):
             v0 = loaded_v0[turn]
             v1 = -v0
             v2 = libdevice.exp(v1)
-            v3 = v2 * v0
+            v3 = libdevice.dmul_rn(v2, v0)
             if task < tasks:
                 x1[i1] = v3
         first = uint32(first + step)

@@ -21,7 +21,7 @@ def kernel(n0, n1, x0, s3, x1):
             for i0 in range(int32(start + row), stop, int32(8)):
                 p0 = int32(i0 * s3 + i1)
                 v0 = float32(x0[p0])
-                v1 = float32(float16(v0 * v0))
+                v1 = float32(float16(libdevice.fmul_rn(v0, v0)))
                 a0 = a0 + v1
         shared_a0[thread] = a0
         cuda.syncthreads()

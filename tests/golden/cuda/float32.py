@@ -11,6 +11,6 @@ def kernel(n0, x0, x1, x2, x3):
         i0 = int32(task)
         v0 = x0[i0]
         v1 = libdevice.tanhf(v0)
-        v4 = (v1 * v2) + v3
+        v4 = libdevice.fmaf(v1, v2, v3)
         x3[i0] = v4
         task = uint32(task + step)

@@ -25,6 +25,6 @@ def kernel(n0, x0, c2, errors3, site4, x1, x2, x3):
         v0 = x0[i0]
         v2 = check_index(v0, int64(v1), errors3, site4)
         v3 = x1[v2]
-        v5 = v3 * v4
+        v5 = libdevice.dmul_rn(v3, v4)
         x3[i0] = v5
         task = uint32(task + step)

@@ -54,7 +54,7 @@ def member1(row, rows, shared_a0, n0, n1, x0, s3, x1, x2, x3):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
         v4 = v0 - v3
-        a0 = a0 + (v4 * v4)
+        a0 = libdevice.fmaf(v4, v4, a0)
     distance = 16
     while distance > 0:
         other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)

@@ -18,7 +18,7 @@ def member0(row, rows, n0, n1, x0, s3, x1, x2):
     for i1 in range(int32(start + lane), stop, int32(32)):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v2 = v0 * v1
+        v2 = libdevice.fmul_rn(v0, v1)
         a0 = maximum_float32(a0, v2)
     distance = 16
     while distance > 0:
@@ -46,7 +46,7 @@ def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
     for i1 in range(int32(start + lane), stop, int32(32)):
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v3 = (v0 * v1) - v2
+        v3 = libdevice.fmaf(v0, v1, -v2)
         v4 = libdevice.expf(v3)
         a0 = a0 + v4
     distance = 16
@@ -77,7 +77,7 @@ def member2(row, rows, n0, n1, x0, s3, x1, x2, x3, x4):
         i1 = int32(task)
         p0 = int32(i0 * s3 + i1)
         v0 = x0[p0]
-        v3 = (v0 * v1) - v2
+        v3 = libdevice.fmaf(v0, v1, -v2)
         v4 = libdevice.expf(v3)
         v6 = v4 / v5
         x4[p0] = v6

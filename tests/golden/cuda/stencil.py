@@ -39,7 +39,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v5 = x1[p0 + c7]
                 v6 = v4 + v5
                 v8 = v6 + v7
-                v9 = v8 - (v0 * v1)
+                v9 = libdevice.fma(-v0, v1, v8)
                 x2[p0] = v9
             elif i1 < b11:
                 p1 = int32(i0 * s4 + i1)
@@ -51,7 +51,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v15 = v13 + v14
                 v16 = x1[p1 + c10]
                 v17 = v15 + v16
-                v18 = v17 - (v0 * v10)
+                v18 = libdevice.fma(-v0, v10, v17)
                 x2[p1] = v18
             else:
                 p2 = int32(i0 * s4 + i1)
@@ -62,7 +62,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v23 = v22 + v7
                 v24 = x1[p2 + c10]
                 v25 = v23 + v24
-                v26 = v25 - (v0 * v19)
+                v26 = libdevice.fma(-v0, v19, v25)
                 x2[p2] = v26
         else:
             v29 = i0
@@ -85,7 +85,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v43 = x1[p3 + c7]
                 v44 = v42 + v43
                 v45 = v44 + v35
-                v46 = v45 - (v27 * v28)
+                v46 = libdevice.fma(-v27, v28, v45)
                 x2[p3] = v46
             elif i1 < b11:
                 p6 = int32(i0 * s4 + i1)
@@ -101,7 +101,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v54 = v52 + v53
                 v55 = x1[p6 + c10]
                 v56 = v54 + v55
-                v57 = v56 - (v27 * v47)
+                v57 = libdevice.fma(-v27, v47, v56)
                 x2[p6] = v57
             else:
                 p9 = int32(i0 * s4 + i1)
@@ -116,6 +116,6 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v64 = v63 + v35
                 v65 = x1[p9 + c10]
                 v66 = v64 + v65
-                v67 = v66 - (v27 * v58)
+                v67 = libdevice.fma(-v27, v58, v66)
                 x2[p9] = v67
         task = uint32(task + step)

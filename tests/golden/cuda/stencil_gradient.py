@@ -41,8 +41,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v5 = x1[p0 + c7]
                 v6 = v4 + v5
                 v8 = v6 + v7
-                v9 = v8 - (v0 * v1)
-                v11 = v9 * v10
+                v9 = libdevice.fma(-v0, v1, v8)
+                v11 = libdevice.dmul_rn(v9, v10)
                 x2[p0] = v11
             elif i1 < b11:
                 p1 = int32(i0 * s4 + i1)
@@ -54,8 +54,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v17 = v15 + v16
                 v18 = x1[p1 + c10]
                 v19 = v17 + v18
-                v20 = v19 - (v0 * v12)
-                v21 = v20 * v10
+                v20 = libdevice.fma(-v0, v12, v19)
+                v21 = libdevice.dmul_rn(v20, v10)
                 x2[p1] = v21
             else:
                 p2 = int32(i0 * s4 + i1)
@@ -66,8 +66,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v26 = v25 + v7
                 v27 = x1[p2 + c10]
                 v28 = v26 + v27
-                v29 = v28 - (v0 * v22)
-                v30 = v29 * v10
+                v29 = libdevice.fma(-v0, v22, v28)
+                v30 = libdevice.dmul_rn(v29, v10)
                 x2[p2] = v30
         else:
             v33 = i0
@@ -90,8 +90,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v47 = x1[p3 + c7]
                 v48 = v46 + v47
                 v49 = v48 + v39
-                v50 = v49 - (v31 * v32)
-                v52 = v50 * v51
+                v50 = libdevice.fma(-v31, v32, v49)
+                v52 = libdevice.dmul_rn(v50, v51)
                 x2[p3] = v52
             elif i1 < b11:
                 p6 = int32(i0 * s4 + i1)
@@ -107,8 +107,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v60 = v58 + v59
                 v61 = x1[p6 + c10]
                 v62 = v60 + v61
-                v63 = v62 - (v31 * v53)
-                v64 = v63 * v51
+                v63 = libdevice.fma(-v31, v53, v62)
+                v64 = libdevice.dmul_rn(v63, v51)
                 x2[p6] = v64
             else:
                 p9 = int32(i0 * s4 + i1)
@@ -123,8 +123,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v71 = v70 + v39
                 v72 = x1[p9 + c10]
                 v73 = v71 + v72
-                v74 = v73 - (v31 * v65)
-                v75 = v74 * v51
+                v74 = libdevice.fma(-v31, v65, v73)
+                v75 = libdevice.dmul_rn(v74, v51)
                 x2[p9] = v75
         task = uint32(task + step)
 
@@ -301,6 +301,6 @@ def kernel(n0, n1, x0, s3, x1, x2, s6, c7, x3):
         v1 = -v0
         p1 = int32(i0 * s6 + i1)
         v3 = x2[p1 + c7]
-        v4 = (v1 * v2) + v3
+        v4 = libdevice.fma(v1, v2, v3)
         x3[p0] = v4
         task = uint32(task + step)

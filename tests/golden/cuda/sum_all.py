@@ -17,7 +17,7 @@ def kernel(n0, x0, m2, x1, blocks4):
         stop = int32(uint64(n0) * uint64(block + 1) // max(uint64(blocks4), uint64(1)))
         for i0 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
             v0 = x0[i0]
-            a0 = a0 + (v0 * v0)
+            a0 = libdevice.fma(v0, v0, a0)
         distance = 16
         while distance > 0:
             other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)

@@ -34,7 +34,7 @@ def kernel(n0, n1, x0, s3, x1, x2, s6):
             i1 = int32(left + column)
             if i0 < n0 and i1 < n1:
                 v0 = square_v0[column * 33 + turn_row]
-                v2 = v0 * v1
+                v2 = libdevice.dmul_rn(v0, v1)
                 p1 = int32(i0 * s6 + i1)
                 x2[p1] = v2
         cuda.syncthreads()
