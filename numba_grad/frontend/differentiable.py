@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from numba_grad.compiler.numba_functions.generated import (
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
+from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_bytes
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
 from numba_grad.ops.custom_kernels import (
@@ -42,7 +43,7 @@ _DTYPES = (
 )
 
 
-def differentiable(function: Any) -> "Differentiable":
+def differentiable(function: Any, *, memory: Memory = None) -> "Differentiable":
     """A Numba function of your own as an operation, with derivatives of any order.
 
     The derivatives are found in the code: loops, branches, values that are overwritten in place,
@@ -54,6 +55,9 @@ def differentiable(function: Any) -> "Differentiable":
         `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, numbers, and
         tuples of these.
         It must depend on nothing else.
+    memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
+        as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
+        computed again, with the same bits.
 
     Returns
     -------
@@ -77,8 +81,11 @@ def differentiable(function: Any) -> "Differentiable":
     numbers, it is that of the branch that was taken, and of `abs` 0. NaN and infinities follow
     IEEE arithmetic: a division by zero raises nothing.
 
-    The adjoint keeps what it needs on a tape: `tape_bytes(*args)` says how much. `adjoint_source`
-    is its text, to read, copy and change.
+    The adjoint keeps what it needs on a tape: `tape_bytes(*args)` says how much. Of an outermost
+    loop that would keep more than half of `memory`, the state is kept every so many passes, and
+    these are done again before they are reversed; MemoryError if the states take the other half.
+    That needs a loop whose arrays are swapped, if they are, in no branch and no inner loop of it.
+    `adjoint_source` is its text, to read, copy and change.
 
     Examples
     --------
@@ -115,14 +122,15 @@ def differentiable(function: Any) -> "Differentiable":
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
-    return Differentiable(function)
+    return Differentiable(function, tape_bytes("differentiable", memory))
 
 
 class Differentiable:
     """A function made by `differentiable`. Call it on arrays and numbers."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, memory: int) -> None:
         self.function = function
+        self._memory = memory
         plain = python_function(function)
         self.__name__ = plain.__name__
         self.__doc__ = plain.__doc__
@@ -140,7 +148,8 @@ class Differentiable:
                 if x.dtype.kind == "f" and (x.requires_grad or has_tangent(x))
             ]
         )
-        results = _applied(_Variant(found, Request("primal", 0, sources)), inputs, numbers)
+        request = Request("primal", 0, sources, self._memory)
+        results = _applied(_Variant(found, request), inputs, numbers)
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
 
@@ -279,7 +288,7 @@ class Differentiable:
                     fix=f"{self.__name__}{self._signature}",
                 )
             )
-        return self._last.generated(Request(kind, 0, _float_sources(self._last)))
+        return self._last.generated(Request(kind, 0, _float_sources(self._last), self._memory))
 
     def __repr__(self) -> str:
         if self._last is None:
@@ -293,7 +302,7 @@ class Differentiable:
         return f"<differentiable {self.__name__}{self._signature} -> {', '.join(results)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return differentiable, (self.function,)
+        return Differentiable, (self.function, self._memory)
 
 
 def _float_sources(found: Program) -> tuple[int, ...]:
@@ -320,7 +329,7 @@ class _Variant:
     request: Request
 
     def of(self, kind: str, order: int) -> "_Variant":
-        return _Variant(self.program, Request(kind, order, self.request.sources))
+        return _Variant(self.program, replace(self.request, kind=kind, order=order))
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -50,6 +50,7 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
+from numba_grad.compiler.numba_functions.segmented_loops import SegmentedLoop, is_segmentable
 
 
 def copied(builder: Builder, source: Memory, target: Memory) -> None:
@@ -111,9 +112,13 @@ def primal_kernel(function: Function) -> Kernel:
     return Kernel(function.name, inputs, outputs, body, builder, like)
 
 
-def adjoint_kernel(function: Function, sources: Collection[str]) -> Kernel:
+def adjoint_kernel(
+    function: Function, sources: Collection[str], most_bytes: int | None = None
+) -> Kernel:
     """Inputs: those of the function, then the cotangents of its results of floating dtype. Outputs:
     the cotangents of the parameters in `sources`, then working copies of arrays.
+
+    `most_bytes`: what the tape of a loop may take, beyond which it is done again in segments.
 
     The number of outputs of the first kind is the number of `sources`.
     """
@@ -124,7 +129,7 @@ def adjoint_kernel(function: Function, sources: Collection[str]) -> Kernel:
     activity = active(function.body, parameters, results)
     restored: set[Memory] = set()
     while True:  # Until it is known what the undo logs are of.
-        sweeps = _Sweeps(function, activity, restored, builder.copy())
+        sweeps = _Sweeps(function, activity, restored, builder.copy(), most_bytes)
         forward, reverse = sweeps.both()
         if sweeps.restored == restored:
             break
@@ -183,9 +188,15 @@ class _Scope:
 
 class _Sweeps:
     def __init__(
-        self, function: Function, activity: Activity, restored: set[Memory], builder: Builder
+        self,
+        function: Function,
+        activity: Activity,
+        restored: set[Memory],
+        builder: Builder,
+        most_bytes: int | None,
     ) -> None:
         self.function = function
+        self.most_bytes = most_bytes
         self.activity = activity
         self.builder = builder
         self._passes: dict[int, Scalar] = {}  # of loops that end by a flag, by id
@@ -352,7 +363,7 @@ class _Sweeps:
                 builder.body.append(If(s.condition, then_reverse, otherwise_reverse))
             return [If(s.condition, then, otherwise)]
         elif isinstance(s, For | While):
-            return [self._loop(s, depth)]
+            return self._loop(s, depth)
         elif (
             isinstance(s, Allocate)
             and s.memory in self.groups
@@ -388,23 +399,31 @@ class _Sweeps:
             self.give(s.value, cotangent)
         return [*forward, s]
 
-    def _loop(self, s: For | While, depth: int) -> Statement:
+    def _loop(self, s: For | While, depth: int) -> list[Statement]:
         builder = self.builder
         forward, reverse = self.region(s.body, depth + 1)
-        index = s.index if isinstance(s, For) else builder.scalar("int64", "i")
         passes: Value | None = self._passes.get(id(s))
+        if self.most_bytes is not None and not depth and is_segmentable(s, forward) and reverse:
+            index = s.index if isinstance(s, For) else None
+            loop = SegmentedLoop(
+                self.function.name,
+                s,
+                forward,
+                reverse,
+                index,
+                self.bars.values(),
+                self.most_bytes,
+                builder,
+            )
+            loop.reverse_sweep(self._number_of_passes(s) if passes is None else passes)
+            return loop.forward_sweep()
+        index = s.index if isinstance(s, For) else builder.scalar("int64", "i")
         if isinstance(s, For) and passes is None and s.step in (1, -1) and type(s.step) is int:
             last = builder.define("subtract", s.stop, s.step)
             span = last, builder.define("subtract", s.start, s.step), -s.step
         elif isinstance(s, For):
             if passes is None:
-                distance = builder.define("subtract", s.stop, s.start)
-                # The ceiling of distance / step, at least 0.
-                passes = builder.define(
-                    "negative",
-                    builder.define("floor_divide", builder.define("negative", distance), s.step),
-                )
-                passes = builder.define("maximum", passes, 0)
+                passes = self._number_of_passes(s)
             ahead = builder.define("multiply", passes, s.step)
             stop = builder.define("subtract", s.start, s.step)
             last = builder.define("add", stop, ahead)
@@ -417,8 +436,17 @@ class _Sweeps:
         if reverse:
             builder.body.append(For(fresh, *span, reverse))
         if isinstance(s, For):
-            return For(s.index, s.start, s.stop, s.step, forward, s.leave, s.is_parallel)
-        return While(s.leave, forward)
+            return [For(s.index, s.start, s.stop, s.step, forward, s.leave, s.is_parallel)]
+        assert s.leave is not None
+        return [While(s.leave, forward)]
+
+    def _number_of_passes(self, s: For | While) -> Value:
+        """Of a loop that does not end by a flag: the ceiling of distance / step, at least 0."""
+        assert isinstance(s, For)
+        builder = self.builder
+        back = builder.define("subtract", s.start, s.stop)
+        quotient = builder.define("floor_divide", back, s.step)
+        return builder.define("maximum", builder.define("negative", quotient), 0)
 
     # What the reverse sweep needs.
 

@@ -9,11 +9,14 @@ from numba_grad.compiler.numba_functions.regions import (
     Check,
     Define,
     For,
+    Height,
     If,
     Load,
+    Mark,
     Memory,
     Pop,
     Push,
+    Rewind,
     Scalar,
     Size,
     Statement,
@@ -143,6 +146,7 @@ class _Uses:
         self.scalars = {s for s in results if isinstance(s, Scalar)}
         self.sized: set[Memory] = set()  # of which only lengths are asked
         self.pairs: set[str] = set()
+        self.tapes: set[str] = set()
         self.groups = swapped_together(body)
         self.done: set[int] = set()
         size = -1
@@ -163,8 +167,10 @@ class _Uses:
         return any_used
 
     def is_used(self, s: Statement) -> bool:
-        if isinstance(s, Define | Size | Load | Pop):
+        if isinstance(s, Define | Size | Load | Pop | Height):
             return s.target in self.scalars
+        if isinstance(s, Mark | Rewind):
+            return s.tape in self.tapes
         if isinstance(s, Store):
             return s.memory in self.memories
         if isinstance(s, Allocate):
@@ -186,6 +192,7 @@ class _Uses:
             self.sized |= self.groups.get(s.memory, {s.memory})
         elif isinstance(s, Pop):
             self.pairs.add(s.pair)
+            self.tapes.add(s.tape)
         elif isinstance(s, For | While) and s.leave is not None:
             self.memories.add(s.leave)
 

@@ -40,7 +40,9 @@ def fields(
         kernel, count = adjoint.primal_kernel(function), len(results)
         chosen = [k for k, m in enumerate(results) if m.dtype.startswith("float")]
     else:
-        kernel, count = adjoint.adjoint_kernel(function, names), len(request.sources)
+        most_bytes = request.memory or None
+        kernel = adjoint.adjoint_kernel(function, names, most_bytes)
+        count = len(request.sources)
         chosen = list(range(count))
     if request.kind == "tape":
         kernel, count = adjoint.tape_kernel(kernel), 1

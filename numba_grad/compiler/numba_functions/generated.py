@@ -16,7 +16,7 @@ import itertools
 import json
 import linecache
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Request:
     kind: str  # "primal", "adjoint" or "tape"
     order: int
     sources: tuple[int, ...]  # the parameters that have derivatives
+    memory: int = 0  # bytes for the tape of a loop, beyond which it is done again; 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ class Program:
         KernelError
             If the function has something that is not differentiated; the message has its line.
         """
+        if request.kind != "adjoint" and request.memory:
+            request = replace(request, memory=0)
         found = self._found.get(request)
         if found is not None:
             return found

@@ -166,7 +166,48 @@ class Pop:
     pair: str
 
 
-Statement = Define | Size | Load | Store | Allocate | For | While | If | Swap | Check | Push | Pop
+@dataclass(slots=True)
+class Mark:
+    """Remember how high a tape is, by a name."""
+
+    tape: str
+    name: str
+
+
+@dataclass(slots=True)
+class Rewind:
+    """Forget what was kept on a tape after a mark."""
+
+    tape: str
+    name: str
+
+
+@dataclass(slots=True)
+class Height:
+    """How many numbers are on a tape above a mark."""
+
+    target: Scalar
+    tape: str
+    name: str
+
+
+Statement = (
+    Define
+    | Size
+    | Load
+    | Store
+    | Allocate
+    | For
+    | While
+    | If
+    | Swap
+    | Check
+    | Push
+    | Pop
+    | Mark
+    | Rewind
+    | Height
+)
 
 
 @dataclass(slots=True)
@@ -271,7 +312,7 @@ def operands(statement: Statement) -> tuple[Value, ...]:
 
 def defined(statement: Statement) -> Scalar | None:
     """The scalar that a statement gives its value; of a loop, its index."""
-    if isinstance(statement, Define | Size | Load | Pop):
+    if isinstance(statement, Define | Size | Load | Pop | Height):
         return statement.target
     return statement.index if isinstance(statement, For) else None
 
@@ -318,6 +359,8 @@ def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list
             result.append(Push(s.tape, of(s.value), s.pair))
         elif isinstance(s, Pop):
             result.append(Pop(scalar(s.target), s.tape, s.pair))
+        elif isinstance(s, Height):
+            result.append(Height(scalar(s.target), s.tape, s.name))
         else:
             result.append(s)
     return result

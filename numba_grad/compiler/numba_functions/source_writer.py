@@ -8,17 +8,21 @@ from numba_grad.compiler.numba_functions.analyses import (
     needed_for,
     swapped_together,
 )
+from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
     Define,
     For,
+    Height,
     If,
     Kernel,
     Load,
+    Mark,
     Memory,
     Pop,
     Push,
+    Rewind,
     Scalar,
     Size,
     Statement,
@@ -50,7 +54,7 @@ _FOR_UNKNOWN_SHAPE = "ng.custom_op, with a derivative of your own, for what make
 def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
     scalars. Other inputs and outputs of rank 0 are arrays without axes."""
-    return _Writer(kernel.body).function(kernel, numbers)
+    return _Writer(kernel.body, kernel.builder.copy()).function(kernel, numbers)
 
 
 def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
@@ -59,7 +63,7 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     unswapped = _unswapped(kernel.body)
     checks = checks_of_shapes(unswapped, numbers)
     body = needed_for(unswapped, lengths(kernel.outputs, kernel.shapes), checks)
-    writer = _Writer(body, is_inlined=False)
+    writer = _Writer(body, kernel.builder.copy(), is_inlined=False)
     arrays = [m.name for m in kernel.inputs if m.name not in numbers]
     rest = [m.name for m in kernel.inputs if m.name in numbers]
     writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
@@ -114,10 +118,14 @@ def _unswapped(statements: list[Statement]) -> list[Statement]:
 
 
 class _Writer:
-    def __init__(self, body: list[Statement], *, is_inlined: bool = True) -> None:
+    def __init__(self, body: list[Statement], builder: Builder, *, is_inlined: bool = True) -> None:
         self.lines: list[str] = []
         self.indent = 0
         self._is_inlined = is_inlined
+        self._tapes: set[str] = set()
+        self._swapped = swapped_together(body)
+        self._names = builder
+        self._owners: dict[Memory, str] = {}  # the names that arrays are given back by
         self._open: list[str] = []  # what is given back if an exception is raised
         # Scalars that are used once, beside where they are defined, and what they are.
         self._pending: dict[Scalar, tuple[str, bool]] = {}
@@ -160,6 +168,7 @@ class _Writer:
         for tape in tapes:
             dtype = "np.int64" if tape.startswith("counts") else "np.float64"
             self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {dtype}), 0")
+            self._tapes.add(tape)
             self._open.append(f"{tape}_tape")
         self.region(body)
         for tape in tapes:
@@ -241,8 +250,8 @@ class _Writer:
         self.flush()
         for s in statements:
             if isinstance(s, Allocate) and s.memory.rank:
-                self.line(f"free({s.memory.name})")
-                self._open.remove(s.memory.name)
+                self.line(f"free({self._owners[s.memory]})")
+                self._open.remove(self._owners[s.memory])
 
     def _push(self, tape: str, group: list[Push]) -> None:
         values = [
@@ -285,6 +294,14 @@ class _Writer:
                 value = _cast(value, s.target.dtype)
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
+        elif isinstance(s, Height):
+            is_there = s.tape in self._tapes
+            text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
+            self.line(f"{s.target.name} = {text}")
+        elif isinstance(s, Mark | Rewind):
+            if s.tape in self._tapes:
+                top, mark = f"{s.tape}_top", f"{s.tape}_{s.name}"
+                self.line(f"{mark} = {top}" if isinstance(s, Mark) else f"{top} = {mark}")
         elif isinstance(s, Allocate):
             self._allocate(s)
         elif isinstance(s, Swap):
@@ -320,7 +337,13 @@ class _Writer:
         shape = ", ".join(self.text(n) for n in s.shape)
         kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
         self.line(f"{s.memory.name} = new_array(({shape},), np.{kind})")
-        self._open.append(s.memory.name)
+        owner = s.memory.name
+        if s.memory in self._swapped:
+            # By then the name may be another array's.
+            owner = self._owners.get(s.memory) or self._names.name(f"{owner}_memory")
+            self.line(f"{owner} = {s.memory.name}")
+        self._owners[s.memory] = owner
+        self._open.append(owner)
         if s.fill is None:
             return
         names = [f"k{axis}" for axis in range(s.memory.rank)]

@@ -12,9 +12,11 @@ from numba_grad.compiler.numba_functions.regions import (
     If,
     Kernel,
     Load,
+    Mark,
     Memory,
     Pop,
     Push,
+    Rewind,
     Scalar,
     Statement,
     Store,
@@ -120,6 +122,8 @@ class _Tangent:
             body.append(Push(f"{s.tape}_dot", self.of(s.value), f"{s.pair}_dot"))
         elif isinstance(s, Pop) and s.target in scalars:
             body.append(Pop(self.fresh(s.target), f"{s.tape}_dot", f"{s.pair}_dot"))
+        elif isinstance(s, Mark | Rewind):
+            body.append(type(s)(f"{s.tape}_dot", f"{s.name}_dot"))
 
     def _define(self, s: Define) -> None:
         builder = self.builder

@@ -131,6 +131,31 @@ def memory_on_all_ranks(
     return f"disk:{directory}:{states} states" if directory else f"{states} states"
 
 
+def tape_bytes(operation: str, memory: Memory) -> int:
+    """The bytes that the tape of a loop in a user's function may take.
+
+    Raises
+    ------
+    ValueError
+        If `memory` is no number of bytes.
+    """
+    if memory is None:
+        # A power of two of the machine's, so that the code is the same tomorrow.
+        return 1 << max(_machine_bytes() // 2, _FEWEST_BYTES).bit_length() - 1
+    is_of_bytes = not isinstance(memory, str) or not re.search("states?$|^disk:", memory.strip())
+    nbytes = _states(operation, memory, 1) if is_of_bytes else 0
+    if nbytes < 1:
+        raise ValueError(
+            explain(
+                operation,
+                "memory is a number of bytes: steps differ in what they keep",
+                got={"memory": repr(memory)},
+                expected='500_000_000, "500 MB"',
+            )
+        )
+    return nbytes
+
+
 def _states(operation: str, memory: Memory, state_bytes: int) -> int:
     if isinstance(memory, Real) and not isinstance(memory, bool) and math.isfinite(memory):
         return int(memory) // state_bytes
@@ -149,6 +174,13 @@ def _states(operation: str, memory: Memory, state_bytes: int) -> int:
             expected='500_000_000, "500 MB", "40 states", "disk:PATH:4 GB"',
         )
     )
+
+
+def _machine_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30  # a system that does not say
 
 
 def _free_bytes(device: str) -> int:
