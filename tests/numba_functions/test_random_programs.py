@@ -112,7 +112,7 @@ def test_random_programs_have_the_derivatives_that_differences_have(numbers):
     assert not wrong, "\n".join(
         f"{seed}: {text}\n{random_program(seed).source}" for seed, text in wrong.items()
     )
-    assert sum(text in SKIPPED for text in outcomes.values()) < AT_ONCE / 2
+    assert sum(text in SKIPPED for text in outcomes.values()) <= AT_ONCE / 2
 
 
 @pytest.mark.thorough(every=4)

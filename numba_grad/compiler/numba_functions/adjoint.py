@@ -50,7 +50,11 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
-from numba_grad.compiler.numba_functions.segmented_loops import SegmentedLoop, is_segmentable
+from numba_grad.compiler.numba_functions.segmented_loops import (
+    SegmentedLoop,
+    is_segmentable,
+    state_of,
+)
 
 
 def copied(builder: Builder, source: Memory, target: Memory) -> None:
@@ -403,7 +407,13 @@ class _Sweeps:
         builder = self.builder
         forward, reverse = self.region(s.body, depth + 1)
         passes: Value | None = self._passes.get(id(s))
-        if self.most_bytes is not None and not depth and is_segmentable(s, forward) and reverse:
+        state = state_of(forward, self.bars.values()) if reverse and not depth else None
+        if (
+            self.most_bytes is not None
+            and state is not None
+            and is_segmentable(s, forward)
+            and self._is_read_again(forward, state)
+        ):
             index = s.index if isinstance(s, For) else None
             loop = SegmentedLoop(
                 self.function.name,
@@ -411,7 +421,7 @@ class _Sweeps:
                 forward,
                 reverse,
                 index,
-                self.bars.values(),
+                state,
                 self.most_bytes,
                 builder,
             )
@@ -439,6 +449,21 @@ class _Sweeps:
             return [For(s.index, s.start, s.stop, s.step, forward, s.leave, s.is_parallel)]
         assert s.leave is not None
         return [While(s.leave, forward)]
+
+    def _is_read_again(self, forward: list[Statement], state: list[Memory]) -> bool:
+        """Whether the passes of a loop can be done again after the forward sweep: what they read,
+        and do not write, is overwritten by nothing that follows, or put back."""
+        inside = list(walk(forward))
+        own = {s.memory for s in inside if isinstance(s, Allocate)} | set(state)
+        for s in inside:
+            if not isinstance(s, Load) or s.memory in own or id(s) not in self._load_places:
+                continue
+            names = self.groups.get(s.memory, {s.memory})
+            place, _ = self._load_places[id(s)]
+            is_overwritten = any(m in names and p > place for m, p, _ in self._stores)
+            if is_overwritten and self.restored.isdisjoint(names):
+                return False
+        return True
 
     def _number_of_passes(self, s: For | While) -> Value:
         """Of a loop that does not end by a flag: the ceiling of distance / step, at least 0."""

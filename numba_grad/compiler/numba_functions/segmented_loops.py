@@ -57,7 +57,7 @@ def is_segmentable(loop: For | While, forward: Sequence[Statement]) -> bool:
     return any(isinstance(s, Push) for s in inside)
 
 
-def _state_of(forward: list[Statement], cotangents: Collection[Memory]) -> list[Memory]:
+def state_of(forward: list[Statement], cotangents: Collection[Memory]) -> list[Memory]:
     """What passes write to, but for what they make themselves. Cotangents are only swapped, as
     their arrays are, and the reverse sweep goes on with those that there are."""
     inside = list(walk(forward))
@@ -72,8 +72,7 @@ class SegmentedLoop:
     """A loop, while its sweeps are written.
 
     `forward` and `reverse` are those of a pass; `index` is what `reverse` reads in place of the
-    loop's index, `cotangents` are the memories that the reverse sweep adds to, and `most_bytes` is
-    the budget.
+    loop's index, and `most_bytes` the budget.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class SegmentedLoop:
         forward: list[Statement],
         reverse: list[Statement],
         index: Scalar | None,
-        cotangents: Collection[Memory],
+        state: list[Memory],
         most_bytes: int,
         builder: Builder,
     ) -> None:
@@ -95,7 +94,7 @@ class SegmentedLoop:
         self.most_bytes = most_bytes
         self.most_entries = most_bytes // 2 // _ENTRY_BYTES
         self.builder = builder
-        self.state = _state_of(forward, cotangents)
+        self.state = state
         self.pairs = [builder.name("state") for _ in self.state]
         self.mark = builder.name("mark")
         self.is_kept = builder.memory("is_kept", "int64")  # the tape of all passes
