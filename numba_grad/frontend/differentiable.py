@@ -19,6 +19,7 @@ from numba_grad.compiler.numba_functions.generated import (
     program,
     shared_memory,
 )
+from numba_grad.compiler.numba_functions.tape_bound import entries as tape_entries
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
@@ -122,15 +123,18 @@ def differentiable(function: Any, *, memory: Memory = None) -> "Differentiable":
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
-    return Differentiable(function, tape_bytes("differentiable", memory))
+    nbytes = tape_bytes("differentiable", memory)
+    return Differentiable(function, nbytes, is_default=memory is None)
 
 
 class Differentiable:
     """A function made by `differentiable`. Call it on arrays and numbers."""
 
-    def __init__(self, function: Any, memory: int) -> None:
+    def __init__(self, function: Any, memory: int, is_default: bool) -> None:
         self.function = function
         self._memory = memory
+        self._is_default = is_default
+        self._last_budget = 0
         plain = python_function(function)
         self.__name__ = plain.__name__
         self.__doc__ = plain.__doc__
@@ -148,10 +152,32 @@ class Differentiable:
                 if x.dtype.kind == "f" and (x.requires_grad or has_tangent(x))
             ]
         )
-        request = Request("primal", 0, sources, self._memory)
+        request = Request("primal", 0, sources, self._budget(found, inputs, numbers, sources))
         results = _applied(_Variant(found, request), inputs, numbers)
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
+
+    def _budget(
+        self,
+        found: Program,
+        inputs: Sequence[Node],
+        numbers: Sequence[Number],
+        sources: tuple[int, ...],
+    ) -> int:
+        """The budget of loops in the adjoint; 0 where the tape will not come near it, and code that
+        can do parts again, and takes twice as long to compile, is not needed."""
+        if not sources or not grad_mode.enabled:
+            return 0
+        adjoint = found.generated(Request("adjoint", 0, sources))
+        assert adjoint.outline is not None
+        names = [name for name, is_number in adjoint.inputs if not is_number]
+        shapes = {name: x.shape for name, x in zip(names, inputs, strict=False)}
+        names = [name for name, is_number in adjoint.inputs if is_number]
+        values = {name: int(x[1]) for name, x in zip(names, numbers, strict=True)}
+        entries, is_known = tape_entries(adjoint.outline, shapes, values)
+        fits = 8 * entries <= self._memory // 2
+        self._last_budget = 0 if fits and (is_known or self._is_default) else self._memory
+        return self._last_budget
 
     def _recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -288,7 +314,7 @@ class Differentiable:
                     fix=f"{self.__name__}{self._signature}",
                 )
             )
-        return self._last.generated(Request(kind, 0, _float_sources(self._last), self._memory))
+        return self._last.generated(Request(kind, 0, _float_sources(self._last), self._last_budget))
 
     def __repr__(self) -> str:
         if self._last is None:
@@ -302,7 +328,7 @@ class Differentiable:
         return f"<differentiable {self.__name__}{self._signature} -> {', '.join(results)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Differentiable, (self.function, self._memory)
+        return Differentiable, (self.function, self._memory, self._is_default)
 
 
 def _float_sources(found: Program) -> tuple[int, ...]:

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler.numba_functions import tape_bound
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
+from numba_grad.frontend.differentiable import Request, _float_sources
 from tests.numba_functions.generator import random_program
+from tests.numba_functions.programs import PROGRAMS
 from tests.numba_functions.test_random_programs import compiled, is_tame
 
 UNLIMITED = 1 << 50
@@ -165,6 +168,56 @@ def test_memory_in_words():
     number, _, _ = gradients(sweep, arguments, 3000)
     with configure(engine="reference"):
         assert are_same(words(*arguments), number(*arguments))
+
+
+def bound_and_bytes(function, arguments):
+    """The bound of the tape, whether lengths of loops are known, and what it is."""
+    operation = ng.differentiable(function)
+    found, inputs, numbers = operation._recorded(arguments, {})
+    made = found.generated(Request("adjoint", 0, _float_sources(found)))
+    shapes, values = {}, {}
+    for (name, is_number), p in zip(made.inputs, found.parameters, strict=False):
+        if is_number:
+            values[name] = numbers[len(values)][1]
+        else:
+            shapes[name] = inputs[len(shapes)].shape
+        assert p.is_number == is_number
+    entries, is_known = tape_bound.entries(made.outline, shapes, values)
+    return 8 * entries, is_known, operation.tape_bytes(*arguments)
+
+
+@pytest.mark.parametrize("f", [sweep, swapped, cube_root, downwards, branches, overwritten_after])
+def test_the_bound_of_a_tape_is_one(f):
+    arguments = {case[0]: case[1] for case in CASES}.get(f)
+    with configure(engine="reference"):
+        most, is_known, nbytes = bound_and_bytes(f, arguments or (np.ones(4), np.ones(3), 20))
+    assert is_known == (f is not cube_root)
+    assert nbytes == most if f in (sweep, swapped, downwards) else nbytes <= most
+
+
+@pytest.mark.thorough(every=8)
+@pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bounds_of_tapes_of_programs(name):
+    program = PROGRAMS[name]
+    arguments = program.arguments(program.small)
+    if any(np.iscomplexobj(x) for x in arguments):
+        pytest.skip("refused")
+    with configure(engine="reference"):
+        most, _, nbytes = bound_and_bytes(program.function, arguments)
+    assert nbytes <= most
+
+
+def test_code_that_does_parts_again_is_only_where_it_may_be_needed():
+    """It takes twice as long to compile."""
+    u = np.ones(10)
+    operation = ng.differentiable(sweep, memory="1 MB")
+    sources = []
+    for steps in (5, 1_000_000):
+        operation(ng.tensor(u, requires_grad=True), u, 0.1, steps)
+        sources.append(operation.adjoint_source)
+    assert "is_kept" not in sources[0]
+    assert "is_kept" in sources[1]
 
 
 @numba.njit

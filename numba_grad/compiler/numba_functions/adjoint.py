@@ -13,6 +13,7 @@ An undo log costs a number for each store, keeping one for each load: that of th
 is taken. Statements of the forward sweep that nothing needs are left out, all of it if need be.
 """
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -566,7 +567,11 @@ def tape_kernel(kernel: Kernel) -> Kernel:
             result.append(s)
         return result
 
-    body = without_unused([Allocate(total, (), 0.0), *counted(kernel.body)], [total])
+    # The reverse sweep, which takes from the tape, adds nothing to it.
+    forward = itertools.takewhile(
+        lambda s: not any(isinstance(inner, Pop) for inner in walk([s])), kernel.body
+    )
+    body = without_unused([Allocate(total, (), 0.0), *counted(list(forward))], [total])
     working = [m for m in kernel.outputs if m.rank]
     name = f"{kernel.name}_tape"
     return Kernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)

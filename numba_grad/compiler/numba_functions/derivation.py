@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.compiler.numba_functions import adjoint, numba_ir, source_writer, tangent
+from numba_grad.compiler.numba_functions import (
+    adjoint,
+    numba_ir,
+    source_writer,
+    tangent,
+    tape_bound,
+)
 from numba_grad.compiler.numba_functions.regions import Function
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ def fields(
         kernel = adjoint.adjoint_kernel(function, names, most_bytes)
         count = len(request.sources)
         chosen = list(range(count))
+    is_whole = request.kind == "adjoint" and not request.order and not request.memory
+    outline = tape_bound.outline(kernel) if is_whole else None
     if request.kind == "tape":
         kernel, count = adjoint.tape_kernel(kernel), 1
     for _ in range(request.order):
@@ -60,5 +68,6 @@ def fields(
         "output_dtypes": [m.dtype for m in kernel.outputs],
         "result_count": count,
         "returned_count": len(function.returned),
+        "outline": outline,
         "written": [k for k, p in enumerate(function.parameters) if p in function.written],
     }

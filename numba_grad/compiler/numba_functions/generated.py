@@ -70,6 +70,7 @@ class Generated:
     result_count: int  # of the outputs, those that are results; the others are working memory
     returned_count: int  # of the results of the function
     written: list[int]  # parameters
+    outline: list[Any] | None  # of an adjoint: what is kept on tapes
 
     def function(self) -> "GeneratedFunction":
         """The function that Numba is to compile."""
