@@ -1,7 +1,6 @@
 """What others have and we do not: attributes of arrays, and functions. What to type instead."""
 
 import importlib
-import inspect
 
 import numpy as np
 
@@ -90,7 +89,7 @@ INSTEAD = {
 
 def error_for(tensor: object, name: str) -> AttributeError:
     """What `tensor` raises when it is asked for an attribute it does not have."""
-    own = inspect.getattr_static(type(tensor), name, None)
+    own = getattr(type(tensor), name, None)
     if isinstance(own, property):
         try:
             own.__get__(tensor)

@@ -35,6 +35,9 @@ from numba_grad.ops.index_expressions import assign_index, normalize_index, take
 
 __all__ = ["Tensor"]
 
+# Before it asks for `__array__`, at each conversion: errors that nobody reads, made quickly.
+_ASKED_BY_NUMPY = frozenset({"__array_interface__", "__array_struct__"})
+
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
@@ -225,6 +228,8 @@ class Tensor(Operators, Methods, Conversions):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Called for what is not there alone: the error says what is in its place."""
+            if name in _ASKED_BY_NUMPY:
+                raise AttributeError(name)
             from numba_grad.frontend import absent_attributes
 
             raise absent_attributes.error_for(self, name)
