@@ -93,8 +93,13 @@ def measured(name: str, is_large: bool) -> dict[str, float]:
     gradient(*chosen)
     first = time.perf_counter() - start
     # The kernel without the copies of its arguments, which it is called with here.
-    primal = min(of_copies() for _ in range(20))
-    (warm,) = fastest(lambda: gradient(*chosen))
+    primal = warm = math.inf
+    for _ in range(5):  # in turn: the speed of a shared machine changes
+        deadline = time.perf_counter() + 0.2
+        while time.perf_counter() < deadline:
+            primal = min(primal, of_copies())
+        (again,) = fastest(lambda: gradient(*chosen), seconds=0.2)
+        warm = min(warm, again)
     return {
         "kernel (ms)": primal * 1e3,
         "gradient (ms)": warm * 1e3,

@@ -19,7 +19,7 @@ from numba_grad.compiler.numba_functions.generated import (
     program,
     shared_memory,
 )
-from numba_grad.compiler.numba_functions.tape_bound import entries as tape_entries
+from numba_grad.compiler.numba_functions.tape_bound import most_bytes
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
@@ -174,8 +174,8 @@ class Differentiable:
         shapes = {name: x.shape for name, x in zip(names, inputs, strict=False)}
         names = [name for name, is_number in adjoint.inputs if is_number]
         values = {name: int(x[1]) for name, x in zip(names, numbers, strict=True)}
-        entries, is_known = tape_entries(adjoint.outline, shapes, values)
-        fits = 8 * entries <= self._memory // 2
+        nbytes, is_known = most_bytes(adjoint.outline, shapes, values)
+        fits = nbytes <= self._memory // 2
         self._last_budget = 0 if fits and (is_known or self._is_default) else self._memory
         return self._last_budget
 

@@ -182,8 +182,8 @@ def bound_and_bytes(function, arguments):
         else:
             shapes[name] = inputs[len(shapes)].shape
         assert p.is_number == is_number
-    entries, is_known = tape_bound.entries(made.outline, shapes, values)
-    return 8 * entries, is_known, operation.tape_bytes(*arguments)
+    nbytes, is_known = tape_bound.most_bytes(made.outline, shapes, values)
+    return nbytes, is_known, operation.tape_bytes(*arguments)
 
 
 @pytest.mark.parametrize("f", [sweep, swapped, cube_root, downwards, branches, overwritten_after])

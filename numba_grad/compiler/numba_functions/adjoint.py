@@ -24,6 +24,7 @@ from numba_grad.compiler.numba_functions.analyses import (
     without_unused,
 )
 from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.kept_values import least_kept
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
@@ -56,6 +57,7 @@ from numba_grad.compiler.numba_functions.segmented_loops import (
     is_segmentable,
     state_of,
 )
+from numba_grad.compiler.numba_functions.tapes import entry_bytes, tape_of
 
 
 def copied(builder: Builder, source: Memory, target: Memory) -> None:
@@ -390,7 +392,7 @@ class _Sweeps:
         if s.memory in self.restored:
             former = builder.scalar(s.memory.dtype)
             pair = builder.name("undo")
-            tape = tape_of(former)
+            tape = tape_of(former.dtype)
             forward += [Load(former, s.memory, s.indices), Push(tape, former, pair)]
             again = builder.scalar(s.memory.dtype)
             builder.body.append(Pop(again, tape, pair))
@@ -482,24 +484,40 @@ class _Sweeps:
         """With cotangents of the region's own scalars and memories at the beginning of the reverse
         sweep, and with what it needs of the forward sweep."""
         reverse = [*self._own_cotangents(scope, reverse), *reverse]
-        needed = _used_scalars(reverse)
-        again: list[Statement] = []
-        kept: list[tuple[Scalar, str, str]] = []
-        for scalar, position in sorted(scope.own.items(), key=lambda pair: -pair[1]):
-            if scalar not in needed:
+        used = _used_scalars(reverse)
+        backwards = sorted(scope.own.items(), key=lambda pair: -pair[1])
+        past = set(used)  # what it is computed from, with it
+        lost: set[Scalar] = set()
+        inputs: dict[Scalar, list[Scalar]] = {}
+        for scalar, position in backwards:
+            if scalar not in past:
                 continue
             s = scope.statements[position]
+            inputs[scalar] = []
             if isinstance(s, Load) and not self._is_loaded_again(s, scope, position):
-                kept.append((scalar, tape_of(scalar), self.builder.name("kept")))
+                lost.add(scalar)
                 continue
-            again.append(s)
-            needed |= {x for x in operands(s) if isinstance(x, Scalar)}
+            inputs[scalar] = [x for x in operands(s) if isinstance(x, Scalar) and x in scope.own]
+            past |= {x for x in operands(s) if isinstance(x, Scalar)}
+        is_kept = least_kept([x for x in used if x in inputs], lost, inputs)
+        again: list[Statement] = []
+        kept: list[tuple[Scalar, str, str]] = []
+        for scalar, position in backwards:
+            if scalar not in used:
+                continue
+            if scalar in is_kept:
+                kept.append((scalar, tape_of(scalar.dtype), self.builder.name("kept")))
+                continue
+            again.append(scope.statements[position])
+            used |= set(inputs[scalar])
         again.reverse()
+        # Side by side on their tapes.
+        kept.sort(key=lambda entry: entry[1])
         pushed: list[Statement] = [Push(tape, scalar, pair) for scalar, tape, pair in kept]
         popped: list[Statement] = [Pop(scalar, tape, pair) for scalar, tape, pair in reversed(kept)]
         reverse = [*popped, *again, *reverse]
         names: dict[Scalar, Value] = {
-            scalar: self.builder.scalar(scalar.dtype) for scalar in scope.own if scalar in needed
+            scalar: self.builder.scalar(scalar.dtype) for scalar in scope.own if scalar in used
         }
         return [*forward, *pushed], substituted(reverse, names)
 
@@ -540,10 +558,6 @@ class _Sweeps:
         return True
 
 
-def tape_of(scalar: Scalar) -> str:
-    return "numbers" if scalar.dtype.startswith("float") else "counts"
-
-
 def _used_scalars(statements: Sequence[Statement]) -> set[Scalar]:
     return {x for s in walk(list(statements)) for x in operands(s) if isinstance(x, Scalar)}
 
@@ -557,7 +571,7 @@ def tape_kernel(kernel: Kernel) -> Kernel:
         result: list[Statement] = []
         for s in statements:
             if isinstance(s, Push):
-                s = Store(total, (), 8, is_added=True)
+                s = Store(total, (), entry_bytes(s.tape), is_added=True)
             elif isinstance(s, For):
                 s = For(s.index, s.start, s.stop, s.step, counted(s.body), s.leave, s.is_parallel)
             elif isinstance(s, While):

@@ -1,5 +1,6 @@
 """What is generated for a request, from the function's tree. This module imports Numba."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numba_grad.compiler.numba_functions import (
     tape_bound,
 )
 from numba_grad.compiler.numba_functions.regions import Function
+from numba_grad.compiler.numba_functions.simplifications import simplified
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.generated import Parameter, Request
@@ -33,7 +35,10 @@ def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
                 parts.append([])
             parts = parts[place]
         parts.append(kind)
-    return numba_ir.function_tree(function, list(map(numba_ir.tuple_type, arguments.values())))
+    found = numba_ir.function_tree(function, list(map(numba_ir.tuple_type, arguments.values())))
+    assert found.builder is not None
+    builder = found.builder.copy()
+    return replace(found, body=simplified(found.body, builder), builder=builder)
 
 
 def fields(

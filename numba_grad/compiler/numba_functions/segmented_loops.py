@@ -34,11 +34,9 @@ from numba_grad.compiler.numba_functions.regions import (
     substituted,
     walk,
 )
+from numba_grad.compiler.numba_functions.tapes import DTYPES, entry_bytes, of_states, tape_of
 
-NUMBERS, COUNTS = "numbers", "counts"  # the tapes of a pass
-# Those of states. The names of tapes of integers begin alike.
-STATES = {True: "states", False: "counts_of_states"}
-_ENTRY_BYTES = 8
+_STATES = tuple(map(of_states, DTYPES))
 _ALL_PASSES = float(1 << 62)
 
 
@@ -92,7 +90,7 @@ class SegmentedLoop:
         self.reverse = reverse
         self.index = index
         self.most_bytes = most_bytes
-        self.most_entries = most_bytes // 2 // _ENTRY_BYTES
+        self.most_of_each = most_bytes // 2  # tape and states
         self.builder = builder
         self.state = state
         self.pairs = [builder.name("state") for _ in self.state]
@@ -110,14 +108,14 @@ class SegmentedLoop:
             Allocate(self.is_kept, (), 1.0),
             Allocate(self.every, (), _ALL_PASSES),
             Allocate(number, (), 0.0),
-            *[Mark(tape, self.mark) for tape in (NUMBERS, COUNTS, *STATES.values())],
+            *[Mark(tape, self.mark) for tape in (*DTYPES, *_STATES)],
         ]
         body: list[Statement] = []
         with builder.region(body):
             done = builder.load(number)
             with builder.branch(builder.define("equal", builder.load(self.is_kept), 1)):
-                kept = self._height(NUMBERS, COUNTS)
-                with builder.branch(builder.define("greater", kept, self.most_entries)):
+                kept = self._height(*DTYPES)
+                with builder.branch(builder.define("greater", kept, self.most_of_each)):
                     builder.store(self.is_kept, (), 0)
                     builder.store(self.every, (), builder.define("maximum", done, 1))
             with builder.branch(builder.define("equal", builder.load(self.is_kept), 0)):
@@ -138,17 +136,18 @@ class SegmentedLoop:
         return result
 
     def _height(self, *tapes: str) -> Value:
-        """How many numbers these tapes have, of this loop."""
+        """How many bytes these tapes have, of this loop."""
         builder = self.builder
         total: Value = 0
         for tape in tapes:
             height = builder.scalar("int64")
             builder.body.append(Height(height, tape, self.mark))
-            total = builder.define("add", total, height)
+            nbytes = builder.define("multiply", height, entry_bytes(tape))
+            total = builder.define("add", total, nbytes)
         return total
 
     def _forget(self) -> None:
-        self.builder.body += [Rewind(NUMBERS, self.mark), Rewind(COUNTS, self.mark)]
+        self.builder.body += [Rewind(tape, self.mark) for tape in DTYPES]
 
     def _keep_state(self) -> None:
         builder = self.builder
@@ -158,7 +157,7 @@ class SegmentedLoop:
                 builder.body.append(Push(_tape(memory), builder.load(memory, *indices), pair))
 
             self._elements(memory, (), keep, is_backwards=False)
-        fits = builder.define("less_equal", self._height(*STATES.values()), self.most_entries)
+        fits = builder.define("less_equal", self._height(*_STATES), self.most_of_each)
         message = (
             f"{self.name}: the derivative needs more than {self.most_bytes} bytes, for states of "
             "its loop and the tape of some passes; try: ng.differentiable(function, memory=...) "
@@ -206,7 +205,7 @@ class SegmentedLoop:
             end = builder.define("subtract", first, 1)
             with builder.loop(end, builder.define("subtract", last, 1), -1) as number:
                 self._reversed_pass(number)
-        builder.body += [Rewind(tape, self.mark) for tape in STATES.values()]
+        builder.body += [Rewind(tape, self.mark) for tape in _STATES]
 
     def _index(self, number: Value) -> Value:
         loop, builder = self.loop, self.builder
@@ -247,4 +246,4 @@ class SegmentedLoop:
 
 
 def _tape(memory: Memory) -> str:
-    return STATES[memory.dtype.startswith("float")]
+    return of_states(tape_of(memory.dtype))

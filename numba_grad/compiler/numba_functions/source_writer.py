@@ -1,6 +1,7 @@
 """A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.numba_functions.analyses import (
@@ -36,6 +37,7 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+from numba_grad.compiler.numba_functions.tapes import dtype_on
 from numba_grad.errors import explain
 
 _SHAPES_HEAD = """\
@@ -123,6 +125,7 @@ class _Writer:
         self.indent = 0
         self._is_inlined = is_inlined
         self._tapes: set[str] = set()
+        self._with_room: dict[str, int] = {}  # for all that the loop that is written keeps
         self._swapped = swapped_together(body)
         self._names = builder
         self._owners: dict[Memory, str] = {}  # the names that arrays are given back by
@@ -166,8 +169,8 @@ class _Writer:
         for text in first:
             self.line(text)
         for tape in tapes:
-            dtype = "np.int64" if tape.startswith("counts") else "np.float64"
-            self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {dtype}), 0")
+            kind = _numpy_name(dtype_on(tape))
+            self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {kind}), 0")
             self._tapes.add(tape)
             self._open.append(f"{tape}_tape")
         self.region(body)
@@ -254,15 +257,17 @@ class _Writer:
                 self._open.remove(self._owners[s.memory])
 
     def _push(self, tape: str, group: list[Push]) -> None:
-        values = [
-            self._cast(s.value, "int64" if tape.startswith("counts") else "float64") for s in group
-        ]
+        values = [self._cast(s.value, dtype_on(tape)) for s in group]
         count = len(group)
-        self.line(f"if {tape}_top + {count} > {tape}_tape.shape[0]:")
-        self.line(f"    {tape}_tape = grown({tape}_tape, {tape}_top, {count})")
+        if tape not in self._with_room:
+            self._room(tape, str(count))
         for k, value in enumerate(values):
             self.line(f"{tape}_tape[{tape}_top{f' + {k}' if k else ''}] = {value}")
         self.line(f"{tape}_top += {count}")
+
+    def _room(self, tape: str, count: str) -> None:
+        self.line(f"if {tape}_top + {count} > {tape}_tape.shape[0]:")
+        self.line(f"    {tape}_tape = grown({tape}_tape, {tape}_top, {count})")
 
     def statement(self, s: Statement) -> None:
         if isinstance(s, Define):
@@ -290,7 +295,7 @@ class _Writer:
         elif isinstance(s, Pop):
             self.flush(only_loads=True)
             value = f"{s.tape}_tape[{s.tape}_top]"
-            if s.target.dtype not in ("int64", "float64"):
+            if s.target.dtype != dtype_on(s.tape):
                 value = _cast(value, s.target.dtype)
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
@@ -335,8 +340,7 @@ class _Writer:
             self.line(f"{s.memory.name} = {_literal(fill, s.memory.dtype)}")
             return
         shape = ", ".join(self.text(n) for n in s.shape)
-        kind = {"bool": "bool_"}.get(s.memory.dtype, s.memory.dtype)
-        self.line(f"{s.memory.name} = new_array(({shape},), np.{kind})")
+        self.line(f"{s.memory.name} = new_array(({shape},), {_numpy_name(s.memory.dtype)})")
         owner = s.memory.name
         if s.memory in self._swapped:
             # By then the name may be another array's.
@@ -367,6 +371,12 @@ class _Writer:
             condition = self.text(s.condition)
             head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
         self.flush()
+        outer = self._with_room
+        if isinstance(s, For) and s.leave is None:
+            self._with_room = _tapes_of_loop(s)
+            for tape, count in self._with_room.items():
+                passes = f"len(range({span}))"
+                self._room(tape, passes if count == 1 else f"{count} * {passes}")
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")
         self.line(head)
@@ -377,11 +387,24 @@ class _Writer:
             self.indent += 1
             self.region(region)
             self.indent -= 1
+        self._with_room = outer
         if not regions:
             self.line("    pass")
         if isinstance(s, For) and s.leave is not None:
             self.line(f"    if {s.leave.name}:")
             self.line("        break")
+
+
+def _numpy_name(dtype: str) -> str:
+    return "np.bool_" if dtype == "bool" else f"np.{dtype}"
+
+
+def _tapes_of_loop(loop: For) -> dict[str, int]:
+    """The tapes that each pass of a loop keeps the same number of values on, and how many. Without
+    a look at the tape's length in it, a loop can become vector code."""
+    own = Counter(s.tape for s in loop.body if isinstance(s, Push))
+    every = Counter(s.tape for s in walk(loop.body) if isinstance(s, Push))
+    return {tape: count for tape, count in own.items() if count == every[tape]}
 
 
 def _cast(text: str, dtype: str) -> str:

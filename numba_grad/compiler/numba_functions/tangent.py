@@ -26,6 +26,7 @@ from numba_grad.compiler.numba_functions.regions import (
     lengths,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
+from numba_grad.compiler.numba_functions.tapes import of_tangents
 
 
 def tangent_kernel(kernel: Kernel, sources: Collection[int], results: Collection[int]) -> Kernel:
@@ -119,11 +120,11 @@ class _Tangent:
             names = tuple(map(self.tangent, s.memories)), tuple(map(self.tangent, s.others))
             body.append(Swap(*names))
         elif isinstance(s, Push) and s.value in scalars:
-            body.append(Push(f"{s.tape}_dot", self.of(s.value), f"{s.pair}_dot"))
+            body.append(Push(of_tangents(s.tape), self.of(s.value), f"{s.pair}_dot"))
         elif isinstance(s, Pop) and s.target in scalars:
-            body.append(Pop(self.fresh(s.target), f"{s.tape}_dot", f"{s.pair}_dot"))
+            body.append(Pop(self.fresh(s.target), of_tangents(s.tape), f"{s.pair}_dot"))
         elif isinstance(s, Mark | Rewind):
-            body.append(type(s)(f"{s.tape}_dot", f"{s.name}_dot"))
+            body.append(type(s)(of_tangents(s.tape), f"{s.name}_dot"))
 
     def _define(self, s: Define) -> None:
         builder = self.builder

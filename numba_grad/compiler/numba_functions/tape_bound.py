@@ -1,8 +1,8 @@
 """How long a tape may become, from shapes and numbers, before a kernel is run or compiled.
 
-    outline   of an adjoint: what it keeps in each region, and what lengths of loops are made of
-    entries   the most numbers that it keeps for inputs of some shapes: a bound, as it takes the
-              longer branch each time
+    outline      of an adjoint: what it keeps in each region, and what lengths of loops are made of
+    most_bytes   the most that it keeps for inputs of some shapes: a bound, as it takes the longer
+                 branch each time
 
 An outline is made of lists, numbers and strings, which JSON keeps: [kept, [part, ...]] is a region,
 a part ["for", start, stop, step, number, region], ["while", region] or ["if", region, region]. A
@@ -29,6 +29,7 @@ from numba_grad.compiler.numba_functions.regions import (
     While,
     walk,
 )
+from numba_grad.compiler.numba_functions.tapes import entry_bytes
 
 Outline = list[Any]
 Length = Any  # int, None or list
@@ -77,7 +78,7 @@ def outline(kernel: Kernel) -> Outline:
         parts: list[Any] = []
         for s in statements:
             if isinstance(s, Push):
-                kept += 1
+                kept += entry_bytes(s.tape)
             elif isinstance(s, Define) and s.operation in _ARITHMETIC:
                 arguments = [of(x) for x in s.arguments]
                 if None not in arguments:
@@ -105,10 +106,10 @@ def _keeps(part: list[Any]) -> bool:
     return any(region[0] or region[1] for region in regions)
 
 
-def entries(
+def most_bytes(
     given: Outline, shapes: Mapping[str, tuple[int, ...]], numbers: Mapping[str, int]
 ) -> tuple[int, bool]:
-    """The most numbers on the tape, and whether all lengths are known."""
+    """The most bytes on tapes, and whether all lengths are known."""
     is_known = True
     indices: dict[int, int] = {}
 

@@ -1,0 +1,248 @@
+"""A function's tree, written so that its derivatives become simpler.
+
+    forwarded      what a variable was given is used in its place, where that is known
+    selected       branches that only choose between numbers become selects: no jump that a
+                   processor may guess wrong, in either sweep, and no flag on a tape
+    accumulated    `a[i] = a[i] + x` becomes `a[i] += x`, whose adjoint leaves the cotangent of
+                   `a[i]` as it is
+
+Values are bitwise those of before.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.regions import (
+    FLOATS,
+    Allocate,
+    Define,
+    For,
+    If,
+    Load,
+    Memory,
+    Scalar,
+    Statement,
+    Store,
+    Swap,
+    Value,
+    While,
+    nested,
+    operands,
+    substituted,
+    walk,
+)
+from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+
+# What may be computed although its branch is not taken: it costs no more than a jump, and a
+# cotangent of 0 gives a cotangent of 0, whatever the arguments are.
+_HARMLESS = {
+    *("add", "subtract", "negative", "positive", "cast", "select", "maximum", "minimum"),
+    *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "not", "bool"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor"),
+}
+# What conditions may be computed with beside: no cotangent comes to it.
+_HARMLESS_IN_CONDITIONS = {*("multiply", "absolute", "sign", "isnan", "isfinite", "isinf")}
+_LONGEST_BRANCH = 8
+
+
+def simplified(body: list[Statement], builder: Builder) -> list[Statement]:
+    """The statements, in fewer branches and with fewer variables."""
+    return accumulated(forwarded(selected(body, builder)))
+
+
+# Branches that choose.
+
+
+def selected(statements: Sequence[Statement], builder: Builder) -> list[Statement]:
+    """With selects in place of branches that choose between numbers."""
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, For):
+            body = selected(s.body, builder)
+            s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
+        elif isinstance(s, While):
+            s = While(s.leave, selected(s.body, builder))
+        elif isinstance(s, If):
+            then, otherwise = selected(s.then, builder), selected(s.otherwise, builder)
+            if _chooses(then) and _chooses(otherwise):
+                result += _choice(s.condition, then, otherwise, builder)
+                continue
+            s = If(s.condition, then, otherwise)
+        result.append(s)
+    return result
+
+
+def _chooses(branch: Sequence[Statement]) -> bool:
+    if len(branch) > _LONGEST_BRANCH:
+        return False
+    stored = {s.value for s in branch if isinstance(s, Store)}  # and what it is computed from
+    for s in reversed(branch):
+        if isinstance(s, Define):
+            if s.operation in _HARMLESS:
+                pass
+            elif s.operation == "multiply" and not all(isinstance(x, Scalar) for x in s.arguments):
+                pass
+            elif s.target in stored or s.operation not in _HARMLESS_IN_CONDITIONS:
+                return False
+            if s.target in stored and s.target.dtype in FLOATS:
+                stored |= set(s.arguments)
+        elif not isinstance(s, Load | Store | Allocate) or s.memory.rank:
+            return False
+    return True
+
+
+def _choice(
+    condition: Value, then: list[Statement], otherwise: list[Statement], builder: Builder
+) -> list[Statement]:
+    result: list[Statement] = []
+    with builder.region(result):
+        ends = [_straight(branch, builder) for branch in (then, otherwise)]
+        # Its own variables end with a branch.
+        own = {s.memory for s in (*then, *otherwise) if isinstance(s, Allocate)}
+        for memory in sorted({*ends[0], *ends[1]} - own, key=lambda m: m.name):
+            values = [end.get(memory) for end in ends]
+            former = builder.load(memory) if None in values else 0
+            first, second = (former if x is None else x for x in values)
+            chosen = builder.scalar(memory.dtype)
+            builder.body.append(Define(chosen, "select", (condition, first, second)))
+            builder.store(memory, (), chosen)
+    return result
+
+
+def _straight(branch: list[Statement], builder: Builder) -> dict[Memory, Value]:
+    """Write the definitions of a branch; what its variables are at its end, of their dtypes."""
+    ends: dict[Memory, Value] = {}
+    names: dict[Scalar, Value] = {}
+
+    def of(value: Value) -> Value:
+        return names.get(value, value) if isinstance(value, Scalar) else value
+
+    for s in branch:
+        if isinstance(s, Define):
+            builder.body.append(Define(s.target, s.operation, tuple(map(of, s.arguments))))
+        elif isinstance(s, Load):
+            if s.memory in ends:
+                names[s.target] = ends[s.memory]
+            else:
+                builder.body.append(s)
+        elif isinstance(s, Allocate):
+            ends[s.memory] = _converted(s.fill or 0.0, s.memory.dtype, builder)
+        else:
+            assert isinstance(s, Store)
+            value = of(s.value)
+            if s.is_added:
+                former = ends[s.memory] if s.memory in ends else builder.load(s.memory)
+                value = builder.define("add", former, value)
+            ends[s.memory] = _converted(value, s.memory.dtype, builder)
+    return ends
+
+
+def _converted(value: Value, dtype: str, builder: Builder) -> Value:
+    if dtype_of(value) == dtype:
+        return value
+    if isinstance(value, Scalar) or dtype not in ("bool", "int64", "float64"):
+        return builder.define("cast", value, dtype=dtype)
+    return {"bool": bool, "int64": int, "float64": float}[dtype](value)
+
+
+# Variables.
+
+
+def forwarded(statements: list[Statement]) -> list[Statement]:
+    """With loads of variables whose value is known replaced by it."""
+    names: dict[Scalar, Value] = {}
+    result = _forwarded(statements, {}, names)
+    while any(isinstance(x, Scalar) and x in names for x in names.values()):
+        names |= {s: names[x] for s, x in names.items() if isinstance(x, Scalar) and x in names}
+    return substituted(result, names)
+
+
+def _forwarded(
+    statements: list[Statement], known: dict[Memory, Value], names: dict[Scalar, Value]
+) -> list[Statement]:
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, Load) and s.memory in known:
+            names[s.target] = known[s.memory]
+            continue
+        if isinstance(s, Load) and not s.memory.rank:
+            known[s.memory] = s.target
+        elif isinstance(s, Store) and not s.memory.rank:
+            known.pop(s.memory, None)
+            if not s.is_added and dtype_of(s.value) == s.memory.dtype:
+                known[s.memory] = s.value
+        elif isinstance(s, Allocate) and not s.memory.rank:
+            known.pop(s.memory, None)
+        elif nested(s):
+            stored = written([s]) | {x.memory for x in walk([s]) if isinstance(x, Allocate)}
+            is_loop = isinstance(s, For | While)
+            before = {m: x for m, x in known.items() if not (is_loop and m in stored)}
+            parts = [_forwarded(region, dict(before), names) for region in nested(s)]
+            if isinstance(s, For):
+                s = For(s.index, s.start, s.stop, s.step, parts[0], s.leave, s.is_parallel)
+            elif isinstance(s, While):
+                s = While(s.leave, parts[0])
+            elif isinstance(s, If):
+                s = If(s.condition, *parts)
+            for memory in stored:
+                known.pop(memory, None)
+        result.append(s)
+    return result
+
+
+# Sums in place.
+
+
+def accumulated(body: list[Statement]) -> list[Statement]:
+    """With `a[i] += x` in place of a load, a sum of it that nothing else reads, and a store."""
+    uses = Counter(x for s in walk(body) for x in operands(s) if isinstance(x, Scalar))
+    return _accumulated(body, uses)
+
+
+def _accumulated(statements: list[Statement], uses: Counter[Scalar]) -> list[Statement]:
+    loads: dict[Scalar, Load] = {}
+    sums: dict[Scalar, Define] = {}
+    dropped: set[int] = set()
+    result: list[Statement] = []
+    for s in statements:
+        if isinstance(s, For):
+            body = _accumulated(s.body, uses)
+            s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
+        elif isinstance(s, While):
+            s = While(s.leave, _accumulated(s.body, uses))
+        elif isinstance(s, If):
+            s = If(s.condition, _accumulated(s.then, uses), _accumulated(s.otherwise, uses))
+        elif isinstance(s, Load) and uses[s.target] == 1 and s.memory.dtype in FLOATS:
+            loads[s.target] = s
+        elif isinstance(s, Define) and s.operation in ("add", "subtract") and uses[s.target] == 1:
+            sums[s.target] = s
+        elif isinstance(s, Store) and not s.is_added and isinstance(s.value, Scalar):
+            total = sums.get(s.value)
+            found = _in_place(s, total, loads) if total is not None else None
+            if found is not None and total is not None:
+                load, part = found
+                dropped |= {id(load), id(total)}
+                if total.operation == "subtract":
+                    opposite = Define(total.target, "negative", (part,))
+                    result.append(opposite)
+                    part = total.target
+                s = Store(s.memory, s.indices, part, is_added=True)
+        changed = written([s]) | ({*s.memories} if isinstance(s, Swap) else set())
+        loads = {target: load for target, load in loads.items() if load.memory not in changed}
+        result.append(s)
+    return [s for s in result if id(s) not in dropped]
+
+
+def _in_place(store: Store, total: Define, loads: dict[Scalar, Load]) -> tuple[Load, Value] | None:
+    """The load that a sum is of, of what it is stored to, and what is added."""
+    first, second = total.arguments
+    pairs = [(first, second), (second, first)] if total.operation == "add" else [(first, second)]
+    for x, part in pairs:
+        load = loads.get(x) if isinstance(x, Scalar) else None
+        if load is None or load.memory != store.memory or load.indices != store.indices:
+            continue
+        if dtype_of(part) == "float64" or dtype_of(part) == load.memory.dtype:
+            return load, part
+    return None
