@@ -6,14 +6,16 @@ but code in place. This module imports Numba, so only code that compiles imports
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
+import operator
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import lower_builtin, type_callable
-from numba.np.arrayobj import make_array, populate_array
+from numba.core.datamodel.models import ArrayModel
+from numba.extending import lower_builtin, register_model, type_callable
+from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 
-from numba_grad.compiler.numba_functions.working_memory import free, grown, new_array
+from numba_grad.compiler.numba_functions.working_memory import free, grown, new_array, wrapped
 
 # How generated functions are compiled: their arrays are not counted.
 OPTIONS = {"_nrt": False, "error_model": "numpy"}
@@ -21,9 +23,57 @@ OPTIONS = {"_nrt": False, "error_model": "numpy"}
 _BYTES = ir.IntType(8).as_pointer()
 
 
+class PlainArray(types.Array):
+    """A C-contiguous array that is indexed by numbers for all axes, none of them negative."""
+
+
+register_model(PlainArray)(ArrayModel)
+
+
+@lower_builtin(operator.getitem, PlainArray, types.Integer)
+@lower_builtin(operator.getitem, PlainArray, types.BaseTuple)
+def _getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    kind, index = signature.args
+    place = _place(context, builder, kind, arguments[0], index, arguments[1])
+    return load_item(context, builder, kind, place)
+
+
+@lower_builtin(operator.setitem, PlainArray, types.Integer, types.Any)
+@lower_builtin(operator.setitem, PlainArray, types.BaseTuple, types.Any)
+def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+    kind, index, given = signature.args
+    place = _place(context, builder, kind, arguments[0], index, arguments[1])
+    value = context.cast(builder, arguments[2], given, kind.dtype)
+    store_item(context, builder, kind, value, place)
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any, given: Any) -> Any:
+    indices, kinds = [given], [index]
+    if isinstance(index, types.BaseTuple):
+        indices, kinds = cgutils.unpack_tuple(builder, given, len(index)), list(index)
+    places = [
+        context.cast(builder, x, own, types.intp) for x, own in zip(indices, kinds, strict=True)
+    ]
+    record = make_array(kind)(context, builder, array)
+    return cgutils.get_item_pointer(context, builder, kind, record, places, wraparound=False)
+
+
+@type_callable(wrapped)
+def _type_of_wrapped(context: Any) -> Any:
+    return lambda index, length: types.intp
+
+
+@lower_builtin(wrapped, types.Integer, types.Integer)
+def _wrapped(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    pairs = zip(arguments, signature.args, strict=True)
+    index, length = (context.cast(builder, x, own, types.intp) for x, own in pairs)
+    is_negative = builder.icmp_signed("<", index, index.type(0))
+    return builder.select(is_negative, builder.add(index, length), index)
+
+
 @type_callable(new_array)
 def _type_of_new_array(context: Any) -> Any:
-    return lambda shape, dtype: types.Array(dtype.dtype, len(shape), "C")
+    return lambda shape, dtype: PlainArray(dtype.dtype, len(shape), "C")
 
 
 @type_callable(free)

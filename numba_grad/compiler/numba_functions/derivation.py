@@ -13,6 +13,7 @@ from numba_grad.compiler.numba_functions import (
     tape_bound,
 )
 from numba_grad.compiler.numba_functions.regions import Function
+from numba_grad.compiler.numba_functions.scatter_loops import with_scatters_apart
 from numba_grad.compiler.numba_functions.simplifications import simplified
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def fields(
         kernel = tangent.tangent_kernel(kernel, request.sources, chosen)
         count = len(chosen)
         chosen = list(range(count))
+    if request.kind == "adjoint":
+        kernel = replace(kernel, body=with_scatters_apart(kernel.body, kernel.builder))
     pairs = list(zip(kernel.inputs, parameters, strict=False))
     number_names = {m.name for m, p in pairs if p.is_number}
     return {

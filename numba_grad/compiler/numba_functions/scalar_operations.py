@@ -177,6 +177,7 @@ OPERATIONS: dict[str, Operation] = {
     "minimum": Operation(
         "np.minimum({0}, {1})", (_picked(True, "minimum"), _picked(False, "minimum"))
     ),
+    "least": Operation("min({0}, {1})", dtype="int64"),  # of lengths
     "sign": Operation("np.sign({0})"),
     "sin": _call("math.sin", *_times("cos")),
     "cos": _call("math.cos", lambda b, g, x, y: _neg(b, _mul(b, g, b.define("sin", x[0])))),

@@ -80,11 +80,11 @@ def _chooses(branch: Sequence[Statement]) -> bool:
     stored = {s.value for s in branch if isinstance(s, Store)}  # and what it is computed from
     for s in reversed(branch):
         if isinstance(s, Define):
-            if s.operation in _HARMLESS:
-                pass
-            elif s.operation == "multiply" and not all(isinstance(x, Scalar) for x in s.arguments):
-                pass
-            elif s.target in stored or s.operation not in _HARMLESS_IN_CONDITIONS:
+            numbers = [x for x in s.arguments if not isinstance(x, Scalar)]
+            is_harmless = s.operation in _HARMLESS or (s.operation == "multiply" and numbers)
+            if not is_harmless and (
+                s.target in stored or s.operation not in _HARMLESS_IN_CONDITIONS
+            ):
                 return False
             if s.target in stored and s.target.dtype in FLOATS:
                 stored |= set(s.arguments)

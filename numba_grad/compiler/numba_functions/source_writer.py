@@ -10,6 +10,7 @@ from numba_grad.compiler.numba_functions.analyses import (
     swapped_together,
 )
 from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.index_ranges import IndexRanges
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
@@ -128,6 +129,7 @@ class _Writer:
         self._with_room: dict[str, int] = {}  # for all that the loop that is written keeps
         self._swapped = swapped_together(body)
         self._names = builder
+        self._ranges = IndexRanges(body)
         self._owners: dict[Memory, str] = {}  # the names that arrays are given back by
         self._open: list[str] = []  # what is given back if an exception is raised
         # Scalars that are used once, beside where they are defined, and what they are.
@@ -182,7 +184,9 @@ class _Writer:
             self.line("pass")
         head = "import math\n\nimport numpy as np\n\n"
         names = [
-            f"{f}" for f in ("free", "grown", "new_array") if any(f"{f}(" in x for x in self.lines)
+            f
+            for f in ("free", "grown", "new_array", "wrapped")
+            if any(f"{f}(" in x for x in self.lines)
         ]
         if names:
             module = "numba_grad.compiler.numba_functions.working_memory"
@@ -203,7 +207,18 @@ class _Writer:
     def _place(self, memory: Memory, indices: Sequence[Value]) -> str:
         if not memory.rank:
             return memory.name
-        return f"{memory.name}[{', '.join(map(self.text, indices))}]"
+        places = [self._index(memory, axis, index) for axis, index in enumerate(indices)]
+        return f"{memory.name}[{', '.join(places)}]"
+
+    def _index(self, memory: Memory, axis: int, index: Value) -> str:
+        """An index that is not negative: what Numba does for others keeps code from being vector
+        code, so the arrays of generated code take none (`compiled_memory.py`)."""
+        length = f"{memory.name}.shape[{axis}]"
+        if type(index) is int and index < 0:
+            return f"{length} - {-index}"
+        is_place = not self._is_inlined or self._ranges.is_never_negative(index)
+        text = self.text(index)
+        return text if is_place else f"wrapped({_bare(text)}, {length})"
 
     def _reads_memory(self, values: Sequence[Value]) -> bool:
         return any(self._pending.get(x, ("", False))[1] for x in values if isinstance(x, Scalar))

@@ -21,3 +21,8 @@ def grown(tape: np.ndarray, top: int, count: int) -> np.ndarray:
     longer = np.empty(2 * tape.shape[0] + count, tape.dtype)
     longer[:top] = tape[:top]
     return longer
+
+
+def wrapped(index: int, length: int) -> int:
+    """A place on an axis: a negative index counts from its end."""
+    return index + length if index < 0 else index

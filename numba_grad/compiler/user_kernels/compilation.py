@@ -40,9 +40,11 @@ def compiled(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
     # Inputs are read-only, so that writing to one does not compile; unless the user said by types
     # what to compile, which are those of ordinary arrays.
     is_open = dispatcher._can_compile
+    is_generated = hasattr(kernel.cpu.function, "generated_source")
+    array_type = compiled_memory.PlainArray if is_generated else types.Array
     signature = (
         *[types.int64] * (2 * has_range),
-        *[_type_of(argument, is_read_only=is_open) for argument in arguments],
+        *[_type_of(argument, array_type, is_read_only=is_open) for argument in arguments],
     )
     _check_count(kernel, dispatcher, len(signature))
     described: dict[str, object] = dict(
@@ -156,12 +158,16 @@ def _loop(function: Any, count: int) -> Any:
     return numba.njit(namespace["loop"], error_model="numpy")
 
 
-def _type_of(argument: Argument, *, is_read_only: bool) -> types.Type:
+def _type_of(
+    argument: Argument, array_type: type[types.Array], *, is_read_only: bool
+) -> types.Type:
     scalar = from_dtype(argument.dtype)
     if not isinstance(argument, ArrayArgument):
         return scalar
     is_read_only = is_read_only and not argument.is_result
-    return types.Array(scalar, argument.rank, "C", readonly=is_read_only)
+    if not argument.rank:
+        array_type = types.Array
+    return array_type(scalar, argument.rank, "C", readonly=is_read_only)
 
 
 def _check_count(kernel: CustomKernel, dispatcher: Any, count: int) -> None:
