@@ -76,7 +76,7 @@ def overwritten_after(u, w, n):
 RANDOM = np.random.default_rng(3)
 CASES = [
     (sweep, (RANDOM.random(12), RANDOM.random(12), 0.3, 40), 3000),
-    (swapped, (RANDOM.random(10), 0.1 * RANDOM.random(10), 30), 6000),
+    (swapped, (RANDOM.random(10), 0.1 * RANDOM.random(10), 30), 3000),
     (cube_root, (2.7, 1.0), 100),
     (downwards, (RANDOM.random(5), 50), 100),
     (branches, (RANDOM.random(4), 60), 800),

@@ -9,13 +9,16 @@ sweep of a region reads of the forward sweep is
                       later, and what is stored to it after the region is undone (an *undo log*), or
     kept              on a tape, at the end of the region.
 
-An undo log costs a number for each store, keeping one for each load: that of the smaller loop depth
-is taken. Statements of the forward sweep that nothing needs are left out, all of it if need be.
+What is kept is the least from which the rest can be computed (`kept_values.py`). An undo log costs
+a number for each store: it is taken where it is less than what it saves, with loops of many passes.
+Statements of the forward sweep that nothing needs are left out, all of it if need be.
 """
 
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from numba_grad.compiler.numba_functions.analyses import (
     Activity,
@@ -58,6 +61,9 @@ from numba_grad.compiler.numba_functions.segmented_loops import (
     state_of,
 )
 from numba_grad.compiler.numba_functions.tapes import entry_bytes, tape_of
+
+_PASSES = 1000  # of a loop, to compare what is kept at several depths
+_COST_OF_UNDO = 1.25  # beside keeping as many numbers: it loads them, and stores them back
 
 
 def copied(builder: Builder, source: Memory, target: Memory) -> None:
@@ -138,9 +144,9 @@ def adjoint_kernel(
     while True:  # Until it is known what the undo logs are of.
         sweeps = _Sweeps(function, activity, restored, builder.copy(), most_bytes)
         forward, reverse = sweeps.both()
-        if sweeps.restored == restored:
+        if sweeps.worth_restoring() <= restored:
             break
-        restored = sweeps.restored
+        restored |= sweeps.worth_restoring()
     builder = sweeps.builder
     inputs, copies = with_copies(function, builder)
     start: list[Statement] = []
@@ -216,6 +222,7 @@ class _Sweeps:
         self._inner: set[Scalar] = set()  # active scalars that are used in inner regions
         self._depth_of_allocation: dict[Memory, int] = {}
         self._stores: list[tuple[Memory, int, tuple[int, ...]]] = []  # memory, place, loops
+        self._savings: dict[frozenset[Memory], int] = {}
         self._load_places: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._survey()
         # Names of cotangents that are swapped must be there in the forward sweep.
@@ -487,19 +494,29 @@ class _Sweeps:
         used = _used_scalars(reverse)
         backwards = sorted(scope.own.items(), key=lambda pair: -pair[1])
         past = set(used)  # what it is computed from, with it
-        lost: set[Scalar] = set()
         inputs: dict[Scalar, list[Scalar]] = {}
+        lost: set[Scalar] = set()
+        restorable: dict[frozenset[Memory], set[Scalar]] = {}  # by the arrays they are loaded from
         for scalar, position in backwards:
             if scalar not in past:
                 continue
             s = scope.statements[position]
-            inputs[scalar] = []
-            if isinstance(s, Load) and not self._is_loaded_again(s, scope, position):
-                lost.add(scalar)
-                continue
             inputs[scalar] = [x for x in operands(s) if isinstance(x, Scalar) and x in scope.own]
             past |= {x for x in operands(s) if isinstance(x, Scalar)}
-        is_kept = least_kept([x for x in used if x in inputs], lost, inputs)
+            if not isinstance(s, Load) or not self._is_overwritten(s):
+                continue
+            names = self.groups.get(s.memory, frozenset({s.memory}))
+            if self._depth_of_allocation.get(s.memory, 0) or self._changes(scope, position):
+                lost.add(scalar)
+            elif self.restored.isdisjoint(names):
+                restorable.setdefault(names, set()).add(scalar)
+        here = [x for x in used if x in inputs]
+        is_kept = least_kept(here, lost.union(*restorable.values()), inputs)
+        for names in restorable:
+            others = [scalars for group, scalars in restorable.items() if group != names]
+            rest = least_kept(here, lost.union(*others), inputs)
+            saved = _nbytes(is_kept) - _nbytes(rest)
+            self._savings[names] = self._savings.get(names, 0) + saved * _PASSES**scope.depth
         again: list[Statement] = []
         kept: list[tuple[Scalar, str, str]] = []
         for scalar, position in backwards:
@@ -534,28 +551,47 @@ class _Sweeps:
             result.append(Allocate(self.bar(s.memory), s.shape, 0.0))
         return result
 
-    def _is_loaded_again(self, s: Load, scope: _Scope, position: int) -> bool:
-        """Whether the memory holds the same in the reverse sweep."""
+    def _is_overwritten(self, s: Load) -> bool:
+        """Whether the memory may hold something else when the reverse sweep comes to the load."""
         names = self.groups.get(s.memory, {s.memory})
-        if self._depth_of_allocation.get(s.memory, 0) > 0:
-            return False
-        for later in walk(scope.statements[position + 1 :]):
-            if isinstance(later, Store) and later.memory in names:
-                return False
-            if isinstance(later, Swap) and not names.isdisjoint(later.memories):
-                return False
-        place, loops = self._load_places[id(s)]
-        depths = [
-            len(store_loops)
-            for memory, store_place, store_loops in self._stores
-            if memory in names and (store_place > place or set(store_loops) & set(loops))
-        ]
-        if not depths:
+        if self._depth_of_allocation.get(s.memory, 0):
             return True
-        if self.restored.isdisjoint(names) and max(depths) > len(loops):
-            return False
-        self.restored |= names
-        return True
+        place, loops = self._load_places[id(s)]
+        return any(
+            memory in names and (store_place > place or set(store_loops) & set(loops))
+            for memory, store_place, store_loops in self._stores
+        )
+
+    def _changes(self, scope: _Scope, position: int) -> bool:
+        """Whether the region itself stores to what a load of it reads, or swaps it, later on: loads
+        are done again at the end of the region."""
+        s = scope.statements[position]
+        assert isinstance(s, Load)
+        names = self.groups.get(s.memory, {s.memory})
+        return any(
+            (isinstance(later, Store) and later.memory == s.memory)
+            or (isinstance(later, Swap) and not names.isdisjoint(later.memories))
+            for later in walk(scope.statements[position + 1 :])
+        )
+
+    def worth_restoring(self) -> set[Memory]:
+        """The arrays of which an undo log takes less than keeping what is loaded from them."""
+        return {
+            memory
+            for names, saved in self._savings.items()
+            if saved
+            > _COST_OF_UNDO
+            * sum(
+                np.dtype(memory.dtype).itemsize * _PASSES ** len(loops)
+                for memory, _, loops in self._stores
+                if memory in names
+            )
+            for memory in names
+        }
+
+
+def _nbytes(scalars: Collection[Scalar]) -> int:
+    return sum(np.dtype(s.dtype).itemsize for s in scalars)
 
 
 def _used_scalars(statements: Sequence[Statement]) -> set[Scalar]:

@@ -15,6 +15,7 @@ from numba_grad.compiler.numba_functions import (
 from numba_grad.compiler.numba_functions.regions import Function
 from numba_grad.compiler.numba_functions.scatter_loops import with_scatters_apart
 from numba_grad.compiler.numba_functions.simplifications import simplified
+from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.generated import Parameter, Request
@@ -66,6 +67,7 @@ def fields(
         chosen = list(range(count))
     if request.kind == "adjoint":
         kernel = replace(kernel, body=with_scatters_apart(kernel.body, kernel.builder))
+        kernel = replace(kernel, body=with_rooms(kernel.body, kernel.builder))
     pairs = list(zip(kernel.inputs, parameters, strict=False))
     number_names = {m.name for m, p in pairs if p.is_number}
     return {

@@ -74,6 +74,11 @@ class IndexRanges:
         least = None if form is None else self.least(form)
         return least is not None and least >= 0
 
+    def are_equal(self, a: Value, b: Value) -> bool:
+        """Whether two integers are always equal."""
+        x, y = self.form(a), self.form(b)
+        return a == b or (x is not None and x == y)
+
     def differ(self, a: Value, b: Value) -> bool:
         """Whether two integers are never equal."""
         x, y = self.form(a), self.form(b)

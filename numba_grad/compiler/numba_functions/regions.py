@@ -157,6 +157,15 @@ class Push:
     tape: str
     value: Value
     pair: str
+    has_room: bool = False  # made before: see `tape_rooms.py`
+
+
+@dataclass(slots=True)
+class Room:
+    """Make room for so many numbers on a tape."""
+
+    tape: str
+    count: Value
 
 
 @dataclass(slots=True)
@@ -203,6 +212,7 @@ Statement = (
     | Swap
     | Check
     | Push
+    | Room
     | Pop
     | Mark
     | Rewind
@@ -299,6 +309,8 @@ def operands(statement: Statement) -> tuple[Value, ...]:
         return (*statement.indices, statement.value)
     if isinstance(statement, Push):
         return (statement.value,)
+    if isinstance(statement, Room):
+        return (statement.count,)
     if isinstance(statement, Allocate):
         return statement.shape
     if isinstance(statement, For):

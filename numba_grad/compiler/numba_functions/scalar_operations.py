@@ -178,6 +178,7 @@ OPERATIONS: dict[str, Operation] = {
         "np.minimum({0}, {1})", (_picked(True, "minimum"), _picked(False, "minimum"))
     ),
     "least": Operation("min({0}, {1})", dtype="int64"),  # of lengths
+    "most": Operation("max({0}, {1})", dtype="int64"),
     "sign": Operation("np.sign({0})"),
     "sin": _call("math.sin", *_times("cos")),
     "cos": _call("math.cos", lambda b, g, x, y: _neg(b, _mul(b, g, b.define("sin", x[0])))),

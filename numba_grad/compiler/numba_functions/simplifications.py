@@ -5,6 +5,7 @@
                    processor may guess wrong, in either sweep, and no flag on a tape
     accumulated    `a[i] = a[i] + x` becomes `a[i] += x`, whose adjoint leaves the cotangent of
                    `a[i]` as it is
+    hoisted        what a loop does in each pass alike is done once (`invariants.py`)
 
 Values are bitwise those of before.
 """
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from numba_grad.compiler.numba_functions.analyses import written
 from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.invariants import hoisted
 from numba_grad.compiler.numba_functions.regions import (
     FLOATS,
     Allocate,
@@ -49,7 +51,7 @@ _LONGEST_BRANCH = 8
 
 def simplified(body: list[Statement], builder: Builder) -> list[Statement]:
     """The statements, in fewer branches and with fewer variables."""
-    return accumulated(forwarded(selected(body, builder)))
+    return hoisted(accumulated(forwarded(selected(body, builder))), builder)
 
 
 # Branches that choose.

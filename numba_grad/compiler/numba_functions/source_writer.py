@@ -1,7 +1,6 @@
 """A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.numba_functions.analyses import (
@@ -25,6 +24,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Pop,
     Push,
     Rewind,
+    Room,
     Scalar,
     Size,
     Statement,
@@ -126,7 +126,6 @@ class _Writer:
         self.indent = 0
         self._is_inlined = is_inlined
         self._tapes: set[str] = set()
-        self._with_room: dict[str, int] = {}  # for all that the loop that is written keeps
         self._swapped = swapped_together(body)
         self._names = builder
         self._ranges = IndexRanges(body)
@@ -172,7 +171,7 @@ class _Writer:
             self.line(text)
         for tape in tapes:
             kind = _numpy_name(dtype_on(tape))
-            self.line(f"{tape}_tape, {tape}_top = new_array((1024,), {kind}), 0")
+            self.line(f"{tape}_tape, {tape}_top = new_array((1000,), {kind}), 0")
             self._tapes.add(tape)
             self._open.append(f"{tape}_tape")
         self.region(body)
@@ -274,7 +273,7 @@ class _Writer:
     def _push(self, tape: str, group: list[Push]) -> None:
         values = [self._cast(s.value, dtype_on(tape)) for s in group]
         count = len(group)
-        if tape not in self._with_room:
+        if not all(s.has_room for s in group):
             self._room(tape, str(count))
         for k, value in enumerate(values):
             self.line(f"{tape}_tape[{tape}_top{f' + {k}' if k else ''}] = {value}")
@@ -314,6 +313,9 @@ class _Writer:
                 value = _cast(value, s.target.dtype)
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
+        elif isinstance(s, Room):
+            if s.tape in self._tapes:
+                self._room(s.tape, self.text(s.count))
         elif isinstance(s, Height):
             is_there = s.tape in self._tapes
             text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
@@ -386,12 +388,6 @@ class _Writer:
             condition = self.text(s.condition)
             head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
         self.flush()
-        outer = self._with_room
-        if isinstance(s, For) and s.leave is None:
-            self._with_room = _tapes_of_loop(s)
-            for tape, count in self._with_room.items():
-                passes = f"len(range({span}))"
-                self._room(tape, passes if count == 1 else f"{count} * {passes}")
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")
         self.line(head)
@@ -402,7 +398,6 @@ class _Writer:
             self.indent += 1
             self.region(region)
             self.indent -= 1
-        self._with_room = outer
         if not regions:
             self.line("    pass")
         if isinstance(s, For) and s.leave is not None:
@@ -412,14 +407,6 @@ class _Writer:
 
 def _numpy_name(dtype: str) -> str:
     return "np.bool_" if dtype == "bool" else f"np.{dtype}"
-
-
-def _tapes_of_loop(loop: For) -> dict[str, int]:
-    """The tapes that each pass of a loop keeps the same number of values on, and how many. Without
-    a look at the tape's length in it, a loop can become vector code."""
-    own = Counter(s.tape for s in loop.body if isinstance(s, Push))
-    every = Counter(s.tape for s in walk(loop.body) if isinstance(s, Push))
-    return {tape: count for tape, count in own.items() if count == every[tape]}
 
 
 def _cast(text: str, dtype: str) -> str:
