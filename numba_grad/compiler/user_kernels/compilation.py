@@ -14,10 +14,13 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import errors, types
+from numba.core import compiler, errors, types
 from numba.core.caching import NullCache
 from numba.core.callconv import Status
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
@@ -87,6 +90,58 @@ def compiled(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
             )
         )
     return result
+
+
+class _LibraryWithoutPasses(JITCodeLibrary):
+    """LLVM modules as they are written, with those they call: `code_generation` does the rest."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _CodegenWithoutPasses(JITCPUCodegen):
+    _library_class = _LibraryWithoutPasses
+
+
+@functools.cache
+def _target_without_passes() -> Any:
+    codegen = _CodegenWithoutPasses("numba_grad.generated")
+    return cpu_target.target_context.subtarget(_internal_codegen=codegen)
+
+
+def unoptimized(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
+    """Numba's record of a generated kernel, which is neither optimized nor loaded yet.
+
+    Its own passes, and machine code that nobody calls, take two thirds of Numba's time.
+    """
+    assert kernel.cpu is not None
+    flags = compiler.Flags()
+    cpu_target.options.parse_as_flags(flags, {"nopython": True, **compiled_memory.OPTIONS})
+    flags.noalias = True  # What is written is a result, and nothing else.
+    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+    signature = tuple(
+        [_type_of(x, compiled_memory.PlainArray, is_read_only=True) for x in arguments]
+    )
+    with global_compiler_lock:
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
+        result = compiler.compile_extra(
+            cpu_target.typing_context,
+            _target_without_passes(),
+            python_function(kernel.cpu.function),
+            signature,
+            types.none,
+            flags,
+            {},
+        )
+        result.library.finalize()
+        return result
 
 
 def address_of(result: Any) -> int:

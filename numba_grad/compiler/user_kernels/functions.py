@@ -8,6 +8,7 @@ that can be told from others by their text (`function_identity.py`).
 import contextlib
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from numba_grad.compiler.building import cache, compile_log
 from numba_grad.compiler.building.build import compiling
@@ -74,15 +75,29 @@ def _compiled_address(
 ) -> int:
     from numba_grad.compiler.user_kernels import compilation
 
-    compiled = compilation.compiled(kernel, arguments)
-    code = None if key is None else compilation.object_code(compiled, _entry(key))
-    if key is not None and code is not None:
-        # The same code as in the processes that find it on disk: results are the same, too.
-        with contextlib.suppress(KernelError):
-            address = loader.load([([_entry(key)], code)])[_entry(key)]
-            cache.write(key, code)
+    assert kernel.cpu is not None
+    if key is not None and hasattr(kernel.cpu.function, "generated_source"):
+        address = _loaded(compilation.unoptimized(kernel, arguments), key)
+        if address is not None:
             return address
-    return compilation.address_of(compiled)
+    compiled = compilation.compiled(kernel, arguments)
+    address = None if key is None else _loaded(compiled, key)
+    return compilation.address_of(compiled) if address is None else address
+
+
+def _loaded(compiled: Any, key: str) -> int | None:
+    """The address of what goes on disk, too: results are the same as in the processes that find it
+    there. None if it cannot."""
+    from numba_grad.compiler.user_kernels import compilation
+
+    code = compilation.object_code(compiled, _entry(key))
+    if code is None:
+        return None
+    with contextlib.suppress(KernelError):
+        address = loader.load([([_entry(key)], code)])[_entry(key)]
+        cache.write(key, code)
+        return address
+    return None
 
 
 def _key_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str | None:
