@@ -6,13 +6,14 @@ form can be comes from putting bounds in place of indices, the innermost first. 
 least 0. What is found holds wherever the code runs.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from numba_grad.compiler.numba_functions.regions import (
     Define,
     For,
     Load,
+    Memory,
     Scalar,
     Size,
     Statement,
@@ -74,20 +75,30 @@ class IndexRanges:
         least = None if form is None else self.least(form)
         return least is not None and least >= 0
 
-    def are_equal(self, a: Value, b: Value) -> bool:
-        """Whether two integers are always equal."""
-        x, y = self.form(a), self.form(b)
-        return a == b or (x is not None and x == y)
-
-    def differ(self, a: Value, b: Value) -> bool:
-        """Whether two integers are never equal."""
-        x, y = self.form(a), self.form(b)
-        if x is None or y is None:
-            return False
-        return any(
-            (least := self.least(difference)) is not None and least > 0
-            for difference in (x.plus(y, -1), y.plus(x, -1))
+    def are_one(self, memory: Memory, a: Sequence[Value], b: Sequence[Value]) -> bool:
+        """Whether two tuples of indices are always those of one element."""
+        return all(
+            x == y or ((place := self._place(memory, k, x)) and place == self._place(memory, k, y))
+            for k, (x, y) in enumerate(zip(a, b, strict=True))
         )
+
+    def differ(self, memory: Memory, a: Sequence[Value], b: Sequence[Value]) -> bool:
+        """Whether two tuples of indices are never those of one element."""
+        for axis, pair in enumerate(zip(a, b, strict=True)):
+            x, y = (self._place(memory, axis, index) for index in pair)
+            if x is None or y is None:
+                continue
+            for difference in (x.plus(y, -1), y.plus(x, -1)):
+                least = self.least(difference)
+                if least is not None and least > 0:
+                    return True
+        return False
+
+    def _place(self, memory: Memory, axis: int, index: Value) -> Form | None:
+        """Where an index is on an axis: -1 is the last place. None if that is not known."""
+        if type(index) is int and index < 0:
+            return Form(index, {(memory, axis): 1})
+        return self.form(index) if self.is_never_negative(index) else None
 
     def least(self, form: Form) -> int | None:
         """A number that the form is never less than; None if none is known."""

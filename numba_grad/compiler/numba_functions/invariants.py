@@ -147,17 +147,15 @@ class _Hoister:
                 continue
             others = [a for a in accesses if a.memory == s.memory]
             if all(
-                self._is_one(place, (a.memory, a.indices)) or self._differ(s.indices, a.indices)
+                self._is_one(place, (a.memory, a.indices))
+                or self.ranges.differ(s.memory, s.indices, a.indices)
                 for a in others
             ):
                 found.append(place)
         return found
 
     def _is_one(self, a: tuple[Memory, _Indices], b: tuple[Memory, _Indices]) -> bool:
-        return a[0] == b[0] and all(map(self.ranges.are_equal, a[1], b[1]))
-
-    def _differ(self, a: _Indices, b: _Indices) -> bool:
-        return any(map(self.ranges.differ, a, b))
+        return a[0] == b[0] and self.ranges.are_one(a[0], a[1], b[1])
 
     def _in_variable(
         self,
