@@ -198,6 +198,10 @@ class _Scope:
     depth: int  # of loops
     cotangents: dict[Scalar, Value] = field(default_factory=dict)
 
+    def backwards(self) -> list[tuple[Scalar, int]]:
+        """Its own scalars, the last one first."""
+        return sorted(self.own.items(), key=lambda pair: -pair[1])
+
 
 class _Sweeps:
     def __init__(
@@ -492,34 +496,10 @@ class _Sweeps:
         sweep, and with what it needs of the forward sweep."""
         reverse = [*self._own_cotangents(scope, reverse), *reverse]
         used = _used_scalars(reverse)
-        backwards = sorted(scope.own.items(), key=lambda pair: -pair[1])
-        past = set(used)  # what it is computed from, with it
-        inputs: dict[Scalar, list[Scalar]] = {}
-        lost: set[Scalar] = set()
-        restorable: dict[frozenset[Memory], set[Scalar]] = {}  # by the arrays they are loaded from
-        for scalar, position in backwards:
-            if scalar not in past:
-                continue
-            s = scope.statements[position]
-            inputs[scalar] = [x for x in operands(s) if isinstance(x, Scalar) and x in scope.own]
-            past |= {x for x in operands(s) if isinstance(x, Scalar)}
-            if not isinstance(s, Load) or not self._is_overwritten(s):
-                continue
-            names = self.groups.get(s.memory, frozenset({s.memory}))
-            if self._depth_of_allocation.get(s.memory, 0) or self._changes(scope, position):
-                lost.add(scalar)
-            elif self.restored.isdisjoint(names):
-                restorable.setdefault(names, set()).add(scalar)
-        here = [x for x in used if x in inputs]
-        is_kept = least_kept(here, lost.union(*restorable.values()), inputs)
-        for names in restorable:
-            others = [scalars for group, scalars in restorable.items() if group != names]
-            rest = least_kept(here, lost.union(*others), inputs)
-            saved = _nbytes(is_kept) - _nbytes(rest)
-            self._savings[names] = self._savings.get(names, 0) + saved * _PASSES**scope.depth
+        is_kept, inputs = self._least_kept(scope, used)
         again: list[Statement] = []
         kept: list[tuple[Scalar, str, str]] = []
-        for scalar, position in backwards:
+        for scalar, position in scope.backwards():
             if scalar not in used:
                 continue
             if scalar in is_kept:
@@ -537,6 +517,37 @@ class _Sweeps:
             scalar: self.builder.scalar(scalar.dtype) for scalar in scope.own if scalar in used
         }
         return [*forward, *pushed], substituted(reverse, names)
+
+    def _least_kept(
+        self, scope: _Scope, used: set[Scalar]
+    ) -> tuple[set[Scalar], dict[Scalar, list[Scalar]]]:
+        """What the region keeps for the scalars in `used`; with what each one that they come from
+        is computed from in the region."""
+        past = set(used)
+        inputs: dict[Scalar, list[Scalar]] = {}
+        lost: set[Scalar] = set()
+        restorable: dict[frozenset[Memory], set[Scalar]] = {}  # by the arrays they are loaded from
+        for scalar, position in scope.backwards():
+            if scalar not in past:
+                continue
+            s = scope.statements[position]
+            inputs[scalar] = [x for x in operands(s) if isinstance(x, Scalar) and x in scope.own]
+            past |= {x for x in operands(s) if isinstance(x, Scalar)}
+            if not isinstance(s, Load) or not self._is_overwritten(s):
+                continue
+            arrays = self.groups.get(s.memory, frozenset({s.memory}))
+            if self._depth_of_allocation.get(s.memory, 0) or self._changes(scope, position):
+                lost.add(scalar)
+            elif self.restored.isdisjoint(arrays):
+                restorable.setdefault(arrays, set()).add(scalar)
+        needed = [x for x in used if x in inputs]
+        result = least_kept(needed, lost.union(*restorable.values()), inputs)
+        for arrays in restorable:
+            others = [scalars for group, scalars in restorable.items() if group != arrays]
+            rest = least_kept(needed, lost.union(*others), inputs)
+            saved = (_nbytes(result) - _nbytes(rest)) * _PASSES**scope.depth
+            self._savings[arrays] = self._savings.get(arrays, 0) + saved
+        return result, inputs
 
     def _own_cotangents(self, scope: _Scope, reverse: list[Statement]) -> list[Statement]:
         result: list[Statement] = []

@@ -48,12 +48,11 @@ def _setitem(context: Any, builder: Any, signature: Any, arguments: Any) -> None
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any, given: Any) -> Any:
-    indices, kinds = [given], [index]
-    if isinstance(index, types.BaseTuple):
-        indices, kinds = cgutils.unpack_tuple(builder, given, len(index)), list(index)
-    places = [
-        context.cast(builder, x, own, types.intp) for x, own in zip(indices, kinds, strict=True)
-    ]
+    is_tuple = isinstance(index, types.BaseTuple)
+    kinds = index.types if is_tuple else (index,)
+    indices = cgutils.unpack_tuple(builder, given, len(kinds)) if is_tuple else [given]
+    pairs = zip(indices, kinds, strict=True)
+    places = [context.cast(builder, x, own, types.intp) for x, own in pairs]
     record = make_array(kind)(context, builder, array)
     return cgutils.get_item_pointer(context, builder, kind, record, places, wraparound=False)
 
