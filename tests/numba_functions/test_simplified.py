@@ -8,6 +8,7 @@ import numba_grad as ng
 from numba_grad.compiler.numba_functions.kept_values import least_kept
 from numba_grad.compiler.numba_functions.regions import Scalar
 from numba_grad.config import configure
+from numba_grad.errors import KernelError
 from tests.numba_functions.programs import PROGRAMS
 
 RANDOM = np.random.default_rng(7)
@@ -201,3 +202,52 @@ def test_a_branch_that_is_not_taken_poisons_nothing(engine):
         x = np.array([4.0, -1.0, 0.0])
         gradient = ng.grad(lambda x: np.sum(ng.differentiable(branch_that_is_not_taken)(x)))
         np.testing.assert_array_equal(gradient(x), [0.25, 0.0, 0.0])
+
+
+# Arrays that are swapped.
+
+
+@njit
+def new_array_swapped_with_one_from_outside(a, steps):
+    b = a * 1.0
+    for _ in range(steps):
+        v = np.zeros(b.shape)
+        v[0] += b[1]
+        v[1:] += 0.5 * b[:-1] * a[1:]
+        b, v = v, b
+    return b.sum() + b[1] ** 2
+
+
+@on_both_engines
+def test_an_array_of_a_pass_may_be_swapped_with_one_from_outside(engine):
+    operation, a = ng.differentiable(new_array_swapped_with_one_from_outside), RANDOM.random(5)
+    with configure(engine=engine):
+        for steps in range(4):
+            expected = new_array_swapped_with_one_from_outside.py_func(a, steps)
+            np.testing.assert_allclose(operation(a, steps).numpy(), expected, rtol=1e-14)
+            ng.testing.check_gradients(operation, a, steps)
+
+
+@njit
+def new_array_swapped_with_an_argument(a, b, steps):
+    for _ in range(steps):
+        v = 0.3 * a * a
+        b[:] = b * 2.0
+        b, v = v, b
+
+
+@njit
+def without_results(a):
+    b = a * 2.0
+    b[0] = 1.0
+
+
+def test_a_function_without_results_is_refused():
+    with pytest.raises(KernelError, match="writes to none of its arguments"):
+        ng.differentiable(without_results)(np.ones(3))
+
+
+def test_an_array_of_a_pass_is_not_swapped_with_an_argument():
+    operation = ng.differentiable(new_array_swapped_with_an_argument)
+    with pytest.raises(KernelError, match="an array made before the loop"):
+        operation(np.ones(3), np.ones(3), 2)

@@ -12,10 +12,12 @@ from numba_grad.compiler.numba_functions import (
     tangent,
     tape_bound,
 )
+from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
 from numba_grad.compiler.numba_functions.regions import Function
 from numba_grad.compiler.numba_functions.scatter_loops import with_scatters_apart
 from numba_grad.compiler.numba_functions.simplifications import simplified
 from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
+from numba_grad.errors import KernelError, explain
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.generated import Parameter, Request
@@ -40,7 +42,8 @@ def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
     found = numba_ir.function_tree(function, list(map(numba_ir.tuple_type, arguments.values())))
     assert found.builder is not None
     builder = found.builder.copy()
-    return replace(found, body=simplified(found.body, builder), builder=builder)
+    body = with_equal_lifetimes(found, builder)
+    return replace(found, body=simplified(body, builder), builder=builder)
 
 
 def fields(
@@ -49,6 +52,11 @@ def fields(
     """The fields of a `Generated`."""
     names = [function.parameters[k].name for k in request.sources]
     results = [*function.returned, *function.written]
+    if not results:
+        problem = "returns nothing, and writes to none of its arguments"
+        raise KernelError(
+            explain(function.name, problem, fix="return what is to be differentiated")
+        )
     if request.kind == "primal":
         kernel, count = adjoint.primal_kernel(function), len(results)
         chosen = [k for k, m in enumerate(results) if m.dtype.startswith("float")]
