@@ -6,8 +6,10 @@ fastest of several runs, in turn.
 """
 
 import argparse
+import json
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +20,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "perf")]
+
+from numba_functions_in_jax import REFUSED  # noqa: E402
 
 # Those with a goal, as multiples of the kernel.
 GOALS = {
@@ -56,7 +60,7 @@ def fastest(*functions: Callable[[], Any], seconds: float = 1.0) -> list[float]:
     return best
 
 
-def measured(name: str, is_large: bool) -> dict[str, float]:
+def measured(name: str, is_large: bool) -> dict[str, Any]:
     import numba
 
     import numba_grad as ng
@@ -105,7 +109,31 @@ def measured(name: str, is_large: bool) -> dict[str, float]:
         "gradient (ms)": warm * 1e3,
         "of the kernel": warm / primal,
         "first, of compiling": first / compiling,
+        "first (s)": first,
+        "sums": [float(np.sum(np.asarray(g))) for g in gradient(*chosen)],
         "tape (MB)": operation.tape_bytes(*arguments) / 1e6,
+    }
+
+
+def beside_jax(name: str, is_large: bool, python: str, gradient: float) -> dict[str, Any]:
+    """JAX's time for the gradient, in a process of its own."""
+    from tests.numba_functions.programs import PROGRAMS
+
+    if name in REFUSED:
+        return {"JAX": f"refused: {REFUSED[name]}"}
+    program = PROGRAMS[name]
+    arguments = program.arguments(program.large if is_large else program.small)
+    with tempfile.TemporaryFile() as file:
+        np.savez(file, *arguments)
+        file.seek(0)
+        command = [python, str(ROOT / "perf" / "numba_functions_in_jax.py"), name]
+        done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "JAX's gradient (ms)": found["best"] * 1e3,
+        "of JAX's": gradient / found["best"] / 1e3,
+        "JAX's first (s)": found["first"],
+        "JAX's sums": found["sums"],
     }
 
 
@@ -113,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--large", action="store_true", help="the sizes of the goals")
+    parser.add_argument("--jax-python", default="", help="the Python that has JAX")
     options = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as empty:
@@ -120,7 +149,18 @@ def main() -> None:
         for name in options.names or SCALAR_LOOPS:
             rows[name] = row = measured(name, options.large)
             goal = f"  (goal {GOALS[name]})" if name in GOALS else ""
-            print(f"{name:25}", *(f"{key} {value:.3g}  " for key, value in row.items()), goal)
+            if options.jax_python:
+                jax = beside_jax(name, options.large, options.jax_python, row["gradient (ms)"])
+                sums = jax.pop("JAX's sums", None)
+                if sums is not None:
+                    np.testing.assert_allclose(sums, row["sums"], rtol=1e-6)
+                row |= jax
+            sums = row.pop("sums")
+            words = [
+                f"{key} {value}  " if isinstance(value, str) else f"{key} {value:.3g}  "
+                for key, value in row.items()
+            ]
+            print(f"{name:25}", *words, goal)
     for key in ("of the kernel", "first, of compiling"):
         mean = math.exp(sum(math.log(row[key]) for row in rows.values()) / len(rows))
         print(f"{key}: {mean:.2f}, the geometric mean")

@@ -229,6 +229,26 @@ def test_an_array_of_a_pass_may_be_swapped_with_one_from_outside(engine):
 
 
 @njit
+def element_of_a_name_that_is_swapped(a, b, steps):
+    total = 0.0
+    for _ in range(steps):
+        total += a[0] * a[1]
+        a, b = b, a
+    return total
+
+
+@on_both_engines
+def test_a_load_by_a_name_that_is_swapped_stays_in_its_loop(engine):
+    arguments = np.array([2.0, 3.0]), np.array([5.0, 7.0]), 3
+    operation = ng.differentiable(element_of_a_name_that_is_swapped)
+    with configure(engine=engine):
+        found = operation(*arguments)
+        found = found[0] if isinstance(found, tuple) else found
+        assert float(found) == 6.0 + 35.0 + 6.0
+        ng.testing.check_gradients(operation, *arguments)
+
+
+@njit
 def new_array_swapped_with_an_argument(a, b, steps):
     for _ in range(steps):
         v = 0.3 * a * a

@@ -49,8 +49,10 @@ def with_swapped(memories: Iterable[Memory], body: list[Statement]) -> set[Memor
 
 
 def written(body: list[Statement]) -> set[Memory]:
-    """All memories that are stored to."""
-    return with_swapped([s.memory for s in walk(body) if isinstance(s, Store)], body)
+    """All names whose elements may change: by stores, and by swaps."""
+    stored = [s.memory for s in walk(body) if isinstance(s, Store)]
+    swapped = [m for s in walk(body) if isinstance(s, Swap) for m in s.memories]
+    return with_swapped([*stored, *swapped], body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from numba_grad.compiler.numba_functions.regions import (
     Scalar,
     Statement,
     Store,
-    Swap,
     Value,
     While,
     nested,
@@ -231,7 +230,7 @@ def _accumulated(statements: list[Statement], uses: Counter[Scalar]) -> list[Sta
                     result.append(opposite)
                     part = total.target
                 s = Store(s.memory, s.indices, part, is_added=True)
-        changed = written([s]) | ({*s.memories} if isinstance(s, Swap) else set())
+        changed = written([s])
         loads = {target: load for target, load in loads.items() if load.memory not in changed}
         result.append(s)
     return [s for s in result if id(s) not in dropped]
