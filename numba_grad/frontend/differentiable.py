@@ -36,6 +36,9 @@ from numba_grad.ops.custom_kernels import (
     python_function,
 )
 
+# Elements of the arguments, from which on it is worth more compiling that threads share loops.
+_LARGE = 1 << 16
+
 _DTYPES = (
     "float64",
     "float32",
@@ -134,13 +137,12 @@ class Differentiable:
         self.function = function
         self._memory = memory
         self._is_default = is_default
-        self._last_budget = 0
         plain = python_function(function)
         self.__name__ = plain.__name__
         self.__doc__ = plain.__doc__
         self.__module__ = plain.__module__
         self._signature = inspect.signature(plain)
-        self._last: Program | None = None
+        self._last: tuple[Program, Request] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, recorded: nothing is computed yet."""
@@ -152,7 +154,10 @@ class Differentiable:
                 if x.dtype.kind == "f" and (x.requires_grad or has_tangent(x))
             ]
         )
-        request = Request("primal", 0, sources, self._budget(found, inputs, numbers, sources))
+        request = Request("primal", 0, sources, are_large=_are_large(inputs))
+        if sources and grad_mode.enabled:
+            request = replace(request, memory=self._budget(found, inputs, numbers, request))
+        self._last = found, request
         results = _applied(_Variant(found, request), inputs, numbers)
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
@@ -162,13 +167,11 @@ class Differentiable:
         found: Program,
         inputs: Sequence[Node],
         numbers: Sequence[Number],
-        sources: tuple[int, ...],
+        request: Request,
     ) -> int:
         """The budget of loops in the adjoint; 0 where the tape will not come near it, and code that
         can do parts again, and takes twice as long to compile, is not needed."""
-        if not sources or not grad_mode.enabled:
-            return 0
-        adjoint = found.generated(Request("adjoint", 0, sources))
+        adjoint = found.generated(replace(request, kind="adjoint"))
         assert adjoint.outline is not None
         names = [name for name, is_number in adjoint.inputs if not is_number]
         shapes = {name: x.shape for name, x in zip(names, inputs, strict=False)}
@@ -176,8 +179,7 @@ class Differentiable:
         values = {name: int(x[1]) for name, x in zip(names, numbers, strict=True)}
         nbytes, is_known = most_bytes(adjoint.outline, shapes, values)
         fits = nbytes <= self._memory // 2
-        self._last_budget = 0 if fits and (is_known or self._is_default) else self._memory
-        return self._last_budget
+        return 0 if fits and (is_known or self._is_default) else self._memory
 
     def _recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -204,7 +206,7 @@ class Differentiable:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
         found = program(self.function, tuple(parameters))
-        self._last = found
+        self._last = found, Request("primal", 0, (), are_large=_are_large(inputs))
         return found, inputs, tuple(numbers)
 
     def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
@@ -314,13 +316,15 @@ class Differentiable:
                     fix=f"{self.__name__}{self._signature}",
                 )
             )
-        return self._last.generated(Request(kind, 0, _float_sources(self._last), self._last_budget))
+        found, request = self._last
+        return found.generated(replace(request, kind=kind, sources=_float_sources(found)))
 
     def __repr__(self) -> str:
         if self._last is None:
             return f"<differentiable {self.__name__}{self._signature}>"
-        primal = self._last.generated(Request("primal", 0, ()))
-        names = [p.text for p in self._last.parameters]
+        found, _ = self._last
+        primal = found.generated(Request("primal", 0, ()))
+        names = [p.text for p in found.parameters]
         results = [f"returned {k}" for k in range(primal.returned_count)]
         if primal.returned_count == 1:
             results = ["returned"]
@@ -345,6 +349,10 @@ def _array_inputs(found: Program, inputs: Sequence[Node]) -> list[tuple[int, Nod
     """The arguments that are arrays, with the numbers of their parameters."""
     places = [k for k, p in enumerate(found.parameters) if not p.is_number]
     return list(zip(places, inputs, strict=False))
+
+
+def _are_large(inputs: Sequence[Node]) -> bool:
+    return sum(x.type.size for x in inputs) >= _LARGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,22 @@ def _linker() -> Any:
 Objects = Sequence[tuple[Sequence[str], bytes]]  # the symbols wanted of each, and its code
 
 
-def _from_scipy(objects: Objects) -> dict[str, int]:
+# The engine's `SharedWord`s, as the code of users' kernels knows them.
+SHARED_WORDS = "engine_shared_words"
+_given: dict[str, int] = {}
+
+
+def give_symbol(name: str, address: int) -> None:
+    """Let objects that are loaded from now on refer to an address by name."""
+    _given[name] = address
+
+
+def _needed(objects: Objects) -> dict[str, int]:
     """What the objects need beyond the symbols of the process."""
     needed: dict[str, int] = {}
     for _, code in objects:
         needed |= special_functions.needed_by(code)
+        needed |= {name: address for name, address in _given.items() if name.encode() in code}
     return needed
 
 
@@ -75,7 +86,7 @@ def _loaded(objects: Objects, wanted: Sequence[str]) -> dict[str, int]:
         builder.add_object_img(code)
     for symbol in wanted:
         builder.export_symbol(symbol)
-    for name, address in _from_scipy(objects).items():
+    for name, address in _needed(objects).items():
         builder.import_symbol(name, address)
     with _lock:
         try:

@@ -98,6 +98,7 @@ class EntryPoints(NamedTuple):
 
     replay: int
     worker: int
+    run_tasks: int
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -145,6 +146,7 @@ class NativeEngine:
         _check_array_layout()
         self.shared = allocate_words(SharedWord.END)
         self.threads = Threads(entry_points.worker, self.shared, use_futex=use_futex)
+        self.threads.shared[SharedWord.RUN_TASKS] = entry_points.run_tasks
         self._definition = _MethodDefinition(b"replay", entry_points.replay, _VECTORCALL, b"")
         self._new_function = ctypes.pythonapi.PyCFunction_NewEx
         self._new_function.restype = ctypes.py_object
@@ -262,6 +264,8 @@ class Program:
         self.has_parallel_steps = bool((plan.steps[:, 2] > plan.steps[:, 3]).any())
         # Others take as long as they like: users' code, and processes that are waited for.
         is_free = any(name.startswith(("user.", "python.", "mpi.")) for name in plan.symbols)
+        # Which may share their loops among the threads.
+        self.has_users_kernels = any(name.startswith("user.") for name in plan.symbols)
         # Nothing bounds how often a condition holds.
         is_bounded = not (plan.steps[:, 0] == Control.LEAVE).any()
         self.may_keep_lock = is_bounded and not (self.has_parallel_steps or is_free)
@@ -297,8 +301,13 @@ class Program:
         if self._borrows_arena:
             # The block must live until the run is over, and no longer.
             arena = self._lend_arena(activation)  # noqa: F841
-        if self.has_parallel_steps and config.threads != self.engine.threads.requested:
-            self.engine.threads.resize(config.threads)
+        if self.has_parallel_steps or self.has_users_kernels:
+            threads = self.engine.threads
+            if config.threads != threads.requested:
+                threads.resize(config.threads)
+            if threads.shared[SharedWord.ARE_MISSED]:
+                threads.shared[SharedWord.ARE_MISSED] = 0
+                threads.start()
         if self.files:
             self._run_with_files(activation, inputs, outputs)
         elif activation.entry(*inputs, *outputs) is not None:

@@ -77,6 +77,8 @@ class SharedWord(enum.IntEnum):
     BLAS_GET_THREADS = 19
     BLAS_SET_THREADS = 20
     IS_FORKING = 21  # 1 while nobody may call BLAS_SET_THREADS
+    RUN_TASKS = 22  # the native function that shares tasks among threads
+    ARE_MISSED = 23  # 1 after a user's kernel ran alone, as there were no threads
     END = 32
 
 

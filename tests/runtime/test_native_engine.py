@@ -14,7 +14,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from numba_grad.compiler.building import engine_build
-from numba_grad.compiler.building.build import Request, build, build_requests
+from numba_grad.compiler.building.build import build, build_requests
 from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.config import configure
 from numba_grad.errors import InternalError
@@ -153,11 +153,8 @@ def test_threads_sleep_and_wake() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs both ways of waiting")
 def test_waiting_without_futexes() -> None:
-    replay = build_requests(
-        [Request(engine_build.REPLAY_SOURCE, "replay", "int64(int64, int64, int64)")]
-    )[0]
-    worker = build_requests([Request(engine_build.WORKER_SOURCE, "worker", "int64(int64)")])[0]
-    engine = NativeEngine(EntryPoints(replay.address, worker.address), use_futex=False)
+    functions = build_requests(engine_build._FUNCTIONS)
+    engine = NativeEngine(EntryPoints(*[f.address for f in functions]), use_futex=False)
     plan = scale_plan(1000, grain=10, steps=50)
     x = np.full(1000, -1.0)
     with configure(threads=3):

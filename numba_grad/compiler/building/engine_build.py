@@ -1,6 +1,7 @@
-"""The native engine's two functions: `replay` walks a plan, `worker` is what pool threads run.
+"""The native engine's functions: `replay` walks a plan, `run_tasks` shares a step among threads,
+`worker` is what these run.
 
-Both are Numba source like any kernel, compiled and cached by `build`; the records that they share
+They are Numba source like any kernel, compiled and cached by `build`; the records that they share
 with Python are laid out in `runtime/native_engine.py` and `runtime/threads.py`.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 
 from numba_grad.compiler.building import compile_log
 from numba_grad.compiler.building.build import Kernel, Request, build_requests, is_compiled
+from numba_grad.runtime import loader
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
     OBJECT_HEAD,
@@ -112,6 +114,96 @@ def worker(pool):
             atomic_add(pool + 8 * POOL_SLEEPERS, -1)
             spins = 0
     atomic_add(pool + 8 * POOL_ALIVE, -1)
+    return 0
+"""
+
+# Shares the tasks of a step, or the passes of a loop in a kernel of a user, among this thread and
+# those of the pool. It runs them alone where the pool is another one's, and where there is none.
+_RUN_TASKS = """
+def run_tasks(shared, function, arguments, tasks, grain):
+    if tasks <= grain:
+        call(function, arguments, 0, tasks)
+        return 0
+    pool = atomic_load(shared + 8 * SHARED_POOL)
+    if pool == 0 or atomic_compare_exchange(pool + 8 * POOL_OWNER, 0, 1) != 0:
+        if pool == 0 and atomic_load(shared + 8 * SHARED_WANTED_THREADS) > 1:
+            atomic_store(shared + 8 * SHARED_ARE_MISSED, 1)
+        call(function, arguments, 0, tasks)
+        return 0
+    job = pointer(pool, int64)
+    if job[POOL_GET_CPU] != 0:
+        cpu = call(job[POOL_GET_CPU]) & REMAINING
+        helpers = job[POOL_THREADS] - 1
+        if cpu != job[POOL_AVOIDED_CPU] and cpu < 1024 and (
+            atomic_load(pool + 8 * POOL_STARTED) >> 32 == helpers):
+            job[POOL_AVOIDED_CPU] = cpu
+            for number in range(16):
+                job[POOL_MASK + number] = job[POOL_ALLOWED_CPUS + number]
+            job[POOL_MASK + (cpu >> 6)] &= ~(1 << (cpu & 63))
+            for number in range(helpers):
+                call(job[POOL_WAIT_FUNCTION], job[POOL_SET_AFFINITY_NUMBER],
+                     job[POOL_THREAD_IDS + number], 128, pool + 8 * POOL_MASK)
+    # Several chunks for each thread, so that one that is late does less.
+    share = grain * job[POOL_THREADS] * 4
+    chunk = grain * ((tasks + share - 1) // share)
+    chunks = (tasks + chunk - 1) // chunk
+    generation = (job[POOL_GENERATION] + 1) & 0x7FFFFFFF
+    job[POOL_GENERATION] = generation
+    job[POOL_FUNCTION] = function
+    job[POOL_ARGUMENTS] = arguments
+    job[POOL_TASKS] = tasks
+    job[POOL_CHUNK] = chunk
+    job[POOL_CHUNKS] = chunks
+    atomic_store(pool + 8 * POOL_DONE, 0)
+    atomic_store(pool + 8 * POOL_STATE, (generation << 32) | chunks)
+    sleepers = atomic_load(pool + 8 * POOL_SLEEPERS)
+    if sleepers > 0:
+        if sleepers > chunks - 1:
+            sleepers = chunks - 1
+        if job[POOL_WAIT_FUNCTION] != 0:
+            atomic_add(pool + 8 * POOL_WAKE, 1)
+            call(job[POOL_WAIT_FUNCTION], job[POOL_WAIT_NUMBER],
+                 pool + 8 * POOL_WAKE, FUTEX_WAKE, sleepers, 0, 0, 0)
+        else:
+            call(job[POOL_LOCK_MUTEX], pool + 8 * POOL_MUTEX)
+            atomic_add(pool + 8 * POOL_WAKE, 1)
+            call(job[POOL_WAKE_CONDITION], pool + 8 * POOL_CONDITION)
+            call(job[POOL_UNLOCK_MUTEX], pool + 8 * POOL_MUTEX)
+    while True:
+        state = atomic_load(pool + 8 * POOL_STATE)
+        remaining = state & REMAINING
+        if remaining == 0:
+            break
+        if atomic_compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
+            first = (chunks - remaining) * chunk
+            end = first + chunk
+            if end > tasks:
+                end = tasks
+            call(function, arguments, first, end)
+            atomic_add(pool + 8 * POOL_DONE, 1)
+    spins = 0
+    while True:
+        done = atomic_load(pool + 8 * POOL_DONE)
+        if done == chunks:
+            break
+        if spins < job[POOL_SPINS]:
+            pause()
+            spins += 1
+            continue
+        atomic_store(pool + 8 * POOL_CALLER_SLEEPS, 1)
+        if job[POOL_WAIT_FUNCTION] != 0:
+            done = atomic_load(pool + 8 * POOL_DONE)
+            if done != chunks:
+                call(job[POOL_WAIT_FUNCTION], job[POOL_WAIT_NUMBER],
+                     pool + 8 * POOL_DONE, FUTEX_WAIT, done, 0, 0, 0)
+        else:
+            call(job[POOL_LOCK_MUTEX], pool + 8 * POOL_MUTEX)
+            if atomic_load(pool + 8 * POOL_DONE) != chunks:
+                call(job[POOL_WAIT_CONDITION], pool + 8 * POOL_CONDITION,
+                     pool + 8 * POOL_MUTEX)
+            call(job[POOL_UNLOCK_MUTEX], pool + 8 * POOL_MUTEX)
+    atomic_store(pool + 8 * POOL_CALLER_SLEEPS, 0)
+    atomic_store(pool + 8 * POOL_OWNER, 0)
     return 0
 """
 
@@ -265,87 +357,12 @@ def replay(record_array, objects, count):
         elif tasks <= grain:
             call(function, words_of_step, 0, tasks)
         else:
-            pool = atomic_load(shared + 8 * SHARED_POOL)
-            if pool == 0 and atomic_load(shared + 8 * SHARED_WANTED_THREADS) > 1:
+            has_pool = atomic_load(shared + 8 * SHARED_POOL) != 0
+            if not has_pool and atomic_load(shared + 8 * SHARED_WANTED_THREADS) > 1:
                 status = STATUS_WANTS_THREADS
                 break
-            if pool == 0 or atomic_compare_exchange(pool + 8 * POOL_OWNER, 0, 1) != 0:
-                call(function, words_of_step, 0, tasks)
-            else:
-                job = pointer(pool, int64)
-                if job[POOL_GET_CPU] != 0:
-                    cpu = call(job[POOL_GET_CPU]) & REMAINING
-                    helpers = job[POOL_THREADS] - 1
-                    if cpu != job[POOL_AVOIDED_CPU] and cpu < 1024 and (
-                        atomic_load(pool + 8 * POOL_STARTED) >> 32 == helpers):
-                        job[POOL_AVOIDED_CPU] = cpu
-                        for number in range(16):
-                            job[POOL_MASK + number] = job[POOL_ALLOWED_CPUS + number]
-                        job[POOL_MASK + (cpu >> 6)] &= ~(1 << (cpu & 63))
-                        for number in range(helpers):
-                            call(job[POOL_WAIT_FUNCTION], job[POOL_SET_AFFINITY_NUMBER],
-                                 job[POOL_THREAD_IDS + number], 128, pool + 8 * POOL_MASK)
-                # Several chunks for each thread, so that one that is late does less.
-                share = grain * job[POOL_THREADS] * 4
-                chunk = grain * ((tasks + share - 1) // share)
-                chunks = (tasks + chunk - 1) // chunk
-                generation = (job[POOL_GENERATION] + 1) & 0x7FFFFFFF
-                job[POOL_GENERATION] = generation
-                job[POOL_FUNCTION] = function
-                job[POOL_ARGUMENTS] = words_of_step
-                job[POOL_TASKS] = tasks
-                job[POOL_CHUNK] = chunk
-                job[POOL_CHUNKS] = chunks
-                atomic_store(pool + 8 * POOL_DONE, 0)
-                atomic_store(pool + 8 * POOL_STATE, (generation << 32) | chunks)
-                sleepers = atomic_load(pool + 8 * POOL_SLEEPERS)
-                if sleepers > 0:
-                    if sleepers > chunks - 1:
-                        sleepers = chunks - 1
-                    if job[POOL_WAIT_FUNCTION] != 0:
-                        atomic_add(pool + 8 * POOL_WAKE, 1)
-                        call(job[POOL_WAIT_FUNCTION], job[POOL_WAIT_NUMBER],
-                             pool + 8 * POOL_WAKE, FUTEX_WAKE, sleepers, 0, 0, 0)
-                    else:
-                        call(job[POOL_LOCK_MUTEX], pool + 8 * POOL_MUTEX)
-                        atomic_add(pool + 8 * POOL_WAKE, 1)
-                        call(job[POOL_WAKE_CONDITION], pool + 8 * POOL_CONDITION)
-                        call(job[POOL_UNLOCK_MUTEX], pool + 8 * POOL_MUTEX)
-                while True:
-                    state = atomic_load(pool + 8 * POOL_STATE)
-                    remaining = state & REMAINING
-                    if remaining == 0:
-                        break
-                    if atomic_compare_exchange(pool + 8 * POOL_STATE, state, state - 1) == state:
-                        first = (chunks - remaining) * chunk
-                        end = first + chunk
-                        if end > tasks:
-                            end = tasks
-                        call(function, words_of_step, first, end)
-                        atomic_add(pool + 8 * POOL_DONE, 1)
-                spins = 0
-                while True:
-                    done = atomic_load(pool + 8 * POOL_DONE)
-                    if done == chunks:
-                        break
-                    if spins < job[POOL_SPINS]:
-                        pause()
-                        spins += 1
-                        continue
-                    atomic_store(pool + 8 * POOL_CALLER_SLEEPS, 1)
-                    if job[POOL_WAIT_FUNCTION] != 0:
-                        done = atomic_load(pool + 8 * POOL_DONE)
-                        if done != chunks:
-                            call(job[POOL_WAIT_FUNCTION], job[POOL_WAIT_NUMBER],
-                                 pool + 8 * POOL_DONE, FUTEX_WAIT, done, 0, 0, 0)
-                    else:
-                        call(job[POOL_LOCK_MUTEX], pool + 8 * POOL_MUTEX)
-                        if atomic_load(pool + 8 * POOL_DONE) != chunks:
-                            call(job[POOL_WAIT_CONDITION], pool + 8 * POOL_CONDITION,
-                                 pool + 8 * POOL_MUTEX)
-                        call(job[POOL_UNLOCK_MUTEX], pool + 8 * POOL_MUTEX)
-                atomic_store(pool + 8 * POOL_CALLER_SLEEPS, 0)
-                atomic_store(pool + 8 * POOL_OWNER, 0)
+            run = pointer(shared, int64)[SHARED_RUN_TASKS]
+            call(run, shared, function, words_of_step, tasks, grain)
         if is_timed:
             call(clock, CLOCK_MONOTONIC, now_address)
             if kernel >= 0:
@@ -407,12 +424,14 @@ def replay(record_array, objects, count):
 """
 
 REPLAY_SOURCE = _HEADER + _REPLAY
+RUN_TASKS_SOURCE = _HEADER + _RUN_TASKS
 WORKER_SOURCE = _HEADER + _WORKER
 
 
 _FUNCTIONS = (
     Request(REPLAY_SOURCE, "replay", "int64(int64, int64, int64)"),
     Request(WORKER_SOURCE, "worker", "int64(int64)"),
+    Request(RUN_TASKS_SOURCE, "run_tasks", "int64(int64, int64, int64, int64, int64)"),
 )
 
 
@@ -420,8 +439,10 @@ _FUNCTIONS = (
 def native_engine() -> NativeEngine:
     """The engine of this process."""
     with compile_log.report():
-        replay, worker = build_requests(_FUNCTIONS)
-    return NativeEngine(EntryPoints(replay=replay.address, worker=worker.address))
+        functions = build_requests(_FUNCTIONS)
+    engine = NativeEngine(EntryPoints(*[function.address for function in functions]))
+    loader.give_symbol(loader.SHARED_WORDS, engine.shared)
+    return engine
 
 
 def build_kernels(requests: Iterable[Request]) -> list[Kernel]:

@@ -16,7 +16,7 @@ Statements of the forward sweep that nothing needs are left out, all of it if ne
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -53,6 +53,7 @@ from numba_grad.compiler.numba_functions.regions import (
     operands,
     substituted,
     walk,
+    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.segmented_loops import (
@@ -256,13 +257,10 @@ class _Sweeps:
         body = self._counted(s.body)
         if s.leave is None:
             assert isinstance(s, For)
-            return For(s.index, s.start, s.stop, s.step, body, None, s.is_parallel)
+            return replace(s, body=body)
         count = self.builder.memory("passes", "int64")
         body = [Store(count, (), 1, is_added=True), *body]
-        if isinstance(s, For):
-            loop = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-        else:
-            loop = While(s.leave, body)
+        loop = replace(s, body=body)
         passes = self.builder.scalar("int64")
         result += [Allocate(count, (), 0.0), loop, Load(passes, count, ())]
         self._passes[id(loop)] = passes
@@ -458,11 +456,9 @@ class _Sweeps:
         fresh = builder.scalar("int64", "i")
         reverse = substituted(reverse, {index: fresh})
         if reverse:
-            builder.body.append(For(fresh, *span, reverse))
-        if isinstance(s, For):
-            return [For(s.index, s.start, s.stop, s.step, forward, s.leave, s.is_parallel)]
-        assert s.leave is not None
-        return [While(s.leave, forward)]
+            is_parallel = isinstance(s, For) and s.is_parallel
+            builder.body.append(For(fresh, *span, reverse, is_parallel=is_parallel))
+        return [replace(s, body=forward)]
 
     def _is_read_again(self, forward: list[Statement], state: list[Memory]) -> bool:
         """Whether the passes of a loop can be done again after the forward sweep: what they read,
@@ -619,13 +615,7 @@ def tape_kernel(kernel: Kernel) -> Kernel:
         for s in statements:
             if isinstance(s, Push):
                 s = Store(total, (), entry_bytes(s.tape), is_added=True)
-            elif isinstance(s, For):
-                s = For(s.index, s.start, s.stop, s.step, counted(s.body), s.leave, s.is_parallel)
-            elif isinstance(s, While):
-                s = While(s.leave, counted(s.body))
-            elif isinstance(s, If):
-                s = If(s.condition, counted(s.then), counted(s.otherwise))
-            result.append(s)
+            result.append(with_regions(s, counted))
         return result
 
     # The reverse sweep, which takes from the tape, adds nothing to it.

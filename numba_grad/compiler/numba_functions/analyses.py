@@ -26,6 +26,7 @@ from numba_grad.compiler.numba_functions.regions import (
     nested,
     operands,
     walk,
+    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 
@@ -199,19 +200,7 @@ class _Uses:
             self.memories.add(s.leave)
 
     def kept(self, statements: list[Statement]) -> list[Statement]:
-        result: list[Statement] = []
-        for s in statements:
-            if id(s) not in self.done:
-                continue
-            if isinstance(s, For):
-                body = self.kept(s.body)
-                s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-            elif isinstance(s, While):
-                s = While(s.leave, self.kept(s.body))
-            elif isinstance(s, If):
-                s = If(s.condition, self.kept(s.then), self.kept(s.otherwise))
-            result.append(s)
-        return result
+        return [with_regions(s, self.kept) for s in statements if id(s) in self.done]
 
 
 def needed_for(

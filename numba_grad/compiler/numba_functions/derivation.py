@@ -13,6 +13,7 @@ from numba_grad.compiler.numba_functions import (
     tape_bound,
 )
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
+from numba_grad.compiler.numba_functions.parallel_loops import with_parallel_loops
 from numba_grad.compiler.numba_functions.regions import Function
 from numba_grad.compiler.numba_functions.scatter_loops import with_scatters_apart
 from numba_grad.compiler.numba_functions.simplifications import simplified
@@ -43,7 +44,7 @@ def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
     assert found.builder is not None
     builder = found.builder.copy()
     body = with_equal_lifetimes(found, builder)
-    return replace(found, body=simplified(body, builder), builder=builder)
+    return replace(found, body=simplified(body, builder, found.returned), builder=builder)
 
 
 def fields(
@@ -73,6 +74,10 @@ def fields(
         kernel = tangent.tangent_kernel(kernel, request.sources, chosen)
         count = len(chosen)
         chosen = list(range(count))
+    shapes_of = kernel
+    if request.kind != "tape":
+        body = with_parallel_loops(kernel.body, kernel.builder, are_large=request.are_large)
+        kernel = replace(kernel, body=body)
     if request.kind == "adjoint":
         kernel = replace(kernel, body=with_scatters_apart(kernel.body, kernel.builder))
         kernel = replace(kernel, body=with_rooms(kernel.body, kernel.builder))
@@ -81,7 +86,7 @@ def fields(
     return {
         "name": kernel.name,
         "source": source_writer.kernel_source(kernel, number_names),
-        "shapes_source": source_writer.shapes_source(kernel, number_names),
+        "shapes_source": source_writer.shapes_source(shapes_of, number_names),
         "inputs": [(m.name, m.name in number_names) for m in kernel.inputs],
         "output_dtypes": [m.dtype for m in kernel.outputs],
         "result_count": count,

@@ -56,6 +56,7 @@ class Request:
     order: int
     sources: tuple[int, ...]  # the parameters that have derivatives
     memory: int = 0  # bytes for the tape of a loop, beyond which it is done again; 0: no limit
+    are_large: bool = False  # arrays, so that threads share what loops they can
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from numba_grad.compiler.numba_functions.regions import (
     For,
     Load,
     Memory,
+    Parallel,
     Scalar,
     Size,
     Statement,
@@ -57,6 +58,9 @@ class IndexRanges:
         for s in walk(body):
             if isinstance(s, For):
                 self._index(s)
+            elif isinstance(s, Parallel):
+                for task in (s.first, s.last):
+                    self._atom(task, Form(0), self.form(s.tasks))
             elif isinstance(s, Size):
                 self._forms[s.target] = Form(0, {(s.memory, s.axis): 1})
             elif isinstance(s, Define) and s.target.dtype == "int64":
@@ -78,23 +82,25 @@ class IndexRanges:
     def are_one(self, memory: Memory, a: Sequence[Value], b: Sequence[Value]) -> bool:
         """Whether two tuples of indices are always those of one element."""
         return all(
-            x == y or ((place := self._place(memory, k, x)) and place == self._place(memory, k, y))
+            x == y or ((place := self.place(memory, k, x)) and place == self.place(memory, k, y))
             for k, (x, y) in enumerate(zip(a, b, strict=True))
         )
 
     def differ(self, memory: Memory, a: Sequence[Value], b: Sequence[Value]) -> bool:
         """Whether two tuples of indices are never those of one element."""
-        for axis, pair in enumerate(zip(a, b, strict=True)):
-            x, y = (self._place(memory, axis, index) for index in pair)
-            if x is None or y is None:
-                continue
-            for difference in (x.plus(y, -1), y.plus(x, -1)):
-                least = self.least(difference)
-                if least is not None and least > 0:
-                    return True
-        return False
+        return any(
+            self.differ_on(memory, axis, x, y) for axis, (x, y) in enumerate(zip(a, b, strict=True))
+        )
 
-    def _place(self, memory: Memory, axis: int, index: Value) -> Form | None:
+    def differ_on(self, memory: Memory, axis: int, a: Value, b: Value) -> bool:
+        """Whether two indices are never those of one place on an axis."""
+        x, y = (self.place(memory, axis, index) for index in (a, b))
+        if x is None or y is None:
+            return False
+        ways = [self.least(difference) for difference in (x.plus(y, -1), y.plus(x, -1))]
+        return any(least is not None and least > 0 for least in ways)
+
+    def place(self, memory: Memory, axis: int, index: Value) -> Form | None:
         """Where an index is on an axis: -1 is the last place. None if that is not known."""
         if type(index) is int and index < 0:
             return Form(index, {(memory, axis): 1})
@@ -151,10 +157,13 @@ class IndexRanges:
             divisor = self.least(forms[1])
             if divisor is not None and divisor >= 0:  # Of 0 there is no remainder.
                 least, most = Form(0), forms[1].plus(Form(-1))
-        elif (
-            s.operation == "floor_divide" and all(map(self.is_never_negative, s.arguments))
-        ) or s.operation == "absolute":
+        elif s.operation in ("floor_divide", "multiply"):
+            if all(map(self.is_never_negative, s.arguments)):
+                least = Form(0)
+        elif s.operation == "absolute":
             least = Form(0)
         elif s.operation == "least":
             most = forms[0]
+        elif s.operation == "most":
+            least = forms[1]
         self._atom(s.target, least, most)

@@ -13,6 +13,7 @@ have touched.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.analyses import swapped_together, written
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -30,10 +31,10 @@ from numba_grad.compiler.numba_functions.regions import (
     Statement,
     Store,
     Value,
-    While,
     defined,
     operands,
     walk,
+    with_regions,
 )
 
 _Indices = tuple[Value, ...]
@@ -53,33 +54,24 @@ class _Hoister:
     def region(self, statements: Sequence[Statement]) -> list[Statement]:
         result: list[Statement] = []
         for s in statements:
-            if isinstance(s, For):
-                body = self.region(s.body)
-                result += self._loop(
-                    For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-                )
-                continue
-            if isinstance(s, While):
-                s = While(s.leave, self.region(s.body))
-            elif isinstance(s, If):
-                s = If(s.condition, self.region(s.then), self.region(s.otherwise))
-            result.append(s)
+            s = with_regions(s, self.region)
+            result += self._loop(s) if isinstance(s, For) else [s]
         return result
 
     def _loop(self, loop: For) -> list[Statement]:
-        if type(loop.step) is not int or loop.is_parallel:
+        if type(loop.step) is not int:
             return [loop]
         if any(isinstance(s, Check) for s in walk(loop.body)):
             return [loop]  # Which may be there so that what follows touches no other memory.
         inside = {x for s in walk([loop]) if (x := defined(s)) is not None}
         before, rest = self._loads(loop, inside)
         after: list[Statement] = []
-        for memory, place in self._elements(rest, inside):
-            rest = self._in_variable(rest, memory, place, before, after)
+        if not loop.is_parallel:  # As a variable would belong to all its passes.
+            for memory, place in self._elements(rest, inside):
+                rest = self._in_variable(rest, memory, place, before, after)
         if not before and not after:
             return [loop]
-        same = For(loop.index, loop.start, loop.stop, loop.step, rest, loop.leave)
-        return self._guarded(loop, [*before, same, *after])
+        return self._guarded(loop, [*before, replace(loop, body=rest), *after])
 
     def _guarded(self, loop: For, statements: list[Statement]) -> list[Statement]:
         """The statements; in a branch, if the loop may have no pass."""
@@ -179,14 +171,7 @@ class _Hoister:
                         s = Load(s.target, variable, ())
                     else:
                         s = Store(variable, (), s.value, s.is_added)
-                elif isinstance(s, For):
-                    inner = changed(s.body)
-                    s = For(s.index, s.start, s.stop, s.step, inner, s.leave, s.is_parallel)
-                elif isinstance(s, While):
-                    s = While(s.leave, changed(s.body))
-                elif isinstance(s, If):
-                    s = If(s.condition, changed(s.then), changed(s.otherwise))
-                result.append(s)
+                result.append(with_regions(s, changed))
             return result
 
         result = changed(body)

@@ -12,17 +12,15 @@ from numba_grad.compiler.numba_functions.analyses import swapped_together
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
-    For,
     Function,
-    If,
     Memory,
     Scalar,
     Statement,
     Value,
-    While,
     defined,
     nested,
     walk,
+    with_regions,
 )
 from numba_grad.errors import KernelError, explain
 
@@ -95,14 +93,7 @@ def _without(
                 with builder.region(result):
                     _fill(s, (), builder)
             continue
-        if isinstance(s, For):
-            body = _without(short, s.body, builder)
-            s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-        elif isinstance(s, While):
-            s = While(s.leave, _without(short, s.body, builder))
-        elif isinstance(s, If):
-            s = If(s.condition, *[_without(short, part, builder) for part in nested(s)])
-        result.append(s)
+        result.append(with_regions(s, lambda region: _without(short, region, builder)))
     return result
 
 

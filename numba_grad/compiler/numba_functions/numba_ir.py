@@ -19,7 +19,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -124,6 +124,7 @@ class Range:
     start: Value
     stop: Value
     step: Value
+    is_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -923,7 +924,8 @@ class Translation:
             span = iterator.parts[0]
             if span.step == 0 and not isinstance(span.step, Scalar):
                 raise self.refused("range with a step of 0")
-            loop = For(index, span.start, span.stop, span.step, body, inside.leave)
+            ends = span.start, span.stop, span.step
+            loop = For(index, *ends, body, inside.leave, span.is_parallel)
             element: Callable[[], Meaning] = lambda: index  # noqa: E731
         else:
             loop = For(index, 0, self._length(iterator), 1, body, inside.leave)
@@ -1530,8 +1532,9 @@ class Translation:
             )
             parts = arguments[:1] if called is enumerate else arguments
             return Elements(called.__name__, tuple(map(self._elements, parts)), start)
-        if called is range or getattr(called, "__name__", "") == "prange":
-            return self._range(arguments)
+        is_parallel = getattr(called, "__name__", "") == "prange"
+        if called is range or is_parallel:
+            return replace(self._range(arguments), is_parallel=is_parallel)
         if called is tuple and arguments and isinstance(arguments[0], tuple):
             return arguments[0]
         if called is len:

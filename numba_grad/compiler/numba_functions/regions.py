@@ -4,16 +4,16 @@
                 what is nested there. An argument of a statement is a Scalar or a number.
     Memory      what can be written more than once: an array, or a variable of the function, which
                 is an array without axes. Two names are never the same memory.
-    statements  Define, Load, Store, Size, Allocate; For, While, If, with lists of statements; Swap;
-                Check
+    statements  Define, Load, Store, Size, Allocate; For, While, If, Parallel, with lists of
+                statements; Swap; Check
 
 There is no jump: who leaves a loop sets a flag, and what would be jumped over stands in a branch.
 Names are unique in a function, over all regions. `Builder` (`builder.py`) writes statements and
 makes the names.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Allocate:
 @dataclass(slots=True)
 class For:
     """`for index in range(start, stop, step)`. `leave` is a bool variable: if it is true after a
-    pass, there is no other. `step` is not 0."""
+    pass, there is no other. `step` is not 0. `is_parallel`: the user says so, with `prange`."""
 
     index: Scalar
     start: Value
@@ -200,6 +200,21 @@ class Height:
     name: str
 
 
+@dataclass(slots=True)
+class Parallel:
+    """`body`, which does the tasks from `first` to before `last`; threads do a part of them each.
+
+    Tasks touch no element that another of them writes. Variables of outside are only read. There
+    are no tapes, swaps or checks in it. `grain` tasks are worth a thread.
+    """
+
+    first: Scalar
+    last: Scalar
+    tasks: Value
+    grain: Value
+    body: "list[Statement]"
+
+
 Statement = (
     Define
     | Size
@@ -209,6 +224,7 @@ Statement = (
     | For
     | While
     | If
+    | Parallel
     | Swap
     | Check
     | Push
@@ -284,11 +300,24 @@ class View:
 
 def nested(statement: Statement) -> tuple[list[Statement], ...]:
     """The regions inside a statement."""
-    if isinstance(statement, For | While):
+    if isinstance(statement, For | While | Parallel):
         return (statement.body,)
     if isinstance(statement, If):
         return (statement.then, statement.otherwise)
     return ()
+
+
+def with_regions(
+    statement: Statement, change: Callable[[list[Statement]], list[Statement]]
+) -> Statement:
+    """The statement with its regions changed; itself if it has none."""
+    if isinstance(statement, For | While | Parallel):
+        return replace(statement, body=change(statement.body))
+    if isinstance(statement, If):
+        return replace(
+            statement, then=change(statement.then), otherwise=change(statement.otherwise)
+        )
+    return statement
 
 
 def walk(statements: list[Statement]) -> Iterator[Statement]:
@@ -315,6 +344,8 @@ def operands(statement: Statement) -> tuple[Value, ...]:
         return statement.shape
     if isinstance(statement, For):
         return (statement.start, statement.stop, statement.step)
+    if isinstance(statement, Parallel):
+        return (statement.tasks, statement.grain)
     if isinstance(statement, If):
         return (statement.condition,)
     if isinstance(statement, Check):

@@ -18,19 +18,19 @@ from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
     For,
-    If,
     Load,
     Memory,
+    Parallel,
     Pop,
     Scalar,
     Size,
     Statement,
     Store,
     Value,
-    While,
     defined,
     operands,
     substituted,
+    with_regions,
 )
 
 # Passes that are done together: what they add stays in the first cache.
@@ -40,10 +40,7 @@ _FEWEST_PASSES = 16
 
 def with_scatters_apart(body: list[Statement], builder: Builder) -> list[Statement]:
     """The statements, with such loops in parts."""
-    writer = _Writer(builder, IndexRanges(body))
-    result = writer.region(body)
-    sums = [Allocate(memory, (_TOGETHER,), None) for memory in writer.sums.values()]
-    return [*sums, *result]
+    return _Writer(builder, IndexRanges(body)).whole(body)
 
 
 @dataclass(slots=True)
@@ -60,23 +57,25 @@ class _Writer:
         self.ranges = ranges
         self.sums: dict[tuple[int, str], Memory] = {}  # what is to be added, by number and dtype
 
+    def whole(self, statements: Sequence[Statement]) -> list[Statement]:
+        """All that one thread does, with the arrays that it needs for it."""
+        result = self.region(statements)
+        return [*[Allocate(m, (_TOGETHER,), None) for m in self.sums.values()], *result]
+
     def region(self, statements: Sequence[Statement]) -> list[Statement]:
         result: list[Statement] = []
         for s in statements:
+            if isinstance(s, Parallel):
+                own = _Writer(self.builder, self.ranges)
+                result.append(with_regions(s, own.whole))
+                continue
             if isinstance(s, For):
                 places = self._places(s)
                 if places:
                     with self.builder.region(result):
                         self._apart(s, places)
                     continue
-                s = For(
-                    s.index, s.start, s.stop, s.step, self.region(s.body), s.leave, s.is_parallel
-                )
-            elif isinstance(s, While):
-                s = While(s.leave, self.region(s.body))
-            elif isinstance(s, If):
-                s = If(s.condition, self.region(s.then), self.region(s.otherwise))
-            result.append(s)
+            result.append(with_regions(s, self.region))
         return result
 
     # Which loops.

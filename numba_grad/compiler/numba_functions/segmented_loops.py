@@ -43,8 +43,6 @@ _ALL_PASSES = float(1 << 62)
 def is_segmentable(loop: For | While, forward: Sequence[Statement]) -> bool:
     """Whether a tape is kept in a loop whose passes can be done again one after the other: names
     may be swapped at the end of a pass, not within inner loops or branches."""
-    if isinstance(loop, For) and loop.is_parallel:
-        return False
     inside = list(walk(list(forward)))
     swaps = [s for s in inside if isinstance(s, Swap)]
     if any(not any(s is own for own in forward) for s in swaps):

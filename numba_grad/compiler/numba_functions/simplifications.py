@@ -5,13 +5,15 @@
                    processor may guess wrong, in either sweep, and no flag on a tape
     accumulated    `a[i] = a[i] + x` becomes `a[i] += x`, whose adjoint leaves the cotangent of
                    `a[i]` as it is
+    narrowed       a variable that each pass of a loop gives a value first is one of the pass: no
+                   value, and no cotangent, comes from the pass before
     hoisted        what a loop does in each pass alike is done once (`invariants.py`)
 
 Values are bitwise those of before.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.numba_functions.analyses import written
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -33,6 +35,7 @@ from numba_grad.compiler.numba_functions.regions import (
     operands,
     substituted,
     walk,
+    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
@@ -48,9 +51,12 @@ _HARMLESS_IN_CONDITIONS = {*("multiply", "absolute", "sign", "isnan", "isfinite"
 _LONGEST_BRANCH = 8
 
 
-def simplified(body: list[Statement], builder: Builder) -> list[Statement]:
-    """The statements, in fewer branches and with fewer variables."""
-    return hoisted(accumulated(forwarded(selected(body, builder))), builder)
+def simplified(
+    body: list[Statement], builder: Builder, results: Collection[Memory]
+) -> list[Statement]:
+    """The statements, in fewer branches and with fewer variables; `results` are looked at later."""
+    straight = accumulated(forwarded(selected(body, builder)))
+    return hoisted(narrowed(straight, results), builder)
 
 
 # Branches that choose.
@@ -60,17 +66,10 @@ def selected(statements: Sequence[Statement], builder: Builder) -> list[Statemen
     """With selects in place of branches that choose between numbers."""
     result: list[Statement] = []
     for s in statements:
-        if isinstance(s, For):
-            body = selected(s.body, builder)
-            s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-        elif isinstance(s, While):
-            s = While(s.leave, selected(s.body, builder))
-        elif isinstance(s, If):
-            then, otherwise = selected(s.then, builder), selected(s.otherwise, builder)
-            if _chooses(then) and _chooses(otherwise):
-                result += _choice(s.condition, then, otherwise, builder)
-                continue
-            s = If(s.condition, then, otherwise)
+        s = with_regions(s, lambda region: selected(region, builder))
+        if isinstance(s, If) and _chooses(s.then) and _chooses(s.otherwise):
+            result += _choice(s.condition, s.then, s.otherwise, builder)
+            continue
         result.append(s)
     return result
 
@@ -180,17 +179,57 @@ def _forwarded(
             stored = written([s]) | {x.memory for x in walk([s]) if isinstance(x, Allocate)}
             is_loop = isinstance(s, For | While)
             before = {m: x for m, x in known.items() if not (is_loop and m in stored)}
-            parts = [_forwarded(region, dict(before), names) for region in nested(s)]
-            if isinstance(s, For):
-                s = For(s.index, s.start, s.stop, s.step, parts[0], s.leave, s.is_parallel)
-            elif isinstance(s, While):
-                s = While(s.leave, parts[0])
-            elif isinstance(s, If):
-                s = If(s.condition, *parts)
+
+            def inside(region: list[Statement], before: dict = before) -> list[Statement]:
+                return _forwarded(region, dict(before), names)
+
+            s = with_regions(s, inside)
             for memory in stored:
                 known.pop(memory, None)
         result.append(s)
     return result
+
+
+# Variables of a pass.
+
+
+def narrowed(statements: list[Statement], results: Collection[Memory]) -> list[Statement]:
+    """With variables made in the loops that alone use them, where each pass writes them first."""
+    into: dict[int, list[Statement]] = {}  # by the loop
+    for s in statements:
+        if not isinstance(s, Allocate) or s.memory.rank or s.memory in results:
+            continue
+        users = [other for other in statements if other is not s and _uses(other, s.memory)]
+        if len(users) == 1 and _is_of_a_pass(s.memory, users[0]):
+            into.setdefault(id(users[0]), []).append(s)
+    moved = {id(s) for variables in into.values() for s in variables}
+    result: list[Statement] = []
+    for s in statements:
+        if id(s) in moved:
+            continue
+        variables = into.get(id(s), [])
+        result.append(
+            with_regions(s, lambda region, own=variables: narrowed([*own, *region], results))
+        )
+    return result
+
+
+def _is_of_a_pass(memory: Memory, s: Statement) -> bool:
+    """Whether a loop's passes hand nothing on in a variable that they alone use."""
+    if not isinstance(s, For | While) or s.leave == memory:
+        return False
+    first, *rest = [inner for inner in s.body if _uses(inner, memory)]
+    if isinstance(first, Store):
+        return not first.is_added
+    return not rest and _is_of_a_pass(memory, first)
+
+
+def _uses(statement: Statement, memory: Memory) -> bool:
+    return any(
+        (isinstance(s, Load | Store | Allocate) and s.memory == memory)
+        or (isinstance(s, For | While) and s.leave == memory)
+        for s in walk([statement])
+    )
 
 
 # Sums in place.
@@ -208,14 +247,8 @@ def _accumulated(statements: list[Statement], uses: Counter[Scalar]) -> list[Sta
     dropped: set[int] = set()
     result: list[Statement] = []
     for s in statements:
-        if isinstance(s, For):
-            body = _accumulated(s.body, uses)
-            s = For(s.index, s.start, s.stop, s.step, body, s.leave, s.is_parallel)
-        elif isinstance(s, While):
-            s = While(s.leave, _accumulated(s.body, uses))
-        elif isinstance(s, If):
-            s = If(s.condition, _accumulated(s.then, uses), _accumulated(s.otherwise, uses))
-        elif isinstance(s, Load) and uses[s.target] == 1 and s.memory.dtype in FLOATS:
+        s = with_regions(s, lambda region: _accumulated(region, uses))
+        if isinstance(s, Load) and uses[s.target] == 1 and s.memory.dtype in FLOATS:
             loads[s.target] = s
         elif isinstance(s, Define) and s.operation in ("add", "subtract") and uses[s.target] == 1:
             sums[s.target] = s

@@ -21,6 +21,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Load,
     Mark,
     Memory,
+    Parallel,
     Pop,
     Push,
     Rewind,
@@ -32,10 +33,12 @@ from numba_grad.compiler.numba_functions.regions import (
     Swap,
     Value,
     While,
+    defined,
     lengths,
     nested,
     operands,
     walk,
+    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 from numba_grad.compiler.numba_functions.tapes import dtype_on
@@ -107,17 +110,7 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
     """The statements without swaps, which change no shapes."""
-    result: list[Statement] = []
-    for s in statements:
-        if isinstance(s, For):
-            s = For(s.index, s.start, s.stop, s.step, _unswapped(s.body), s.leave, s.is_parallel)
-        elif isinstance(s, While):
-            s = While(s.leave, _unswapped(s.body))
-        elif isinstance(s, If):
-            s = If(s.condition, _unswapped(s.then), _unswapped(s.otherwise))
-        if not isinstance(s, Swap):
-            result.append(s)
-    return result
+    return [with_regions(s, _unswapped) for s in statements if not isinstance(s, Swap)]
 
 
 class _Writer:
@@ -125,6 +118,7 @@ class _Writer:
         self.lines: list[str] = []
         self.indent = 0
         self._is_inlined = is_inlined
+        self._parts: list[str] = []  # lines of functions that are defined before
         self._tapes: set[str] = set()
         self._swapped = swapped_together(body)
         self._names = builder
@@ -182,16 +176,17 @@ class _Writer:
         if len(self.lines) == 1:
             self.line("pass")
         head = "import math\n\nimport numpy as np\n\n"
-        names = [
-            f
-            for f in ("free", "grown", "new_array", "wrapped")
-            if any(f"{f}(" in x for x in self.lines)
+        text = "\n".join([*self._parts, *self.lines]) + "\n"
+        imports = [
+            _imported("shared_tasks", ["in_parallel", "part"] if self._parts else []),
+            _imported(
+                "working_memory",
+                [f for f in ("free", "grown", "new_array", "wrapped") if f"{f}(" in text],
+            ),
         ]
-        if names:
-            module = "numba_grad.compiler.numba_functions.working_memory"
-            head += f"from {module} import {', '.join(names)}\n\n"
-        head += "\n"
-        return head + "\n".join(self.lines) + "\n"
+        if any(imports):
+            head += "".join(imports) + "\n"
+        return head + "\n" + text
 
     # Values.
 
@@ -253,6 +248,8 @@ class _Writer:
         while position < len(statements):
             s = statements[position]
             position += 1
+            if position < len(statements) and _is_overwritten(s, statements[position]):
+                continue
             if isinstance(s, Push):
                 group = [s]
                 while position < len(statements):
@@ -374,7 +371,36 @@ class _Writer:
         self.line(f"{s.memory.name}[{', '.join(names)}] = {_literal(s.fill, s.memory.dtype)}")
         self.indent -= s.memory.rank
 
+    def _shared(self, s: Parallel) -> None:
+        """A function of what the tasks use from outside, and a call of it."""
+        count, grain = _bare(self.text(s.tasks)), _bare(self.text(s.grain))
+        self.flush()
+        inside = list(walk(s.body))
+        own: set[Scalar | Memory] = {s.first, s.last}
+        own |= {x for inner in inside if (x := defined(inner)) is not None}
+        own |= {inner.memory for inner in inside if isinstance(inner, Allocate)}
+        used: dict[Scalar | Memory, None] = {}
+        for inner in inside:
+            used |= dict.fromkeys(x for x in operands(inner) if isinstance(x, Scalar))
+            if isinstance(inner, Load | Store | Size):
+                used[inner.memory] = None
+            elif isinstance(inner, While):
+                used[inner.leave] = None
+        outside = [x.name for x in used if x not in own]
+        name = self._names.name("tasks")
+        part = _Writer(s.body, self._names)
+        part._ranges = self._ranges
+        part.line("@part")
+        part.line(f"def {name}({', '.join([s.first.name, s.last.name, *outside])}):")
+        part.indent += 1
+        part.region(s.body)
+        self._parts += [*part._parts, *part.lines, "", ""]
+        given = "".join(f"{x}, " for x in outside)
+        self.line(f"in_parallel({name}, {count}, {grain}, ({given.strip()}))")
+
     def _nested(self, s: Statement) -> None:
+        if isinstance(s, Parallel):
+            return self._shared(s)
         if isinstance(s, For):
             start, stop, step = (self.text(x) for x in (s.start, s.stop, s.step))
             span = stop if (start, step) == ("0", "1") else f"{start}, {stop}"
@@ -403,6 +429,23 @@ class _Writer:
         if isinstance(s, For) and s.leave is not None:
             self.line(f"    if {s.leave.name}:")
             self.line("        break")
+
+
+def _is_overwritten(s: Statement, follower: Statement) -> bool:
+    """Whether a variable is given another value at once."""
+    return (
+        isinstance(s, Allocate)
+        and not s.memory.rank
+        and isinstance(follower, Store)
+        and follower.memory == s.memory
+        and not follower.is_added
+    )
+
+
+def _imported(module: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"from numba_grad.compiler.numba_functions.{module} import {', '.join(names)}\n"
 
 
 def _numpy_name(dtype: str) -> str:

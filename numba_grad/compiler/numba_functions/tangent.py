@@ -8,8 +8,6 @@ from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
-    For,
-    If,
     Kernel,
     Load,
     Mark,
@@ -22,8 +20,8 @@ from numba_grad.compiler.numba_functions.regions import (
     Store,
     Swap,
     Value,
-    While,
     lengths,
+    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.tapes import of_tangents
@@ -94,17 +92,7 @@ class _Tangent:
     def statement(self, s: Statement) -> None:
         body = self.builder.body
         memories, scalars = self.activity.memories, self.activity.scalars
-        if isinstance(s, For):
-            inner = self.region(s.body)
-            body.append(For(s.index, s.start, s.stop, s.step, inner, s.leave, s.is_parallel))
-            return
-        if isinstance(s, While):
-            body.append(While(s.leave, self.region(s.body)))
-            return
-        if isinstance(s, If):
-            body.append(If(s.condition, self.region(s.then), self.region(s.otherwise)))
-            return
-        body.append(s)
+        body.append(with_regions(s, self.region))
         if isinstance(s, Define) and s.target in scalars:
             self._define(s)
         elif isinstance(s, Load) and s.target in scalars:

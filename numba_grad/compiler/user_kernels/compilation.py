@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.building import code_generation
-from numba_grad.compiler.numba_functions import compiled_memory
+from numba_grad.compiler.numba_functions import compiled_memory, compiled_tasks
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument, CustomKernel, python_function
 
@@ -170,6 +170,7 @@ def _dispatcher(kernel: CustomKernel) -> Any:
     assert kernel.cpu is not None
     function = kernel.cpu.function
     if hasattr(function, "generated_source"):
+        compiled_tasks.make_known_to_numba()
         function = numba.njit(python_function(function), **compiled_memory.OPTIONS)
     elif not isinstance(function, Dispatcher):
         function = numba.njit(python_function(function), error_model="numpy")

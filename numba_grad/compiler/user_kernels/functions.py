@@ -12,6 +12,7 @@ from typing import Any
 
 from numba_grad.compiler.building import cache, compile_log
 from numba_grad.compiler.building.build import compiling
+from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.errors import KernelError
 from numba_grad.graph.types import Type
@@ -61,7 +62,7 @@ def _address(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> int:
         if key is not None and stored is not None:
             # What it needs may be missing here: a function of the C library that another has.
             with contextlib.suppress(KernelError):
-                address = loader.load([([_entry(key)], stored)])[_entry(key)]
+                address = _loaded(key, stored)
                 report.expect([], from_cache=1)
                 return address
         report.expect([key or "nowhere"])
@@ -77,15 +78,21 @@ def _compiled_address(
 
     assert kernel.cpu is not None
     if key is not None and hasattr(kernel.cpu.function, "generated_source"):
-        address = _loaded(compilation.unoptimized(kernel, arguments), key)
+        address = _stored(compilation.unoptimized(kernel, arguments), key)
         if address is not None:
             return address
     compiled = compilation.compiled(kernel, arguments)
-    address = None if key is None else _loaded(compiled, key)
+    address = None if key is None else _stored(compiled, key)
     return compilation.address_of(compiled) if address is None else address
 
 
-def _loaded(compiled: Any, key: str) -> int | None:
+def _loaded(key: str, code: bytes) -> int:
+    if loader.SHARED_WORDS.encode() in code:
+        native_engine()  # which has them
+    return loader.load([([_entry(key)], code)])[_entry(key)]
+
+
+def _stored(compiled: Any, key: str) -> int | None:
     """The address of what goes on disk, too: results are the same as in the processes that find it
     there. None if it cannot."""
     from numba_grad.compiler.user_kernels import compilation
@@ -94,7 +101,7 @@ def _loaded(compiled: Any, key: str) -> int | None:
     if code is None:
         return None
     with contextlib.suppress(KernelError):
-        address = loader.load([([_entry(key)], code)])[_entry(key)]
+        address = _loaded(key, code)
         cache.write(key, code)
         return address
     return None
