@@ -9,7 +9,7 @@ cases
                                            their id to every run
     @pytest.mark.thorough(every=4)         leaves each fourth one
 
-`--share 2` takes every second one only of the thorough cases of tests that have many.
+`--share 4` takes every fourth one only of the thorough cases of tests that have many.
 """
 
 import importlib
@@ -40,7 +40,7 @@ hypothesis.settings.load_profile("repeat")
 collect_ignore_glob = ["tests/golden/*"]
 
 
-MANY_CASES = 40
+MANY_CASES = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

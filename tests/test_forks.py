@@ -221,6 +221,7 @@ def run(code: str, *options: str, **environment: str) -> str:
     return process.stdout
 
 
+@pytest.mark.thorough
 def test_children_compile_that_are_forked_while_other_threads_do(tmp_path):
     code = """
         import os, signal, threading, time
@@ -272,6 +273,7 @@ def test_children_compile_that_are_forked_while_other_threads_do(tmp_path):
     assert output == f"{[7] * 4}\n"
 
 
+@pytest.mark.thorough
 def test_a_fork_waits_for_what_is_imported_to_compile(tmp_path):
     code = """
         import importlib.abc, os, signal, sys, threading, time
@@ -340,6 +342,7 @@ def test_pools_of_processes(tmp_path):
     assert process.stdout == "True True True True\nTrue True\n", process.stderr
 
 
+@pytest.mark.thorough
 def test_children_of_a_process_that_multiplies_matrices_in_other_threads_can_do_so():
     code = """
         import os, signal, threading

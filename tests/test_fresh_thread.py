@@ -232,6 +232,7 @@ np.testing.assert_allclose(scipy.special.gammainc(2.0, x), y)
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", WORK)
 def test_an_import_that_is_interrupted_is_whole_afterwards(what, tmp_path):
     environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache")}

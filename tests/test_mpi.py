@@ -51,14 +51,16 @@ def python_path():
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.thorough)])
+@pytest.mark.thorough(but="2")
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_every_operation_and_its_derivatives(ranks):
     code, output = run(ranks, "operations.py")
     assert (code, f"passed on {ranks}" in output) == (0, True), output
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2, 4])
+@pytest.mark.thorough(but="2")
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks):
     code, output = run(ranks, "programs.py")
     assert (code, f"passed on {ranks}" in output) == (0, True), output

@@ -168,6 +168,7 @@ def test_durations_have_three_digits_in_the_unit_that_suits():
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_plots_are_written(tmp_path):
     pytest.importorskip("matplotlib")
     plots = importlib.import_module("perf.plots")
@@ -192,6 +193,7 @@ def test_the_command_writes_a_report(tmp_path):
     assert rows["numba_grad"]["figures"]["error"] < 1e-6
 
 
+@pytest.mark.thorough
 def test_functions_beside_numpy_give_the_same():
     command = [sys.executable, "perf/numpy_functions.py", "--elements", "3000", "--rounds", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

@@ -58,6 +58,7 @@ def gradient(f):
     return ng.value_and_grad(f, argnums=(0,))
 
 
+@pytest.mark.thorough(but="gradient")
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("transform", [lambda f: f, gradient], ids=["value", "gradient"])
 def test_kernels_do_not_depend_on_the_number_of_steps(name, transform):
@@ -72,6 +73,7 @@ def test_kernels_do_not_depend_on_the_number_of_steps(name, transform):
     assert sum(lengths) <= LINES
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", LOOPS)
 def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run):
     fewest, few, many = (
@@ -83,6 +85,7 @@ def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run
     assert len(many - fewest) <= 2
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", LOOPS)
 def test_more_steps_lower_nothing_again(name, monkeypatch):
     """Which row a step reads or writes is no part of a segment."""

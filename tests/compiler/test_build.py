@@ -126,6 +126,7 @@ def test_objects_are_small_and_need_only_the_c_library():
     assert kernel.symbol in {name for name, section in symbols(code) if section}
 
 
+@pytest.mark.thorough
 def test_compilation_is_deterministic_across_processes(tmp_path):
     # Counters inside Numba advance differently, as the second process compiles in another order.
     program = """
@@ -159,6 +160,7 @@ def test_threads_may_build_at_once():
     assert build.statistics().compilations == before + 4
 
 
+@pytest.mark.thorough
 def test_numba_itself_works_beside_it():
     numba = pytest.importorskip("numba")
 

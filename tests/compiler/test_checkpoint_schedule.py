@@ -103,6 +103,7 @@ def test_actions_are_runs_of_many_steps():
     assert len(list(schedule_of(4000, 390))) == 32
 
 
+@pytest.mark.thorough
 def test_counts_are_those_of_revolve():
     schedules = pytest.importorskip("checkpoint_schedules")
     for steps in (2, 3, 5, 10, 37, 100):

@@ -16,6 +16,7 @@ def live_nodes():
     return sum(type(x) is Node for x in gc.get_objects())  # not isinstance: some objects warn
 
 
+@pytest.mark.thorough(but="native")
 @pytest.mark.parametrize("engine", ["native", "reference"])
 def test_a_loop_that_asks_for_values_does_not_grow(engine):
     def grown(steps):

@@ -315,6 +315,7 @@ def without_gradient(loop, start):
     return (loop(ng.tensor(A), start),)
 
 
+@pytest.mark.thorough(but="with_gradient")
 @pytest.mark.parametrize("run", [without_gradient, with_gradient, by_transform])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_program_of_each_pass_is_known(loop, run, compiled):

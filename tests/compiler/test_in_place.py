@@ -118,6 +118,7 @@ def program(lines):
     return f
 
 
+@pytest.mark.thorough
 @settings(max_examples=8)
 @given(st.lists(statements, min_size=1, max_size=60))
 def test_any_program_of_assignments(lines):

@@ -49,6 +49,7 @@ def test_a_cold_start_of_several_processes_compiles_each_kernel_once(tmp_path):
     assert not list(tmp_path.glob("numba_grad-*-locks/*"))
 
 
+@pytest.mark.thorough
 def test_a_killed_process_leaves_no_lock(tmp_path):
     (tmp_path / "cache").mkdir(mode=0o700)
     key = "a" * 64

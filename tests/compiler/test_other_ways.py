@@ -38,6 +38,7 @@ def kernels_of_workload(name, way, monkeypatch):
     return lowered
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_ways_of_writing_a_loop_move_about_as_many_bytes(name, monkeypatch, not_compiled):
     workload = importlib.import_module(f"perf.workloads.{name}")

@@ -105,6 +105,7 @@ VECTOR = array_type((20,), F64)
 # Between processes
 
 
+@pytest.mark.thorough(but="^define by run$")
 @pytest.mark.parametrize(
     ("by_jit", "engine"),
     [
@@ -123,6 +124,7 @@ def test_a_second_process_lowers_nothing_and_has_the_same_bits(directory, by_jit
     assert second == (bits, 0, [], False)
 
 
+@pytest.mark.thorough
 def test_two_processes_may_write_the_same_plan(directory):
     processes = [start_process(directory) for _ in range(2)]
     (first, *_), (second, *_) = map(output_of, processes)

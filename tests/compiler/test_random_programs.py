@@ -81,6 +81,7 @@ def check(lines):
         np.testing.assert_allclose(found / scale, right.numpy() / scale, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.thorough
 @settings(max_examples=15)
 @given(programs)
 def test_gradients_match_the_reference(lines):

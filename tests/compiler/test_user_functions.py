@@ -179,6 +179,7 @@ def test_another_process_needs_no_numba(tmp_path):
     assert changed == [str((3 * np.sin(np.arange(3.0))).tolist()), "True", raised]
 
 
+@pytest.mark.thorough
 def test_what_allocates_is_compiled_in_each_process(tmp_path):
     for _ in range(2):
         assert printed(tmp_path, body="x = x + 0.0")[1] == "True"

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import numba
+import pytest
 
 import numba_grad as ng
 from tests.interleaving import PACKAGE
@@ -42,6 +43,7 @@ def use():
 """
 
 
+@pytest.mark.thorough
 def test_numba_types_the_same_before_and_after(tmp_path: Path):
     run(
         """
@@ -105,6 +107,7 @@ def test_numba_types_the_same_before_and_after(tmp_path: Path):
     )
 
 
+@pytest.mark.thorough
 def test_numpy_and_python_are_left_as_they_were(tmp_path: Path):
     run(
         """

@@ -229,6 +229,7 @@ def is_running(process_id):
     return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_workers_do_not_run_the_users_program_again(tmp_path):
     worker, count = output_of(start_process(tmp_path / "cache", 4, from_stdin=True))
@@ -236,6 +237,7 @@ def test_workers_do_not_run_the_users_program_again(tmp_path):
     assert not is_running(int(worker))
 
 
+@pytest.mark.thorough
 @needs_compiler
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 @pytest.mark.parametrize("ends_by", ["an interrupt", "being killed"])
@@ -369,6 +371,7 @@ def test_occupancy(architecture, registers, shared, threads, expected):
     assert (found.threads, found.blocks, found.limited_by) == expected
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_numba_cuda_compiles_where_numpy_has_no_row_stack():
     """With NumPy 2.5 it fails as it is released."""

@@ -283,6 +283,7 @@ def test_bessel_functions_of_huge_orders_end():
             assert found[0] == 0 and not np.any(np.isfinite(found[1:]))
 
 
+@pytest.mark.thorough
 def test_kummers_function_of_complex_numbers():
     z = np.concatenate([FARTHER[::5], [400 + 3j, -600 + 3j]])
     (case,) = [c for c in cases("D") if c.op.name == "complex_hyp1f1"]

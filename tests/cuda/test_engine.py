@@ -92,6 +92,7 @@ def test_threads(emulated):
         np.testing.assert_allclose(values, [value] * 4, rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_memory_comes_back(emulated):
     f = ng.jit(ng.grad(independent_sums))
     x = ng.tensor(np.ones((50, 40)), device="cuda")
@@ -105,6 +106,7 @@ def test_memory_comes_back(emulated):
     assert emulated.live_bytes() == before
 
 
+@pytest.mark.thorough
 def test_streams_that_come_and_go_leave_nothing(emulated):
     f = ng.jit(independent_sums)
     x = ng.tensor(np.ones((20, 30)), device="cuda")

@@ -168,6 +168,7 @@ def test_kernels_compile_with_numba_cuda_mlir(name, monkeypatch):
             assert ".f64" not in ptx
 
 
+@pytest.mark.thorough
 @needs_compiler
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16])
 def test_extremes_of_small_dtypes_compile(dtype):
@@ -180,6 +181,7 @@ def test_extremes_of_small_dtypes_compile(dtype):
         assert ".f64" not in kernel.ptx
 
 
+@pytest.mark.thorough(every=6)
 @needs_compiler
 @pytest.mark.parametrize(
     "name", ["short_rows", "columns_in_parts", "forces", "transpose_3d", *CHAINS]

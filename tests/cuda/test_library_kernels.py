@@ -331,6 +331,7 @@ def test_pivots_are_those_of_the_reference(shape):
     np.testing.assert_allclose(value, node.op.reference(a), atol=1e-14)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_qr_has_the_signs_of_lapack(mode, dtype):

@@ -127,6 +127,7 @@ def test_cycles_that_nobody_uses_make_room():
         gc.enable()
 
 
+@pytest.mark.thorough
 def test_cycles_are_collected_at_any_point(driver):
     """A finalizer of one device runs between calls for another one, and leaves that active."""
 

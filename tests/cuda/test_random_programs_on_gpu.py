@@ -51,6 +51,7 @@ def test_gradients_match_the_reference(last_gpu, lines):
     check(lines, last_gpu)
 
 
+@pytest.mark.thorough
 def test_chains_of_rows_change_nothing(emulated, monkeypatch):
     """As many chains as there can be, worth it or not."""
     monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())  # nothing compiled before

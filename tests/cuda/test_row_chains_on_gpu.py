@@ -112,6 +112,7 @@ def test_a_thread_alone_does_short_rows(monkeypatch):
     assert "sync" not in kernel.source
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [33, 540])
 def test_more_rows_than_threads_of_the_grid(monkeypatch, columns):
     monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
@@ -119,6 +120,7 @@ def test_more_rows_than_threads_of_the_grid(monkeypatch, columns):
     assert number_of_members(kernel) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [33, 540])
 def test_wide_indices(monkeypatch, columns):
     monkeypatch.setattr(index_arithmetic, "MOST_NARROW", 100)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from numba_grad.compiler.library_kernels import Errors, Memory
 from numba_grad.runtime.plan import ErrorSite
@@ -71,6 +72,7 @@ def test_points_columns_and_tiles():
         np.testing.assert_allclose(found, expected.reshape(-1), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_products_scatters_sorts_and_scans():
     rng = np.random.default_rng(0)

@@ -137,6 +137,7 @@ def test_python_numbers_take_the_dtype_beside_them():
     np.testing.assert_array_equal(op(X, factor=3).numpy(), 3 * X)
 
 
+@pytest.mark.thorough
 def test_kernels_may_allocate_and_use_numpy():
     def centred(x, out):
         copy = np.zeros(x.shape[0])
@@ -673,6 +674,7 @@ def test_a_function_of_given_types():
         op(X.astype(np.float32)).numpy()
 
 
+@pytest.mark.thorough
 def test_numbas_own_cache_is_used(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     path = tmp_path / "kernels_of_mine.py"

@@ -186,6 +186,7 @@ def test_values_of_hooked_tensors_keep_their_hooks():
     assert seen
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_jvp_is_that_of_pytorch():
     torch = pytest.importorskip("torch")

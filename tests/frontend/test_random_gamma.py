@@ -69,6 +69,7 @@ def test_same_numbers_everywhere(name):
     np.testing.assert_allclose(mapped.numpy(), alone, rtol=1e-11)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("lam", [0.0, 0.3, 5.0, 9.999, 10.0, 40.0, 1e5])
 def test_poisson(lam):

@@ -212,6 +212,7 @@ def test_no_gradient_of_xlogy_at_zero_is_nan():
     np.testing.assert_array_equal(special.xlogy(z[:1], np.array([complex(NAN, 1)])), NAN)
 
 
+@pytest.mark.thorough
 def test_branches_of_lambertw():
     z = np.array([0, -0.1, -1, 3, INF, -INF, complex(-0.2, -0.0), complex(-2, -0.0)], complex)
     for k in (0, -1, 1, 4):

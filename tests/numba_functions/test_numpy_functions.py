@@ -290,6 +290,7 @@ def wrong_join(a, b):
     return np.concatenate((a, b), axis=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("function", "arguments", "error", "what"),
     [

@@ -95,7 +95,7 @@ def outcome(program: RandomProgram, second: bool = False) -> str:
 
 
 SKIPPED = ("not tame", "at a kink", "refused")
-FEW, MANY, AT_ONCE = 16, 96, 8
+FEW, MANY, AT_ONCE = 8, 64, 8
 
 
 def seeds() -> Iterator[Any]:

@@ -12,7 +12,9 @@ from numba_grad.errors import KernelError
 from tests.numba_functions.programs import PROGRAMS
 
 RANDOM = np.random.default_rng(7)
-on_both_engines = pytest.mark.parametrize("engine", ["native", "reference"])
+on_both_engines = pytest.mark.parametrize(
+    "engine", [pytest.param("native", marks=pytest.mark.thorough), "reference"]
+)
 
 
 # Minimum cuts.

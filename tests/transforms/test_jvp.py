@@ -133,6 +133,7 @@ def test_values_and_tangents_have_history_as_asked():
         assert of_y.requires_grad == is_recorded
 
 
+@pytest.mark.thorough
 def test_a_chain_of_100000_operations_takes_linear_time_and_no_recursion(monkeypatch):
     """Three operations are recorded for each: the value again, the slope, the product."""
     x = variable(0.5)
