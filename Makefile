@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 python = $(VENV)/bin/python
 install = $(python) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-mpi test test-all lint lint-format lint-rules lint-types clean
+.PHONY: demo demo-mpi docs test test-all lint lint-format lint-rules lint-types clean
 
 demo: $(VENV)/.installed-plot ## fit the lynx and hare data, write a plot
 	$(python) examples/lynx_hare.py
@@ -22,6 +22,9 @@ test: $(VENV)/.installed-test ## the tests that find nearly everything, on all c
 test-all: $(VENV)/.installed-test ## every test
 	$(python) -m pytest -n auto --all $(PYTEST_ARGS)
 
+docs: $(VENV)/.installed-docs ## the site, in build/site: runs the examples
+	$(python) -m sphinx -W --keep-going -q -b html docs build/site
+
 lint: lint-format lint-rules lint-types ## format, rules, types
 
 lint-format: $(VENV)/.installed-lint
@@ -34,7 +37,7 @@ lint-types: $(VENV)/.installed-lint
 	$(python) -m pyright --pythonpath $(python)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/gallery docs/sg_execution_times.rst .pytest_cache .ruff_cache .hypothesis
 
 $(python):
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +48,10 @@ $(VENV)/.installed-plot: pyproject.toml | $(python)
 
 $(VENV)/.installed-mpi: pyproject.toml | $(python)
 	$(install) --editable ".[plot,mpi]" mpich
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(python)
+	$(install) --editable ".[docs]"
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(python)

@@ -1,4 +1,8 @@
-"""A kernel of one's own: tridiagonal systems, and the heat flow in a rod made of two materials.
+"""
+A kernel of one's own
+=====================
+
+Tridiagonal systems, and the heat flow in a rod made of two materials.
 
 No array operation solves a tridiagonal system in one sweep; a loop does (Thomas 1949). It becomes
 an operation with a derivative, which is again such a solve. With it, implicit time steps of the

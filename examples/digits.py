@@ -1,4 +1,8 @@
-"""Train a 784-256-10 network to read digits, with a plain gradient loop and `.backward()`.
+"""
+Reading digits
+==============
+
+Train a 784-256-10 network, with a plain gradient loop and `.backward()`.
 
 The digits are synthetic, of the shape of MNIST's: seven segments, shifted, under noise.
 """

@@ -1,4 +1,8 @@
-"""Fit the orbit of a companion to positions on the sky, through Kepler's equation.
+"""
+The orbit of a companion
+========================
+
+Fit it to positions on the sky, through Kepler's equation.
 
 Where the body is at a time takes Newton's method, as many steps as that time and eccentricity need:
 a `while` loop, which `control_flow=True` takes as it is. Its gradient, and that of the whole fit,

@@ -1,4 +1,8 @@
-"""The ground state of 13 Lennard-Jones atoms: follow the forces downhill, from random starts.
+"""
+Thirteen atoms
+==============
+
+Their ground state: follow the forces downhill, from random starts.
 
 The minimum is an icosahedron of energy -44.326801 in reduced units (Hoare and Pal 1971; Wales and
 Doye 1997, table 1). The forces come from the energy alone. Its sum over all pairs is compiled into

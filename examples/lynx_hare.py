@@ -1,4 +1,8 @@
-"""Fit the Lotka-Volterra equations to counts of hares and lynxes, by maximum likelihood.
+"""
+Lynxes and hares
+================
+
+Fit the Lotka-Volterra equations to counts of both, by maximum likelihood.
 
 `ng.value_and_grad` differentiates Runge-Kutta steps in a Python loop; `ng.hessian`, twice, for the
 standard errors. Data: thousands of pelts, Hudson's Bay Company (Elton and Nicholson 1942).

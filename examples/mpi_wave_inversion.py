@@ -1,4 +1,8 @@
-"""How fast is sound where? A 2-D acoustic inversion on a grid of processes.
+"""
+How fast is sound where?
+========================
+
+A 2-D acoustic inversion on a grid of processes.
 
 Run it as `mpiexec -n 2 python examples/mpi_wave_inversion.py`, or `make demo-mpi`. Needs mpi4py and
 an MPI library, `pip install "numba_grad[mpi]"`, and matplotlib for the plot.

@@ -1,4 +1,8 @@
-"""Find the shape of a nozzle from the pressure along it: the adjoint of a flow solver, in one line.
+"""
+The shape of a nozzle
+=====================
+
+Find it from the pressure along it: the adjoint of a flow solver, in one line.
 
 The solver is one as in textbooks and codes, and not changed: Euler's equations in a channel of
 varying width by finite volumes, with van Leer's limiter and Rusanov's flux (Toro, "Riemann Solvers

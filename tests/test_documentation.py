@@ -61,6 +61,22 @@ def test_quoted_source_is_in_the_file_it_names(page):
             assert part.strip() in path.read_text(), f"{comment} has no {part}"
 
 
+@functools.cache
+def files() -> list[str]:
+    """Of the repository, or of its archive."""
+    found = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
+    return [f"/{path}" for path in found if not path.parts[0].startswith((".", "build"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_are_named_exist(page):
+    """Those of ours: a name with a folder, or of a module of the package."""
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*|\w+\.py)`", page.read_text())
+    known = {*files(), *[f"{path}/" for path in files()]}
+    missing = {name for name in named if not any(path.endswith(f"/{name}") for path in known)}
+    assert missing <= {"script.py"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", FENCE.sub("", page.read_text())):

@@ -96,7 +96,7 @@ def kernel(args, lo, hi):
 """
 
 
-def _built(sources: Sequence[str]) -> list[build.Kernel]:
+def _built(sources: Sequence[str]) -> list[build.LoadedKernel]:
     return build_kernels([build.Request(source) for source in sources])
 
 

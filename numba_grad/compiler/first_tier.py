@@ -110,7 +110,7 @@ class _Compiler:
             self.builder.step(numbers[step.source], words, step.tasks, step.grain)
         return CompiledProgram(self.builder.build(), [], kernels)
 
-    def built(self) -> dict[str, build.Kernel]:
+    def built(self) -> dict[str, build.LoadedKernel]:
         """The kernels of all steps, by source."""
         sources = dict.fromkeys([*(step.source for step in self.steps), *self.called])
         # That of all walks is worth LLVM's time.

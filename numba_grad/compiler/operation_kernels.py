@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.compiler.emission.emit_cpu import compute_name, dtype_name
-from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, combining_expression
 from numba_grad.graph.node import Node
 
@@ -102,7 +102,7 @@ def accumulating_text(
 def _of_element(
     result: np.dtype, dtypes: Sequence[np.dtype], values: Sequence[str], lines: Sequence[str]
 ) -> str:
-    source = Source()
+    source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
         source.line(f"y = buffer(args, 0, {dtype_name(result)})")
         for k, (dtype, value) in enumerate(zip(dtypes, values, strict=True)):
@@ -122,7 +122,7 @@ def combining_text(node: Node) -> str:
 def argument_text(name: str, dtype: np.dtype) -> str:
     """The position of an extreme so far, given another operand, the best one so far, which is
     written as well, and the position of that operand."""
-    source = Source()
+    source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
         source.line("y = buffer(args, 0, int64)")
         source.line(f"v = buffer(args, 1, {dtype_name(dtype)})[0]")

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from numba_grad.compiler.fusion.fuse import LibraryStep, fuse
+from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.groups import Group, Place
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
@@ -115,10 +115,10 @@ class _SegmentBuilder:
 
     # Memory
 
-    def place_steps(self, steps: list[Group | LibraryStep]) -> None:
+    def place_steps(self, steps: list[Group | LibraryOperation]) -> None:
         """Memory for every root. An assignment in place shares that of the old value, all along a
         chain of them."""
-        roots_of = [[s.node] if isinstance(s, LibraryStep) else s.roots for s in steps]
+        roots_of = [[s.node] if isinstance(s, LibraryOperation) else s.roots for s in steps]
         in_place = {
             node for s, roots in zip(steps, roots_of, strict=True) if s.in_place for node in roots
         }
@@ -183,8 +183,8 @@ class _SegmentBuilder:
 
     # Code
 
-    def emit_step(self, step: Group | LibraryStep) -> None:
-        if isinstance(step, LibraryStep):
+    def emit_step(self, step: Group | LibraryOperation) -> None:
+        if isinstance(step, LibraryOperation):
             steps = self.target.library_steps(
                 step.node, self.places, self.temporary, in_place=step.in_place
             )

@@ -14,9 +14,9 @@ from numba_grad.autograd.handles import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
     Generated,
     Parameter,
-    Program,
     Request,
-    program,
+    TypedFunction,
+    typed_function,
     shared_memory,
 )
 from numba_grad.compiler.numba_functions.tape_bound import most_bytes
@@ -142,7 +142,7 @@ class Differentiable:
         self.__doc__ = plain.__doc__
         self.__module__ = plain.__module__
         self._signature = inspect.signature(plain)
-        self._last: tuple[Program, Request] | None = None
+        self._last: tuple[TypedFunction, Request] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, recorded: nothing is computed yet."""
@@ -164,7 +164,7 @@ class Differentiable:
 
     def _budget(
         self,
-        found: Program,
+        found: TypedFunction,
         inputs: Sequence[Node],
         numbers: Sequence[Number],
         request: Request,
@@ -183,7 +183,7 @@ class Differentiable:
 
     def _recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Program, list[Node], tuple[Number, ...]]:
+    ) -> tuple[TypedFunction, list[Node], tuple[Number, ...]]:
         """The program for these arguments, its arrays, and its numbers."""
         bound = self._signature.bind(*args, **kwargs)
         parameters: list[Parameter] = []
@@ -205,7 +205,7 @@ class Differentiable:
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
-        found = program(self.function, tuple(parameters))
+        found = typed_function(self.function, tuple(parameters))
         self._last = found, Request("primal", 0, (), are_large=_are_large(inputs))
         return found, inputs, tuple(numbers)
 
@@ -255,7 +255,9 @@ class Differentiable:
             )
         return node
 
-    def _check_overlap(self, found: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _check_overlap(
+        self, found: TypedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         written = found.generated(Request("primal", 0, ())).written
         if not written:
             return
@@ -335,7 +337,7 @@ class Differentiable:
         return Differentiable, (self.function, self._memory, self._is_default)
 
 
-def _float_sources(found: Program) -> tuple[int, ...]:
+def _float_sources(found: TypedFunction) -> tuple[int, ...]:
     return tuple(
         [
             k
@@ -345,7 +347,7 @@ def _float_sources(found: Program) -> tuple[int, ...]:
     )
 
 
-def _array_inputs(found: Program, inputs: Sequence[Node]) -> list[tuple[int, Node]]:
+def _array_inputs(found: TypedFunction, inputs: Sequence[Node]) -> list[tuple[int, Node]]:
     """The arguments that are arrays, with the numbers of their parameters."""
     places = [k for k, p in enumerate(found.parameters) if not p.is_number]
     return list(zip(places, inputs, strict=False))
@@ -359,7 +361,7 @@ def _are_large(inputs: Sequence[Node]) -> bool:
 class _Variant:
     """A kernel of a program: see `compiler/numba_functions/generated.py`."""
 
-    program: Program
+    program: TypedFunction
     request: Request
 
     def of(self, kind: str, order: int) -> "_Variant":

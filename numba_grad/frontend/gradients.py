@@ -369,9 +369,9 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     Returns
     -------
     function of the same arguments. Its result is `jacobian(grad(f))`: for each leaf of the
-    differentiated arguments, the structure of these again, with Tensors of shape `first.shape +
-    second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives by argument
-    `argnums[i]` and `argnums[j]`.
+    differentiated arguments, the structure of these again, with Tensors of the shape
+    `first.shape + second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives
+    by argument `argnums[i]` and `argnums[j]`.
 
     Notes
     -----

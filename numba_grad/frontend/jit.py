@@ -27,7 +27,7 @@ from numba_grad.frontend.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.guards import guard_of
 from numba_grad.frontend.python_numbers import Limit, handle_like, is_number, limits_on
-from numba_grad.frontend.specialization import Specialization, value_of
+from numba_grad.frontend.specialization import Specialization, host_value
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
 from numba_grad.graph import order
@@ -226,7 +226,7 @@ class Jitted:
     def _values(
         self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
     ) -> list[np.ndarray]:
-        values = [value_of(x) if isinstance(x, Tensor) else own_array(x) for x in dynamic.leaves]
+        values = [host_value(x) if isinstance(x, Tensor) else own_array(x) for x in dynamic.leaves]
         own = specialization.arguments[: len(values)]  # a token may follow
         if [array_type(v.shape, v.dtype, str(v.device)) for v in values] != [
             node.type for node in own
@@ -272,7 +272,7 @@ class Jitted:
             return specialization.rebuild(
                 [Tensor(_fresh(node)) for node in specialization.record(given)]
             )
-        values = [value_of(x) for x in dynamic.leaves]
+        values = [host_value(x) for x in dynamic.leaves]
         as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
         results = specialization.replay(values, as_tensors)
         direct_key = dynamic.direct_key(specialization.limits)

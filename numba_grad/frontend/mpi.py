@@ -26,7 +26,7 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import CPU, Type
 from numba_grad.ops import communication
-from numba_grad.ops.communication import DATATYPES, Place, units
+from numba_grad.ops.communication import DATATYPES, PlaceWord, units
 from numba_grad.ops.families import placed, reshape, zeros_like
 from numba_grad.runtime.mpi import handle_of, library
 
@@ -108,13 +108,17 @@ def _place(
     peers: tuple[tuple[int, int, int, int], ...],
 ) -> Node:
     mpi = library()
-    words = np.zeros(Place.PEERS + Place.OF_PEER * len(peers), np.int64)
-    words[Place.COMMUNICATOR] = handle
-    words[Place.DATATYPE] = handle_of(getattr(mpi, DATATYPES.get(dtype.name, "BYTE")))
+    words = np.zeros(PlaceWord.PEERS + PlaceWord.OF_PEER * len(peers), np.int64)
+    words[PlaceWord.COMMUNICATOR] = handle
+    words[PlaceWord.DATATYPE] = handle_of(getattr(mpi, DATATYPES.get(dtype.name, "BYTE")))
     for name in ("SUM", "MIN", "MAX", "PROD"):
-        words[Place[name]] = handle_of(getattr(mpi, name))
-    words[Place.ROOT], words[Place.RANK], words[Place.NOBODY] = root, rank, nobody
-    words[Place.PEERS :] = [word for peer in peers for word in peer]
+        words[PlaceWord[name]] = handle_of(getattr(mpi, name))
+    words[PlaceWord.ROOT], words[PlaceWord.RANK], words[PlaceWord.NOBODY] = (
+        root,
+        rank,
+        nobody,
+    )
+    words[PlaceWord.PEERS :] = [word for peer in peers for word in peer]
     return leaf(words)
 
 
@@ -287,7 +291,7 @@ def reduce(
         place = given.place(total.dtype, root)
         rank, wanted = (
             OPS["slice"](place, starts=(int(word),), sizes=(1,), steps=(1,))
-            for word in (Place.RANK, Place.ROOT)
+            for word in (PlaceWord.RANK, PlaceWord.ROOT)
         )
         is_root = reshape(OPS["equal"](rank, wanted), ())
         return wrap(OPS["where"](is_root, total, zeros_like(total)))

@@ -204,7 +204,7 @@ class Specialization:
             values.append(order.VALUE)
             self._compare()
         if self.captured:
-            values += [value_of(tensor) for tensor in self.captured]
+            values += [host_value(tensor) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
@@ -297,7 +297,7 @@ def _is_still(x: ClosedOver) -> bool:
     return not is_tracing() and x.is_unchanged()
 
 
-def value_of(x: Any) -> Any:
+def host_value(x: Any) -> Any:
     """The value of a tensor, computed if need be; of anything else, the array that plans read."""
     if isinstance(x, Tensor):
         node: Node = x._node

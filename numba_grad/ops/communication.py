@@ -1,7 +1,7 @@
 """Communications between processes as operations, by MPI's names.
 
 Each reads its operands, a *place* and the token of the communication before it, and gives its
-result and a token (`graph/order.py`). A place is an array of handles and ranks (`Place`): it is
+result and a token (`graph/order.py`). A place is an array of handles and ranks (`PlaceWord`): it is
 read when a plan runs, so that all processes, and all communicators, have the same plan.
 
     linear     y = A x over all ranks; the tangent is A t, the cotangent A^T g, both communications
@@ -31,7 +31,7 @@ from numba_grad.ops.families import ALL, NUMERIC, broadcast_to, cast, ones_like,
 FAMILY = "call"  # compiled as a segment of its own
 
 
-class Place(enum.IntEnum):
+class PlaceWord(enum.IntEnum):
     """The words of a place."""
 
     COMMUNICATOR = 0  # handles
@@ -195,7 +195,7 @@ def _communication(
     def evaluate(_: Any, *arrays: np.ndarray, **params: Any) -> tuple[Any, ...]:
         own, place, _ = parts(arrays)
         mpi = imported("mpi4py.MPI")
-        communicator = mpi.Comm.fromhandle(int(place[Place.COMMUNICATOR]))
+        communicator = mpi.Comm.fromhandle(int(place[PlaceWord.COMMUNICATOR]))
         results = reference(communicator, place, *own, **params)
         return (*[np.ascontiguousarray(y) for y in results], order.VALUE)
 
@@ -271,7 +271,7 @@ def _in_order(parts: Sequence[np.ndarray], combine: str) -> np.ndarray:
 def _others(chain: Chain, x: Node, size: int) -> Node:
     """The product of what the other ranks have."""
     (rows,) = chain(allgather, [reshape(x, (1, *x.shape))], {"counts": (1,) * size, "rows": size})
-    rank = _words(chain.place, Place.RANK, 1)
+    rank = _words(chain.place, PlaceWord.RANK, 1)
     is_own = OPS["equal"](OPS["iota"](size=size, dtype=np.dtype(np.int64)), rank)
     is_own = reshape(is_own, (size, *[1] * len(x.shape)))
     return OPS["prod"](OPS["where"](is_own, ones_like(rows), rows), axes=(0,))
@@ -352,7 +352,7 @@ bcast = _communication(
 
 
 def root_of(place: np.ndarray) -> int:
-    return int(place[Place.ROOT])
+    return int(place[PlaceWord.ROOT])
 
 
 # Rows for ranks: `counts` says how many each rank has, `rows` how many this one gets.
@@ -439,9 +439,9 @@ def _exchange_types(x: Type, like: Type, *, backward: bool) -> tuple[Type]:
 
 def _from_nobody(chain: Chain, g: Node, *, backward: bool) -> Node:
     """The rows of `g` that nobody sends, 0 for the others."""
-    peers, count = Place.PEERS + (0 if backward else 1), g.shape[0]
-    sources = _words(chain.place, peers, count, Place.OF_PEER)
-    is_nobody = OPS["equal"](sources, _words(chain.place, Place.NOBODY, 1))
+    peers, count = PlaceWord.PEERS + (0 if backward else 1), g.shape[0]
+    sources = _words(chain.place, peers, count, PlaceWord.OF_PEER)
+    is_nobody = OPS["equal"](sources, _words(chain.place, PlaceWord.NOBODY, 1))
     is_nobody = reshape(is_nobody, (count, *[1] * (len(g.shape) - 1)))
     return OPS["where"](is_nobody, g, zeros_like(g))
 
@@ -460,13 +460,15 @@ def _exchange_reference(
     y = np.array(like)
     requests = []
     for k in range(len(x)):
-        peer = place[Place.PEERS + Place.OF_PEER * k : Place.PEERS + Place.OF_PEER * (k + 1)]
+        peer = place[
+            PlaceWord.PEERS + PlaceWord.OF_PEER * k : PlaceWord.PEERS + PlaceWord.OF_PEER * (k + 1)
+        ]
         to, source, to_tag, source_tag = [int(w) for w in peer]
         if backward:
             to, source, to_tag, source_tag = source, to, source_tag, to_tag
         requests.append(comm.irecv(source=source, tag=source_tag))
         comm.isend(x[k], to, to_tag)
-        if source == place[Place.NOBODY]:
+        if source == place[PlaceWord.NOBODY]:
             requests[-1] = None
     for k, request in enumerate(requests):
         if request is not None:

@@ -22,7 +22,7 @@ QUICK = ("sines", "heat_by_pads", "rows_of_a_parameter", "stacked_as_columns")
 @pytest.fixture(autouse=True)
 def not_compiled(monkeypatch):
     def kernels(requests):
-        return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
+        return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
     monkeypatch.setattr(engine_build, "build_requests", kernels)
     # A plan that another process has left on disk says nothing of sources.

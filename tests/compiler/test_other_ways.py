@@ -19,7 +19,7 @@ MOST = 1.3
 @pytest.fixture
 def not_compiled(monkeypatch):
     def kernels(requests):
-        return [build.Kernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
+        return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
     monkeypatch.setattr(engine_build, "build_requests", kernels)
 

@@ -13,7 +13,7 @@ import numba_grad as ng
 from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit import Emitted, emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
-from numba_grad.compiler.fusion.fuse import LibraryStep, fuse
+from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.groups import Group, Place
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
@@ -64,8 +64,8 @@ class GraphRun:
             return []
         return [self.values[node] for node in outputs]
 
-    def do(self, step: Group | LibraryStep) -> None:
-        if isinstance(step, LibraryStep):
+    def do(self, step: Group | LibraryOperation) -> None:
+        if isinstance(step, LibraryOperation):
             self.values[step.node] = self.reference(step.node)
             return
         for node in step.roots:

@@ -30,7 +30,7 @@ KERNEL_SIGNATURE = "void(int64, int64, int64)"
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class LoadedKernel:
     """A compiled function: `address` is that of a C function of the given signature."""
 
     address: int
@@ -103,7 +103,7 @@ def _key_of(request: Request) -> str:
 
 
 _claims = Claims()
-_kernels: dict[Request, Kernel] = {}
+_kernels: dict[Request, LoadedKernel] = {}
 _addresses: dict[str, int] = {}  # of all that is loaded, by key
 _statistics = Statistics()
 _counting = new_lock()
@@ -113,23 +113,23 @@ def statistics() -> Statistics:
     return _statistics
 
 
-def build(source: str) -> Kernel:
+def build(source: str) -> LoadedKernel:
     """The kernel of one source text, which defines `kernel(args, lo, hi)`."""
     return build_all([source])[0]
 
 
-def build_all(sources: Iterable[str]) -> list[Kernel]:
+def build_all(sources: Iterable[str]) -> list[LoadedKernel]:
     """The kernels of several source texts; missing ones are compiled together."""
     return build_requests([Request(source) for source in sources])
 
 
-def build_requests(requests: Sequence[Request]) -> list[Kernel]:
+def build_requests(requests: Sequence[Request]) -> list[LoadedKernel]:
     """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     new = [request for request in requests if request not in _kernels]
     missing = {request.key: request for request in new}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for request in new:
-        _kernels[request] = Kernel(
+        _kernels[request] = LoadedKernel(
             _addresses[request.key],
             request.source,
             request.key,

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable
 
 from numba_grad.compiler.building import compile_log
-from numba_grad.compiler.building.build import Kernel, Request, build_requests, is_compiled
+from numba_grad.compiler.building.build import LoadedKernel, Request, build_requests, is_compiled
 from numba_grad.runtime import loader
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
@@ -445,7 +445,7 @@ def native_engine() -> NativeEngine:
     return engine
 
 
-def build_kernels(requests: Iterable[Request]) -> list[Kernel]:
+def build_kernels(requests: Iterable[Request]) -> list[LoadedKernel]:
     """The kernels of a program. Those of the first one on a machine beside the engine that will run
     it: that takes LLVM longer than most programs, and there is another thread.
 

@@ -15,7 +15,7 @@ from numba_grad.errors import DeviceError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import TOKEN
 from numba_grad.graph.types import Type
-from numba_grad.ops.communication import Place, units
+from numba_grad.ops.communication import PlaceWord, units
 from numba_grad.runtime.mpi import WRONG_SIZE
 from numba_grad.runtime.plan import ErrorSite
 
@@ -107,11 +107,11 @@ def kernel(args, lo, hi):
 
 
 def _operation(combine: str) -> str:
-    return f"place[{int(Place[combine.upper()])}]"
+    return f"place[{int(PlaceWord[combine.upper()])}]"
 
 
 _COMM, _TYPE, _ROOT = (
-    f"place[{int(word)}]" for word in (Place.COMMUNICATOR, Place.DATATYPE, Place.ROOT)
+    f"place[{int(word)}]" for word in (PlaceWord.COMMUNICATOR, PlaceWord.DATATYPE, PlaceWord.ROOT)
 )
 
 
@@ -317,7 +317,7 @@ counting = stack_words(1)
 counted = pointer(counting, int64)
 failed = 0
 for k in range({count}):
-    peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
     at = {{1}} + k * {{3}}
     source = place[peer + {source}]
     tag = place[peer + {source + 2}]
@@ -325,7 +325,7 @@ for k in range({count}):
     if failed & 0xFFFFFFFF == 0:
         failed = code
 for k in range({count}):
-    peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
     at = {{0}} + k * {{2}}
     to = place[peer + {to}]
     tag = place[peer + {to + 2}]
@@ -336,12 +336,12 @@ if failed & 0xFFFFFFFF == 0:
     for k in range({count}):
         code = call({{8}}, requests + 8 * k, status)
         counted[0] = 0
-        peer = {int(Place.PEERS)} + {int(Place.OF_PEER)} * k
+        peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
         call({{9}}, status, {_TYPE}, counting)
         if failed & 0xFFFFFFFF == 0:
             failed = code
             is_short = counted[0] & 0xFFFFFFFF != {{5}}
-            if is_short and place[peer + {source}] != place[{int(Place.NOBODY)}]:
+            if is_short and place[peer + {source}] != place[{int(PlaceWord.NOBODY)}]:
                 failed = {WRONG_SIZE}
     for k in range({count}, {2 * count}):
         code = call({{8}}, requests + 8 * k, status)
@@ -359,7 +359,7 @@ def _write_start(writer: Writer, call: Node) -> None:
     buffer, request = (_result(writer, k, t) for k, t in enumerate(call.type.items[:2]))
     writer.copy(writer.input(0), buffer, type)
     sends = call.op.name == "mpi_isend"
-    peer = Place.PEERS + (0 if sends != call.params["backward"] else 1)
+    peer = PlaceWord.PEERS + (0 if sends != call.params["backward"] else 1)
     text = f"""\
 request = pointer({{1}}, int64)
 request[0] = 0

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.emission.emit_cpu import dtype_name, expression_text
-from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Apply,
     Buffer,
@@ -142,7 +142,7 @@ class _Writer:
     def __init__(
         self, carried: Sequence[Type], rows: Sequence[Type], results: Sequence[Type]
     ) -> None:
-        self.source = Source()
+        self.source = SourceText()
         self.words: list[object] = []
         self.carried = carried
         self.rows = rows

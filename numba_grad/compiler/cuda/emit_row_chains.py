@@ -29,7 +29,7 @@ from numba_grad.compiler.cuda.launch import (
     shape_of_blocks,
     shape_of_tasks,
 )
-from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
 
 _BARRIERS = {WARP: "cuda.syncwarp()", THREADS_PER_BLOCK: "cuda.syncthreads()"}
@@ -48,7 +48,7 @@ def emit_row_chain(kernels: Sequence[Kernel], rows: int, threads: int) -> Emitte
     members: list[str] = []
     types = ["int64"]
     parameters = ["rows"]
-    source = Source()
+    source = SourceText()
     calls = []
     shared: dict[str, str] = {}
     for number, kernel in enumerate(kernels):

@@ -14,7 +14,7 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     split_position,
 )
 from numba_grad.compiler.emission.emit_cpu import index_text
-from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
@@ -38,7 +38,7 @@ ERRORS = "errors"  # the source of the word that holds the address of the error 
 
 
 class KernelText:
-    """Source of one kernel, written from top to bottom.
+    """SourceText of one kernel, written from top to bottom.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class KernelText:
         self, kernel: Kernel, expressions: Expressions | None = None, group: int = 0
     ) -> None:
         self.kernel = kernel
-        self.source = Source()
+        self.source = SourceText()
         self.expressions = Expressions() if expressions is None else expressions
         self.group = group
         self.indices: IndexArithmetic = index_arithmetic(kernel)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from numba_grad.compiler.emission.text import Source
+from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.emission.transposed_rows import transposed_rows
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
@@ -56,7 +56,7 @@ def number_of_tasks(kernel: Kernel) -> int:
 def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
     """The source text. What is copied to `streamed` buffers goes past the caches."""
     kernel = transposed_rows(kernel, streamed)
-    source = Source()
+    source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
         for comment in kernel.comment:
             source.line(f"# {comment}")
@@ -76,7 +76,7 @@ def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
     return str(source)
 
 
-def _emit_arguments(source: Source, kernel: Kernel) -> None:
+def _emit_arguments(source: SourceText, kernel: Kernel) -> None:
     pointers = {buffer.word: buffer for buffer in kernel.buffers}
     for number, word in enumerate(kernel.words):
         if number in pointers:
@@ -86,7 +86,7 @@ def _emit_arguments(source: Source, kernel: Kernel) -> None:
             source.line(f"{word.name} = integer(args, {number})")
 
 
-def _emit_pointwise(source: Source, kernel: Kernel) -> None:
+def _emit_pointwise(source: SourceText, kernel: Kernel) -> None:
     *outer, inner = kernel.axes
     if not outer:
         _emit_inner_loop(source, kernel, kernel.variants[0], "lo", "hi")
@@ -98,7 +98,7 @@ def _emit_pointwise(source: Source, kernel: Kernel) -> None:
         _emit_variants(source, kernel, len(outer), "first", "last")
 
 
-def _emit_register_reduction(source: Source, kernel: Kernel) -> None:
+def _emit_register_reduction(source: SourceText, kernel: Kernel) -> None:
     with source.block("for task in range(lo, hi):"):
         _emit_task(source, kernel, "task", kernel.kept)
         if len(kernel.variants) == 1:
@@ -112,7 +112,7 @@ def _emit_register_reduction(source: Source, kernel: Kernel) -> None:
                 _emit_result(source, accumulator, accumulator.name)
 
 
-def _emit_task(source: Source, kernel: Kernel, task: str, kept: list[Axis]) -> None:
+def _emit_task(source: SourceText, kernel: Kernel, task: str, kept: list[Axis]) -> None:
     """Decode a task into `block` and the indices of the kept axes."""
     if kernel.blocks_word:
         source.line(f"block = {task} % {kernel.blocks_word}")
@@ -121,7 +121,7 @@ def _emit_task(source: Source, kernel: Kernel, task: str, kept: list[Axis]) -> N
     _emit_decoding(source, task, kept)
 
 
-def _emit_reduced_loops(source: Source, kernel: Kernel, reduced: list[Axis]) -> None:
+def _emit_reduced_loops(source: SourceText, kernel: Kernel, reduced: list[Axis]) -> None:
     """The loops over reduced axes, the first of them cut into blocks, down to the innermost one."""
     *outer, inner = reduced
     first = reduced[0]
@@ -134,7 +134,7 @@ def _emit_reduced_loops(source: Source, kernel: Kernel, reduced: list[Axis]) -> 
 
 
 def _nest(
-    source: Source, kernel: Kernel, outer: list[Axis], inner: Axis, start: str, stop: str
+    source: SourceText, kernel: Kernel, outer: list[Axis], inner: Axis, start: str, stop: str
 ) -> None:
     if not outer:
         _emit_variants(source, kernel, len(kernel.axes) - 1, start, stop)
@@ -145,7 +145,7 @@ def _nest(
         _nest(source, kernel, outer[1:], inner, "0", ([*outer[1:], inner])[0].word)
 
 
-def _emit_level(source: Source, kernel: Kernel, axis: Axis) -> None:
+def _emit_level(source: SourceText, kernel: Kernel, axis: Axis) -> None:
     if len(kernel.variants) == 1:
         _emit_lets(source, _lets_of(kernel, kernel.axes.index(axis) + 1))
 
@@ -155,7 +155,7 @@ def _lets_of(kernel: Kernel, level: int) -> list[Let]:
     return lets[level] if level < len(lets) else []
 
 
-def _emit_memory_reduction(source: Source, kernel: Kernel) -> None:
+def _emit_memory_reduction(source: SourceText, kernel: Kernel) -> None:
     inner = kernel.axes[-1]
     outer_kept = kernel.kept[:-1]
     places = _places_in_memory(kernel)
@@ -206,7 +206,7 @@ def _places_in_memory(kernel: Kernel) -> dict[str, str]:
 
 
 def _memory_nest(
-    source: Source, kernel: Kernel, reduced: list[Axis], start: str, stop: str
+    source: SourceText, kernel: Kernel, reduced: list[Axis], start: str, stop: str
 ) -> None:
     if not reduced:
         _emit_variants(source, kernel, len(kernel.axes) - 1, "first", "last")
@@ -217,7 +217,7 @@ def _memory_nest(
         _memory_nest(source, kernel, rest, "0", rest[0].word if rest else "")
 
 
-def _emit_decoding(source: Source, number: str, axes: list[Axis]) -> None:
+def _emit_decoding(source: SourceText, number: str, axes: list[Axis]) -> None:
     """C-order indices of `axes` out of one number."""
     for k, axis in reversed(list(enumerate(axes))):
         if k == 0:
@@ -229,7 +229,7 @@ def _emit_decoding(source: Source, number: str, axes: list[Axis]) -> None:
 
 
 def _emit_variants(
-    source: Source, kernel: Kernel, levels_outside: int, first: str, last: str
+    source: SourceText, kernel: Kernel, levels_outside: int, first: str, last: str
 ) -> None:
     """The innermost loop, for the rows of each variant."""
     *special, general = kernel.variants
@@ -249,14 +249,16 @@ def _emit_variants(
         _emit_variant(source, kernel, general, first, last)
 
 
-def _emit_variant(source: Source, kernel: Kernel, variant: Variant, first: str, last: str) -> None:
+def _emit_variant(
+    source: SourceText, kernel: Kernel, variant: Variant, first: str, last: str
+) -> None:
     for level in variant.lets[1:]:
         _emit_lets(source, level)
     _emit_inner_loop(source, kernel, variant, first, last)
 
 
 def _emit_inner_loop(
-    source: Source, kernel: Kernel, variant: Variant, first: str, last: str
+    source: SourceText, kernel: Kernel, variant: Variant, first: str, last: str
 ) -> None:
     inner = kernel.axes[-1]
     places = _places_in_memory(kernel)
@@ -276,7 +278,7 @@ def _emit_inner_loop(
             _emit_body(source, piece, places)
 
 
-def _emit_blocks(source: Source, kernel: Kernel, piece: Piece, start: str, stop: str) -> None:
+def _emit_blocks(source: SourceText, kernel: Kernel, piece: Piece, start: str, stop: str) -> None:
     rows = f"for {kernel.axes[-1].variable} in range({FIRST_ROW}, last_row):"
     source.line(f"stop_row = {stop}")
     with source.block(f"for {FIRST_ROW} in range({start}, stop_row, {ROWS_OF_BLOCK}):"):
@@ -291,7 +293,7 @@ def _emit_blocks(source: Source, kernel: Kernel, piece: Piece, start: str, stop:
                 _emit_copies(source, piece.copies_out)
 
 
-def _emit_copies(source: Source, copies: list[Copy]) -> None:
+def _emit_copies(source: SourceText, copies: list[Copy]) -> None:
     # Vector code would gather, which is slower: 10 % of a kernel with 48 components.
     source.line("keep_scalar()")
     for copy in copies:
@@ -303,7 +305,7 @@ def _emit_copies(source: Source, copies: list[Copy]) -> None:
             source.line(f"{target}[{where}] = {value}")
 
 
-def _emit_body(source: Source, piece: Piece, places: Mapping[str, str] = NO_PLACES) -> None:
+def _emit_body(source: SourceText, piece: Piece, places: Mapping[str, str] = NO_PLACES) -> None:
     """`places` of accumulators that are in memory."""
     _emit_lets(source, piece.body.lets)
     for update in piece.body.updates:
@@ -315,7 +317,7 @@ def _emit_body(source: Source, piece: Piece, places: Mapping[str, str] = NO_PLAC
         source.line(f"{store.buffer.name}[{index_text(store.position)}] = {store.value}")
 
 
-def _emit_result(source: Source, accumulator: Accumulator, value: str) -> None:
+def _emit_result(source: SourceText, accumulator: Accumulator, value: str) -> None:
     assert accumulator.buffer is not None
     source.line(f"{accumulator.buffer.name}[{result_position(accumulator)}] = {value}")
 
@@ -328,7 +330,7 @@ def result_position(accumulator: Accumulator) -> str:
     return f"block * {accumulator.block_size} + {where}"
 
 
-def _emit_lets(source: Source, lets: list[Let]) -> None:
+def _emit_lets(source: SourceText, lets: list[Let]) -> None:
     for let in lets:
         source.line(f"{let.name} = {expression_text(let.expression)}")
 

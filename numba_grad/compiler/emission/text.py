@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Source:
+class SourceText:
     """Lines of Python, indented by nesting `block`s."""
 
     def __init__(self) -> None:

@@ -21,14 +21,14 @@ MOST_ROOTS = 48
 
 
 @dataclass(slots=True)
-class LibraryStep:
+class LibraryOperation:
     """An operation with a kernel of its own: a library call, a scan, a sort, a scatter."""
 
     node: Node
     in_place: bool = False  # it goes to the memory of its first input
 
 
-Step = Group | LibraryStep
+Step = Group | LibraryOperation
 
 
 def fuse(
@@ -81,7 +81,7 @@ class _Groups:
             if self.may_write_over(node, readers, step_of, in_place):
                 in_place[node] = in_place.get(node.inputs[0], node.inputs[0])
                 if is_library(node):
-                    steps.append(LibraryStep(node, in_place=True))
+                    steps.append(LibraryOperation(node, in_place=True))
                 else:
                     space = space_of(node.inputs[1].shape)
                     steps.append(Group(space, (), [node], [], in_place=True))
@@ -188,7 +188,7 @@ class _Groups:
 
     def place(self, node: Node, steps: list[Step], earliest: int) -> int:
         if is_library(node):
-            steps.append(LibraryStep(node))
+            steps.append(LibraryOperation(node))
             return len(steps) - 1
         is_reduction = self.roots.is_loop_reduction(node)
         shape = node.inputs[0].shape if is_reduction else node.shape
@@ -200,7 +200,7 @@ class _Groups:
             reduced = tuple(k for k, axis in enumerate(loops) if axis in axes)
         for number in range(earliest, len(steps)):
             step = steps[number]
-            if isinstance(step, LibraryStep) or step.in_place or step.space != space:
+            if isinstance(step, LibraryOperation) or step.in_place or step.space != space:
                 continue
             if space and len(step.roots) >= MOST_ROOTS:
                 continue
@@ -223,7 +223,7 @@ class _Groups:
         cost, source_size = self.roots.inline_costs()
         kernels_of: dict[Node, set[int]] = {}
         for number, step in enumerate(steps):
-            if isinstance(step, LibraryStep):
+            if isinstance(step, LibraryOperation):
                 continue
             stack = [x for root in step.roots for x in root.inputs]
             while stack:

@@ -48,7 +48,7 @@ REASSOCIATE = ("reassoc", "contract")
 _SCALAR_TYPES: dict[Any, types.Type] = {}
 
 
-class Buffer(types.Type):
+class BufferType(types.Type):
     """A typed pointer. Buffers of different `scope` are promised not to overlap.
 
     `scope` None promises nothing.
@@ -57,12 +57,12 @@ class Buffer(types.Type):
     def __init__(self, element: types.Type, scope: int | None) -> None:
         self.element = element
         self.scope = scope
-        super().__init__(name=f"Buffer({element}, {scope})")
+        super().__init__(name=f"BufferType({element}, {scope})")
 
 
-@represented(Buffer)
+@represented(BufferType)
 class _BufferModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, buffer_type: Buffer) -> None:
+    def __init__(self, manager: Any, buffer_type: BufferType) -> None:
         super().__init__(manager, buffer_type, storage_type(buffer_type.element).as_pointer())
 
 
@@ -81,7 +81,7 @@ def buffer(typing_context, args, position, dtype):
     if element is None or not isinstance(position, types.IntegerLiteral):
         return None
     word = position.literal_value
-    buffer_type = Buffer(element, word)
+    buffer_type = BufferType(element, word)
 
     def lower(context, builder, signature, arguments):
         address = _load_word(builder, arguments[0], word)
@@ -96,7 +96,7 @@ def pointer(typing_context, address, dtype):
     element = _element_type(dtype)
     if element is None:
         return None
-    buffer_type = Buffer(element, None)
+    buffer_type = BufferType(element, None)
 
     def lower(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(buffer_type))
@@ -156,7 +156,7 @@ def add_alias_metadata(module: ir.Module) -> None:
             access.set_metadata("noalias", others[scope])
 
 
-def _part_pointers(builder, buffer_type: Buffer, base: ir.Value, index: ir.Value):
+def _part_pointers(builder, buffer_type: BufferType, base: ir.Value, index: ir.Value):
     """One pointer, or for complex elements the pointers of real and imaginary part."""
     if not isinstance(buffer_type.element, types.Complex):
         return [builder.gep(base, [index], inbounds=True)]
@@ -168,7 +168,11 @@ def _part_pointers(builder, buffer_type: Buffer, base: ir.Value, index: ir.Value
 @typed(operator.getitem)
 class _BufferGetItem(AbstractTemplate):
     def generic(self, args, kws):
-        if len(args) == 2 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
+        if (
+            len(args) == 2
+            and isinstance(args[0], BufferType)
+            and isinstance(args[1], types.Integer)
+        ):
             return signature(value_type(args[0].element), args[0], types.int64)
         return None
 
@@ -176,14 +180,18 @@ class _BufferGetItem(AbstractTemplate):
 @typed(operator.setitem)
 class _BufferSetItem(AbstractTemplate):
     def generic(self, args, kws):
-        if len(args) == 3 and isinstance(args[0], Buffer) and isinstance(args[1], types.Integer):
+        if (
+            len(args) == 3
+            and isinstance(args[0], BufferType)
+            and isinstance(args[1], types.Integer)
+        ):
             value = types.unliteral(args[2])
             if isinstance(value, types.Boolean | types.Number):
                 return signature(types.none, args[0], types.int64, value)
         return None
 
 
-@lowered(operator.getitem, Buffer, types.int64)
+@lowered(operator.getitem, BufferType, types.int64)
 def _load_element(context, builder, signature, arguments):
     buffer_type = signature.args[0]
     element = buffer_type.element
@@ -197,7 +205,7 @@ def _load_element(context, builder, signature, arguments):
     return from_storage(builder, parts[0], element)
 
 
-@lowered(operator.setitem, Buffer, types.int64, types.Any)
+@lowered(operator.setitem, BufferType, types.int64, types.Any)
 def _store_element(context, builder, signature, arguments):
     buffer_type, _, given = signature.args
     base, index, value = arguments
@@ -495,7 +503,7 @@ def local(typing_context, count, dtype):
     element = _element_type(dtype)
     if element is None or not isinstance(count, types.IntegerLiteral):
         return None
-    buffer_type = Buffer(element, None)
+    buffer_type = BufferType(element, None)
     parts = 2 if isinstance(element, types.Complex) else 1
 
     def lower(context, builder, signature, arguments):
@@ -514,7 +522,7 @@ def store_past_caches(typing_context, target, index, value):
     Such stores are seen in order after the next locked instruction, of which the engine has one at
     the end of each chunk of tasks.
     """
-    if not isinstance(target, Buffer) or not _is_scalar(target.element):
+    if not isinstance(target, BufferType) or not _is_scalar(target.element):
         return None
 
     def lower(context, builder, signature, arguments):

@@ -34,7 +34,7 @@ from numba_grad.graph.node import Node
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
 
 
-def evaluate(values: Values, node: Node, index: tuple[Index, ...]) -> str:
+def value_at(values: Values, node: Node, index: tuple[Index, ...]) -> str:
     """The name of the value of `node` at `index`. No recursion: a group may be deep."""
     keys = [(node, index)]
     stack = [_steps(values, node, index)]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.compiler.loop_nests.groups import Group, Place
-from numba_grad.compiler.loop_nests.index_rules import broadcast, evaluate, factors_of
+from numba_grad.compiler.loop_nests.index_rules import broadcast, factors_of, value_at
 from numba_grad.compiler.loop_nests.iteration_spaces import (
     Factor,
     Index,
@@ -219,7 +219,7 @@ class _Lowering:
         assert place is not None
         for pattern in unrolled_indices(node.shape):
             index = self.filled(pattern)
-            value = evaluate(self.values, node, index)
+            value = value_at(self.values, node, index)
             self.values.store(place, node.dtype, position(node.shape, index), value)
 
     def assign_region(self, node: Node) -> None:
@@ -229,7 +229,7 @@ class _Lowering:
         assert place is not None
         for pattern in unrolled_indices(v.shape):
             index = self.filled(pattern)
-            value = evaluate(self.values, v, index)
+            value = value_at(self.values, v, index)
             where = tuple(
                 i.times(Factor(step, True)).shifted(start, not is_loop(n))
                 for i, start, step, n in zip(
@@ -251,10 +251,10 @@ class _Lowering:
             index = self.filled(pattern)
             factors = factors_of(self.values, x) if node.op.name == "sum" else None
             if factors is None:
-                operands = {"value": evaluate(self.values, x, index)}
+                operands = {"value": value_at(self.values, x, index)}
             else:
                 operands = {
-                    name: evaluate(self.values, factor, broadcast(index, factor.shape))
+                    name: value_at(self.values, factor, broadcast(index, factor.shape))
                     for name, factor in zip(("x", "y"), factors, strict=True)
                 }
             kept = tuple(i for axis, i in enumerate(index) if axis not in axes)

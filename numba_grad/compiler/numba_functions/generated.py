@@ -104,7 +104,7 @@ def _executed(source: str, name: str) -> Any:
     return namespace[name]
 
 
-class Program:
+class TypedFunction:
     """The kernels of one function for arguments of one signature."""
 
     def __init__(self, function: Any, parameters: tuple[Parameter, ...]) -> None:
@@ -165,9 +165,9 @@ def _sources() -> str:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def program(function: Any, parameters: tuple[Parameter, ...]) -> Program:
+def typed_function(function: Any, parameters: tuple[Parameter, ...]) -> TypedFunction:
     """The program of a function for arguments of these types."""
-    return Program(function, parameters)
+    return TypedFunction(function, parameters)
 
 
 def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:

@@ -29,7 +29,7 @@ from numba_grad.frontend.python_control_flow.values import (
     leaf_of,
     node_as,
     rebuilt,
-    value_of,
+    taken_apart,
     zero_of,
 )
 from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables, contents_of
@@ -332,7 +332,7 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
     variables = Variables(site, [body, orelse])
     choice = _Choice(site, ("of else", "of if"))
     results = choice.made(
-        condition, lambda: {name: value_of(body())}, lambda: {name: value_of(orelse())}
+        condition, lambda: {name: taken_apart(body())}, lambda: {name: taken_apart(orelse())}
     )
     variables.check_around()
     return results[name]
@@ -355,7 +355,7 @@ def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) 
             if contents_of(variables.cells[name]) is not given[name]:
                 replaced.add(name)
         found = {name: variables.value(name) for name in outputs}
-        return found | {_former(name): value_of(given[name]) for name in arrays}
+        return found | {_former(name): taken_apart(given[name]) for name in arrays}
 
     choice = _Choice(site, ("without it", "after it"))
     try:

@@ -13,14 +13,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FunctionSource:
     """The tree of a function, for the taking, and the class that it stands in, if any."""
 
     tree: Function
     class_name: str | None
 
 
-def source_of(function: types.FunctionType) -> Source:
+def source_of(function: types.FunctionType) -> FunctionSource:
     """The source of `function`.
 
     Raises
@@ -43,7 +43,7 @@ def source_of(function: types.FunctionType) -> Source:
         raise TracingError(
             _not_found(function, "its source text has changed since it was imported")
         )
-    return Source(copy.deepcopy(found[0].tree), found[0].class_name)
+    return FunctionSource(copy.deepcopy(found[0].tree), found[0].class_name)
 
 
 def _not_found(function: types.FunctionType, reason: str) -> str:
@@ -58,13 +58,13 @@ def _not_found(function: types.FunctionType, reason: str) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _functions_in(text: str) -> tuple[Source, ...]:
-    found: list[Source] = []
+def _functions_in(text: str) -> tuple[FunctionSource, ...]:
+    found: list[FunctionSource] = []
     pending: list[tuple[ast.AST, str | None]] = [(ast.parse(text), None)]
     while pending:
         node, class_name = pending.pop()
         if isinstance(node, Function):
-            found.append(Source(node, class_name))
+            found.append(FunctionSource(node, class_name))
         if isinstance(node, ast.ClassDef):
             class_name = node.name
         pending += [(child, class_name) for child in ast.iter_child_nodes(node)]

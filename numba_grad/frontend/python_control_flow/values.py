@@ -60,7 +60,7 @@ class Value:
 MISSING = Value([], trees.flatten(None)[1])  # of a variable that has not been assigned
 
 
-def value_of(held: Any) -> Value:
+def taken_apart(held: Any) -> Value:
     """`held`, taken apart."""
     return Value(*trees.flatten(held))
 

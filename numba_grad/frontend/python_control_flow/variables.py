@@ -15,7 +15,7 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import wrap
 from numba_grad.frontend.guards import is_of_library
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.values import MISSING, Value, value_of
+from numba_grad.frontend.python_control_flow.values import MISSING, Value, taken_apart
 from numba_grad.frontend.python_numbers import is_number
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS
@@ -51,7 +51,7 @@ class Variables:
 
     def value(self, name: str) -> Value:
         held = contents_of(self.cells[name])
-        return MISSING if held is _UNASSIGNED else value_of(held)
+        return MISSING if held is _UNASSIGNED else taken_apart(held)
 
     @property
     def arrays_that_change(self) -> list[str]:
