@@ -16,8 +16,8 @@ from numba_grad.compiler.numba_functions.generated import (
     Parameter,
     Request,
     TypedFunction,
-    typed_function,
     shared_memory,
+    typed_function,
 )
 from numba_grad.compiler.numba_functions.tape_bound import most_bytes
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain

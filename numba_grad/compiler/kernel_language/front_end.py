@@ -9,7 +9,7 @@ and llvmlite 0.50. This module imports Numba, so only code that is about to comp
 # pyright: reportPrivateImportUsage=false
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -134,23 +134,34 @@ class Function(NamedTuple):
 def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
     function = Function(source, entry_name, signature, symbol)
-    return without_collection(_module_of, [function], symbol, is_quick=False)
+    return module_by(lambda meanings, module: _lower(function, meanings, module), symbol)
+
+
+def module_by(write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str) -> Any:
+    """The unoptimized LLVM module that `write` writes functions to."""
+    return without_collection(_module_of, write, name, is_quick=False)
 
 
 def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
     """One module of several functions, without what only LLVM's passes have a use for."""
-    return without_collection(_module_of, functions, name, is_quick=True)
+
+    def write(meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
+        for function in functions:
+            _lower(function, meanings, module)
+
+    return without_collection(_module_of, write, name, is_quick=True)
 
 
-def _module_of(functions: Sequence[Function], name: str, *, is_quick: bool) -> llvm.ModuleRef:
+def _module_of(
+    write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str, *, is_quick: bool
+) -> llvm.ModuleRef:
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(name)
         module.numba_grad_has_vector_forms = not is_quick
         with context.push_code_library(_Nothing(context.codegen(), name)):
-            for function in functions:
-                _lower(function, meanings, module)
+            write(meanings, module)
         if not is_quick:
             intrinsics.add_alias_metadata(module)
         return code_generation.module_of(str(module), name)

@@ -234,15 +234,44 @@ class _Uses:
 
 
 @dataclass(slots=True)
-class _Loop:
+class Loop:
     """Where `continue` and `break` go."""
 
     next_pass: Any
     after: Any
 
 
-class _FunctionLowering:
-    """One function of the source, for arguments of given types."""
+# The methods that lower them.
+_STATEMENTS = {
+    ast.Expr: "expression_statement",
+    ast.Assign: "assignment",
+    ast.AugAssign: "augmented",
+    ast.If: "conditional",
+    ast.For: "for_loop",
+    ast.While: "while_loop",
+    ast.Break: "leave",
+    ast.Continue: "go_on",
+    ast.Return: "give_back",
+}
+_EXPRESSIONS = {
+    ast.Name: "load",
+    ast.Constant: "constant",
+    ast.BinOp: "binary",
+    ast.UnaryOp: "unary",
+    ast.Compare: "comparison",
+    ast.BoolOp: "logical",
+    ast.IfExp: "choice",
+    ast.Attribute: "attribute",
+    ast.Subscript: "subscript",
+    ast.Call: "function_call",
+}
+
+
+class FunctionLowering:
+    """One function of the source. Its parameters are `assign`ed before it is lowered."""
+
+    statement_methods = _STATEMENTS
+    expression_methods = _EXPRESSIONS
 
     def __init__(
         self,
@@ -251,7 +280,6 @@ class _FunctionLowering:
         meanings: Meanings,
         definition: ast.FunctionDef,
         function: ir.Function,
-        argument_types: tuple[Any, ...],
         return_type: Any,
     ) -> None:
         self.text = text
@@ -267,13 +295,7 @@ class _FunctionLowering:
         self.builder = ir.IRBuilder(body)
         self.in_memory = _Uses(definition).in_memory()
         self.variables: dict[str, Typed] = {}
-        self.loops: list[_Loop] = []
-        parameters = [argument.arg for argument in definition.args.args]
-        for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
-            if name in self.in_memory:
-                self.assign(name, Typed(kind, value))
-            else:
-                self.variables[name] = Typed(kind, value)
+        self.loops: list[Loop] = []
 
     def lower(self) -> None:
         self.statements(self.definition.body)
@@ -295,10 +317,10 @@ class _FunctionLowering:
         for statement in statements:
             if self.builder.block.is_terminated:
                 return
-            handler = _STATEMENTS.get(type(statement))
-            if handler is None:
+            method = self.statement_methods.get(type(statement))
+            if method is None:
                 raise self.error(statement, "the kernel language has no such statement")
-            handler(self, statement)
+            getattr(self, method)(statement)
 
     def expression_statement(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # else a docstring
@@ -346,7 +368,7 @@ class _FunctionLowering:
             variable = self.variables[name] = Typed(kind, place)
         value = given.value
         if kind != variable.type:
-            if not (_is_number(kind) and _is_number(variable.type)):
+            if not (is_number(kind) and is_number(variable.type)):
                 raise self.error(
                     node or self.definition, f"{name} is {variable.type}, and cannot become {kind}"
                 )
@@ -381,10 +403,10 @@ class _FunctionLowering:
             self.builder.branch(body)
         else:
             self.builder.cbranch(self.truth(node.test), body, after)
-        self.loop_body(node, body, _Loop(test, after))
+        self.loop_body(node, body, Loop(test, after))
         self.builder.position_at_end(after)
 
-    def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: _Loop) -> None:
+    def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: Loop) -> None:
         self.builder.position_at_end(body)
         self.loops.append(loop)
         self.statements(node.body)
@@ -406,7 +428,7 @@ class _FunctionLowering:
         index.add_incoming(start, before)
         assert isinstance(node.target, ast.Name)
         self.assign(node.target.id, Typed(types.int64, index))
-        self.loop_body(node, body, _Loop(next_pass, after))
+        self.loop_body(node, body, Loop(next_pass, after))
         builder.position_at_end(next_pass)
         following = builder.add(index, step, flags=("nsw",))
         index.add_incoming(following, next_pass)
@@ -455,10 +477,10 @@ class _FunctionLowering:
     # Expressions
 
     def expression(self, node: ast.expr) -> Typed:
-        handler = _EXPRESSIONS.get(type(node))
-        if handler is None:
+        method = self.expression_methods.get(type(node))
+        if method is None:
             raise self.error(node, "the kernel language has no such expression")
-        return handler(self, node)
+        return getattr(self, method)(node)
 
     def load(self, node: ast.Name) -> Typed:
         name = node.id
@@ -658,39 +680,12 @@ _MISSING = object()
 _literal_type = functools.lru_cache(1 << 12)(types.literal)  # Numba makes a type for each
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
     return isinstance(kind, types.Boolean | types.Number)
-
-
-_STATEMENTS: dict[type, Callable[[_FunctionLowering, Any], None]] = {
-    ast.Expr: _FunctionLowering.expression_statement,
-    ast.Assign: _FunctionLowering.assignment,
-    ast.AugAssign: _FunctionLowering.augmented,
-    ast.If: _FunctionLowering.conditional,
-    ast.For: _FunctionLowering.for_loop,
-    ast.While: _FunctionLowering.while_loop,
-    ast.Break: _FunctionLowering.leave,
-    ast.Continue: _FunctionLowering.go_on,
-    ast.Return: _FunctionLowering.give_back,
-}
 
 
 def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-
-
-_EXPRESSIONS: dict[type, Callable[[_FunctionLowering, Any], Typed]] = {
-    ast.Name: _FunctionLowering.load,
-    ast.Constant: _FunctionLowering.constant,
-    ast.BinOp: _FunctionLowering.binary,
-    ast.UnaryOp: _FunctionLowering.unary,
-    ast.Compare: _FunctionLowering.comparison,
-    ast.BoolOp: _FunctionLowering.logical,
-    ast.IfExp: _FunctionLowering.choice,
-    ast.Attribute: _FunctionLowering.attribute,
-    ast.Subscript: _FunctionLowering.subscript,
-    ast.Call: _FunctionLowering.function_call,
-}
 
 
 def lower(
@@ -723,6 +718,8 @@ def lower(
     result = ir.VoidType() if return_type == types.none else context.get_value_type(return_type)
     kinds = [context.get_value_type(kind) for kind in argument_types]
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
-    _FunctionLowering(
-        text, names, meanings, definition, function, argument_types, return_type
-    ).lower()
+    lowering = FunctionLowering(text, names, meanings, definition, function, return_type)
+    parameters = [argument.arg for argument in definition.args.args]
+    for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
+        lowering.assign(name, Typed(kind, value))
+    lowering.lower()

@@ -10,6 +10,7 @@ All are functions of the parameters, then of the cotangents of the results (adjo
 directions: for each order, a tangent of each parameter in `sources`.
 """
 
+import ast
 import functools
 import hashlib
 import itertools
@@ -102,6 +103,25 @@ def _executed(source: str, name: str) -> Any:
     namespace: dict[str, Any] = {"__name__": "numba_grad_generated"}
     exec(compile(source, file_name, "exec"), namespace)
     return namespace[name]
+
+
+# Why a kernel ended early: the number of one of its `raise` statements, or this.
+NO_MEMORY = -1
+
+
+def raises(tree: ast.AST) -> list[ast.Raise]:
+    """The `raise` statements of a source, as they stand there."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
+    return sorted(found, key=lambda node: node.lineno)
+
+
+def exception_of(source: str, code: int, number: int) -> BaseException:
+    """The exception that a kernel of this source ended with."""
+    if number == NO_MEMORY:
+        return MemoryError("no memory for the arrays or the tape of a differentiated function")
+    raised = raises(ast.parse(source))[number].exc
+    assert raised is not None
+    return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), {"np": np})
 
 
 class TypedFunction:

@@ -65,5 +65,5 @@ def call_of_custom_kernel(node: Node) -> LibraryCall:
         members=members,
         tasks=tasks,
         grain=grain,
-        exception=functions.exception_of,
+        exception=functions.exceptions_of(kernel),
     )

@@ -6,14 +6,16 @@ that can be told from others by their text (`function_identity.py`).
 """
 
 import contextlib
+import functools
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from numba_grad.compiler.building import cache, compile_log
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.engine_build import native_engine
 from numba_grad.compiler.building.function_identity import identity_of
+from numba_grad.compiler.numba_functions import generated
+from numba_grad.compiler.numba_functions.generated import GeneratedFunction
 from numba_grad.errors import KernelError
 from numba_grad.graph.types import Type
 from numba_grad.locks import LocksByKey
@@ -44,8 +46,16 @@ def symbol_of(kernel: CustomKernel, inputs: Sequence[Type], numbers: Sequence[Nu
     return symbol
 
 
-def exception_of(code: int, record: int) -> BaseException:
-    """The exception that a kernel raised, from Numba's code and record of it."""
+def exceptions_of(kernel: CustomKernel) -> Callable[[int, int], BaseException]:
+    """What makes the exception that the kernel raised, from a code and a word of it."""
+    assert kernel.cpu is not None
+    if isinstance(kernel.cpu.function, GeneratedFunction):
+        return functools.partial(generated.exception_of, kernel.cpu.function.generated_source)
+    return _exception_of
+
+
+def _exception_of(code: int, record: int) -> BaseException:
+    """From Numba's code and record of it."""
 
     def work() -> BaseException:
         from numba_grad.compiler.user_kernels import compilation
@@ -77,34 +87,32 @@ def _compiled_address(
     from numba_grad.compiler.user_kernels import compilation
 
     assert kernel.cpu is not None
-    if key is not None and hasattr(kernel.cpu.function, "generated_source"):
-        address = _stored(compilation.unoptimized(kernel, arguments), key)
-        if address is not None:
-            return address
+    function = kernel.cpu.function
+    if key is not None and isinstance(function, GeneratedFunction):
+        from numba_grad.compiler.numba_functions import array_lowering
+
+        source, name = function.generated_source, function.name
+        return _stored(key, array_lowering.object_code(source, name, arguments, _entry(key)))
     compiled = compilation.compiled(kernel, arguments)
-    address = None if key is None else _stored(compiled, key)
-    return compilation.address_of(compiled) if address is None else address
+    code = None if key is None else compilation.object_code(compiled, _entry(key))
+    if key is not None and code is not None:
+        with contextlib.suppress(KernelError):
+            return _stored(key, code)
+    return compilation.address_of(compiled)
+
+
+def _stored(key: str, code: bytes) -> int:
+    """The address of what goes on disk, too: results are the same as in the processes that find it
+    there."""
+    address = _loaded(key, code)
+    cache.write(key, code)
+    return address
 
 
 def _loaded(key: str, code: bytes) -> int:
     if loader.SHARED_WORDS.encode() in code:
         native_engine()  # which has them
     return loader.load([([_entry(key)], code)])[_entry(key)]
-
-
-def _stored(compiled: Any, key: str) -> int | None:
-    """The address of what goes on disk, too: results are the same as in the processes that find it
-    there. None if it cannot."""
-    from numba_grad.compiler.user_kernels import compilation
-
-    code = compilation.object_code(compiled, _entry(key))
-    if code is None:
-        return None
-    with contextlib.suppress(KernelError):
-        address = _loaded(key, code)
-        cache.write(key, code)
-        return address
-    return None
 
 
 def _key_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str | None:
