@@ -104,10 +104,17 @@ def measured(name: str, is_large: bool) -> dict[str, Any]:
             primal = min(primal, of_copies())
         (again,) = fastest(lambda: gradient(*chosen), seconds=0.2)
         warm = min(warm, again)
+    alone, shared = [math.inf], [math.inf]
+    for _ in range(5):
+        for threads, best in ((1, alone), (2, shared)):
+            with ng.configure(threads=threads):
+                gradient(*chosen)
+                best += fastest(lambda: gradient(*chosen), seconds=0.1)
     return {
         "kernel (ms)": primal * 1e3,
         "gradient (ms)": warm * 1e3,
         "of the kernel": warm / primal,
+        "two threads, of one": min(shared) / min(alone),
         "first, of compiling": first / compiling,
         "first (s)": first,
         "sums": [float(np.sum(np.asarray(g))) for g in gradient(*chosen)],

@@ -528,9 +528,15 @@ class _Lowering(FunctionLowering):
         return Typed(kind, cast_value(self.builder, given.value, given.type, kind))
 
     def choice(self, node: ast.IfExp) -> Typed:
-        """Both numbers meet in one type."""
+        """Both numbers meet in one type. What may be computed in any case needs no branch, and then
+        a loop with it becomes vector code."""
         builder = self.builder
         test = self.truth(node.test)
+        if _is_harmless(node.body) and _is_harmless(node.orelse):
+            both = self.expression(node.body), self.expression(node.orelse)
+            kind = _common([types.unliteral(x.type) for x in both])
+            first, second = (self.cast_to(x, kind).value for x in both)
+            return Typed(kind, builder.select(test, first, second))
         blocks, after = (self.block("chosen"), self.block("other")), self.block("after")
         builder.cbranch(test, *blocks)
         results, ends = [], []
@@ -605,6 +611,24 @@ class _Lowering(FunctionLowering):
         doubled = self.call(node, operator.add, x, self.cast_to(self.number(np.log(2.0)), kind))
         are_equal = builder.fcmp_ordered("==", x.value, y.value)
         return Typed(kind, builder.select(are_equal, doubled.value, total.value))
+
+
+def _is_harmless(node: ast.expr) -> bool:
+    """Whether it is of variables and numbers, and can neither fail nor take long."""
+    match node:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_harmless(operand)
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult(), left=left, right=right):
+            return _is_harmless(left) and _is_harmless(right)
+        case ast.Compare(left=left, comparators=[right]):
+            return _is_harmless(left) and _is_harmless(right)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return all(map(_is_harmless, (test, body, orelse)))
+        case ast.Call(func=func, args=arguments):
+            return _dotted(func) in ("abs", "np.sign") and all(map(_is_harmless, arguments))
+    return False
 
 
 def _common(kinds: Sequence[Any]) -> Any:

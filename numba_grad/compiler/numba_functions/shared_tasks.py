@@ -1,6 +1,6 @@
 """Loops of generated kernels that threads share: `@part` functions, and `in_parallel`.
 
-In compiled code (`compiled_tasks.py`) the engine's threads share them; in Python, one does all.
+In compiled code (`array_lowering.py`) the engine's threads share them; in Python, one does all.
 """
 
 from collections.abc import Callable

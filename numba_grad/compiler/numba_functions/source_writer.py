@@ -205,8 +205,8 @@ class _Writer:
         return f"{memory.name}[{', '.join(places)}]"
 
     def _index(self, memory: Memory, axis: int, index: Value) -> str:
-        """An index that is not negative: what Numba does for others keeps code from being vector
-        code, so the arrays of generated code take none (`compiled_memory.py`)."""
+        """An index that is not negative: to look whether it is keeps code from being vector code,
+        so the arrays of generated code take no others (`array_lowering.py`)."""
         length = f"{memory.name}.shape[{axis}]"
         if type(index) is int and index < 0:
             return f"{length} - {-index}"

@@ -1,6 +1,6 @@
 """Memory of generated kernels: the arrays that they make, and their tapes.
 
-In Python these are NumPy's arrays. In compiled code (`compiled_memory.py`) they are the C
+In Python these are NumPy's arrays. In compiled code (`array_lowering.py`) they are the C
 library's: so the code needs nothing of Numba's run time, and the disk cache keeps it.
 """
 

@@ -14,18 +14,14 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import compiler, errors, types
+from numba.core import errors, types
 from numba.core.caching import NullCache
 from numba.core.callconv import Status
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.building import code_generation
-from numba_grad.compiler.numba_functions import compiled_memory, compiled_tasks
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument, CustomKernel, python_function
 
@@ -43,11 +39,9 @@ def compiled(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
     # Inputs are read-only, so that writing to one does not compile; unless the user said by types
     # what to compile, which are those of ordinary arrays.
     is_open = dispatcher._can_compile
-    is_generated = hasattr(kernel.cpu.function, "generated_source")
-    array_type = compiled_memory.PlainArray if is_generated else types.Array
     signature = (
         *[types.int64] * (2 * has_range),
-        *[_type_of(argument, array_type, is_read_only=is_open) for argument in arguments],
+        *[_type_of(argument, is_read_only=is_open) for argument in arguments],
     )
     _check_count(kernel, dispatcher, len(signature))
     described: dict[str, object] = dict(
@@ -92,58 +86,6 @@ def compiled(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
     return result
 
 
-class _LibraryWithoutPasses(JITCodeLibrary):
-    """LLVM modules as they are written, with those they call: `code_generation` does the rest."""
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalized = True
-
-
-class _CodegenWithoutPasses(JITCPUCodegen):
-    _library_class = _LibraryWithoutPasses
-
-
-@functools.cache
-def _target_without_passes() -> Any:
-    codegen = _CodegenWithoutPasses("numba_grad.generated")
-    return cpu_target.target_context.subtarget(_internal_codegen=codegen)
-
-
-def unoptimized(kernel: CustomKernel, arguments: Sequence[Argument]) -> Any:
-    """Numba's record of a generated kernel, which is neither optimized nor loaded yet.
-
-    Its own passes, and machine code that nobody calls, take two thirds of Numba's time.
-    """
-    assert kernel.cpu is not None
-    flags = compiler.Flags()
-    cpu_target.options.parse_as_flags(flags, {"nopython": True, **compiled_memory.OPTIONS})
-    flags.noalias = True  # What is written is a result, and nothing else.
-    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
-    signature = tuple(
-        [_type_of(x, compiled_memory.PlainArray, is_read_only=True) for x in arguments]
-    )
-    with global_compiler_lock:
-        cpu_target.typing_context.refresh()
-        cpu_target.target_context.refresh()
-        result = compiler.compile_extra(
-            cpu_target.typing_context,
-            _target_without_passes(),
-            python_function(kernel.cpu.function),
-            signature,
-            types.none,
-            flags,
-            {},
-        )
-        result.library.finalize()
-        return result
-
-
 def address_of(result: Any) -> int:
     """Where Numba has loaded the function."""
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
@@ -169,10 +111,7 @@ def object_code(result: Any, symbol: str) -> bytes | None:
 def _dispatcher(kernel: CustomKernel) -> Any:
     assert kernel.cpu is not None
     function = kernel.cpu.function
-    if hasattr(function, "generated_source"):
-        compiled_tasks.make_known_to_numba()
-        function = numba.njit(python_function(function), **compiled_memory.OPTIONS)
-    elif not isinstance(function, Dispatcher):
+    if not isinstance(function, Dispatcher):
         function = numba.njit(python_function(function), error_model="numpy")
     if not isinstance(function, Dispatcher):
         raise KernelError(
@@ -214,16 +153,12 @@ def _loop(function: Any, count: int) -> Any:
     return numba.njit(namespace["loop"], error_model="numpy")
 
 
-def _type_of(
-    argument: Argument, array_type: type[types.Array], *, is_read_only: bool
-) -> types.Type:
+def _type_of(argument: Argument, *, is_read_only: bool) -> types.Type:
     scalar = from_dtype(argument.dtype)
     if not isinstance(argument, ArrayArgument):
         return scalar
     is_read_only = is_read_only and not argument.is_result
-    if not argument.rank:
-        array_type = types.Array
-    return array_type(scalar, argument.rank, "C", readonly=is_read_only)
+    return types.Array(scalar, argument.rank, "C", readonly=is_read_only)
 
 
 def _check_count(kernel: CustomKernel, dispatcher: Any, count: int) -> None:
