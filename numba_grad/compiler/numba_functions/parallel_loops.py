@@ -9,9 +9,8 @@ from the linear forms of indices (`index_ranges.py`); of `prange` the user says 
                                 blocks, every second one at once, then the others
 
 Which loops and blocks there are follows from the program and from sizes, so results are bitwise the
-same for any number of threads. A loop that is shared is a function of its own in the kernel's
-source, which takes Numba a tenth of a second: only `prange` is worth it at any size, and where
-arrays are large nests with arithmetic, and loops with arithmetic outside of all others.
+same for any number of threads. To call threads costs a microsecond, and makes the kernel longer: at
+any size `prange` alone is shared; where arrays are large, nests, and loops outside of others.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -131,10 +130,7 @@ class _Writer:
             return True
         if not self.are_large:
             return False
-        inside = list(walk(loop.body))
-        is_nest = any(isinstance(s, For | While) for s in inside)
-        has_arithmetic = any(isinstance(s, Define) and s.target.dtype in FLOATS for s in inside)
-        return has_arithmetic and (is_nest or not depth)
+        return not depth or any(isinstance(s, For | While) for s in walk(loop.body))
 
     def _distance(
         self,
