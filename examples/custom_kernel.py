@@ -1,7 +1,5 @@
-"""
-A kernel of one's own
-=====================
-
+"""A kernel of one's own
+========================
 Tridiagonal systems, and the heat flow in a rod made of two materials.
 
 No array operation solves a tridiagonal system in one sweep; a loop does (Thomas 1949). It becomes

@@ -1,7 +1,5 @@
-"""
-Reading digits
-==============
-
+"""Reading digits
+=================
 Train a 784-256-10 network, with a plain gradient loop and `.backward()`.
 
 The digits are synthetic, of the shape of MNIST's: seven segments, shifted, under noise.

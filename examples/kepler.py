@@ -1,7 +1,5 @@
-"""
-The orbit of a companion
-========================
-
+"""The orbit of a companion
+===========================
 Fit it to positions on the sky, through Kepler's equation.
 
 Where the body is at a time takes Newton's method, as many steps as that time and eccentricity need:

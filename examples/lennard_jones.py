@@ -1,7 +1,5 @@
-"""
-Thirteen atoms
-==============
-
+"""Thirteen atoms
+=================
 Their ground state: follow the forces downhill, from random starts.
 
 The minimum is an icosahedron of energy -44.326801 in reduced units (Hoare and Pal 1971; Wales and

@@ -1,7 +1,5 @@
-"""
-Lynxes and hares
-================
-
+"""Lynxes and hares
+===================
 Fit the Lotka-Volterra equations to counts of both, by maximum likelihood.
 
 `ng.value_and_grad` differentiates Runge-Kutta steps in a Python loop; `ng.hessian`, twice, for the

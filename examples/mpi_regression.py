@@ -1,7 +1,5 @@
-"""
-Logistic regression over several processes
-==========================================
-
+"""Logistic regression over several processes
+=============================================
 Each has its part of the data, all have the weights.
 
 Run it as `mpiexec -n 2 python examples/mpi_regression.py`, or `make demo-mpi`. Needs mpi4py and an

@@ -1,7 +1,5 @@
-"""
-How fast is sound where?
-========================
-
+"""How fast is sound where?
+===========================
 A 2-D acoustic inversion on a grid of processes.
 
 Run it as `mpiexec -n 2 python examples/mpi_wave_inversion.py`, or `make demo-mpi`. Needs mpi4py and

@@ -1,7 +1,5 @@
-"""
-The shape of a nozzle
-=====================
-
+"""The shape of a nozzle
+========================
 Find it from the pressure along it: the adjoint of a flow solver, in one line.
 
 The solver is one as in textbooks and codes, and not changed: Euler's equations in a channel of
