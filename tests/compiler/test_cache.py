@@ -204,6 +204,15 @@ def test_a_warm_process_compiles_nothing_and_does_not_import_numba(directory):
 
 
 @pytest.mark.thorough
+def test_64_warm_processes_start_at_once(directory):
+    output_of(start_process(directory))
+    files = sorted(directory.iterdir())
+    for process in [start_process(directory) for _ in range(64)]:
+        assert output_of(process) == ["0", "3", "False"]
+    assert sorted(directory.iterdir()) == files
+
+
+@pytest.mark.thorough
 def test_eight_processes_share_one_cold_directory(directory):
     processes = [start_process(directory) for _ in range(8)]
     for process in processes:
