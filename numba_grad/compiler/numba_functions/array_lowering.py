@@ -113,7 +113,6 @@ class _Module:
         self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
         self.numbers = {id(node): number for number, node in enumerate(raises(tree))}
         self.scopes = _scopes(tree)
-        self.parts: dict[str, ir.Function] = {}
 
     def lower(self, name: str, arguments: Sequence[Argument], symbol: str) -> None:
         definition = self.functions[name]
@@ -483,14 +482,11 @@ class _Lowering(FunctionLowering):
     def sum_of_product(self, node: Any, product: ast.expr, other: Typed) -> Typed:
         """Each operation is rounded by itself, as in Numba, and wherever it is done again."""
         is_first = isinstance(node, ast.BinOp) and product is node.left
-        value = self.expression_of(product)
-        ordered = (value, other) if is_first else (other, value)
-        return self.call(node, self.operator(node), *ordered)
-
-    def expression_of(self, product: ast.expr) -> Typed:
         assert isinstance(product, ast.BinOp)
         factors = self.expression(product.left), self.expression(product.right)
-        return self.call(product, operator.mul, *factors)
+        value = self.call(product, operator.mul, *factors)
+        ordered = (value, other) if is_first else (other, value)
+        return self.call(node, self.operator(node), *ordered)
 
     def binary(self, node: ast.BinOp) -> Typed:
         if not isinstance(node.op, ast.Pow):
@@ -575,7 +571,7 @@ class _Lowering(FunctionLowering):
         if called in _FACTORS:
             (x,) = arguments
             factor = self.cast_to(self.number(_FACTORS[called]), types.unliteral(x.type))
-            return self.function_of_factor(node, x, factor)
+            return self.call(node, operator.mul, x, factor)
         if called == "np.logaddexp":
             return self.logaddexp(node, *arguments)
         if called == "wrapped":
@@ -593,9 +589,6 @@ class _Lowering(FunctionLowering):
     def as_argument(self, given: Typed) -> Typed:
         """Literals are numbers like others."""
         return Typed(types.unliteral(given.type), given.value)
-
-    def function_of_factor(self, node: ast.AST, x: Typed, factor: Typed) -> Typed:
-        return self.call(node, operator.mul, x, factor)
 
     def logaddexp(self, node: ast.AST, x: Typed, y: Typed) -> Typed:
         """The larger one, and `log1p(exp(-|x - y|))`; of equal ones, infinite too, x + log 2."""
