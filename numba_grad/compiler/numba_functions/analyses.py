@@ -30,6 +30,17 @@ from numba_grad.compiler.numba_functions.regions import (
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 
+# Shorter loops are not worth being written in another form.
+_FEWEST_PASSES = 16
+
+
+def is_long(loop: For) -> bool:
+    """False if it is known to have few passes."""
+    ends = loop.start, loop.stop
+    if not all(type(x) is int for x in ends):
+        return True
+    return abs(loop.stop - loop.start) >= _FEWEST_PASSES  # type: ignore[operator]
+
 
 def swapped_together(body: list[Statement]) -> dict[Memory, frozenset[Memory]]:
     """For each name that is swapped: all names that its array may come to have."""

@@ -12,10 +12,11 @@ from numba_grad.compiler.numba_functions import (
     tangent,
     tape_bound,
 )
+from numba_grad.compiler.numba_functions.index_set_splitting import with_split_index_sets
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
+from numba_grad.compiler.numba_functions.loop_distribution import with_distributed_loops
 from numba_grad.compiler.numba_functions.parallel_loops import with_parallel_loops
 from numba_grad.compiler.numba_functions.regions import Function
-from numba_grad.compiler.numba_functions.scatter_loops import with_scatters_apart
 from numba_grad.compiler.numba_functions.simplifications import simplified
 from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
@@ -77,10 +78,9 @@ def fields(
     shapes_of = kernel
     if request.kind != "tape":
         body = with_parallel_loops(kernel.body, kernel.builder, are_large=request.are_large)
+        body = with_split_index_sets(with_rooms(body, kernel.builder), kernel.builder)
+        body = with_distributed_loops(body, kernel.builder, is_reordered=request.kind == "adjoint")
         kernel = replace(kernel, body=body)
-    if request.kind == "adjoint":
-        kernel = replace(kernel, body=with_scatters_apart(kernel.body, kernel.builder))
-        kernel = replace(kernel, body=with_rooms(kernel.body, kernel.builder))
     pairs = list(zip(kernel.inputs, parameters, strict=False))
     number_names = {m.name for m, p in pairs if p.is_number}
     return {

@@ -122,6 +122,12 @@ class IndexRanges:
         are_lengths = all(isinstance(a, tuple) and n > 0 for a, n in form.atoms.items())
         return form.constant if are_lengths else None
 
+    def _least_of(self, forms: Sequence[Form | None]) -> Form | None:
+        """A number that none of them is ever less than."""
+        found = [None if form is None else self.least(form) for form in forms]
+        known = [least for least in found if least is not None]
+        return Form(min(known)) if len(known) == len(found) else None
+
     def _atom(self, target: Scalar, least: Form | None, most: Form | None) -> None:
         self._bounds[target] = _Bounds(len(self._bounds), least, most)
         self._forms[target] = Form(0, {target: 1})
@@ -163,7 +169,9 @@ class IndexRanges:
         elif s.operation == "absolute":
             least = Form(0)
         elif s.operation == "least":
-            most = forms[0]
+            least, most = self._least_of(forms), forms[0]
         elif s.operation == "most":
             least = forms[1]
+        elif s.operation == "select":
+            least = self._least_of(forms[1:])
         self._atom(s.target, least, most)
