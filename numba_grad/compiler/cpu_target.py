@@ -12,24 +12,14 @@ from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.passes.half_products import half_products
-from numba_grad.compiler.passes.mirrored_sums import mirrored_sums
-from numba_grad.compiler.passes.simplify import simplify
-from numba_grad.compiler.passes.split_sums import split_sums
-from numba_grad.compiler.passes.vector_products import vector_products
+from numba_grad.compiler.passes.of_every_target import PASSES
 from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.cpu_row_chains import CHAINING
 from numba_grad.compiler.steps.program_steps import ProgramStep, library_program_step, program_step
 from numba_grad.compiler.steps.row_chains import with_row_chains
-from numba_grad.compiler.target import Pass, Target
+from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node
 
-# Of every target.
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("simplify", simplify),
-    ("vector products", vector_products),  # before passes that look for sums
-    ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
-    ("split sums", split_sums),
-)
 # Storing and loading take some 2 ns, an addition 0.05 ns in vector code. Shifted places are loaded
 # without vectors where the values are not stored: a chain of stencils grows exponentially.
 COSTS = Costs(load=1, store=40, store_of_shifts=16, store_of_expansion=400, cached_bytes=1 << 20)

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from numba_grad.compiler import cpu_target
 from numba_grad.compiler.cuda import build, costs, host_steps, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
@@ -16,6 +15,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.cuda.row_chains import CHAINING
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.passes.of_every_target import PASSES
 from numba_grad.compiler.programs import Destination
 from numba_grad.compiler.steps.program_steps import (
     ProgramStep,
@@ -71,7 +71,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
     """The target of an architecture such as "sm_90"."""
     return Target(
         name=f"cuda {architecture} {options}",
-        passes=cpu_target.PASSES,
+        passes=PASSES,
         costs=costs.COSTS,
         reduction_blocks=reduction_blocks,
         kernel_step=_kernel_step,
