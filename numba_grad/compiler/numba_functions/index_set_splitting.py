@@ -70,7 +70,9 @@ class _Choice:
 def _choice(loop: For) -> _Choice | None:
     if loop.leave is not None or loop.is_parallel or loop.step not in (1, -1) or not is_long(loop):
         return None
-    *before, branch = loop.body or [None]
+    if not loop.body:
+        return None
+    *before, branch = loop.body
     if not isinstance(branch, If) or (branch.then and branch.otherwise):
         return None
     done = branch.then or branch.otherwise
@@ -110,9 +112,10 @@ def _write(loop: For, choice: _Choice, builder: Builder) -> None:
         builder.body.append(replace(loop, start=start, stop=stop, body=choice.body))
 
     # From the pass before the first one to the one after the last, so that nothing overflows.
-    before = builder.define("subtract", loop.start, loop.step)
+    forth, back = ("add", "subtract") if goes_up else ("subtract", "add")
+    before = builder.define(back, loop.start, 1)
     bound = ends_first(ends_last(choice.bound, before), loop.stop)
-    after = builder.define("add", bound, loop.step)
+    after = builder.define(forth, bound, 1)
     if choice.comparison == "not_equal":
         with builder.loop(2) as part:
             is_first = builder.define("equal", part, 0)

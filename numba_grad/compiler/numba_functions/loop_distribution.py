@@ -10,7 +10,7 @@ In an adjoint an element is added to in another order than by the loop as it was
 elsewhere values are bitwise those of before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numba_grad.compiler.numba_functions.analyses import is_long
@@ -38,12 +38,19 @@ from numba_grad.compiler.numba_functions.regions import (
 
 # Passes that are done together: what they add stays in the first cache.
 _TOGETHER = 128
-# What takes a processor so long that it is worth storing sums for vector code of it.
-_LONG_OPERATIONS = {
-    *("divide", "sqrt", "cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
-    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "logaddexp"),
-    *("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh"),
+# Neighbours along a row that are not farther apart are added at once.
+_WIDEST = 8
+# What vector code gains, by operation; a loop with sums is cut for at least `_WORTHWHILE`. An
+# N-body step (a quotient and a root for three sums) takes 1.1 of its time in parts, its adjoint
+# (three quotients and a root for six) 0.6.
+_GAINS = {
+    **dict.fromkeys(("divide", "sqrt"), 1),
+    **dict.fromkeys(("cbrt", "hypot", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"), 3),
+    **dict.fromkeys(("sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "logaddexp"), 3),
+    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2"), 3),
+    **dict.fromkeys(("arcsinh", "arccosh", "arctanh"), 3),
 }
+_WORTHWHILE = 3
 
 
 def with_distributed_loops(
@@ -78,7 +85,8 @@ class _Writer:
     def whole(self, statements: Sequence[Statement]) -> list[Statement]:
         """All that one thread does, with the arrays that it needs for it."""
         result = self.region(statements)
-        return [*[Allocate(m, (_TOGETHER,), None) for m in self.sums.values()], *result]
+        length = _TOGETHER + 2 * _WIDEST
+        return [*[Allocate(m, (length,), None) for m in self.sums.values()], *result]
 
     def region(self, statements: Sequence[Statement]) -> list[Statement]:
         result: list[Statement] = []
@@ -128,10 +136,8 @@ class _Writer:
             place = self._place(loop, here[0])
             if len({s.indices for s in all_of}) > 1 or place is None or not place.is_contiguous:
                 return []
-        takes_long = any(
-            isinstance(s, Define) and s.operation in _LONG_OPERATIONS for s in loop.body
-        )
-        return places if has_neighbours or takes_long else []
+        gain = sum(_GAINS.get(s.operation, 0) for s in loop.body if isinstance(s, Define))
+        return places if has_neighbours or gain >= _WORTHWHILE else []
 
     def _distinct(self, loop: For, stores: Sequence[Store]) -> list[_Place] | None:
         """The places of one memory; None if one is not known."""
@@ -161,51 +167,83 @@ class _Writer:
         builder, step = self.builder, loop.step
         ends = (loop.stop, loop.start) if step == 1 else (loop.start, loop.stop)
         passes = builder.define("subtract", *ends)
-        scattered = {place.store.memory for place in places}
-        rest = [s for s in loop.body if not (isinstance(s, Store) and s.memory in scattered)]
-        rest = _without_unused(rest, [x for place in places for x in place.values])
+        groups = _added_together(loop, places)
+        reach = max(group.spread for group in groups)
         with builder.loop(passes, 0, _TOGETHER) as before:
             left = builder.define("subtract", passes, before)
             count = builder.define("least", left, _TOGETHER)
             lowest = builder.define("add" if step == 1 else "subtract", loop.start, before)
+            # Small arrays are gone through in the direction of the loop, so that vectors of them
+            # and of its own arrays are loaded alike.
+            ordered: tuple[Value, ...] = (count,)
             if step == -1:
-                lowest = builder.define("subtract", lowest, builder.define("subtract", count, 1))
+                last = builder.define("subtract", count, 1)
+                lowest = builder.define("subtract", lowest, last)
+                ordered = (-1, last, -1)
+            with builder.loop(*ordered) as k:
+                sums = self._computed(loop, places, k, lowest, reach)
+            for memory in sums.values() if reach else ():
+                for place in range(reach):
+                    builder.store(memory, (place,), -0.0)  # which changes no sum, not even -0.0
+                    after = builder.define("add", count, place + reach)
+                    builder.store(memory, (after,), -0.0)
+            for group in groups:
+                if group.is_one_element:
+                    passes_of_group = ordered
+                else:
+                    passes_of_group = (builder.define("add", count, group.spread),)
+                with builder.loop(*passes_of_group) as k:
+                    self._added(loop, group, sums, k, lowest, reach)
 
-            def each(write: Callable[[Scalar, Value], None], *, is_ordered: bool = True) -> None:
-                """Elements of small arrays go up and down with the loop's own."""
-                ends: tuple[Value, ...] = (count,)
-                if is_ordered and step == -1:
-                    ends = (-1, builder.define("subtract", count, 1), -1)
-                with builder.loop(*ends) as k:
-                    write(k, builder.define("add", lowest, k))
+    def _computed(
+        self, loop: For, places: Sequence[_Place], k: Scalar, lowest: Value, reach: int
+    ) -> dict[tuple[Value, ...], Memory]:
+        """One pass of the loop, with what it adds stored; where, by what it is."""
+        builder = self.builder
+        scattered = {place.store.memory for place in places}
+        rest = [s for s in loop.body if not (isinstance(s, Store) and s.memory in scattered)]
+        rest = _without_unused(rest, [x for place in places for x in place.values])
+        index = builder.define("add", lowest, k)
+        builder.body += substituted(rest, {loop.index: index})
+        result: dict[tuple[Value, ...], Memory] = {}
+        for place in places:
+            values = tuple(place.values)
+            if values not in result:
+                result[values] = self._sums(len(result), place.store.memory.dtype)
+                where = builder.define("add", k, reach)
+                builder.store(result[values], (where,), self._total(values))
+        return result
 
-            numbers: dict[tuple[Value, ...], Memory] = {}
+    def _added(
+        self,
+        loop: For,
+        group: "_Group",
+        sums: dict[tuple[Value, ...], Memory],
+        k: Scalar,
+        lowest: Value,
+        reach: int,
+    ) -> None:
+        """A pass of the loop that adds to the places of a group."""
+        builder = self.builder
+        index = builder.define("add", lowest, k)
+        by_element: dict[tuple[Memory, tuple[Value, ...]], list[Value]] = {}
+        for place, offset in group.places:
+            where = builder.define("add", k, reach - offset)
+            value = builder.load(sums[tuple(place.values)], where)
+            element = (group.places[0][0] if group.spread else place).store
+            by_element.setdefault((element.memory, element.indices), []).append(value)
+        for (memory, indices), values in by_element.items():
+            store = Store(memory, indices, self._total(values), is_added=True)
+            own = self._indices(loop, store)
+            names: dict[Scalar, Value] = {loop.index: index}
+            names |= {s.target: builder.scalar(s.target.dtype) for s in own}
+            builder.body += substituted([*own, store], names)
 
-            def compute(k: Scalar, index: Value) -> None:
-                names: dict[Scalar, Value] = {loop.index: index}
-                builder.body += substituted(rest, names)
-                for place in places:
-                    values = tuple(place.values)
-                    if values not in numbers:
-                        total, *others = values
-                        for value in others:
-                            total = builder.define("add", total, value)
-                        numbers[values] = self._sums(len(numbers), place.store.memory.dtype)
-                        builder.store(numbers[values], (k,), total)
-
-            each(compute)
-            for group in _added_together(places):
-
-                def add(k: Scalar, index: Value, group: Sequence[_Place] = group) -> None:
-                    for place in group:
-                        value = builder.load(numbers[tuple(place.values)], k)
-                        own = self._indices(loop, place.store)
-                        names: dict[Scalar, Value] = {loop.index: index}
-                        names |= {s.target: builder.scalar(s.target.dtype) for s in own}
-                        store = Store(place.store.memory, place.store.indices, value, is_added=True)
-                        builder.body += substituted([*own, store], names)
-
-                each(add, is_ordered=group[0].axis is None)
+    def _total(self, values: Sequence[Value]) -> Value:
+        total, *others = values
+        for value in others:
+            total = self.builder.define("add", total, value)
+        return total
 
     def _sums(self, number: int, dtype: str) -> Memory:
         key = number, dtype
@@ -224,20 +262,46 @@ class _Writer:
         return result[::-1]
 
 
-def _added_together(places: Sequence[_Place]) -> list[list[_Place]]:
-    """A loop each: neighbours along rows one by one, as that is vector code; components of a
-    row at once, as they share its cache lines; all sums of the loop at once, as each waits for its
-    own addition before."""
+@dataclass(slots=True)
+class _Group:
+    """Places that one loop adds to."""
+
+    places: list[tuple[_Place, int]]  # and by how many passes later it comes to an element
+
+    @property
+    def is_one_element(self) -> bool:
+        return self.places[0][0].axis is None
+
+    @property
+    def spread(self) -> int:
+        return max(offset for _, offset in self.places)
+
+
+def _added_together(loop: For, places: Sequence[_Place]) -> list[_Group]:
+    """A loop each: neighbours along a row, whose sums an element gets at once; components of a row,
+    as they share its cache lines; elements that all passes add to, as each waits for the addition
+    before."""
     groups: dict[object, list[_Place]] = {}
     for place in places:
-        key: object = id(place)
-        if place.axis is None:
-            key = None
-        elif not place.is_contiguous:
+        key: list[object] = []
+        if place.axis is not None:
             moving = place.forms[place.axis]
-            key = (place.store.memory, place.axis, moving.constant, frozenset(moving.atoms.items()))
-        groups.setdefault(key, []).append(place)
-    return list(groups.values())
+            is_neighbour = place.is_contiguous and moving.atoms[loop.index] == 1
+            others = place.forms[:-1] if is_neighbour else [moving]
+            key += [place.store.memory, place.axis, is_neighbour, frozenset(moving.atoms.items())]
+            key += [(form.constant, frozenset(form.atoms.items())) for form in others]
+        groups.setdefault(tuple(key), []).append(place)
+    result: list[_Group] = []
+    for together in groups.values():
+        constants = [0 for _ in together]
+        if together[0].is_contiguous:
+            together.sort(key=lambda place: place.forms[-1].constant)
+            constants = [place.forms[-1].constant for place in together]
+        while together:
+            near = [k for k, x in enumerate(constants) if x - constants[0] <= _WIDEST]
+            result.append(_Group([(together[k], constants[k] - constants[0]) for k in near]))
+            together, constants = together[len(near) :], constants[len(near) :]
+    return result
 
 
 def _without_unused(statements: Sequence[Statement], wanted: Sequence[Value]) -> list[Statement]:

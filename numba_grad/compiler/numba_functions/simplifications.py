@@ -1,5 +1,6 @@
 """A function's tree, written so that its derivatives become simpler.
 
+    unrolled       loops of very few passes, over the components of a vector, are written out
     forwarded      what a variable was given is used in its place, where that is known
     selected       branches that only choose between numbers become selects: no jump that a
                    processor may guess wrong, in either sweep, and no flag on a tape
@@ -27,10 +28,12 @@ from numba_grad.compiler.numba_functions.regions import (
     Load,
     Memory,
     Scalar,
+    Size,
     Statement,
     Store,
     Value,
     While,
+    defined,
     nested,
     operands,
     substituted,
@@ -49,14 +52,48 @@ _HARMLESS = {
 # What conditions may be computed with beside: no cotangent comes to it.
 _HARMLESS_IN_CONDITIONS = {*("multiply", "absolute", "sign", "isnan", "isfinite", "isinf")}
 _LONGEST_BRANCH = 8
+# Vectors have two to four components. Loops of more passes stay loops: text and tapes grow.
+_MOST_PASSES = 4
+_LONGEST_WRITTEN_OUT = 64  # statements
 
 
 def simplified(
     body: list[Statement], builder: Builder, results: Collection[Memory]
 ) -> list[Statement]:
     """The statements, in fewer branches and with fewer variables; `results` are looked at later."""
-    straight = accumulated(forwarded(selected(body, builder)))
+    straight = accumulated(forwarded(selected(unrolled(body, builder), builder)))
     return hoisted(narrowed(straight, results), builder)
+
+
+# Loops over components.
+
+
+def unrolled(statements: Sequence[Statement], builder: Builder) -> list[Statement]:
+    """With the passes of short loops one after the other."""
+    result: list[Statement] = []
+    for s in statements:
+        s = with_regions(s, lambda region: unrolled(region, builder))
+        passes = _few_passes(s) if isinstance(s, For) else None
+        if passes is None:
+            result.append(s)
+            continue
+        assert isinstance(s, For)
+        for index in passes:
+            made = [x for inner in walk(s.body) if (x := defined(inner)) is not None]
+            names: dict[Scalar, Value] = {x: builder.scalar(x.dtype) for x in made}
+            result += substituted(s.body, names | {s.index: index})
+    return result
+
+
+def _few_passes(loop: For) -> range | None:
+    """Its passes, if they are few and short."""
+    ends = loop.start, loop.stop, loop.step
+    if loop.leave is not None or loop.is_parallel or not all(type(x) is int for x in ends):
+        return None
+    passes = range(*ends)  # type: ignore[arg-type]
+    is_straight = all(isinstance(s, Define | Size | Load | Store) for s in loop.body)
+    is_short = len(passes) <= _MOST_PASSES and len(passes) * len(loop.body) <= _LONGEST_WRITTEN_OUT
+    return passes if is_straight and is_short else None
 
 
 # Branches that choose.
