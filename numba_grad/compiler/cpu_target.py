@@ -102,6 +102,7 @@ TARGET = Target(
     copy_step=_copy_step,
     build=_built,
     has_branches=False,
+    joins_outputs=True,
     adds_products=True,
     host=None,
 )

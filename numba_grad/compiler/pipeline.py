@@ -24,6 +24,7 @@ from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
+from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
@@ -41,7 +42,7 @@ from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
-from numba_grad.runtime.plan import ErrorSite, Plan, PlanBuilder
+from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, PlanBuilder
 
 
 @dataclass(slots=True, eq=False)
@@ -86,8 +87,12 @@ class _Compiler:
             with_assemblies(with_long_calls_written_out(graph))
         )
         self.target = target
-        self.nodes = graph.nodes
+        self.nodes = nodes = graph.nodes
+        self.output_types = [
+            (type.shape, type.dtype) for k in graph.outputs if (type := nodes[k].type)
+        ]
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
+        self.joint: dict[int, JointOutputs] = {}
         # Where each computed value is: a key of memory, the first element, and from which element
         # of the memory that counts. The last is no part of a segment: it goes into a pointer.
         self.places: dict[int, tuple[object, int, int]] = {
@@ -102,6 +107,8 @@ class _Compiler:
         self.no_sums: set[object] = set()
 
     def compile(self) -> CompiledProgram:
+        if self.target.joins_outputs:
+            self.join_outputs()
         instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
         programs = {id(instance.program): instance.program for instance in instances}.values()
         sources = dict.fromkeys(
@@ -112,6 +119,17 @@ class _Compiler:
         plan = self.plan(instances, kernels)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
+
+    def join_outputs(self) -> None:
+        """Have outputs that are views of one array computed as that array."""
+        self.joint = joint_outputs(self.graph)
+        for array, joint in self.joint.items():
+            for number, _ in joint.places:
+                del self.output_number[self.graph.outputs[number]]
+            # It begins where its first part does.
+            self.output_number[array] = joint.places[0][0]
+        if self.joint:
+            self.graph = replace(self.graph, outputs=list(self.output_number))
 
     def body(self, overwriting: Overwriting) -> Body | None:
         """The steps of a graph that is the body of a loop or a branch; None if something that may
@@ -281,8 +299,8 @@ class _Compiler:
     # Memory and plan
 
     def plan(self, instances: list[Instance], kernels: dict[str, Any]) -> Plan:
-        types = [self.nodes[k].type for k in self.graph.outputs]
-        builder = PlanBuilder(len(self.graph.inputs), [(type.shape, type.dtype) for type in types])
+        builder = PlanBuilder(len(self.graph.inputs), self.output_types)
+        builder.joint = tuple(self.joint.values())
         lifetimes, sizes = self.lifetimes(instances)
         offsets, builder.arena_bytes = lifetimes.allocate()
         templates: dict[int, _Template] = {}

@@ -31,7 +31,7 @@ from numba_grad.errors import InternalError, KernelError
 from numba_grad.graph.node import ARGUMENT, Node, Op
 from numba_grad.graph.types import Type, as_dtype
 from numba_grad.graph.walk import in_order_of_recording, toposort
-from numba_grad.runtime.plan import ErrorSite, Plan, check_plan
+from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, check_plan
 
 # A plan that takes a larger part of the cache's bound than this would push out the kernels.
 _MOST_OF_CACHE = 1 / 16
@@ -282,6 +282,7 @@ def _encoded(plan: Plan) -> bytes:
         "outputs": [(shape, dtype.name) for shape, dtype in plan.outputs],
         "arena_bytes": plan.arena_bytes,
         "symbols": plan.symbols,
+        "joint": [(joint.places, joint.nbytes) for joint in plan.joint],
         "sites": [(site.kind, site.operation, site.axis, site.note) for site in plan.sites],
         "lengths": [len(array) for array in arrays],
     }
@@ -313,4 +314,5 @@ def _decoded(content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]
         arena_bytes=described["arena_bytes"],
         symbols=tuple(described["symbols"]),
         sites=tuple([ErrorSite(*site) for site in described["sites"]]),
+        joint=tuple([JointOutputs(tuple(map(tuple, p)), n) for p, n in described["joint"]]),
     )

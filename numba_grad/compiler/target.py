@@ -41,5 +41,6 @@ class Target:
     copy_step: Callable[[int, int], Any]  # (bytes of an element, bytes) -> step: from, to
     build: Callable[[Sequence[str]], list[Any]]  # sources to loaded kernels
     has_branches: bool  # whether independent steps of a plan run beside each other
+    joins_outputs: bool  # whether outputs of a plan may be parts of one array
     adds_products: bool  # whether the library's matrix product can add to a sum
     host: HostSteps | None  # None: kernels and rows that choose among steps share memory

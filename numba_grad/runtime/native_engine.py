@@ -14,6 +14,7 @@ Ctrl-C raises KeyboardInterrupt. An interrupted activation is dropped; everythin
 
 import ctypes
 import enum
+import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -29,6 +30,8 @@ from numba_grad.runtime.buffers import allocate, allocator, borrow
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from numba_grad.runtime.progress import Bars, shown_loops
 from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
+
+_BYTE = np.dtype(np.uint8)
 
 # Bytes before the fields of an object: 16, and 32 where Python is built without the GIL.
 OBJECT_HEAD = object.__basicsize__
@@ -282,7 +285,10 @@ class Program:
         IndexError, numpy.linalg.LinAlgError, and whatever a user's kernel raises
             What a kernel found, see `raise_error`.
         """
-        outputs = [make(shape, dtype) for make, shape, dtype in self._outputs]
+        if self.plan.joint:
+            outputs = self._outputs_of_joint_memory()
+        else:
+            outputs = [make(shape, dtype) for make, shape, dtype in self._outputs]
         try:
             activation = self._free.pop()
         except IndexError:
@@ -291,6 +297,20 @@ class Program:
         # Not in a `finally`: what an exception interrupted is dropped.
         self._free.append(activation)
         return outputs
+
+    def _outputs_of_joint_memory(self) -> list[np.ndarray]:
+        """New arrays for all outputs, some of them parts of others."""
+        found: dict[int, np.ndarray] = {}
+        for joint in self.plan.joint:
+            memory = allocate((joint.nbytes,), _BYTE)
+            for number, first in joint.places:
+                _, shape, dtype = self._outputs[number]
+                last = first + math.prod(shape) * dtype.itemsize
+                found[number] = memory[first:last].view(dtype).reshape(shape)
+        return [
+            found[number] if number in found else make(shape, dtype)
+            for number, (make, shape, dtype) in enumerate(self._outputs)
+        ]
 
     def _run(
         self,

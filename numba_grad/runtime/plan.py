@@ -106,6 +106,14 @@ class ErrorSite:
     exception: Callable[[int, int], BaseException] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JointOutputs:
+    """Outputs that are parts of one array, in memory of their own."""
+
+    places: tuple[tuple[int, int], ...]  # numbers of outputs, the first byte of each
+    nbytes: int  # of the array
+
+
 @dataclass(slots=True, eq=False)
 class Plan:
     """A compiled program for given shapes. Nothing in it changes when it runs."""
@@ -119,6 +127,7 @@ class Plan:
     arena_bytes: int = 0
     symbols: tuple[str, ...] = ()  # as `runtime/library.py` and `state_files.py` name them
     sites: tuple[ErrorSite, ...] = ()
+    joint: tuple[JointOutputs, ...] = ()
     # int64 (a, 5), where steps may run beside each other: step, base, first byte, end, and whether
     # it is written
     accesses: np.ndarray | None = None
@@ -137,6 +146,7 @@ class PlanBuilder:
     ) -> None:
         self.input_count = input_count
         self.outputs = tuple((tuple(shape), np.dtype(dtype)) for shape, dtype in outputs)
+        self.joint: tuple[JointOutputs, ...] = ()
         self.arena_bytes = 0
         self._kernels: dict[HasAddress, int] = {}
         self._symbols: dict[str, int] = {}
@@ -276,6 +286,7 @@ class PlanBuilder:
             arena_bytes=self.arena_bytes,
             symbols=tuple(self._symbols),
             sites=tuple(self._sites),
+            joint=self.joint,
             accesses=None if self._accesses is None else _table(self._accesses, 5),
         )
         check_plan(plan)

@@ -80,6 +80,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         copy_step=_copy_step,
         build=functools.partial(build.build_all, architecture=architecture),
         has_branches=True,
+        joins_outputs=False,
         adds_products=False,
         host=host_steps.HOST,
     )
