@@ -178,10 +178,13 @@ class Lowered:
     def peak_memory(self) -> int:
         """Bytes of outputs and of intermediate values at a time; the inputs are the caller's."""
         plan = self._plan
+        joint = {number for array in plan.joint for number, _ in array.places}
         results = sum(
-            int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in plan.outputs
+            int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            for number, (shape, dtype) in enumerate(plan.outputs)
+            if number not in joint
         )
-        return plan.arena_bytes + results
+        return plan.arena_bytes + results + sum(array.nbytes for array in plan.joint)
 
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> Profile:
         """Run each step on its own and measure: a table of time, GB/s and GFLOP/s for each
