@@ -1,10 +1,12 @@
-"""Communication between processes: `python perf/mpi.py`.
+"""Communication between processes: `python perf/mpi.py [--jax-python PYTHON]`.
 
 It launches itself by mpiexec. What an `allreduce` in a jitted loop takes beyond the bare C call in
 a loop in machine code, and how the gradient of `examples/mpi_wave_inversion.py` scales from one
-process to two. Fastest of several runs, in turn.
+process to two. Fastest of several runs, in turn. With the Python of an environment that has JAX,
+mpi4jax and an MPI: the same by mpi4jax.
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -133,9 +135,9 @@ def inversion() -> float:
     return fastest({"gradient": lambda: gradient(speed)})["gradient"]
 
 
-def launched(ranks: int, what: str) -> Any:
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
-    command = [mpiexec, "-n", str(ranks), sys.executable, __file__, what]
+def launched(ranks: int, python: str, *arguments: str) -> Any:
+    mpiexec = shutil.which("mpiexec", path=str(Path(python).parent)) or "mpiexec"
+    command = [mpiexec, "-n", str(ranks), python, *arguments]
     environment = {"NUMBA_GRAD_NUM_THREADS": "1"}
     output = subprocess.run(
         command, check=True, capture_output=True, text=True, env={**os.environ, **environment}
@@ -143,21 +145,35 @@ def launched(ranks: int, what: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        found = {"overheads": overheads, "inversion": inversion}[sys.argv[1]]()
-        from mpi4py import MPI
+def measured(what: str) -> None:
+    """What one of the processes does."""
+    found = {"overheads": overheads, "inversion": inversion}[what]()
+    from mpi4py import MPI
 
-        if MPI.COMM_WORLD.Get_rank() == 0:
-            print(json.dumps(found))
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        print(json.dumps(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jax-python", default="")
+    parser.add_argument("--measure", choices=["overheads", "inversion"], help="by itself")
+    options = parser.parse_args()
+    if options.measure:
+        measured(options.measure)
         return
+    own = sys.executable, __file__, "--measure"
     for ranks in (1, 2):
-        found = launched(ranks, "overheads")
+        found = launched(ranks, *own, "overheads")
         bare = found.pop("bare")
         print(f"allreduce of 8 bytes, {ranks} ranks: {bare:.2f} us bare")
+        if options.jax_python:
+            script = str(Path(__file__).with_name("mpi_in_jax.py"))
+            by_jax = launched(ranks, options.jax_python, script, str(CALLS), str(REPEATS))
+            found |= {f"mpi4jax, {name}": microseconds for name, microseconds in by_jax.items()}
         for name, time_of_one in found.items():
             print(f"  {name}: {time_of_one:.2f} us, {time_of_one - bare:+.2f}")
-    alone, together = launched(1, "inversion"), launched(2, "inversion")
+    alone, together = (launched(ranks, *own, "inversion") for ranks in (1, 2))
     print(f"gradient of the inversion, 384 x 384 cells, 60 steps, one thread a rank: {alone:.3f} s")
     print(f"  on 2 ranks {together:.3f} s, {alone / together:.2f} times as fast")
 
