@@ -34,7 +34,8 @@ from numpy import (
 from numba_grad import autograd, dtypes, errors
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
-from numba_grad.frontend import namespaces
+from numba_grad.fresh_thread import imported as _imported
+from numba_grad.frontend import devices, namespaces
 from numba_grad.frontend.array_api import *
 from numba_grad.frontend.custom_rules import *
 from numba_grad.frontend.functions.along_axes import *
@@ -57,7 +58,6 @@ from numba_grad.frontend.functions.nans import *
 from numba_grad.frontend.functions.numbers import *
 from numba_grad.frontend.functions.order_statistics import *
 from numba_grad.frontend.functions.padding import *
-from numba_grad.frontend.functions.polynomials import *
 from numba_grad.frontend.functions.ranges import *
 from numba_grad.frontend.functions.reductions import *
 from numba_grad.frontend.functions.samples import *
@@ -73,11 +73,22 @@ from numba_grad.frontend.loops_and_branches.associative_scans import *
 from numba_grad.frontend.loops_and_branches.branches import *
 from numba_grad.frontend.loops_and_branches.checkpoints import *
 from numba_grad.frontend.loops_and_branches.loops import *
+from numba_grad.frontend.polynomials import *
 from numba_grad.frontend.tensor import *
 from numba_grad.frontend.vmap import *
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
+
+
+def _cuda_devices() -> devices.DeviceKind:
+    _imported("numba_grad.frontend.cuda_devices")  # whole, whatever signal comes meanwhile
+    from numba_grad.frontend import cuda_devices
+
+    return cuda_devices
+
+
+devices.register_kind("cuda", _cuda_devices)
 
 if typing.TYPE_CHECKING:
     from ml_dtypes import bfloat16 as bfloat16

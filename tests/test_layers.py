@@ -32,12 +32,17 @@ MAY_IMPORT = {
 # What a process that finds all plans on disk does without.
 LOWERING = {f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")}
 # What most programs do without.
-SELDOM = {"numba_grad.frontend.absent_attributes", "numba_grad.frontend.lowered"}
+SELDOM = {
+    "numba_grad.frontend.absent_attributes",
+    "numba_grad.frontend.lowered",
+    "numba_grad.frontend.python_control_flow.rewriting",
+    *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
+}
 # What `import numba_grad` leaves to who needs it, of what takes long to import.
 LEFT = SELDOM | {
     *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),
     *("sysconfig", "urllib.request", "zipfile"),
-    *("numba_grad.compiler.building.code_generation", "numba_grad.frontend.custom_op"),
+    *("numba_grad.compiler.code_generation", "numba_grad.frontend.custom_op"),
     *("numba_grad.ops.custom_kernels", "numba_grad.testing"),
 }
 PUBLIC = {"__init__", "__main__", "testing", "numpy", *NAMESPACES}  # above all layers
@@ -60,6 +65,8 @@ def imports() -> list[Import]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Call):
+                names = late_imports(module, node)
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{module}:{node.lineno}: imports are absolute"
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -67,6 +74,23 @@ def imports() -> list[Import]:
                 continue
             found += [(module, name, node.lineno, when.get(node, "now")) for name in names]
     return found
+
+
+def late_imports(module: str, call: ast.Call) -> list[str]:
+    """The module of the package that a call names and imports: `imported("numba_grad.x")`.
+
+    None where it is computed: by who imports what a registry or a user names.
+    """
+    match call:
+        case ast.Call(
+            func=ast.Name("imported" | "import_module") | ast.Attribute(attr="import_module"),
+            args=[argument],
+        ):
+            name = ast.unparse(argument).strip("f'\"").replace("{__name__}", module)
+            return [name] if name.startswith("numba_grad.") and "{" not in name else []
+        case ast.Call(func=ast.Name("namespace"), args=[ast.Constant(str(name))]):
+            return [f"numba_grad.frontend.{name}"]
+    return []
 
 
 def layer(name: str) -> str:
@@ -122,13 +146,14 @@ def test_what_a_layer_is_made_of_has_no_circles(layer_name):
     TopologicalSorter(parts).prepare()  # CycleError names one
 
 
-def test_modules_are_imported_late_only_to_compile():
+def test_modules_are_imported_late_only_to_compile_or_where_few_programs_need_them():
     compiling = compiling_modules("numba.", "llvmlite.") | LOWERING | SELDOM
     wrong = [
         f"{module}:{line} imports {name} inside a function"
         for module, name, line, when in imports()
         if when == "late"
         and name.startswith("numba_grad.")
+        and layer(module) not in PUBLIC
         and imported_module(name) not in compiling
     ]
     assert not wrong, "\n".join(wrong)

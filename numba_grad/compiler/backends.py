@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from numba_grad.compiler.building import engine_build
-from numba_grad.compiler.programs import PROCESSOR, CompiledProgram, Destination
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
+from numba_grad.compiler.programs import PROCESSOR
 from numba_grad.errors import InternalError
 from numba_grad.graph.types import CPU
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.backends import backend_of, copied_to
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.fusion.written_rows import next_row
 from numba_grad.compiler.held_values import (
     carried_along,
@@ -24,14 +25,7 @@ from numba_grad.compiler.held_values import (
 )
 from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten, value_inputs
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
-from numba_grad.compiler.programs import (
-    PROCESSOR,
-    CompiledProgram,
-    Destination,
-    compile_flat,
-    compile_small,
-    is_small,
-)
+from numba_grad.compiler.programs import PROCESSOR, compile_flat, compile_small, is_small
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.graph import order, placement

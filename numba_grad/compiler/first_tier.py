@@ -22,6 +22,7 @@ import numpy as np
 from numba_grad.compiler import cpu_target
 from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.emission.emit_cpu import dtype_name
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
@@ -35,7 +36,6 @@ from numba_grad.compiler.operation_kernels import (
 )
 from numba_grad.compiler.partition.flat_graph import FlatGraph
 from numba_grad.compiler.partition.roles import RENAMINGS
-from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import External, Output, Small, Temporary

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.building import compile_log
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
@@ -28,7 +29,6 @@ from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
-from numba_grad.compiler.programs import CompiledProgram
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
 from numba_grad.compiler.steps.library_steps import Pointer

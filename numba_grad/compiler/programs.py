@@ -4,40 +4,19 @@ A process that meets what another has compiled imports none of the modules that 
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numba_grad.compiler import plan_cache
 from numba_grad.compiler.building import build
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
-from numba_grad.runtime.plan import Plan
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.segment_program import SegmentProgram
     from numba_grad.compiler.target import Target
-
-
-@dataclass(slots=True)
-class CompiledProgram:
-    """A plan, and how it came about; nothing is known of that where the plan was on disk."""
-
-    plan: Plan
-    segments: "list[SegmentProgram] | None" = None  # in order of the plan, repeated ones repeated
-    kernels: dict[str, Any] = field(default_factory=dict)  # by source
-
-
-class Destination(NamedTuple):
-    """What graphs are compiled for, before any is lowered."""
-
-    name: str  # "cpu", "cuda sm_90": part of the key of whatever is compiled
-    target: "Callable[[], Target]"  # how to lower for it
-    # Keys to loaded kernels; raises KernelError if the disk lacks one. None: plans are not kept on
-    # disk.
-    stored: Callable[[Sequence[str]], list[Any]] | None = None
 
 
 def _target_of_cpu() -> "Target":

@@ -6,8 +6,7 @@ from types import ModuleType
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend import namespaces
-from numba_grad.frontend.devices import device_name
+from numba_grad.frontend.devices import all_devices, device_name
 from numba_grad.frontend.functions.dtypes import isdtype
 from numba_grad.graph.types import DTYPES
 
@@ -58,7 +57,7 @@ class NamespaceInfo:
 
     def devices(self) -> list[str]:
         """All devices that can be used."""
-        return ["cpu", *(f"cuda:{k}" for k in range(namespaces.namespace("cuda").device_count()))]
+        return all_devices()
 
     def default_dtypes(self, *, device: object = None) -> dict[str, np.dtype]:
         """The dtypes of what is made without `dtype=`, and of indices."""

@@ -15,7 +15,6 @@ from numba_grad.runtime.cuda.devices import (
     cuda_index,
     device_count,
     is_available,
-    parse_device,
 )
 from numba_grad.runtime.cuda.devices import current_device_is as device
 from numba_grad.runtime.cuda.driver import current_driver
@@ -52,11 +51,6 @@ __all__ = [
     "stream",
     "synchronize",
 ]
-
-
-def device_name(device: object) -> str:
-    """What tensors say of a device: "cuda:0". For what `device=` takes, see `parse_device`."""
-    return str(parse_device(device))
 
 
 def current_device() -> Device:

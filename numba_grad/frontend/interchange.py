@@ -8,9 +8,8 @@ import numpy as np
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import DTypeError, GradientError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, node_of, value_of, wrap
-from numba_grad.frontend.devices import device_name
+from numba_grad.frontend.devices import device_kind, device_name
 from numba_grad.frontend.functions.creation import tensor
-from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU, as_dtype
 from numba_grad.ops.families import placed
@@ -77,7 +76,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
         )
     if int(x.__dlpack_device__()[0]) in _ON_GPUS:
         copy = copy is not False
-        return wrap(_moved(namespace("cuda_exchange").node_from_dlpack(x, copy), wanted, copy))
+        return wrap(_moved(device_kind("cuda").node_from_dlpack(x, copy), wanted, copy))
     try:
         array = dlpack.array_from(x, False if copy is False else None)
     except RuntimeError as error:
@@ -130,7 +129,7 @@ def to_dlpack(
     if node.requires_grad:
         raise BufferError(_would_lose_gradient("__dlpack__", node))
     if node.type.device != CPU:
-        return namespace("cuda_exchange").capsule(node, stream, max_version, dl_device, copy)
+        return device_kind(node.type.device).capsule(node, stream, max_version, dl_device, copy)
     if dl_device is not None and tuple(dl_device) != CPU_DEVICE:
         raise BufferError(
             explain(
@@ -153,7 +152,7 @@ def to_dlpack(
 def dlpack_device(node: Node) -> tuple[int, int]:
     """DLPack's kind of the device that a tensor is on, and its number."""
     device = node.type.device
-    return CPU_DEVICE if device == CPU else namespace("cuda_exchange").dlpack_device(device)
+    return CPU_DEVICE if device == CPU else device_kind(device).dlpack_device(device)
 
 
 def cuda_array_interface(node: Node) -> dict[str, Any]:
@@ -179,7 +178,7 @@ def cuda_array_interface(node: Node) -> dict[str, Any]:
         )
     if node.requires_grad:
         raise GradientError(_would_lose_gradient("__cuda_array_interface__", node))
-    return namespace("cuda_exchange").interface(node)
+    return device_kind(node.type.device).interface(node)
 
 
 def _would_lose_gradient(protocol: str, node: Node) -> str:

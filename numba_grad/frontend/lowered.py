@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.backends import backend_of
-from numba_grad.compiler.programs import CompiledProgram
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.show import as_dot, as_text

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend import interchange
+from numba_grad.frontend import interchange, polynomials
 from numba_grad.frontend.arrays import as_node, value_of
 from numba_grad.frontend.functions import (
     along_axes,
@@ -28,7 +28,6 @@ from numba_grad.frontend.functions import (
     numbers,
     order_statistics,
     padding,
-    polynomials,
     ranges,
     reductions,
     samples,

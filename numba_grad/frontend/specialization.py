@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.backends import backend_of, copied_to, on_host
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
-from numba_grad.compiler.programs import CompiledProgram, compile_program
+from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain

@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from numba_grad.compiler.building import build, cache, code_generation
+from numba_grad.compiler import code_generation
+from numba_grad.compiler.building import build, cache
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.building.build import Request, build, build_requests
-from numba_grad.compiler.building.code_generation import has_fma
+from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language import syntax_lowering
 from numba_grad.config import configure
 from numba_grad.errors import KernelError

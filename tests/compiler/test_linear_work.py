@@ -15,9 +15,9 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import cpu_target
+from numba_grad.compiler.compiled_program import Destination
 from numba_grad.compiler.fusion import roots
 from numba_grad.compiler.partition import flat_graph, materialization, segments
-from numba_grad.compiler.programs import Destination
 from numba_grad.compiler.steps import cpu_row_chains, row_chains
 from numba_grad.frontend import specialization
 

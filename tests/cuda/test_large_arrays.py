@@ -7,10 +7,11 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.autograd.handles import new_tensor
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
 from numba_grad.compiler.cuda.library_steps import MOST_BLOCKS
 from numba_grad.compiler.cuda.target import cuda_destination
-from numba_grad.compiler.programs import CompiledProgram, compile_program
+from numba_grad.compiler.programs import compile_program
 from numba_grad.errors import KernelError
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type

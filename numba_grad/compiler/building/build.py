@@ -269,7 +269,7 @@ def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> For
     """One form of the finished module, which does not live on."""
 
     def work() -> Form:
-        from numba_grad.compiler.building import code_generation
+        from numba_grad.compiler import code_generation
 
         if request.is_quick:
             return form(_quick_module([request]))
@@ -290,13 +290,13 @@ def _front_end() -> Any:
 
 
 def _object_code(module: "llvm.ModuleRef") -> bytes:
-    from numba_grad.compiler.building import code_generation
+    from numba_grad.compiler import code_generation
 
     return code_generation.object_code(module)
 
 
 def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
-    from numba_grad.compiler.building import code_generation
+    from numba_grad.compiler import code_generation
 
     front_end = _front_end()
     functions = [
@@ -311,7 +311,7 @@ def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
 
     What calls SciPy is an object of its own, or else SciPy would be imported for the others, too.
     """
-    from numba_grad.compiler.building import code_generation
+    from numba_grad.compiler import code_generation
 
     code = code_generation.quick_object_code(_quick_module(requests))
     if len(requests) == 1 or not special_functions.are_needed_by(code):
@@ -322,6 +322,6 @@ def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
 
 
 def _assembly(module: "llvm.ModuleRef") -> str:
-    from numba_grad.compiler.building import code_generation
+    from numba_grad.compiler import code_generation
 
     return code_generation.assembly(module)

@@ -101,7 +101,7 @@ def processors_environment() -> Environment:
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
     names = (
-        "building/code_generation.py",
+        "code_generation.py",
         "kernel_language/*.py",
         "elementary/*.py",
     )
@@ -118,7 +118,7 @@ def processors_environment() -> Environment:
 
 
 def _target_description() -> str:
-    from numba_grad.compiler.building import code_generation
+    from numba_grad.compiler import code_generation
 
     return code_generation.target_description()
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import backends
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
 from numba_grad.compiler.cuda.library_kernels import Options
 from numba_grad.compiler.cuda.target import cuda_destination
-from numba_grad.compiler.programs import CompiledProgram, Destination
 from numba_grad.config import config
 from numba_grad.graph import streams
 from numba_grad.locks import new_lock

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from numba_grad.compiler.compiled_program import Destination
 from numba_grad.compiler.cuda import build, costs, host_steps, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
@@ -16,7 +17,6 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.cuda.row_chains import CHAINING
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 from numba_grad.compiler.passes.of_every_target import PASSES
-from numba_grad.compiler.programs import Destination
 from numba_grad.compiler.steps.program_steps import (
     ProgramStep,
     Temporary,

@@ -34,7 +34,7 @@ from numba.cpython import (  # importing some of them is what registers
     tupleobj,  # noqa: F401
 )
 
-from numba_grad.compiler.building import code_generation
+from numba_grad.compiler import code_generation
 from numba_grad.compiler.kernel_language import intrinsics, mathematics, registry, syntax_lowering
 from numba_grad.errors import KernelError
 from numba_grad.graph.collection import without_collection

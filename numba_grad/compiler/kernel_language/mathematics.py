@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from numba_grad.compiler.building.code_generation import has_fma
+from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
     COMMON,

@@ -30,7 +30,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.extending import _Intrinsic
 
-from numba_grad.compiler.building.code_generation import has_fma
+from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
     cast_value,

@@ -32,7 +32,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np.numpy_support import from_dtype
 
-from numba_grad.compiler.building import code_generation
+from numba_grad.compiler import code_generation
 from numba_grad.compiler.kernel_language import front_end
 from numba_grad.compiler.kernel_language.intrinsics import BufferType
 from numba_grad.compiler.kernel_language.scalars import (

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
-from numba_grad.compiler.building import code_generation
+from numba_grad.compiler import code_generation
 from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument, CustomKernel, python_function
 

@@ -27,8 +27,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.constants import check_constant
-from numba_grad.frontend.devices import device_name, on_device
-from numba_grad.frontend.namespaces import namespace
+from numba_grad.frontend.devices import device_kind, device_name, on_device
 from numba_grad.frontend.tracing import is_tracing
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.types import as_dtype
@@ -123,7 +122,7 @@ def tensor(
             # Closed over: read at each call.
             node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
     elif hasattr(obj, _ON_GPU):
-        node = namespace("cuda_exchange").node_from_interface(obj, copy)
+        node = device_kind("cuda").node_from_interface(obj, copy)
     if node is None:
         return result_of(_leaf_of(value, wanted, device, copy), requires_grad)
     node = node if wanted is None else cast(node, wanted)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
+from numba_grad.frontend.devices import device_kind
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU
@@ -186,7 +187,7 @@ def _machine_bytes() -> int:
 def _free_bytes(device: str) -> int:
     """Memory that is there for the asking, roughly."""
     if device != CPU:
-        return namespace("cuda").memory_stats(device).free
+        return device_kind(device).free_bytes(device)
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,18 +1,31 @@
-"""Tensors on GPUs from and to other libraries: `ng.from_dlpack`, `ng.tensor(x)` of their arrays,
-`__dlpack__` and `__cuda_array_interface__`. A part of `ng.cuda` that is imported when there is such
-a tensor.
+"""The GPUs of CUDA as a kind of devices (`devices.DeviceKind`): their names, their memory, tensors
+from and to other libraries. It is imported when there is a tensor on one, or `device=` asks for it.
 """
 
 from typing import Any
 
+import numba_grad.compiler.cuda.backend  # noqa: F401 - from here on graphs run on GPUs
 from numba_grad.frontend.arrays import as_node, computed_value, wrap
 from numba_grad.frontend.functions.indexing import take
 from numba_grad.frontend.functions.ranges import arange
 from numba_grad.frontend.functions.shapes import reshape
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.runtime.cuda import exports, imports
+from numba_grad.runtime.cuda import exports, imports, memory
 from numba_grad.runtime.cuda.arrays import DeviceArray
+from numba_grad.runtime.cuda.devices import cuda_device, device_count, parse_device
 from numba_grad.runtime.cuda.imports import Gaps, Imported
+
+
+def device_name(device: object) -> str:
+    return str(parse_device(device))
+
+
+def device_names() -> list[str]:
+    return [str(cuda_device(k)) for k in range(device_count())]
+
+
+def free_bytes(device: str) -> int:
+    return memory.memory_info(device).free
 
 
 def node_from_interface(x: Any, copy: bool) -> Node:
