@@ -87,23 +87,10 @@ class Chain:
 Rule = Callable[..., Sequence[Node | None]]
 
 
-def _communication(
-    name: str,
-    types: Callable[..., tuple[Type, ...]],
-    *,
-    operands: int = 1,
-    tangent: Rule,
-    cotangent: Rule,
-    reference: Callable[..., Sequence[np.ndarray]],
-    takes_rows: bool = False,
-    gives_rows: bool = False,
-    is_request: bool = False,
-    dtypes: str = ALL,
-) -> Op:
-    """The record of a communication.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Communication:
+    """What the record of a communication is made of, and the functions in it.
 
-    Parameters
-    ----------
     types : of the operands and params -> of the results
     tangent, cotangent : by further communications, on a chain
     reference : (MPI communicator, place, *operands, **params) -> results, with mpi4py and NumPy
@@ -111,113 +98,135 @@ def _communication(
     is_request : whether the second operand, or result, is a request: one, also of a batch
     """
 
-    def infer(*given: Type, **params: Any) -> TupleType:
-        return TupleType((*types(*given[:operands], **params), order.TOKEN))
+    name: str
+    types: Callable[..., tuple[Type, ...]]
+    tangent: Rule
+    cotangent: Rule
+    reference: Callable[..., Sequence[np.ndarray]]
+    operands: int = 1
+    takes_rows: bool = False
+    gives_rows: bool = False
+    is_request: bool = False
+    dtypes: str = ALL
 
-    def parts(inputs: Sequence[Any]) -> tuple[list[Any], Any, Any]:
-        return list(inputs[:operands]), inputs[operands], inputs[operands + 1]
+    def record(self) -> Op:
+        return Op(
+            f"mpi_{self.name}",
+            FAMILY,
+            ("x",),
+            self.infer,
+            by_pullback,
+            self.batch,
+            dtypes=self.dtypes,
+            extras={
+                "pullback": self.pullback,
+                "with_tangents": self.with_tangents,
+                "evaluate": self.evaluate,
+                "rebuild": rebuild_with_results,
+                "operands": self.operands,
+                "communicates": True,
+            },
+            jvp=self.jvp,
+        )
 
-    def has_derivative(own: Sequence[Node]) -> bool:
-        return all(is_inexact(x.dtype) for x in own)
+    def infer(self, *given: Type, **params: Any) -> TupleType:
+        return TupleType((*self.types(*given[: self.operands], **params), order.TOKEN))
 
-    def chain_after(out: Node, place: Node, token: Node | None) -> Chain:
-        after = (result(out, len(out.type.items) - 1),)
-        return Chain(place, order.token() if token is None else token, after)
-
-    def results_of(out: Node) -> list[Node]:
-        return [result(out, k) for k in range(len(out.type.items) - 1)]
+    def parts(self, inputs: Sequence[Any]) -> tuple[list[Any], Any, Any]:
+        """The operands, the place and the token."""
+        count = self.operands
+        return list(inputs[:count]), inputs[count], inputs[count + 1]
 
     def pullback(
-        cotangents: list[Node | None], out: Node, *inputs: Node, **params: Any
+        self, cotangents: list[Node | None], out: Node, *inputs: Node, **params: Any
     ) -> list[Node | None]:
-        own, place, _ = parts(inputs)
+        own, place, _ = self.parts(inputs)
         *given, token = cotangents
-        if not has_derivative(own):
-            return [*[None] * (operands + 1), token, *[None] * (len(inputs) - operands - 2)]
-        if is_request and name != "wait" and any(g is None for g in given):
-            raise _never_waited_for(name)
-        chain = chain_after(out, place, token)
-        results = results_of(out)
+        after = [None] * (len(inputs) - self.operands - 2)
+        if not _has_derivative(own):
+            return [*[None] * (self.operands + 1), token, *after]
+        if self.is_request and self.name != "wait" and any(g is None for g in given):
+            raise _never_waited_for(self.name)
+        chain = _chain_after(out, place, token)
+        results = _results_of(out)
         seeds = [zeros_like(y) if g is None else g for g, y in zip(given, results, strict=True)]
-        found = list(cotangent(chain, seeds, results, *own, **params))
+        found = list(self.cotangent(chain, seeds, results, *own, **params))
         if token is None:
             order.advance([x for x in found if x is not None], chain.token)
-        return [*found, None, chain.token, *[None] * (len(inputs) - operands - 2)]
+        return [*found, None, chain.token, *after]
 
-    def moved(chain: Chain, tangents: Sequence[Any], results: Any, own: Any, params: Any) -> Any:
-        given = tangents[:operands]
+    def moved(
+        self, chain: Chain, tangents: Sequence[Any], results: Any, own: Any, params: Any
+    ) -> list[Any]:
+        """The tangents of the results."""
+        given = tangents[: self.operands]
         directions = [zeros_like(x) if t is None else t for t, x in zip(given, own, strict=True)]
-        return list(tangent(chain, directions, results, *own, **params))
+        return list(self.tangent(chain, directions, results, *own, **params))
 
-    def jvp(tangents: Sequence[Any], out: Node, *inputs: Node, **params: Any) -> list[Any]:
-        own, place, _ = parts(inputs)
-        token = tangents[operands + 1]
-        if not has_derivative(own):
+    def jvp(self, tangents: Sequence[Any], out: Node, *inputs: Node, **params: Any) -> list[Any]:
+        own, place, _ = self.parts(inputs)
+        token = tangents[self.operands + 1]
+        if not _has_derivative(own):
             return [*[None] * (len(out.type.items) - 1), token]
-        chain = chain_after(out, place, token)
-        found = moved(chain, tangents, results_of(out), own, params)
+        chain = _chain_after(out, place, token)
+        found = self.moved(chain, tangents, _results_of(out), own, params)
         if token is None:
             order.advance([x for x in found if x is not None], chain.token)
         return [*found, chain.token]
 
     def with_tangents(
-        tangents: Sequence[Any], *inputs: Node, **params: Any
+        self, tangents: Sequence[Any], *inputs: Node, **params: Any
     ) -> tuple[Node, list[Any]]:
-        own, place, token = parts(inputs)
-        chain = Chain(place, token, tuple(inputs[operands + 2 :]))
-        results = chain(op, own, params)
-        if not has_derivative(own):
+        own, place, token = self.parts(inputs)
+        chain = Chain(place, token, tuple(inputs[self.operands + 2 :]))
+        results = chain(OPS[f"mpi_{self.name}"], own, params)
+        if not _has_derivative(own):
             none = [None] * len(results)
-            return aliases([*results, chain.token]), [*none, tangents[operands + 1]]
-        found = moved(chain, tangents, results, own, params)
+            return aliases([*results, chain.token]), [*none, tangents[self.operands + 1]]
+        found = self.moved(chain, tangents, results, own, params)
         return aliases([*results, chain.token]), [*found, chain.token]
 
-    def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+    def batch(self, is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+        count = self.operands
         size = next(x.shape[0] for x, has in zip(inputs, is_batched, strict=True) if has)
         own = [
             x if has else _repeated(x, size)
-            for x, has in zip(inputs[:operands], is_batched, strict=False)
+            for x, has in zip(inputs[:count], is_batched, strict=False)
         ]
-        if is_request:
+        if self.is_request:
             own[1:] = [_first(x) for x in own[1:]]
-        if takes_rows:
+        if self.takes_rows:
             own = [_axes_swapped(x) if x.shape else x for x in own]
         place, token, *after = [
             _first(x) if has else x
-            for x, has in zip(inputs[operands:], is_batched[operands:], strict=True)
+            for x, has in zip(inputs[count:], is_batched[count:], strict=True)
         ]
         chain = Chain(place, token, tuple(after))
-        results = chain(op, own, params)
-        if gives_rows:
+        results = chain(OPS[f"mpi_{self.name}"], own, params)
+        if self.gives_rows:
             results = [_axes_swapped(y) if y.shape else _repeated(y, size) for y in results]
         return aliases([*results, _repeated(chain.token, size)])
 
-    def evaluate(_: Any, *arrays: np.ndarray, **params: Any) -> tuple[Any, ...]:
-        own, place, _ = parts(arrays)
+    def evaluate(self, _: Any, *arrays: np.ndarray, **params: Any) -> tuple[Any, ...]:
+        own, place, _ = self.parts(arrays)
         mpi = imported("mpi4py.MPI")
         communicator = mpi.Comm.fromhandle(int(place[PlaceWord.COMMUNICATOR]))
-        results = reference(communicator, place, *own, **params)
+        results = self.reference(communicator, place, *own, **params)
         return (*[np.ascontiguousarray(y) for y in results], order.VALUE)
 
-    op = Op(
-        f"mpi_{name}",
-        FAMILY,
-        ("x",),
-        infer,
-        by_pullback,
-        batch,
-        dtypes=dtypes,
-        extras={
-            "pullback": pullback,
-            "with_tangents": with_tangents,
-            "evaluate": evaluate,
-            "rebuild": rebuild_with_results,
-            "operands": operands,
-            "communicates": True,
-        },
-        jvp=jvp,
-    )
-    return op
+
+def _has_derivative(own: Sequence[Node]) -> bool:
+    return all(is_inexact(x.dtype) for x in own)
+
+
+def _chain_after(out: Node, place: Node, token: Node | None) -> Chain:
+    """The chain of what is done for the derivative of `out`."""
+    after = (result(out, len(out.type.items) - 1),)
+    return Chain(place, order.token() if token is None else token, after)
+
+
+def _results_of(out: Node) -> list[Node]:
+    return [result(out, k) for k in range(len(out.type.items) - 1)]
 
 
 def _first(x: Node) -> Node:
@@ -317,7 +326,7 @@ def _allreduce_cotangent(
     return [OPS["divide"](OPS["multiply"](total, is_it), count)]
 
 
-allreduce = _communication(
+allreduce = _Communication(
     "allreduce",
     _same_type,
     dtypes=NUMERIC,
@@ -326,11 +335,11 @@ allreduce = _communication(
     reference=lambda comm, place, x, *, combine, ranks, ordered: [
         _in_order(comm.allgather(x), combine)
     ],
-)
+).record()
 
 # To and from a root. What other ranks get of a reduction is 0.
 
-reduce = _communication(
+reduce = _Communication(
     "reduce",
     _same_type,
     dtypes=NUMERIC,
@@ -341,14 +350,14 @@ reduce = _communication(
         if (parts := comm.gather(x, root_of(place))) is not None
         else np.zeros_like(x)
     ],
-)
-bcast = _communication(
+).record()
+bcast = _Communication(
     "bcast",
     _same_type,
     tangent=_as_tangent("bcast"),
     cotangent=lambda chain, gs, ys, x: chain(reduce, gs, {}),
     reference=lambda comm, place, x: [comm.bcast(x, root_of(place))],
-)
+).record()
 
 
 def root_of(place: np.ndarray) -> int:
@@ -378,7 +387,7 @@ def _rows_communication(name: str, adjoint: str, reference: Callable[..., np.nda
         found = reference(comm, place, x, params["counts"])
         return [x[:0] if found is None else found]
 
-    return _communication(
+    return _Communication(
         name,
         _with_rows,
         tangent=_as_tangent(name),
@@ -386,7 +395,7 @@ def _rows_communication(name: str, adjoint: str, reference: Callable[..., np.nda
         reference=of_reference,
         takes_rows=True,
         gives_rows=True,
-    )
+    ).record()
 
 
 allgather = _rows_communication(
@@ -415,7 +424,7 @@ scatter = _rows_communication(
         _parts(x, counts) if comm.Get_rank() == root_of(place) else None, root_of(place)
     ),
 )
-alltoall = _communication(
+alltoall = _Communication(
     "alltoall",
     _with_rows,
     tangent=_as_tangent("alltoall"),
@@ -427,7 +436,7 @@ alltoall = _communication(
     ],
     takes_rows=True,
     gives_rows=True,
-)
+).record()
 
 # Messages between pairs of ranks, several at once: row k of `x` goes to the destination k of the
 # place, and from its source k comes row k of the result. From nobody comes row k of `like`.
@@ -476,7 +485,7 @@ def _exchange_reference(
     return [y]
 
 
-exchange = _communication(
+exchange = _Communication(
     "exchange",
     _exchange_types,
     operands=2,
@@ -485,7 +494,7 @@ exchange = _communication(
     reference=_exchange_reference,
     takes_rows=True,
     gives_rows=True,
-)
+).record()
 
 # Messages under way. What starts one gives its buffer, which stays where it is as long as somebody
 # reads it, and a request; both are what `wait` reads. The cotangent of what was received is sent
@@ -542,7 +551,7 @@ def _wait_cotangent(
 def _under_way(
     name: str, types: Callable[..., tuple[Type, ...]], cotangent: Rule, *, operands: int = 1
 ) -> Op:
-    return _communication(
+    return _Communication(
         name,
         types,
         operands=operands,
@@ -552,18 +561,18 @@ def _under_way(
         takes_rows=True,
         gives_rows=True,
         is_request=True,
-    )
+    ).record()
 
 
 isend = _under_way("isend", _with_request, _isend_cotangent)
 irecv = _under_way("irecv", _with_request, _irecv_cotangent)
 wait = _under_way("wait", lambda buffer, request, **params: (buffer,), _wait_cotangent, operands=2)
 
-barrier = _communication(
+barrier = _Communication(
     "barrier",
     lambda **params: (),
     operands=0,
     tangent=lambda chain, ts, ys: chain(barrier, [], {}),
     cotangent=lambda chain, gs, ys: chain(barrier, [], {}),
     reference=lambda comm, place: [comm.Barrier()][1:],
-)
+).record()
