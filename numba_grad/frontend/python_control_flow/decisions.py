@@ -7,7 +7,7 @@ would. Else the parts are traced, and become one operation.
 import builtins
 import operator
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -568,7 +568,7 @@ _BEFORE_AND_AFTER = ("before the loop", "after a step")
 
 def _loop(site: Site, test: Part, body: Part) -> None:
     variables = Variables(site, [test, body])
-    _traced_loop(site, variables, lambda _: test(), lambda _: body(), None)
+    _TracedLoop(site, variables, lambda _: test(), lambda _: body()).record()
 
 
 def _counted_loop(site: Site, items: Range, body: Part, test: Part | None) -> None:
@@ -580,108 +580,132 @@ def _counted_loop(site: Site, items: Range, body: Part, test: Part | None) -> No
             return is_left
         return _both(site, "logical_and", is_left, test)
 
-    _traced_loop(
+    _TracedLoop(
         site,
         variables,
         goes_on,
         lambda k: body(items.start + k * items.step),
         handle_like(0, as_node(0)),
-    )
+    ).record()
 
 
-def _traced_loop(
-    site: Site,
-    variables: Variables,
-    test: Callable[[Any], Any],
-    body: Callable[[Any], Any],
-    counter: Any,
-) -> None:
-    """The loop as an operation. `counter`: the number of a step, if it is counted."""
-    names = [name for name in variables.names if name in site.carried]
-    if not names and counter is None:
-        raise TracingError(
-            site.explain(
-                "the loop changes nothing that its condition depends on",
-                expected="a variable that a step assigns, and the condition reads",
+class _TracedLoop:
+    """A loop as an operation. It is traced until what its variables hold is the same before and
+    after a step."""
+
+    def __init__(
+        self,
+        site: Site,
+        variables: Variables,
+        test: Callable[[Any], Any],
+        body: Callable[[Any], Any],
+        counter: Any = None,
+    ) -> None:
+        """`counter`: the number of the first step, if steps are counted; `test` and `body` get it,
+        or else None."""
+        self.site = site
+        self.variables = variables
+        self.test = test
+        self.body = body
+        self.counter = counter
+        self.names = [name for name in variables.names if name in site.carried]
+        if not self.names and counter is None:
+            raise TracingError(
+                site.explain(
+                    "the loop changes nothing that its condition depends on",
+                    expected="a variable that a step assigns, and the condition reads",
+                )
             )
-        )
-    values = {name: variables.value(name) for name in names}
-    kinds: dict[str, list[Kind]] = {
-        name: value.kinds for name, value in values.items() if value is not MISSING
-    }
-    replaced: set[str] = set()  # variables that hold another thing after a step
+        self.values = {name: variables.value(name) for name in self.names}
+        # What is known of the leaves of each variable that has a value before the loop.
+        self.kinds: dict[str, list[Kind]] = {
+            name: value.kinds for name, value in self.values.items() if value is not MISSING
+        }
+        self.replaced: set[str] = set()  # variables that hold another thing after a step
 
-    def put(leaves: Sequence[Tensor]) -> tuple[Any, dict[str, Any]]:
-        rest = iter(leaves)
-        k = None if counter is None else handle_like(0, next(rest)._node)
-        given = {}
-        for name in variables.names:
-            if name not in kinds:
-                variables.forget(name)
+    def record(self) -> None:
+        """Record the loop, and let its variables hold what they do after it."""
+        try:
+            results = None
+            while results is None:
+                try:
+                    with _Parts(self.site):
+                        results = iter(while_loop(self.goes_on, self.step, self.initial()))
+                except _Again:
+                    pass
+            self.variables.check_around()
+        finally:
+            self.variables.restore()
+        if self.counter is not None:
+            next(results)
+        for name in self.variables.names:
+            if name not in self.kinds:
+                self.variables.forget(name)
                 continue
-            nodes = [next(rest)._node for kind in kinds[name] if kind.type is not None]
-            given[name] = rebuilt(values[name], kinds[name], nodes)
-            variables.put(name, given[name])
+            held = self.rebuilt(name, results)
+            self.variables.finish(name, held, is_same=name not in self.replaced)
+
+    def initial(self) -> list[Tensor]:
+        """The leaves of the variables before the loop, after the counter."""
+        found = [] if self.counter is None else [handle_like(None, self.counter._node)]
+        for name in self.variables.names:
+            if name in self.kinds:
+                leaves = _leaves_as(self.values[name], self.kinds[name])
+                found += [handle_like(None, x._node) for x in leaves]
+        return found
+
+    def rebuilt(self, name: str, leaves: Iterator[Tensor]) -> Any:
+        """What a variable holds, of the next leaves."""
+        kinds = self.kinds[name]
+        nodes = [next(leaves)._node for kind in kinds if kind.type is not None]
+        return rebuilt(self.values[name], kinds, nodes)
+
+    def put(self, leaves: Sequence[Tensor]) -> tuple[Any, dict[str, Any]]:
+        """Let the variables hold these leaves; the counter, and what they hold by name."""
+        rest = iter(leaves)
+        k = None if self.counter is None else handle_like(0, next(rest)._node)
+        given = {}
+        for name in self.variables.names:
+            if name not in self.kinds:
+                self.variables.forget(name)
+                continue
+            given[name] = self.rebuilt(name, rest)
+            self.variables.put(name, given[name])
         return k, given
 
-    def step(leaves: Sequence[Tensor]) -> list[Tensor]:
-        k, given = put(leaves)
-        body(k)
-        after: list[Tensor] = [] if k is None else [k + 1]
-        is_settled = True
-        for name in names:
-            now = variables.value(name)
-            before = Value(values[name].leaves, values[name].structure)
-            if name not in kinds and now is MISSING:
-                continue
-            if name not in kinds:
-                is_settled = False
-                _fill(site, name, now, values, kinds)
-                continue
-            if now is MISSING:
-                raise _missing(site, name, before, now, _BEFORE_AND_AFTER)
-            if contents_of(variables.cells[name]) is not given[name]:
-                replaced.add(name)
-            common = _after_step(site, name, values[name], kinds[name], now)
-            if not all(map(Kind.is_same, common, kinds[name])):
-                is_settled = False
-                kinds[name] = common
-        if not is_settled:
+    def goes_on(self, leaves: Sequence[Tensor]) -> Tensor:
+        k, _ = self.put(leaves)
+        return handle_like(None, _condition(self.site, self.test(k)))
+
+    def step(self, leaves: Sequence[Tensor]) -> list[Tensor]:
+        k, given = self.put(leaves)
+        self.body(k)
+        unsettled = [name for name in self.names if not self.is_settled(name, given)]
+        if unsettled:
             raise _Again
-        for name in variables.names:
-            if name in kinds:
-                after += _leaves_as(variables.value(name), kinds[name])
+        after: list[Tensor] = [] if k is None else [k + 1]
+        for name in self.variables.names:
+            if name in self.kinds:
+                after += _leaves_as(self.variables.value(name), self.kinds[name])
         return after
 
-    def goes_on(leaves: Sequence[Tensor]) -> Tensor:
-        k, _ = put(leaves)
-        return handle_like(None, _condition(site, test(k)))
-
-    try:
-        while True:
-            initial = [] if counter is None else [handle_like(None, counter._node)]
-            for name in variables.names:
-                if name in kinds:
-                    leaves = _leaves_as(values[name], kinds[name])
-                    initial += [handle_like(None, x._node) for x in leaves]
-            try:
-                with _Parts(site):
-                    results = iter(while_loop(goes_on, step, initial))
-            except _Again:
-                continue
-            break
-        variables.check_around()
-    finally:
-        variables.restore()
-    if counter is not None:
-        next(results)
-    for name in variables.names:
-        if name not in kinds:
-            variables.forget(name)
-            continue
-        nodes = [next(results)._node for kind in kinds[name] if kind.type is not None]
-        held = rebuilt(values[name], kinds[name], nodes)
-        variables.finish(name, held, is_same=name not in replaced)
+    def is_settled(self, name: str, given: dict[str, Any]) -> bool:
+        """Whether a variable holds the kinds after a step that it is said to hold before; if not,
+        it is said to hold what both can be."""
+        now = self.variables.value(name)
+        if name not in self.kinds:
+            if now is MISSING:
+                return True
+            _fill(self.site, name, now, self.values, self.kinds)
+            return False
+        value, kinds = self.values[name], self.kinds[name]
+        if now is MISSING:
+            before = Value(value.leaves, value.structure)
+            raise _missing(self.site, name, before, now, _BEFORE_AND_AFTER)
+        if contents_of(self.variables.cells[name]) is not given[name]:
+            self.replaced.add(name)
+        self.kinds[name] = _after_step(self.site, name, value, kinds, now)
+        return all(map(Kind.is_same, self.kinds[name], kinds))
 
 
 def _fill(
