@@ -229,37 +229,14 @@ class PlanBuilder:
         So do relocations to the words. Shapes: steps (n, 4), words (m,), relocations (r, 3), in
         the layout of `Plan`.
         """
-        self.repeated_block(1, steps, words, relocations)
-
-    def repeated_block(
-        self,
-        count: int,
-        steps: np.ndarray,
-        words: np.ndarray,
-        relocations: np.ndarray,
-        *,
-        word_strides: np.ndarray | int = 0,
-        offset_strides: np.ndarray | int = 0,
-    ) -> None:
-        """Append a block `count` times.
-
-        In copy k, word i is `words[i] + k * word_strides[i]`, and the byte offset of relocation j
-        is its own plus `k * offset_strides[j]`.
-        """
-        copies = np.arange(count, dtype=np.int64)[:, None]
-        starts = len(self._words) + copies * len(words)
-        all_steps = np.empty((count, len(steps), 4), np.int64)
-        all_steps[:] = steps
-        all_steps[:, :, 1] += starts
-        all_relocations = np.empty((count, len(relocations), 3), np.int64)
-        all_relocations[:] = relocations
-        all_relocations[:, :, 0] += starts
-        all_relocations[:, :, 2] += copies * np.asarray(offset_strides, np.int64)
-        all_relocations[:, :, 2] += 8 * starts * (all_relocations[:, :, 1] == self.words)
-        all_words = np.asarray(words, np.int64) + copies * np.asarray(word_strides, np.int64)
-        self._steps.frombytes(all_steps.tobytes())
-        self._words.frombytes(np.ascontiguousarray(all_words).tobytes())
-        self._relocations.frombytes(all_relocations.tobytes())
+        start = len(self._words)
+        steps, relocations = steps.astype(np.int64), relocations.astype(np.int64)
+        steps[:, 1] += start
+        relocations[:, 0] += start
+        relocations[:, 2] += 8 * start * (relocations[:, 1] == self.words)
+        self._steps.frombytes(steps.tobytes())
+        self._words.frombytes(np.asarray(words, np.int64).tobytes())
+        self._relocations.frombytes(relocations.tobytes())
 
     def access(self, accesses: np.ndarray) -> None:
         """Say what steps use of which base, in rows as those of `Plan.accesses`.

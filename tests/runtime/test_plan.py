@@ -50,8 +50,8 @@ def test_words_that_point_to_words_move_with_their_block() -> None:
     kernel = builder.kernel(StandIn(1))
     steps, words = np.array([[kernel, 0, 1, 1]]), np.array([0, 5])
     relocations = np.array([[0, builder.words, 8]])
-    builder.block(steps, words, relocations)
-    builder.repeated_block(2, steps, words, relocations)
+    for _ in range(3):
+        builder.block(steps, words, relocations)
     found = builder.build().relocations.tolist()
     assert found == [[0, builder.words, 8], [2, builder.words, 24], [4, builder.words, 40]]
 
@@ -68,7 +68,7 @@ def test_reserved_bytes_do_not_overlap() -> None:
     assert builder.arena_bytes == 129
 
 
-def test_a_repeated_block_is_its_steps_again() -> None:
+def test_a_block_is_its_steps() -> None:
     one_by_one = PlanBuilder(1, [((9,), FLOAT)])
     kernel = one_by_one.kernel(StandIn(1))
     one_by_one.step(kernel, [3])
@@ -79,14 +79,12 @@ def test_a_repeated_block_is_its_steps_again() -> None:
     in_blocks = PlanBuilder(1, [((9,), FLOAT)])
     assert in_blocks.kernel(StandIn(1)) == kernel
     in_blocks.step(kernel, [3])
-    in_blocks.repeated_block(
-        4,
-        np.array([[kernel, 0, 5, SERIAL], [kernel, 2, 6, SERIAL]]),
-        np.array([0, 10, 1, 0]),
-        np.array([[0, 0, 0], [3, 1, 0]]),
-        word_strides=np.array([0, 1, 0, 0]),
-        offset_strides=np.array([16, 0]),
-    )
+    for copy in range(4):
+        in_blocks.block(
+            np.array([[kernel, 0, 5, SERIAL], [kernel, 2, 6, SERIAL]]),
+            np.array([0, 10 + copy, 1, 0]),
+            np.array([[0, 0, 16 * copy], [3, 1, 0]]),
+        )
     expected, result = one_by_one.build(), in_blocks.build()
     assert_array_equal(result.steps, expected.steps)
     assert_array_equal(result.words, expected.words)
