@@ -12,5 +12,5 @@ NAMESPACES = ("cuda", "fft", "linalg", "mpi", "random", "signal", "special")
 
 
 def namespace(name: str) -> ModuleType:
-    """One of `NAMESPACES`, or a part of one, as a module."""
+    """One of `NAMESPACES`, as a module."""
     return imported(f"numba_grad.frontend.{name}")
