@@ -7,7 +7,7 @@ nothing.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from numba_grad.autograd.hooks import (
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import on_fresh_stack
@@ -34,6 +35,7 @@ from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
+from numba_grad.transforms.rerolling import is_long, reroll, rewired
 from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
@@ -400,6 +402,7 @@ class _Pass:
         "accumulates",
         "captures",
         "checks",
+        "copies",
         "create_graph",
         "created",
         "found",
@@ -407,11 +410,14 @@ class _Pass:
         "is_traced",
         "leaf_gradients",
         "leaves",
+        "may_reroll",
         "order",
         "pending",
+        "recorded",
         "retain_graph",
         "retained",
         "roots",
+        "steps",
         "target_nodes",
         "targets",
     )
@@ -430,8 +436,13 @@ class _Pass:
         self.targets = targets
         self.accumulates = accumulates  # into .grad, rather than giving results
         self.target_nodes: set[Node] = set()
-        # The history, inputs before users, and what else is not computed yet.
+        # The history, inputs before users, and what else is not computed yet: as it was recorded,
+        # and as it is gone through, with loops in place of their steps.
+        self.recorded: list[Node] = []
         self.order: list[Node] = []
+        self.steps: list[Node] = []
+        self.copies: dict[Node, Node] = {}  # of what comes after loops
+        self.may_reroll = False
         self.inside: Any = ()  # the nodes that gradients flow to
         self.leaves: list[Node] = []
         self.pending: list[Node] = []  # held by the user, not computed yet
@@ -451,6 +462,8 @@ class _Pass:
         if token is not None:
             roots.nodes.append(token)
             roots.seeds.append(order_of.token() if token.value is None else leaf(token.value))
+        else:
+            self.may_reroll = not (self.create_graph or roots.batched or anomaly.is_enabled())
         self._walk()
         with recording(self.create_graph):
             seeds = [
@@ -470,32 +483,58 @@ class _Pass:
         roots = self.roots
         # Not a set: what is computed, and in which order gradients are added, must not depend on
         # addresses.
-        order = list(dict.fromkeys([*roots.nodes, *roots.seeds, *roots.batched.values()]))
+        given = dict.fromkeys([*roots.nodes, *roots.seeds, *roots.batched.values()])
+        self._follow(given)
+        self.recorded = self.order
+        self.pending = [
+            x for x in self.order if x.value is None and x.op is not ARGUMENT and _is_held(x)
+        ]
+        for target in self.targets or ():
+            state_of(target)
+        if self.may_reroll:
+            self._reroll(given)
+        if self.targets is not None:
+            # By state, not by node: a leaf has versions, and freed history stands in for tensors.
+            states = {x.autograd for x in self.targets}
+            self.target_nodes = {x for x in self.order if x.autograd in states}
+            self.inside = leading_to(self.order, self.target_nodes)
+
+    def _follow(self, nodes: Iterable[Node]) -> None:
+        """Find what is behind `nodes`."""
+        order = list(nodes)
         seen = set(order)
+        self.leaves = []
         for node in order:  # grows while it is walked
             # Read before `value`: another thread may compute the node and then drop its inputs.
             inputs = node.inputs
-            if node.value is None:
-                if node.op is ARGUMENT:
-                    self.is_traced = self.is_traced or node not in roots.batched
-                elif node.handle is not None and held_tensor(node) is not None:
-                    self.pending.append(node)
+            if node.value is None and node.op is ARGUMENT:
+                self.is_traced = self.is_traced or node not in self.roots.batched
             if node.requires_grad and node.op.vjp is None and not order_of.is_first(node):
                 self.leaves.append(node)
             for x in inputs:
                 if x not in seen and (x.requires_grad or x.value is None):
                     seen.add(x)
                     order.append(x)
-        order = in_order_of_recording(order)
-        self.order = order
+        self.order = in_order_of_recording(order)
         self.inside = seen
-        if self.targets is not None:
-            for target in self.targets:
-                state_of(target)
-            # By state, not by node: a leaf has versions, and freed history stands in for tensors.
-            states = {x.autograd for x in self.targets}
-            self.target_nodes = {x for x in order if x.autograd in states}
-            self.inside = leading_to(order, self.target_nodes)
+
+    def _reroll(self, given: Iterable[Node]) -> None:
+        """Go through loops in place of steps that were recorded one by one: in copies of what comes
+        after, as another thread, or a hook, may walk the same graph."""
+        nodes = list(given)
+        fixed = {*nodes, *(self.targets or ())}
+        while is_long(self.order):
+            found = reroll(self.order, fixed, known_body, lambda x: False)
+            if found is None:
+                return
+            copies = rewired(self.order, found, nodes)
+            # Of copies before, copies.
+            self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
+            self.steps += [x for x in found.steps if x.requires_grad]
+            nodes = [copies.get(x, x) for x in nodes]
+            fixed |= set(nodes)
+            self.roots.nodes = [copies.get(x, x) for x in self.roots.nodes]
+            self._follow(nodes)
 
     def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
         """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
@@ -580,7 +619,7 @@ class _Pass:
 
     def _refuse_if_freed(self, target: Node) -> None:
         """Raise if `target` may be below something freed: what exactly was is not kept."""
-        for node in self.order:
+        for node in self.recorded:
             if node.released and node.serial > target.serial:
                 raise released_error(node)
 
@@ -639,8 +678,13 @@ class _Pass:
             # Hooks and checks have seen one member of the batch, which has no value.
             self.created, self.checks = [], []
         held = [x for x in (*self.pending, *self.created) if held_tensor(x) is not None]
-        wanted = [*nodes, *held, *anomaly.values_to_check(self.checks)]
+        copies = self.copies
+        wanted = [*nodes, *(copies.get(x, x) for x in held)]
+        wanted += anomaly.values_to_check(self.checks)
         evaluate(wanted, is_complete=True)
+        for node in held:
+            if node in copies and node.value is None:
+                node.value = copies[node].value
         anomaly.check(self.checks)
 
     def _set_gradients(self, updates: Sequence["_Update"]) -> None:
@@ -665,11 +709,22 @@ class _Pass:
                 through_posthooks(state.node_hooks, [], [g])
 
     def _release(self) -> None:
-        found = self.found
-        executed = [x for x in self.order if x.op.vjp is not None and found.get(x) is not None]
-        if self.targets is not None:
-            executed = [x for x in executed if self._goes_on(x)]
-        release(self.order, executed)
+        found, copies = self.found, self.copies
+        steps = set(self.steps)
+
+        def is_executed(node: Node) -> bool:
+            if node in steps:
+                return True
+            node = copies.get(node, node)
+            if node.op.vjp is None or found.get(node) is None:
+                return False
+            return self.targets is None or self._goes_on(node)
+
+        release(self.recorded, [x for x in self.recorded if is_executed(x)])
+
+
+def _is_held(node: Node) -> bool:
+    return node.handle is not None and held_tensor(node) is not None
 
 
 class _Update:

@@ -19,6 +19,7 @@ from numba_grad.autograd.forward_ad import has_tangent, with_tangents
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.autograd.running import running
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating, is_inexact, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.fresh_thread import carried
@@ -27,7 +28,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.frontend.tracing import values_asked_for
+from numba_grad.frontend.tracing import is_read_at_each_call, values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
@@ -37,6 +38,7 @@ from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.rerolling import is_long, reroll, rewire
 from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
@@ -329,9 +331,34 @@ class Differentiation:
             self.meets_callers = self.meets_callers or is_end
         history = in_order_of_recording(history)
         if not self.meets_callers:
+            if is_long(history) and self._reroll(outputs):
+                return self._own_history(outputs)
             history = without_repeated_views(history, roots)
         self.history = (roots, history)
         return history
+
+    def _reroll(self, outputs: Sequence[Node]) -> bool:
+        """Make a loop of steps that the function has recorded one by one, if there are such steps:
+        no other call knows them."""
+        if self.last_token is not None:
+            return False
+        ends = set(self._ends)
+        order = list(dict.fromkeys(outputs))
+        seen = set(order)
+        for node in order:  # grows while it is walked
+            if node in ends:
+                continue
+            for x in node.inputs:
+                is_own = x.serial >= self.first_serial and (x.requires_grad or x.value is None)
+                if is_own and x not in seen:
+                    seen.add(x)
+                    order.append(x)
+        order = in_order_of_recording(order)
+        found = reroll(order, {*outputs, *ends}, known_body, is_read_at_each_call)
+        if found is None:
+            return False
+        rewire(order, found, outputs)
+        return True
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
         """Those of `history` that depend on something of the caller's that requires grad.

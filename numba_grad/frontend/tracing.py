@@ -102,6 +102,10 @@ class Trace:
         self._met[key] = self._of_node[node] = met
         return node
 
+    def has_met(self, node: Node) -> bool:
+        """Whether `node` stands for an array of the user's."""
+        return node in self._of_node
+
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""
         for node in toposort(nodes, stop=self._is_older):
@@ -158,6 +162,11 @@ class Trace:
 
 def is_tracing() -> bool:
     return current.trace is not None
+
+
+def is_read_at_each_call(node: Node) -> bool:
+    """Whether a leaf stands for an array that what is being traced may close over."""
+    return current.trace is not None and current.trace.has_met(node)
 
 
 def values_asked_for(*nodes: Node) -> None:

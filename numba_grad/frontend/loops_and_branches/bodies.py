@@ -6,12 +6,11 @@ closes over; and of a loop what it computes of these alone, which is so computed
 branch that is not taken computes nothing.
 """
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numba_grad.compiler.plan_cache import digest_of_call
+from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend import trees
@@ -83,7 +82,7 @@ def traced(
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
-    target = _known(CallTarget(name or name_of(f), [*arguments, *own], outputs))
+    target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]
     return Traced(target, captured, out_structure, leaves, scope.communicates, communicators)
 
@@ -188,18 +187,3 @@ def _captured(
     for node in found:
         check_inside(node)
     return [node for node in inner if node in found]
-
-
-# By structure, so that a function which is written in a loop, or traced by each call, is compiled
-# and differentiated once.
-_targets: weakref.WeakValueDictionary[bytes, CallTarget] = weakref.WeakValueDictionary()
-
-
-def _known(target: CallTarget) -> CallTarget:
-    digest = digest_of_call(target)
-    if digest is None:
-        return target
-    # What was recorded without history looks the same.
-    nodes = toposort(target.outputs)
-    flags = bytes([node.requires_grad for node in (*nodes, *target.arguments)])
-    return _targets.setdefault(digest + flags, target)

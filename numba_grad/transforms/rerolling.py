@@ -1,0 +1,734 @@
+"""Steps of a Python loop, recorded one after the other, become one `loop` operation again.
+
+A loop of 1,000 Runge-Kutta steps is 130,000 nodes, and 340,000 with its derivative, which
+differentiating, flattening and planning look at one by one. As one node with a body of 130 they
+look at a step.
+
+    reroll(order, ...)   which nodes are the steps of a loop, and what others read of them instead
+    rewired(...)         what comes after, reading that
+
+What repeats is found in arrays (`_Recorded`): the same operations, whose inputs are at the same
+distance (in this step or an earlier one), or the same node in all steps, or numbers and rows that
+follow each other. Only long loops over few numbers are rerolled: with larger arrays, and more of
+them, what a loop costs is its arithmetic, which is planned better step by step.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import (
+    LEAF,
+    NO_PARAMS,
+    NUMBERS,
+    OPS,
+    Node,
+    SharedParams,
+    argument,
+    leaf,
+    record,
+    recording,
+)
+from numba_grad.graph.types import CPU, TupleType
+from numba_grad.graph.walk import rebuilt
+from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.loops import loop
+
+_FEWEST_NODES = 8192  # below, a graph runs at once, by kernels of single operations
+_FEWEST_STEPS = 16
+_LARGEST = 256  # elements of a value inside of a step
+_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
+_WINDOW = 8  # consecutive operations, by which periods are looked for
+_PERIODS = 12  # that are looked at
+_LONGEST_DELAY = 4  # steps back that a step may read
+_SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
+
+
+@dataclass(slots=True)
+class Rerolled:
+    """What has become of a loop."""
+
+    steps: Sequence[Node]  # the nodes that are inside of it now
+    instead: dict[Node, Node] = field(default_factory=dict)  # for each that others read
+    # Concatenations of what steps gave, one after the other: their pieces now.
+    pieces: dict[Node, tuple[Node, ...]] = field(default_factory=dict)
+
+    def inputs(self, node: Node) -> tuple[Node, ...]:
+        """Those of a node that is not in the loop, from now on."""
+        joined = self.pieces.get(node)
+        if joined is not None:
+            return joined
+        return tuple([self.instead.get(x, x) for x in node.inputs])
+
+
+def is_long(order: Sequence[Node]) -> bool:
+    """Whether to look for loops at all."""
+    return len(order) >= _FEWEST_NODES
+
+
+def reroll(
+    order: Sequence[Node],
+    fixed: Collection[Node],
+    known: Callable[[CallTarget], CallTarget],
+    is_read_later: Callable[[Node], bool],
+) -> Rerolled | None:
+    """The longest loop in `order`, if there is one.
+
+    Parameters
+    ----------
+    order : all nodes without a value, and those that gradients flow through; inputs before users
+    fixed : those that somebody else knows: they stay
+    known : gives the body that was compiled and differentiated before, if it is equal
+    is_read_later : of a leaf: whether its value is not that of all runs, so that it must stay
+    """
+    recorded = _Recorded(order, fixed, is_read_later)
+    steps = recorded.repetition()
+    return None if steps is None else _Loop(recorded, steps, known).made()
+
+
+def rewired(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> dict[Node, Node]:
+    """Copies of those nodes of `order`, which `roots` depend on, that come after the loop.
+
+    What is recorded about a node goes for its copy: it has the same state, and is of the same age.
+    """
+    copies: dict[Node, Node] = {}
+    for node in _outside(order, rerolled, roots):
+        inputs = tuple([copies.get(x, x) for x in rerolled.inputs(node)])
+        if inputs == node.inputs:
+            continue
+        copy = rebuilt(node, inputs, copies)
+        copy.serial, copy.autograd, copy.value = node.serial, node.autograd, node.value
+        copy.requires_grad, copy.released = node.requires_grad, node.released
+        copies[node] = copy
+    return copies
+
+
+def rewire(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> None:
+    """As `rewired`, but the nodes themselves: only where nobody else walks their graph."""
+    for node in _outside(order, rerolled, roots):
+        node.inputs = rerolled.inputs(node)
+
+
+def _outside(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> list[Node]:
+    """What `roots` depend on, and is in no step."""
+    needed = set(roots)
+    inside = set(rerolled.steps)
+    found = []
+    for node in reversed(order):
+        if node in needed and node not in inside:
+            found.append(node)
+            needed.update(rerolled.inputs(node))
+    return found[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """`count` steps of `period` nodes each, from the number `first` on."""
+
+    first: int
+    period: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.period * self.count
+
+    def without_first(self) -> "_Steps":
+        return _Steps(self.first + self.period, self.period, self.count - 1)
+
+    def without_last(self) -> "_Steps":
+        return _Steps(self.first, self.period, self.count - 1)
+
+
+class _Recorded:
+    """A graph as arrays. Nodes have their position in the order as a number; inputs that are not in
+    it have negative ones."""
+
+    def __init__(
+        self, order: Sequence[Node], fixed: Collection[Node], is_read_later: Callable[[Node], bool]
+    ) -> None:
+        self.nodes = order
+        self.numbers: dict[Node, int] = {node: k for k, node in enumerate(order)}
+        self.others: list[Node] = []  # inputs that are not in the order
+        signatures, row_starts, inputs, arities = self._read(fixed)
+        self.signatures = np.array(signatures, np.int64)
+        self.row_starts = np.array(row_starts, np.int64)  # of slices that take one row
+        self.inputs = np.array(inputs, np.int64)
+        self.arities = np.array(arities, np.int64)
+        self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
+        # What tells apart inputs outside of the order that may differ from step to step: numbers.
+        self.number_types = np.array(
+            [self._type_of_number(x, is_read_later) for x in self.others] or [0], np.int64
+        )
+
+    def _read(self, fixed: Collection[Node]) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Signatures: 0 of what cannot be in a loop, else equal for equal operations."""
+        numbers, others = self.numbers, self.others
+        known: dict[tuple[Any, ...], int] = {}
+        known_params: dict[int, Any] = {}
+        signatures, row_starts, inputs, arities = [], [], [], []
+        number = numbers.get
+        for node in self.nodes:
+            params, type = node.params, node.type
+            start = 0
+            if not _may_be_inside(node) or node in fixed:
+                signatures.append(0)
+            else:
+                if params is NO_PARAMS:
+                    key: tuple[Any, ...] = (node.op, type, node.requires_grad)
+                elif node.op is _SLICE and params["sizes"][0] == 1:
+                    start = params["starts"][0]
+                    rest = params["starts"][1:], params["sizes"], params["steps"][1:]
+                    key = (node.op, type, node.requires_grad, rest)
+                else:
+                    name = known_params.get(id(params))
+                    if name is None:
+                        name = _name_of(params)
+                        if params.__class__ is SharedParams:
+                            known_params[id(params)] = name
+                    key = (node.op, type, node.requires_grad, name)
+                signatures.append(0 if key[-1] == "" else known.setdefault(key, len(known) + 1))
+            row_starts.append(start)
+            own = node.inputs
+            arities.append(len(own))
+            for x in own:
+                k = number(x)
+                if k is None:
+                    others.append(x)
+                    k = numbers[x] = -len(others)
+                inputs.append(k)
+        return signatures, row_starts, inputs, arities
+
+    def _type_of_number(self, x: Node, is_read_later: Callable[[Node], bool]) -> int:
+        is_number = (
+            x.op in (LEAF, NUMBERS)
+            and x.type.shape == ()
+            and x.value is not None
+            and x.type.device == CPU
+            and not x.requires_grad
+        )
+        return ord(x.type.dtype.char) if is_number and not is_read_later(x) else 0
+
+    def node(self, number: int) -> Node:
+        return self.nodes[number] if number >= 0 else self.others[-number - 1]
+
+    def inputs_of(self, number: int) -> list[int]:
+        first = self.first_inputs[number]
+        return self.inputs[first : first + self.arities[number]].tolist()
+
+    # What repeats.
+
+    def repetition(self) -> _Steps | None:
+        """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a
+        period is one as well."""
+        best: _Steps | None = None
+        periods = self._periods()
+        # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
+        # that is found again at the distance of a step first.
+        multiples = [k * period for k in (2, 3, 4, 5, 6) for period in periods[:3]]
+        for period in dict.fromkeys([*periods, *multiples]):
+            covered = 0 if best is None else best.end - best.first
+            if period in multiples and 10 * covered > 8 * len(self.nodes):
+                break
+            steps = self._steps(period)
+            if steps is None:
+                continue
+            size = steps.end - steps.first
+            is_longer = best is not None and period > best.period
+            if 10 * size > 11 * covered if is_longer else 11 * size > 10 * covered:
+                best = steps
+        return best
+
+    def _periods(self) -> list[int]:
+        """Distances at which the same few operations are found again, the most frequent first."""
+        signatures = self.signatures
+        count = len(signatures) - _WINDOW
+        if count < _FEWEST_NODES:
+            return []
+        hashes = np.zeros(count, np.uint64)
+        for k in range(_WINDOW):
+            hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + signatures[k : k + count].astype(
+                np.uint64
+            )
+        places = np.argsort(hashes, kind="stable")
+        ordered = hashes[places]
+        gaps = np.diff(places)[ordered[1:] == ordered[:-1]]
+        gaps = gaps[gaps <= len(signatures) // _FEWEST_STEPS]
+        lengths, counts = np.unique(gaps, return_counts=True)
+        # A step may have parts that are alike at a smaller distance, so this looks at some.
+        return lengths[np.argsort(-counts, kind="stable")][:_PERIODS].tolist()
+
+    def _steps(self, period: int) -> _Steps | None:
+        """The longest repetition at this distance."""
+        signatures = self.signatures
+        repeats = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
+        if _longest_run(repeats)[1] < _FEWEST_NODES - period:
+            return None
+        kinds = self._kinds(period, repeats)
+        # A pair that repeats, and the next one in the same way.
+        repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
+        start, run = _longest_run(repeats)
+        count = (run + 2 * period) // period
+        if not run or count < _FEWEST_STEPS or count * period < _FEWEST_NODES:
+            return None
+        return _Steps(start, period, count)
+
+    def _kinds(self, period: int, repeats: np.ndarray) -> np.ndarray:
+        """For each node that repeats, a number that says how its inputs go on to those of the next
+        step; which are no steps is taken out of `repeats`."""
+        own = np.flatnonzero(repeats)
+        counts = self.arities[own]
+        places = np.repeat(np.arange(len(own)), counts)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+        here = self.inputs[self.first_inputs[own][places] + within]
+        there = self.inputs[self.first_inputs[own + period][places] + within]
+        of_step = (there - here == period) & (here >= 0)
+        types = self.number_types
+        type_here = np.where(here < 0, types[(-here - 1).clip(0, len(types) - 1)], 0)
+        type_there = np.where(there < 0, types[(-there - 1).clip(0, len(types) - 1)], 0)
+        is_number = (type_here != 0) & (type_here == type_there)
+        is_same = (here == there) & ~is_number
+        kind = np.select([of_step, is_same, is_number], [1, 2, 3], 0)
+        bad = own[places[kind == 0]]
+        combined = np.zeros(len(repeats), np.int64)
+        np.add.at(combined, own[places], kind * (3 ** within.clip(max=20)))
+        # Slices of rows that follow each other are of one array.
+        moves = self.row_starts[own + period] - self.row_starts[own]
+        combined[own] = combined[own] * 1000003 + moves
+        is_of_one = np.zeros(len(own), bool)
+        is_of_one[places[is_same]] = True
+        repeats[bad] = False
+        repeats[own[(moves != 0) & (~is_of_one | (moves < 0))]] = False
+        return combined
+
+
+def _longest_run(flags: np.ndarray) -> tuple[int, int]:
+    """Where the longest run of True begins, and its length."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    if not len(edges):
+        return 0, 0
+    starts, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - starts))
+    return int(starts[longest]), int(ends[longest] - starts[longest])
+
+
+def _may_be_inside(node: Node) -> bool:
+    type = node.type
+    return (
+        node.op.family in _FAMILIES
+        and node.value is None
+        and type.__class__ is not TupleType
+        and type.size <= _LARGEST
+        and type.device == CPU
+        and node.autograd is None
+        and not node.released
+        and (node.handle is None or node.handle() is None)
+    )
+
+
+def _name_of(params: dict[str, Any]) -> str:
+    """Equal for equal params, to the bit; "" if that cannot be said."""
+    return repr(tuple(params.items())) if all(map(_is_plain, params.values())) else ""
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(
+        value, (bool, int, float, complex, str, np.dtype, np.generic)
+    )
+
+
+# A value that a step reads of an earlier one: its place in the step, and how many steps back.
+_Carried = tuple[int, int]
+
+
+class _Loop:
+    """Makes one loop."""
+
+    def __init__(
+        self, recorded: _Recorded, steps: _Steps, known: Callable[[CallTarget], CallTarget]
+    ) -> None:
+        self.recorded = recorded
+        self.steps = steps
+        self.known = known
+        self.carried: list[_Carried] = []
+        self.constants: dict[int, Node] = {}  # by number
+        self.sequences: list[tuple[int, int]] = []  # (place, which input), rows of these
+        # Places of what is the same in all steps, and the first place that has the same, as that of
+        # `p[0]`, which steps say again and again.
+        self.invariant: dict[int, int] = {}
+        self.stacked: list[int] = []  # places of what others read of many steps
+
+    def made(self) -> Rerolled | None:
+        with recording(True):
+            self.steps = self._from_narrowest_place()
+            # A step or two more stay as they are where the first reads something else than others,
+            # or others read something of the last that is not carried.
+            for _ in range(_LONGEST_DELAY + 2):
+                if self.steps.count < _FEWEST_STEPS:
+                    return None
+                self._classify()
+                reads = self._reads_of_others()
+                if any(delay > _LONGEST_DELAY for _, delay in self.carried):
+                    return None
+                if not self._begins_well():
+                    self.steps = self.steps.without_first()
+                elif not self._ends_well(reads):
+                    self.steps = self.steps.without_last()
+                else:
+                    return self._loop(reads)
+        return None
+
+    def _from_narrowest_place(self) -> _Steps:
+        """The same steps, cut where the fewest bytes go from one to the next."""
+        steps, recorded = self.steps, self.recorded
+        period = steps.period
+        first = steps.first + (steps.count // 2) * period
+        last_use = [0] * period  # nodes later
+        for number in range(first, first + period):
+            for x, y in zip(
+                recorded.inputs_of(number), recorded.inputs_of(number + period), strict=True
+            ):
+                if y - x == period and x >= 0:
+                    place = (x - steps.first) % period
+                    last_use[place] = max(last_use[place], number - x)
+        crossing = np.zeros(period + 1)
+        for place, distance in enumerate(last_use):
+            # It crosses the beginnings of steps at place + 1, ..., place + distance.
+            cost = recorded.nodes[steps.first + place].type.nbytes + 1
+            crossing[:period] += cost * (distance // period)
+            begin, rest = place + 1, distance % period
+            for low, high in ((begin, begin + rest), (begin - period, begin + rest - period)):
+                low, high = max(low, 0), min(high, period)
+                if low < high:
+                    crossing[low:high] += cost
+        shift = int(np.argmin(crossing[:period]))
+        return _Steps(steps.first + shift, period, (steps.end - steps.first - shift) // period)
+
+    def _classify(self) -> None:
+        """What each input of a step is."""
+        steps, recorded = self.steps, self.recorded
+        first, period = steps.first, steps.period
+        carried: dict[_Carried, None] = {}
+        self.constants, self.sequences, self.invariant = {}, [], {}
+        first_places: dict[tuple[Any, ...], int] = {}
+        for place in range(period):
+            number = first + place
+            is_invariant = recorded.arities[number] > 0
+            row_moves = recorded.row_starts[number + period] != recorded.row_starts[number]
+            following = recorded.inputs_of(number + period)
+            for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
+                if y - x == period and x >= 0:
+                    if x >= first:
+                        is_invariant = is_invariant and x - first in self.invariant
+                        continue
+                    is_invariant = False
+                    delay = -((x - first) // period)
+                    for between in range(1, delay + 1):
+                        carried[(x - first) % period, between] = None
+                elif self._is_sequence_of_numbers(number, k) or row_moves:
+                    is_invariant = False
+                    self.sequences.append((place, k))
+                else:
+                    self.constants[x] = recorded.node(x)
+                    is_invariant = is_invariant and x < first
+            if is_invariant:
+                sources = [
+                    x if x < first else first + self.invariant[x - first]
+                    for x in recorded.inputs_of(number)
+                ]
+                key = (int(recorded.signatures[number]), int(recorded.row_starts[number]), *sources)
+                self.invariant[place] = first_places.setdefault(key, place)
+        self.carried = list(carried)
+
+    def _is_sequence_of_numbers(self, number: int, k: int) -> bool:
+        """Whether an input is another number in each step."""
+        column = self._column(number, k)
+        return column[0] < 0 and bool((column != column[0]).any())
+
+    def _column(self, number: int, k: int) -> np.ndarray:
+        """One input, in all steps."""
+        steps, recorded = self.steps, self.recorded
+        numbers = number + steps.period * np.arange(steps.count)
+        return recorded.inputs[recorded.first_inputs[numbers] + k]
+
+    def _begins_well(self) -> bool:
+        """Whether the first step finds what it reads."""
+        first, recorded = self.steps.first, self.recorded
+        read = [recorded.inputs_of(first + place)[k] for place, k in self.sequences]
+        if any(number >= first for number in (*self.constants, *read)):
+            return False  # of the first step itself
+        for place, delay in self.carried:
+            number = first + place - delay * self.steps.period
+            if number < 0 or recorded.nodes[number].type is not recorded.nodes[first + place].type:
+                return False
+        return True
+
+    # What others read.
+
+    def _reads_of_others(self) -> dict[int, list[int]]:
+        """For places in a step, the steps that others read it of."""
+        steps, recorded = self.steps, self.recorded
+        later = recorded.inputs[recorded.first_inputs[steps.end] :]
+        numbers = np.unique(later[(later >= steps.first) & (later < steps.end)])
+        reads: dict[int, list[int]] = {}
+        for number in (numbers - steps.first).tolist():
+            reads.setdefault(number % steps.period, []).append(number // steps.period)
+        return reads
+
+    def _ends_well(self, reads: dict[int, list[int]]) -> bool:
+        """Whether what others read of single steps is carried out of the last one."""
+        last = self.steps.count - 1
+        carried = set(self.carried)
+        return all((place, 1) in carried or read != [last] for place, read in reads.items())
+
+    # The loop itself.
+
+    def _loop(self, reads: dict[int, list[int]]) -> Rerolled | None:
+        steps, recorded = self.steps, self.recorded
+        last = steps.count - 1
+        carried = set(self.carried)
+        self.stacked = [
+            place for place, read in reads.items() if not ((place, 1) in carried and read == [last])
+        ]
+        for place in self.invariant.values():
+            self.constants[steps.first + place] = recorded.nodes[steps.first + place]
+        rows = [self._sequence(place, k) for place, k in self.sequences]
+        body, constants = self._body(rows)
+        initial = [self._initial(place, delay) for place, delay in self.carried]
+        finals, stacks = loop(body, initial, rows, constants, steps.count)
+        made = Rerolled(recorded.nodes[steps.first : steps.end])
+        self._replace(made, reads, finals, stacks)
+        return made if self._date(rows, finals, stacks, made) else None
+
+    def _initial(self, place: int, delay: int) -> Node:
+        steps, nodes = self.steps, self.recorded.nodes
+        x = nodes[steps.first + place - delay * steps.period]
+        goes_on = nodes[steps.first + place].requires_grad
+        return x if goes_on or not x.requires_grad else OPS["detach"](x)
+
+    def _sequence(self, place: int, k: int) -> Node:
+        """What a step reads one row of: numbers, or rows of an array."""
+        steps, recorded = self.steps, self.recorded
+        number = steps.first + place
+        column = self._column(number, k)
+        if recorded.nodes[number].op is not _SLICE:
+            values = [recorded.node(x).value for x in column.tolist()]
+            return leaf(np.array(values, recorded.node(int(column[0])).dtype))
+        x, params = recorded.node(int(column[0])), recorded.nodes[number].params
+        move = int(recorded.row_starts[number + steps.period] - recorded.row_starts[number])
+        rows = record(
+            _SLICE,
+            (x,),
+            {
+                "starts": params["starts"],
+                "sizes": (steps.count, *params["sizes"][1:]),
+                "steps": (move, *params["steps"][1:]),
+            },
+        )
+        return rows
+
+    def _body(self, sequences: Sequence[Node]) -> tuple[CallTarget, list[Node]]:
+        """One step, and the constants that it takes."""
+        steps, recorded = self.steps, self.recorded
+        first = steps.first
+
+        def stand_in(x: Node) -> Node:
+            return argument(x.type, x.requires_grad)
+
+        carried = {
+            (place, delay): stand_in(recorded.nodes[first + place]) for place, delay in self.carried
+        }
+        rows = {
+            key: argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
+            for key, x in zip(self.sequences, sequences, strict=True)
+        }
+        constants = {number: stand_in(x) for number, x in self.constants.items()}
+        made = {place: constants[first + same] for place, same in self.invariant.items()}
+        for place in range(steps.period):
+            if place in self.invariant:
+                continue
+            node = recorded.nodes[first + place]
+            if (place, 0) in rows and node.op is _SLICE:
+                made[place] = record(_RESHAPE, (rows[place, 0],), {"shape": node.shape})
+                continue
+            given = []
+            for k, x in enumerate(recorded.inputs_of(first + place)):
+                if (place, k) in rows:
+                    given.append(rows[place, k])
+                elif x in constants and x < first:
+                    given.append(constants[x])
+                elif x >= first:
+                    given.append(made[x - first])
+                else:
+                    delay = -((x - first) // steps.period)
+                    given.append(carried[(x - first) % steps.period, delay])
+            with recording(node.requires_grad):  # not of what the user has recorded without
+                made[place] = record(node.op, tuple(given), node.params)
+        outputs = [
+            made[place] if delay == 1 else carried[place, delay - 1]
+            for place, delay in self.carried
+        ]
+        outputs += [made[place] for place in self.stacked]
+        arguments = [*carried.values(), *rows.values(), *constants.values()]
+        target = self.known(CallTarget("steps", arguments, outputs))
+        return target, [self.constants[number] for number in constants]
+
+    def _replace(
+        self,
+        made: Rerolled,
+        reads: dict[int, list[int]],
+        finals: Sequence[Node],
+        stacks: Sequence[Node],
+    ) -> None:
+        """Say what others read from now on."""
+        steps, nodes = self.steps, self.recorded.nodes
+        stack_of = dict(zip(self.stacked, stacks, strict=True))
+        final_of = dict(zip(self.carried, finals, strict=True))
+        place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
+        for place in stack_of:
+            for step in reads[place]:
+                place_of[nodes[steps.first + step * steps.period + place]] = place, step
+        only_joined = self._join(made, place_of, stack_of)
+        for place, read in reads.items():
+            for step in read:
+                node = nodes[steps.first + step * steps.period + place]
+                if step == steps.count - 1 and (place, 1) in final_of:
+                    made.instead[node] = final_of[place, 1]
+                elif node not in only_joined:
+                    made.instead[node] = _row(stack_of[place], step)
+
+    def _join(
+        self,
+        made: Rerolled,
+        place_of: dict[Node, tuple[int, int]],
+        stack_of: dict[int, Node],
+    ) -> set[Node]:
+        """Concatenations of rows, one after the other: `np.stack` of what a loop has appended.
+        Returns the nodes that nobody else reads."""
+        recorded, end = self.recorded, self.steps.end
+        joined: set[Node] = set()
+        others: set[Node] = set()
+        reshaped: dict[Node, Node] = {}  # a row, as a piece
+        concatenations = []
+        for node in recorded.nodes[end:]:
+            if node.op is _CONCATENATE and len(node.inputs) >= _FEWEST_STEPS:
+                concatenations.append(node)
+                continue
+            for x in node.inputs:
+                if x in place_of:
+                    if node.op is _RESHAPE and recorded.signatures[recorded.numbers[node]]:
+                        reshaped[node] = x
+                    else:
+                        others.add(x)
+        used_pieces: set[Node] = set()
+        for node in concatenations:
+            pieces = self._pieces(node, place_of, stack_of, reshaped)
+            if pieces is None:
+                others.update(reshaped[x] for x in node.inputs if x in reshaped)
+                others.update(x for x in node.inputs if x in place_of)
+                continue
+            made.pieces[node] = pieces
+            used_pieces.update(x for x in node.inputs if x in reshaped)
+            joined.update(reshaped[x] for x in node.inputs if x in reshaped)
+        for piece, row in reshaped.items():
+            if piece not in used_pieces:
+                others.add(row)
+        return joined - others
+
+    def _pieces(
+        self,
+        node: Node,
+        place_of: dict[Node, tuple[int, int]],
+        stack_of: dict[int, Node],
+        reshaped: dict[Node, Node],
+    ) -> tuple[Node, ...] | None:
+        """The inputs of a concatenation, with what steps gave in one piece; None if that is not
+        how it is."""
+        axis = node.params["axis"]
+        pieces: list[Node] = []
+        run: list[tuple[int, int]] = []  # (place, step) of rows that follow each other
+
+        def finish_run() -> None:
+            if run:
+                pieces.append(_rows(stack_of[run[0][0]], run[0][1], len(run), axis))
+                run.clear()
+
+        for x in node.inputs:
+            row = reshaped.get(x)
+            if row is None or row not in place_of:
+                finish_run()
+                pieces.append(x)
+                continue
+            shape = row.shape
+            if x.shape != (*shape[:axis], 1, *shape[axis:]):
+                return None
+            place, step = place_of[row]
+            if run and run[-1] != (place, step - 1):
+                finish_run()
+            run.append((place, step))
+        finish_run()
+        return tuple(pieces) if len(pieces) < len(node.inputs) else None
+
+    def _date(
+        self, rows: Sequence[Node], finals: Sequence[Node], stacks: Sequence[Node], made: Rerolled
+    ) -> bool:
+        """Give what was recorded now the serial numbers of the last steps, if they have so many:
+        inputs have smaller ones than users, among what came before and after as well."""
+        node = (*finals, *stacks)[0].inputs[0]
+        after: dict[Node, None] = {}
+        joined = [x for pieces in made.pieces.values() for x in pieces]
+        new = [x for x in (*made.instead.values(), *joined) if x.serial > node.serial]
+        for x in new:
+            for y in _with_inputs(x, node.serial + len(node.type.items)):
+                after[y] = None
+        last = self.recorded.nodes[self.steps.end - 1].serial
+        results = [*finals, *stacks]
+        offsets = [x.serial - node.serial for x in results]
+        serial = last - len(after) - len(node.type.items) - len(rows)
+        if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
+            return False
+        for x in rows:
+            x.serial = serial
+            serial += 1
+        node.serial = serial
+        for x, offset in zip(results, offsets, strict=True):
+            x.serial = serial + offset
+        serial += 1 + len(node.type.items)
+        for x in sorted(after, key=lambda x: x.serial):
+            x.serial = serial
+            serial += 1
+        return True
+
+
+def _with_inputs(x: Node, since: int) -> list[Node]:
+    """A node and those it was made of, from a serial number on."""
+    found, stack = [], [x]
+    while stack:
+        node = stack.pop()
+        if node.serial > since:
+            found.append(node)
+            stack += node.inputs
+    return found
+
+
+def _row(stack: Node, step: int) -> Node:
+    rows = _rows(stack, step, 1, 0)
+    return record(_RESHAPE, (rows,), {"shape": stack.shape[1:]})
+
+
+def _rows(stack: Node, first: int, count: int, axis: int) -> Node:
+    """Some rows, along an axis."""
+    rest = stack.shape[1:]
+    x = stack
+    if count < stack.shape[0]:
+        starts = (first, *(0 for _ in rest))
+        steps = tuple(1 for _ in stack.shape)
+        x = record(_SLICE, (x,), {"starts": starts, "sizes": (count, *rest), "steps": steps})
+    if axis:
+        axes = (*range(1, axis + 1), 0, *range(axis + 1, len(stack.shape)))
+        x = record(OPS["transpose"], (x,), {"axes": axes})
+    return x

@@ -1,0 +1,459 @@
+"""Python loops that become one operation again: the same values and gradients as step by step."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import numba_grad as ng
+import numba_grad.numpy as np
+from numba_grad.transforms import rerolling
+
+Program = Callable[..., Any]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of few operations count as long."""
+    monkeypatch.setattr(rerolling, "_FEWEST_NODES", 64)
+
+
+@pytest.fixture
+def loops(short: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many nodes each loop that was found has."""
+    found: list[int] = []
+    made = rerolling._Loop.made
+
+    def noted(self: Any) -> Any:
+        result = made(self)
+        if result is not None:
+            found.append(len(result.steps))
+        return result
+
+    monkeypatch.setattr(rerolling._Loop, "made", noted)
+    yield found
+
+
+def by_backward(f: Program, *given: Any) -> list[numpy.ndarray]:
+    tensors = [ng.tensor(x, requires_grad=True) for x in given]
+    value = f(*tensors)
+    value.backward()
+    return [value.detach().numpy(), *map(gradient_of, tensors)]
+
+
+def gradient_of(x: Any) -> numpy.ndarray:
+    return numpy.zeros(x.shape) if x.grad is None else x.grad.numpy()
+
+
+def by_grad(f: Program, *given: Any) -> list[numpy.ndarray]:
+    value, gradients = ng.value_and_grad(f, argnums=tuple(range(len(given))))(*given)
+    return [numpy.asarray(value), *map(numpy.asarray, gradients)]
+
+
+def by_jit(f: Program, *given: Any) -> list[numpy.ndarray]:
+    value, gradients = ng.jit(ng.value_and_grad(f, argnums=tuple(range(len(given)))))(*given)
+    return [numpy.asarray(value), *map(numpy.asarray, gradients)]
+
+
+WAYS = {"backward": by_backward, "grad": by_grad, "jit": by_jit}
+
+
+def step_by_step(f: Program, *given: Any) -> list[numpy.ndarray]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rerolling, "_FEWEST_NODES", 1 << 40)
+        return by_backward(f, *given)
+
+
+# Programs. Each gets a vector of 4 and a matrix of 60 x 2.
+
+
+def slope(p: Any, y: Any) -> Any:
+    return np.stack([p[0] * y[0] - p[1] * y[0] * y[1], p[2] * y[0] * y[1] - p[3] * y[1]])
+
+
+def array_state(p: Any, data: Any) -> Any:
+    y = np.array([1.0, 0.5])
+    for _ in range(60):
+        k = slope(p, y + 0.01 * slope(p, y))
+        y = y + 0.02 * k
+    return np.sum(y**2) + 0.0 * np.sum(data)
+
+
+def scalar_state(p: Any, data: Any) -> Any:
+    u, v, total = 1.0, 0.5, 0.0
+    for k in range(60):
+        u, v = u + 0.01 * (p[0] * u - p[1] * u * v), v + 0.01 * (p[2] * u * v - p[3] * v)
+        total = total + (u - data[k, 0]) ** 2 + (v - data[k, 1]) ** 2
+    return total
+
+
+def states_stacked(p: Any, data: Any) -> Any:
+    y, ys = np.array([1.0, 0.5]), []
+    for _ in range(60):
+        y = y + 0.02 * slope(p, y)
+        ys.append(y)
+    return np.mean((np.stack(ys) - data) ** 2)
+
+
+def first_state_as_well(p: Any, data: Any) -> Any:
+    y = p[:2] * 1.0
+    ys = [y]
+    for _ in range(59):
+        y = y + 0.02 * slope(p, y)
+        ys.append(y)
+    return np.sum(np.array(ys) * data)
+
+
+def scalars_stacked_last(p: Any, data: Any) -> Any:
+    u, v, us, vs = 1.0, 0.5, [], []
+    for _ in range(60):
+        u, v = u + 0.01 * p[0] * v, v - 0.01 * p[1] * u
+        us.append(u)
+        vs.append(v)
+    return np.sum(np.stack([np.stack(us), np.stack(vs)], axis=1) * data)
+
+
+def stacked_along_the_last_axis(p: Any, data: Any) -> Any:
+    y, ys = p[:2], []
+    for _ in range(60):
+        y = y * p[2:] + np.sin(y)
+        ys.append(y)
+    return np.sum(np.stack(ys, axis=-1) * data.T)
+
+
+def two_steps_back(p: Any, data: Any) -> Any:
+    before, now = p * 0.5, p * 1.0
+    for k in range(60):
+        before, now = now, 1.9 * now - 0.95 * before + 0.01 * np.roll(now, 1) + 0.001 * k
+    return np.sum(now * before) + 0.0 * np.sum(data)
+
+
+def numbers_that_change(p: Any, data: Any) -> Any:
+    x, rate = p, 1.0
+    for k in range(60):
+        x = np.sin(x) * (1.1 + 0.01 * k) + rate * p[1]
+        rate *= 0.9
+    return np.sum(x) + 0.0 * np.sum(data)
+
+
+def rows_of_what_is_differentiated(p: Any, data: Any) -> Any:
+    h = np.zeros(2)
+    for k in range(58):
+        h = np.tanh(0.9 * h + data[k] * p[0] + (data[k + 2] - data[k + 1]) * p[1])
+    return np.sum(h)
+
+
+def rows_backwards(p: Any, data: Any) -> Any:
+    h = np.zeros(2)
+    for k in reversed(range(60)):
+        h = np.tanh(0.9 * h + data[k] * p[:2])
+    return np.sum(h)
+
+
+def single_states_are_read(p: Any, data: Any) -> Any:
+    y, kept = p, {}
+    for k in range(60):
+        y = y + 0.1 * np.sin(y)
+        kept[k] = y
+    return np.sum(kept[7] * kept[30] * data[0, 0] + kept[59])
+
+
+def what_is_kept_is_used_twice(p: Any, data: Any) -> Any:
+    y, ys = p[:2], []
+    for _ in range(60):
+        y = y + 0.1 * np.sin(y)
+        ys.append(y)
+    stacked = np.stack(ys)
+    return np.sum(stacked * data) + ys[10][0] * ys[11][1] + sum(np.sum(x) for x in ys[::20])
+
+
+def matrix_steps(p: Any, data: Any) -> Any:
+    a = np.reshape(p, (2, 2))
+    x = np.eye(2)
+    for _ in range(60):
+        x = np.tanh(x @ a) + 0.1 * a.T
+    return np.sum(x) + 0.0 * np.sum(data)
+
+
+def two_loops(p: Any, data: Any) -> Any:
+    y = p
+    for _ in range(60):
+        y = np.sin(y) * 1.1
+    z = np.sum(y) * p
+    for _ in range(60):
+        z = z + 0.1 * np.cos(z * y)
+    return np.sum(z) + 0.0 * np.sum(data)
+
+
+def loops_in_loops(p: Any, data: Any) -> Any:
+    y = p
+    for k in range(20):
+        for _ in range(5):
+            y = y + 0.1 * np.sin(y)
+        y = y * data[k, 0]
+    return np.sum(y)
+
+
+def every_other_step_differs(p: Any, data: Any) -> Any:
+    y = p
+    for k in range(60):
+        y = y + 0.1 * np.sin(y) if k % 2 else y * np.exp(-0.1 * y)
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+def zeros_of_two_signs(p: Any, data: Any) -> Any:
+    y = p
+    for k in range(60):
+        y = np.where(np.isfinite(1.0 / (y * (0.0 if k % 3 else -0.0))), y, y * 0.99 + 0.1)
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+def the_best_so_far(p: Any, data: Any) -> Any:
+    y, best = p, p
+    for k in range(60):
+        y = np.sin(1.3 * y) + 0.1
+        if k % 20 == 0:
+            best = y
+        y = y + 0.01 * best
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+def parts_without_history(p: Any, data: Any) -> Any:
+    y, rate = p, p[0]
+    for k in range(60):
+        with ng.no_grad():
+            norm = np.sum(y * y) * (1.0 + k)
+        y = np.sin(y) * rate + 0.1 * y / norm
+        rate = 0.9 * y.detach()[1]
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+ROLLED = [
+    parts_without_history,
+    array_state,
+    scalar_state,
+    states_stacked,
+    first_state_as_well,
+    scalars_stacked_last,
+    stacked_along_the_last_axis,
+    two_steps_back,
+    numbers_that_change,
+    rows_of_what_is_differentiated,
+    single_states_are_read,
+    what_is_kept_is_used_twice,
+    matrix_steps,
+    two_loops,
+    loops_in_loops,
+    every_other_step_differs,
+]
+OTHERS = [rows_backwards, zeros_of_two_signs, the_best_so_far]
+
+
+@pytest.fixture(scope="module")
+def given() -> list[numpy.ndarray]:
+    random = numpy.random.default_rng(5)
+    return [random.uniform(0.5, 1.5, 4), random.normal(size=(60, 2))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("f", [*ROLLED, *OTHERS], ids=lambda f: f.__name__)
+def test_gradients_are_those_of_the_steps(
+    f: Program, way: str, given: list[numpy.ndarray], loops: list[int]
+) -> None:
+    for found, expected in zip(WAYS[way](f, *given), step_by_step(f, *given), strict=True):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    assert f in OTHERS or loops
+
+
+# PyTorch's contract, where a pass goes through a loop in place of its steps.
+
+
+def chain(x: Any, steps: int = 60) -> Any:
+    for _ in range(steps):
+        x = np.sin(x) * 1.1 + 0.1
+    return x
+
+
+def test_a_second_pass_is_refused_unless_the_graph_is_retained(loops: list[int]) -> None:
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    value = np.sum(chain(x))
+    value.backward(retain_graph=True)
+    once = gradient_of(x).copy()
+    value.backward()
+    numpy.testing.assert_array_equal(gradient_of(x), 2 * once)
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward()
+    assert len(loops) == 2
+
+
+def test_a_second_pass_through_freed_steps_is_refused(loops: list[int]) -> None:
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    y = chain(x)
+    first, second = np.sum(y), np.sum(y * y)
+    del y
+    first.backward()
+    assert loops
+    with pytest.raises(RuntimeError, match="second time"):
+        second.backward()
+
+
+def test_hooks_and_retained_gradients_after_a_loop(loops: list[int]) -> None:
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    y = chain(x) * 2.0
+    y.register_hook(lambda g: seen.append(g.numpy().copy()) or 3.0 * g)
+    z = y * y
+    z.retain_grad()
+    np.sum(z).backward()
+    assert loops
+    numpy.testing.assert_allclose(seen[0], 2 * y.detach().numpy())
+    numpy.testing.assert_array_equal(gradient_of(z), [1.0, 1.0])
+
+    again = ng.tensor([1.0, 2.0], requires_grad=True)
+    (3.0 * np.sum((chain(again) * 2.0) ** 2)).backward()
+    numpy.testing.assert_allclose(gradient_of(x), gradient_of(again), rtol=1e-13)
+
+
+def test_states_that_are_held_stay_and_get_values(loops: list[int]) -> None:
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    held, y = [], x
+    for k in range(120):
+        y = np.sin(y) * 1.1 + 0.1
+        if k in (3, 119):
+            held.append(y)
+    np.sum(y).backward()
+    assert loops
+    expected = numpy.array([1.0, 2.0])
+    for _ in range(120):
+        expected = numpy.sin(expected) * 1.1 + 0.1
+    numpy.testing.assert_allclose(held[1].detach().numpy(), expected, rtol=1e-13)
+    # With respect to what is held inside of a loop.
+    z = ng.tensor([1.0, 2.0], requires_grad=True)
+    middle = chain(z)
+    value = np.sum(chain(middle))
+    (found,) = ng.autograd.grad(value, middle, retain_graph=True)
+    (whole,) = ng.autograd.grad(value, z)
+    numpy.testing.assert_allclose(whole.numpy(), gradient_of(x), rtol=1e-12)
+    assert numpy.all(found.numpy() != whole.numpy())
+
+
+def test_a_hook_inside_of_a_loop_runs(short: None) -> None:
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    calls, y = [], x
+    for k in range(200):
+        y = np.sin(y) * 1.1 + 0.1
+        if k == 100:
+            y.register_hook(lambda g: calls.append(g) or 0.0 * g)
+    np.sum(y).backward()
+    assert len(calls) == 1
+    numpy.testing.assert_array_equal(gradient_of(x), [0.0, 0.0])
+
+
+def test_second_derivatives(loops: list[int]) -> None:
+    def f(x: Any) -> Any:
+        return np.sum(chain(x) ** 2)
+
+    point = numpy.array([0.7, 1.3])
+    hessian = ng.hessian(f)(point)
+    steps = 1e-6 * numpy.eye(2)
+    assert loops
+    gradient = ng.grad(f)
+    differences = [(gradient(point + h) - gradient(point - h)).numpy() / 2e-6 for h in steps]
+    numpy.testing.assert_allclose(hessian, differences, rtol=1e-6, atol=1e-8)
+
+
+def test_forward_mode(loops: list[int]) -> None:
+    _, tangent = ng.jvp(chain, (numpy.array([0.7, 1.3]),), (numpy.array([1.0, 0.0]),))
+    assert loops
+    gradient = ng.grad(lambda x: chain(x)[0])(numpy.array([0.7, 1.3]))
+    numpy.testing.assert_allclose(tangent.numpy(), [gradient[0].item(), 0.0], rtol=1e-12)
+
+
+def test_arrays_that_a_jitted_loop_reads_are_read_at_each_call(short: None) -> None:
+    rates = [numpy.array(0.5 + 0.01 * k) for k in range(60)]
+
+    def f(x: Any) -> Any:
+        for rate in rates:
+            x = np.sin(x) * rate + 0.1
+        return np.sum(x)
+
+    compiled = ng.jit(ng.value_and_grad(f))
+    x = numpy.array([1.0, 2.0])
+    before = compiled(x)
+    rates[3][...] = 2.0
+    after = compiled(x)
+    expected = ng.value_and_grad(f)(x)
+    assert before[0] != after[0]
+    numpy.testing.assert_allclose(after[0], expected[0], rtol=1e-13)
+    numpy.testing.assert_allclose(after[1], expected[1], rtol=1e-13)
+
+
+def test_a_long_loop_has_as_many_kernels_as_a_short_one(loops: list[int]) -> None:
+    def sources(steps: int) -> set[str]:
+        f = ng.value_and_grad(lambda x: np.sum(chain(x, steps)))
+        return {kernel.source for kernel in ng.jit(f).lower(numpy.array([1.0, 2.0])).kernels}
+
+    short, long = sources(60), sources(200)
+    assert len(loops) >= 2
+    assert short == long
+
+
+# Random loops.
+
+
+# Of two variables, one of the step before, the parameters, a row of data and the step.
+OPERATIONS: list[Callable[..., Any]] = [
+    lambda x, y, z, p, row, k: 0.9 * x + 0.1 * y,
+    lambda x, y, z, p, row, k: np.sin(x * y),
+    lambda x, y, z, p, row, k: np.tanh(x - y) + row()[0],
+    lambda x, y, z, p, row, k: x * (0.5 + 0.001 * k) + y,
+    lambda x, y, z, p, row, k: np.where(x > y, x, 0.9 * y) * p[0],
+    lambda x, y, z, p, row, k: np.exp(-(x * x)) + p[1] * p[2],
+    lambda x, y, z, p, row, k: np.maximum(x, y) * 0.99 + row()[1:2] * 0.1,
+    lambda x, y, z, p, row, k: x / (1.0 + y * y) - z * 0.1,
+    lambda x, y, z, p, row, k: np.stack([x[0], y[0] * 0.5]).sum(keepdims=True) * 0.4,
+]
+
+
+def random_loop(seed: int) -> Program:
+    """A loop of random operations on some variables, numbers that change and rows of data."""
+    random = numpy.random.default_rng(seed)
+    count = int(random.integers(1, 4))
+    lines = [
+        (OPERATIONS[random.integers(len(OPERATIONS))], *random.integers(0, count, 3).tolist())
+        for _ in range(random.integers(2, 7))
+    ]
+    steps, is_delayed = int(random.integers(40, 60)), bool(random.integers(0, 2))
+    appended, first = int(random.integers(0, count + 1)), int(random.integers(0, 3))
+
+    def f(p: Any, data: Any) -> Any:
+        variables = [p[k % 4 : k % 4 + 1] * (1.0 + k) for k in range(count)]
+        older, kept = list(variables), []
+        for k in range(steps):
+            before = list(variables)
+            for operation, target, a, b in lines:
+                y = (older if is_delayed else variables)[b]
+                row = functools.partial(data.__getitem__, k)
+                variables[target] = operation(variables[a], y, older[a], p, row, k)
+            if appended < count and k >= first:
+                kept.append(variables[appended])
+            older = before
+        total = sum(np.sum(x) for x in variables)
+        return total + np.sum(np.stack(kept) ** 2) if kept else total
+
+    return f
+
+
+RANDOM = [*range(6), *(pytest.param(k, marks=pytest.mark.thorough) for k in range(6, 150))]
+
+
+@pytest.mark.parametrize("seed", RANDOM)
+def test_random_loops(seed: int, given: list[numpy.ndarray], loops: list[int]) -> None:
+    f = random_loop(seed)
+    ways = [by_backward, by_grad] if seed % 4 else [by_backward, by_jit]
+    expected = step_by_step(f, *given)
+    for way in ways:
+        for x, y in zip(way(f, *given), expected, strict=True):
+            numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
