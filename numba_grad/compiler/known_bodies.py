@@ -2,15 +2,24 @@
 call, is compiled and differentiated once."""
 
 import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 from numba_grad.compiler.plan_cache import digest_of_call
+from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
-from numba_grad.transforms.call import CallTarget
-
-_bodies: weakref.WeakValueDictionary[bytes, CallTarget] = weakref.WeakValueDictionary()
 
 
-def known_body(body: CallTarget) -> CallTarget:
+class _Graph(Protocol):
+    arguments: Sequence[Node]
+    outputs: Sequence[Node]
+
+
+Body = TypeVar("Body", bound=_Graph)
+_bodies: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+
+
+def known_body(body: Body) -> Body:
     """An equal one that is there already, else `body`."""
     digest = digest_of_call(body)
     if digest is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
@@ -34,8 +35,10 @@ from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
+from numba_grad.transforms.rerolling import is_long, reroll, rewire
 
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
@@ -408,7 +411,11 @@ class Jitted:
             arguments.append(token)
             outputs.append(last_token)
         del leaves  # arrays among them are not closed over
-        captured, constants, reached, count = _surroundings(outputs, set(arguments), first)
+        own = set(arguments)
+        captured, constants, reached, count = _surroundings(outputs, own, first)
+        if not scope.communicates:
+            while _is_rerolled(outputs, own, reached, first, trace):
+                captured, constants, reached, count = _surroundings(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         return Specialization(
             self.__name__,
@@ -561,6 +568,21 @@ def _depends_on_argument(node: Node) -> bool:
 def _needs_graph() -> bool:
     """Whether calls evaluate the graph itself."""
     return config.engine == "reference"
+
+
+def _is_rerolled(
+    outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
+) -> bool:
+    """Make a loop of steps that the function has recorded one by one, if there are such steps."""
+    if not is_long(reached):
+        return False
+    pending = [x for x in reached if x.value is None and x.serial >= first]
+    nodes = in_order_of_recording(pending)
+    found = reroll(nodes, {*outputs, *arguments}, known_body, trace.has_met)
+    if found is None:
+        return False
+    rewire(nodes, found, outputs)
+    return True
 
 
 def _surroundings(

@@ -42,6 +42,7 @@ _LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
+_MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
 _LONGEST_DELAY = 4  # steps back that a step may read
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 
@@ -63,7 +64,7 @@ class Rerolled:
         return tuple([self.instead.get(x, x) for x in node.inputs])
 
 
-def is_long(order: Sequence[Node]) -> bool:
+def is_long(order: Collection[Node]) -> bool:
     """Whether to look for loops at all."""
     return len(order) >= _FEWEST_NODES
 
@@ -239,7 +240,18 @@ class _Recorded:
             is_longer = best is not None and period > best.period
             if 10 * size > 11 * covered if is_longer else 11 * size > 10 * covered:
                 best = steps
-        return best
+        return None if best is None or self._has_loop_inside(best, periods) else best
+
+    def _has_loop_inside(self, steps: _Steps, periods: Sequence[int]) -> bool:
+        """Whether half of a step is a loop of its own. Written out in a body, that takes twice as
+        long as step by step, where its kernel is one for all: Lotka-Volterra with a number observed
+        every 20 steps."""
+        signatures = self.signatures[steps.first : steps.first + steps.period]
+        return any(
+            2 * _longest_run(signatures[:-period] == signatures[period:])[1] > steps.period
+            for period in periods
+            if _MOST_INSIDE * period <= steps.period
+        )
 
     def _periods(self) -> list[int]:
         """Distances at which the same few operations are found again, the most frequent first."""

@@ -371,6 +371,20 @@ def test_forward_mode(loops: list[int]) -> None:
     numpy.testing.assert_allclose(tangent.numpy(), [gradient[0].item(), 0.0], rtol=1e-12)
 
 
+def test_values_alone_and_derivatives_of_jitted_functions(loops: list[int]) -> None:
+    compiled = ng.jit(chain)
+    point = numpy.array([0.7, 1.3])
+    value = compiled(point)
+    assert loops
+    x = ng.tensor(point, requires_grad=True)
+    np.sum(compiled(x)).backward()
+    expected = ng.tensor(point, requires_grad=True)
+    y = chain(expected)
+    np.sum(y).backward()
+    numpy.testing.assert_allclose(value, y.detach().numpy(), rtol=1e-13)
+    numpy.testing.assert_allclose(gradient_of(x), gradient_of(expected), rtol=1e-13)
+
+
 def test_arrays_that_a_jitted_loop_reads_are_read_at_each_call(short: None) -> None:
     rates = [numpy.array(0.5 + 0.01 * k) for k in range(60)]
 
