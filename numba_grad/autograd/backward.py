@@ -35,7 +35,7 @@ from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.rerolling import is_long, reroll, rewired
+from numba_grad.transforms.python_loops import loop_in
 from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
@@ -523,11 +523,8 @@ class _Pass:
         after, as another thread, or a hook, may walk the same graph."""
         nodes = list(given)
         fixed = {*nodes, *(self.targets or ())}
-        while is_long(self.order):
-            found = reroll(self.order, fixed, known_body, lambda x: False)
-            if found is None:
-                return
-            copies = rewired(self.order, found, nodes)
+        while (found := loop_in(self.order, fixed, known_body)) is not None:
+            copies = found.rewired(self.order, nodes)
             # Of copies before, copies.
             self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
             self.steps += [x for x in found.steps if x.requires_grad]

@@ -11,8 +11,10 @@ from numba_grad.graph.walk import toposort
 
 
 class _Graph(Protocol):
-    arguments: Sequence[Node]
-    outputs: Sequence[Node]
+    @property
+    def arguments(self) -> Sequence[Node]: ...
+    @property
+    def outputs(self) -> Sequence[Node]: ...
 
 
 Body = TypeVar("Body", bound=_Graph)

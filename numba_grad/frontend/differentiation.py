@@ -37,8 +37,8 @@ from numba_grad.ops.families import cast, full, reshape, unit_vectors, zeros_lik
 from numba_grad.ops.movement import permuted
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
+from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
-from numba_grad.transforms.rerolling import is_long, reroll, rewire
 from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
@@ -331,13 +331,13 @@ class Differentiation:
             self.meets_callers = self.meets_callers or is_end
         history = in_order_of_recording(history)
         if not self.meets_callers:
-            if is_long(history) and self._reroll(outputs):
+            if is_long(history) and self._has_rerolled(outputs):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)
         self.history = (roots, history)
         return history
 
-    def _reroll(self, outputs: Sequence[Node]) -> bool:
+    def _has_rerolled(self, outputs: Sequence[Node]) -> bool:
         """Make a loop of steps that the function has recorded one by one, if there are such steps:
         no other call knows them."""
         if self.last_token is not None:
@@ -354,11 +354,10 @@ class Differentiation:
                     seen.add(x)
                     order.append(x)
         order = in_order_of_recording(order)
-        found = reroll(order, {*outputs, *ends}, known_body, is_read_at_each_call)
-        if found is None:
-            return False
-        rewire(order, found, outputs)
-        return True
+        found = loop_in(order, {*outputs, *ends}, known_body, is_read_at_each_call)
+        if found is not None:
+            found.rewire(order, outputs)
+        return found is not None
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
         """Those of `history` that depend on something of the caller's that requires grad.

@@ -38,7 +38,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
-from numba_grad.transforms.rerolling import is_long, reroll, rewire
+from numba_grad.transforms.python_loops import is_long, loop_in
 
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
@@ -413,8 +413,8 @@ class Jitted:
         del leaves  # arrays among them are not closed over
         own = set(arguments)
         captured, constants, reached, count = _surroundings(outputs, own, first)
-        if not scope.communicates:
-            while _is_rerolled(outputs, own, reached, first, trace):
+        if not scope.communicates and is_long(reached):
+            while _has_rerolled(outputs, own, reached, first, trace):
                 captured, constants, reached, count = _surroundings(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         return Specialization(
@@ -570,19 +570,16 @@ def _needs_graph() -> bool:
     return config.engine == "reference"
 
 
-def _is_rerolled(
+def _has_rerolled(
     outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
 ) -> bool:
     """Make a loop of steps that the function has recorded one by one, if there are such steps."""
-    if not is_long(reached):
-        return False
     pending = [x for x in reached if x.value is None and x.serial >= first]
     nodes = in_order_of_recording(pending)
-    found = reroll(nodes, {*outputs, *arguments}, known_body, trace.has_met)
-    if found is None:
-        return False
-    rewire(nodes, found, outputs)
-    return True
+    found = loop_in(nodes, {*outputs, *arguments}, known_body, trace.has_met)
+    if found is not None:
+        found.rewire(nodes, outputs)
+    return found is not None
 
 
 def _surroundings(

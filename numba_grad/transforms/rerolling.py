@@ -4,8 +4,7 @@ A loop of 1,000 Runge-Kutta steps is 130,000 nodes, and 340,000 with its derivat
 differentiating, flattening and planning look at one by one. As one node with a body of 130 they
 look at a step.
 
-    reroll(order, ...)   which nodes are the steps of a loop, and what others read of them instead
-    rewired(...)         what comes after, reading that
+`python_loops.py` says when to look.
 
 What repeats is found in arrays (`_Recorded`): the same operations, whose inputs are at the same
 distance (in this step or an earlier one), or the same node in all steps, or numbers and rows that
@@ -36,7 +35,6 @@ from numba_grad.graph.walk import rebuilt
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 
-_FEWEST_NODES = 8192  # below, a graph runs at once, by kernels of single operations
 _FEWEST_STEPS = 16
 _LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
@@ -63,10 +61,38 @@ class Rerolled:
             return joined
         return tuple([self.instead.get(x, x) for x in node.inputs])
 
+    def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
+        """Copies of those nodes of `order`, which `roots` depend on, that come after the loop.
 
-def is_long(order: Collection[Node]) -> bool:
-    """Whether to look for loops at all."""
-    return len(order) >= _FEWEST_NODES
+        What is recorded about a node goes for its copy: it has the same state, and is of the same
+        age.
+        """
+        copies: dict[Node, Node] = {}
+        for node in self._outside(order, roots):
+            inputs = tuple([copies.get(x, x) for x in self.inputs(node)])
+            if inputs == node.inputs:
+                continue
+            copy = rebuilt(node, inputs, copies)
+            copy.serial, copy.autograd, copy.value = node.serial, node.autograd, node.value
+            copy.requires_grad, copy.released = node.requires_grad, node.released
+            copies[node] = copy
+        return copies
+
+    def rewire(self, order: Sequence[Node], roots: Sequence[Node]) -> None:
+        """As `rewired`, but the nodes themselves: only where nobody else walks their graph."""
+        for node in self._outside(order, roots):
+            node.inputs = self.inputs(node)
+
+    def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
+        """What `roots` depend on, and is in no step."""
+        needed = set(roots)
+        inside = set(self.steps)
+        found = []
+        for node in reversed(order):
+            if node in needed and node not in inside:
+                found.append(node)
+                needed.update(self.inputs(node))
+        return found[::-1]
 
 
 def reroll(
@@ -74,54 +100,12 @@ def reroll(
     fixed: Collection[Node],
     known: Callable[[CallTarget], CallTarget],
     is_read_later: Callable[[Node], bool],
+    fewest: int,
 ) -> Rerolled | None:
-    """The longest loop in `order`, if there is one.
-
-    Parameters
-    ----------
-    order : all nodes without a value, and those that gradients flow through; inputs before users
-    fixed : those that somebody else knows: they stay
-    known : gives the body that was compiled and differentiated before, if it is equal
-    is_read_later : of a leaf: whether its value is not that of all runs, so that it must stay
-    """
-    recorded = _Recorded(order, fixed, is_read_later)
+    """See `python_loops.loop_in`; of at least `fewest` nodes."""
+    recorded = _Recorded(order, fixed, is_read_later, fewest)
     steps = recorded.repetition()
     return None if steps is None else _Loop(recorded, steps, known).made()
-
-
-def rewired(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> dict[Node, Node]:
-    """Copies of those nodes of `order`, which `roots` depend on, that come after the loop.
-
-    What is recorded about a node goes for its copy: it has the same state, and is of the same age.
-    """
-    copies: dict[Node, Node] = {}
-    for node in _outside(order, rerolled, roots):
-        inputs = tuple([copies.get(x, x) for x in rerolled.inputs(node)])
-        if inputs == node.inputs:
-            continue
-        copy = rebuilt(node, inputs, copies)
-        copy.serial, copy.autograd, copy.value = node.serial, node.autograd, node.value
-        copy.requires_grad, copy.released = node.requires_grad, node.released
-        copies[node] = copy
-    return copies
-
-
-def rewire(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> None:
-    """As `rewired`, but the nodes themselves: only where nobody else walks their graph."""
-    for node in _outside(order, rerolled, roots):
-        node.inputs = rerolled.inputs(node)
-
-
-def _outside(order: Sequence[Node], rerolled: Rerolled, roots: Sequence[Node]) -> list[Node]:
-    """What `roots` depend on, and is in no step."""
-    needed = set(roots)
-    inside = set(rerolled.steps)
-    found = []
-    for node in reversed(order):
-        if node in needed and node not in inside:
-            found.append(node)
-            needed.update(rerolled.inputs(node))
-    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +132,14 @@ class _Recorded:
     it have negative ones."""
 
     def __init__(
-        self, order: Sequence[Node], fixed: Collection[Node], is_read_later: Callable[[Node], bool]
+        self,
+        order: Sequence[Node],
+        fixed: Collection[Node],
+        is_read_later: Callable[[Node], bool],
+        fewest: int,
     ) -> None:
         self.nodes = order
+        self.fewest = fewest
         self.numbers: dict[Node, int] = {node: k for k, node in enumerate(order)}
         self.others: list[Node] = []  # inputs that are not in the order
         signatures, row_starts, inputs, arities = self._read(fixed)
@@ -257,7 +246,7 @@ class _Recorded:
         """Distances at which the same few operations are found again, the most frequent first."""
         signatures = self.signatures
         count = len(signatures) - _WINDOW
-        if count < _FEWEST_NODES:
+        if count < self.fewest:
             return []
         hashes = np.zeros(count, np.uint64)
         for k in range(_WINDOW):
@@ -276,14 +265,14 @@ class _Recorded:
         """The longest repetition at this distance."""
         signatures = self.signatures
         repeats = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
-        if _longest_run(repeats)[1] < _FEWEST_NODES - period:
+        if _longest_run(repeats)[1] < self.fewest - period:
             return None
         kinds = self._kinds(period, repeats)
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
         count = (run + 2 * period) // period
-        if not run or count < _FEWEST_STEPS or count * period < _FEWEST_NODES:
+        if not run or count < _FEWEST_STEPS or count * period < self.fewest:
             return None
         return _Steps(start, period, count)
 

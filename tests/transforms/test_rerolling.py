@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
-from numba_grad.transforms import rerolling
+from numba_grad.transforms import python_loops, rerolling
 
 Program = Callable[..., Any]
 
@@ -17,7 +17,7 @@ Program = Callable[..., Any]
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of few operations count as long."""
-    monkeypatch.setattr(rerolling, "_FEWEST_NODES", 64)
+    monkeypatch.setattr(python_loops, "FEWEST_NODES", 64)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ WAYS = {"backward": by_backward, "grad": by_grad, "jit": by_jit}
 
 def step_by_step(f: Program, *given: Any) -> list[numpy.ndarray]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rerolling, "_FEWEST_NODES", 1 << 40)
+        patch.setattr(python_loops, "FEWEST_NODES", 1 << 40)
         return by_backward(f, *given)
 
 

@@ -1,0 +1,41 @@
+"""Python loops, of which a graph has all steps: where there are many, they become an operation."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from numba_grad.fresh_thread import imported
+from numba_grad.graph.node import Node
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.call import CallTarget
+    from numba_grad.transforms.rerolling import Rerolled
+
+# Below, a graph runs at once, by kernels of single operations.
+FEWEST_NODES = 8192
+
+
+def is_long(nodes: Collection[Node]) -> bool:
+    """Whether to look for loops among so many."""
+    return len(nodes) >= FEWEST_NODES
+
+
+def loop_in(
+    order: Sequence[Node],
+    fixed: Collection[Node],
+    known: "Callable[[CallTarget], CallTarget]",
+    is_read_later: Callable[[Node], bool] = lambda node: False,
+) -> "Rerolled | None":
+    """The longest loop in a long graph, if there is one, as one operation.
+
+    Parameters
+    ----------
+    order : all nodes without a value, and those that gradients flow through; inputs before users
+    fixed : those that somebody else knows: they stay
+    known : gives the body that was compiled and differentiated before, if it is equal
+    is_read_later : of a leaf: whether its value is not that of all runs, so that it must stay
+    """
+    if not is_long(order):
+        return None
+    # Most programs have none, and import nothing for it.
+    rerolling = imported("numba_grad.transforms.rerolling")
+    return rerolling.reroll(order, fixed, known, is_read_later, FEWEST_NODES)
