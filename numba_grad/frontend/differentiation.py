@@ -28,7 +28,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.frontend.tracing import is_read_at_each_call, values_asked_for
+from numba_grad.frontend.tracing import is_read_at_each_call, is_tracing, values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
@@ -331,7 +331,7 @@ class Differentiation:
             self.meets_callers = self.meets_callers or is_end
         history = in_order_of_recording(history)
         if not self.meets_callers:
-            if is_long(history) and self._has_rerolled(outputs):
+            if is_long(history, is_compiled=is_tracing()) and self._has_rerolled(outputs):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)
         self.history = (roots, history)

@@ -413,8 +413,10 @@ class Jitted:
         del leaves  # arrays among them are not closed over
         own = set(arguments)
         captured, constants, reached, count = _surroundings(outputs, own, first)
-        if not scope.communicates and is_long(reached):
-            while _has_rerolled(outputs, own, reached, first, trace):
+        if not scope.communicates:
+            while is_long(reached, is_compiled=True) and _has_rerolled(
+                outputs, own, reached, first, trace
+            ):
                 captured, constants, reached, count = _surroundings(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         return Specialization(

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
 # Below, a graph runs at once, by kernels of single operations.
 FEWEST_NODES = 8192
+# A compiled function is called often: steps that are planned one by one take 0.8 to 1.1 of the time
+# of a loop, and below this little to plan.
+FEWEST_NODES_COMPILED = 32768
 
 
-def is_long(nodes: Collection[Node]) -> bool:
-    """Whether to look for loops among so many."""
-    return len(nodes) >= FEWEST_NODES
+def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
+    """Whether to look for loops among so many; `is_compiled`: for a function that is traced."""
+    return len(nodes) >= (FEWEST_NODES_COMPILED if is_compiled else FEWEST_NODES)
 
 
 def loop_in(
