@@ -19,6 +19,7 @@ from numba_grad.compiler.steps.program_steps import ProgramStep, library_program
 from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 # Storing and loading take some 2 ns, an addition 0.05 ns in vector code. Shifted places are loaded
 # without vectors where the values are not stored: a chain of stencils grows exponentially.
@@ -63,8 +64,7 @@ def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
     return ProgramStep(
         _copy_source(unit),
         [],
-        nbytes // unit,
-        grain_for(1, 1 << 17),
+        Tasks(nbytes // unit, grain_for(1, 1 << 17)),
         [],
         2 * nbytes,
         0,

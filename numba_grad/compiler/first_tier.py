@@ -42,7 +42,7 @@ from numba_grad.compiler.steps.program_steps import External, Output, Small, Tem
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder
+from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 
 Shape = tuple[int, ...]
 Word = int | tuple[Any, Any]  # a number; a base and bytes; "kernel" and its source
@@ -62,8 +62,7 @@ class _View:
 class _Step:
     source: str
     words: Sequence[Word]
-    tasks: int = 1
-    grain: int = SERIAL
+    launch: Launch = ONCE
 
 
 def lowered(graph: FlatGraph) -> CompiledProgram:
@@ -107,7 +106,7 @@ class _Compiler:
                 word if isinstance(word, int) else self.resolved(word, numbers)
                 for word in step.words
             ]
-            self.builder.step(numbers[step.source], words, step.tasks, step.grain)
+            self.builder.step(numbers[step.source], words, step.launch)
         return CompiledProgram(self.builder.build(), [], kernels)
 
     def built(self) -> dict[str, build.LoadedKernel]:
@@ -364,7 +363,7 @@ class _Compiler:
         for step in program.steps:
             self.called |= dict.fromkeys(step.sources[1:])
             words = [self.word(word, memory) for word in step.words]
-            self.step(step.source, words, step.tasks, step.grain)
+            self.step(step.source, words, step.launch)
         return result
 
     def program_of(self, k: int, node: Node, types: tuple[Type, ...]) -> SegmentProgram:
@@ -396,8 +395,8 @@ class _Compiler:
                 return base, start + offset
         return word
 
-    def step(self, source: str, words: Sequence[Word], tasks: int = 1, grain: int = SERIAL) -> None:
-        self.steps.append(_Step(source, words, tasks, grain))
+    def step(self, source: str, words: Sequence[Word], launch: Launch = ONCE) -> None:
+        self.steps.append(_Step(source, words, launch))
         self.word_count += len(words)
 
 

@@ -407,7 +407,7 @@ class _Template:
     def __init__(
         self, program: SegmentProgram, kernels: dict[str, Any], builder: PlanBuilder
     ) -> None:
-        steps: list[tuple[int, int, int, int]] = []
+        steps: list[tuple[int, ...]] = []
         words: list[int] = []
         relocations: list[tuple[int, int, int]] = []
         self.memory: list[tuple[int, object]] = []
@@ -416,7 +416,7 @@ class _Template:
         for number_of_step, step in enumerate(program.steps):
             kernel = step.control or builder.kernel(kernels[step.source])
             start = len(words)
-            steps.append((kernel, start, step.tasks, step.grain))
+            steps.append((kernel, start, *step.launch))
             for number_of_word, word in enumerate(step.words):
                 match word:
                     case int():

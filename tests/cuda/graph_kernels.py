@@ -129,4 +129,4 @@ class GraphRun:
             words.append(memory.add(array) + offset)
             arguments.append(array.reshape(-1)[offset // array.itemsize :].copy())
         self.arguments.append(arguments)
-        run_kernel(emitted.source, emitted.grid, emitted.block, words, memory)
+        run_kernel(emitted.source, *emitted.grid, words, memory)

@@ -32,7 +32,7 @@ from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
-from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
+from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
 _files = itertools.count()
@@ -182,7 +182,7 @@ class Writer:
         if known is not None:
             return self.memory_of_rows(8, known)
         target = self.memory_of_rows(8)
-        step = ProgramStep(self.target.host.number, [], 1, 1, [], 0, 0, written=frozenset())
+        step = ProgramStep(self.target.host.number, [], Tasks(1, 1), [], 0, 0, written=frozenset())
         self.pointing(step, [pointer, target])
         return target
 
@@ -210,7 +210,9 @@ class Writer:
 
     def control(self, kind: Control, words: list[object]) -> int:
         memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
-        return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
+        return self.append(
+            ProgramStep("", words, Tasks(0, SERIAL), memory, 0, 0, control=int(kind))
+        )
 
     def copy(
         self, source: "Pointer | Moving", target: "Pointer | Moving", type: Type
@@ -346,7 +348,7 @@ class Writer:
 
     def kernel(self, source: str, words: Sequence[object]) -> None:
         """Append a small kernel of our own."""
-        self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
+        self.pointing(ProgramStep(source, [], Tasks(1, 1), [], 0, 0), words)
 
     def finish(self, number: int, final: Pointer, type: Type) -> None:
         """Say where a carried value is at the end."""
@@ -399,7 +401,7 @@ class Writer:
         from_memory = isinstance(trips, Pointer)
         self.kernel(start_source(from_memory=from_memory), [progress, trips])
         own = [words.get(word, word) for word in made.words]
-        step = ProgramStep(made.source, [], 1, 1, [], 0, made.operations)
+        step = ProgramStep(made.source, [], Tasks(1, 1), [], 0, made.operations)
         if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
             self.pointing(step, own)
             return progress

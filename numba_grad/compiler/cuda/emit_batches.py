@@ -14,13 +14,13 @@ from numba_grad.compiler.cuda.kernel_text import KernelText
 from numba_grad.compiler.cuda.launch import (
     SIDE,
     THREADS_PER_BLOCK,
-    Shape,
     batched_loads,
+    grid_of_blocks,
     is_transposed,
-    shape_of_blocks,
     transposed_axis,
 )
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Let, Load
+from numba_grad.runtime.plan import Grid
 
 ROWS = THREADS_PER_BLOCK // SIDE  # of a square that a block does in each turn
 TURNS = SIDE // ROWS
@@ -59,7 +59,7 @@ def emit_batches(
         text.line(f"first = {unsigned}(first + step)")
 
 
-def emit_transposed(text: KernelText) -> Shape:
+def emit_transposed(text: KernelText) -> Grid:
     """A block does a square: of the innermost axis, and of that along which neighbours are read."""
     kernel = text.kernel
     signed, unsigned = text.indices.signed, text.indices.unsigned
@@ -123,7 +123,7 @@ def emit_transposed(text: KernelText) -> Shape:
         text.line(f"square = {unsigned}(square + cuda.gridDim.x)")
     squares = math.prod(axis.extent for axis in others)
     squares *= -(-across.extent // SIDE) * -(-along.extent // SIDE)
-    return shape_of_blocks(squares)
+    return grid_of_blocks(squares)
 
 
 def _loads(text: KernelText) -> list[tuple[str, Load]]:

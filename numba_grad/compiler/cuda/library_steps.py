@@ -48,16 +48,17 @@ def lower(
             )
         ) from None
     steps = library_steps.steps_of(call, node, places, temporary)
-    return [_program_step(node, step, in_place=in_place) for step in steps if step.tasks]
+    return [_program_step(node, step, in_place=in_place) for step in steps if step.launch[0]]
 
 
 def _program_step(node: Node, step: LoweredStep, *, in_place: bool) -> ProgramStep:
-    if step.tasks > MOST_BLOCKS:
+    blocks = step.launch[0]
+    if blocks > MOST_BLOCKS:
         raise KernelError(
             explain(
                 node.op.name,
                 "more blocks than a grid of CUDA may have",
-                got={"result": node.type, "blocks": step.tasks},
+                got={"result": node.type, "blocks": blocks},
                 expected=f"at most {MOST_BLOCKS}",
                 fix="parts of the arrays, one after the other",
             )

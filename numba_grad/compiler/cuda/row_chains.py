@@ -30,7 +30,7 @@ def _is_worth(members: Sequence[Candidate], rows: int) -> bool:
     if sum(len(x.step.words) for x in members) >= MOST_WORDS:
         return False
     apart = sum(
-        costs.seconds(x.step.nbytes, x.step.flops, x.step.tasks * x.step.grain) for x in members
+        costs.seconds(x.step.nbytes, x.step.flops, math.prod(x.step.launch)) for x in members
     )
     threads = rows * _threads_of_row(members, rows)
     flops = sum(x.step.flops for x in members)
@@ -78,7 +78,6 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
         emitted.source,
         words,
         emitted.grid,
-        emitted.block,
         list(dict.fromkeys(source for step in steps for source in step.memory)),
         _bytes_of_chain(members, rows),
         sum(step.flops for step in steps),

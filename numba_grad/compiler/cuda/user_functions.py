@@ -37,6 +37,7 @@ from numba_grad.ops.custom_kernels import (
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.engine import loaded_function
 from numba_grad.runtime.cuda.streams import Stream
+from numba_grad.runtime.plan import Grid
 
 # Of dynamic shared memory a block may have this much without asking.
 _SHARED_BYTES = 48 << 10
@@ -97,7 +98,7 @@ def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
         nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
         share = members or 1
         size = node.type.size // share
-        steps.append(ProgramStep(source, words, 1, 1, memory, nbytes // share, size))
+        steps.append(ProgramStep(source, words, Grid(1, 1), memory, nbytes // share, size))
     return steps
 
 

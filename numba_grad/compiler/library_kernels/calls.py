@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.dtypes import computed_in
-from numba_grad.runtime.plan import SERIAL, ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Launch
 
 __all__ = ["Errors", "LibraryCall", "Memory", "Symbol"]
 
@@ -42,12 +42,11 @@ LibraryWord = int | Memory | Symbol | Errors | ErrorSite
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """One step: a kernel's source, its words, and how it may be cut."""
+    """One step: a kernel's source, its words, and how it is run."""
 
     source: str
     words: tuple[LibraryWord, ...]
-    tasks: int
-    grain: int = SERIAL
+    launch: Launch
 
 
 @dataclass(frozen=True, slots=True)

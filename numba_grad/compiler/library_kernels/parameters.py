@@ -15,6 +15,7 @@ from numba_grad.ops.series import (
     LEAST_EXPONENT,
     MOST_TERMS,
 )
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["beta_moment_call", "hyp1f1_derivative_call", "zeta_derivative_call"]
 
@@ -38,7 +39,7 @@ def hyp1f1_derivative_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> 
 
 def _call(source: str, inputs: int, size: int, cost: int) -> LibraryCall:
     words = (*[Memory("input", k) for k in range(inputs)], Memory("output"))
-    return LibraryCall((LibraryStep(source, words, size, grain_for(cost, _CHUNK_COST)),))
+    return LibraryCall((LibraryStep(source, words, Tasks(size, grain_for(cost, _CHUNK_COST))),))
 
 
 # More than of the gamma distribution: the integrand falls more slowly where it is far from x.

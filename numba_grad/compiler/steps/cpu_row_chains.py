@@ -17,6 +17,7 @@ from numba_grad.compiler.steps.program_steps import (
     nanoseconds,
 )
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
+from numba_grad.runtime.plan import Tasks
 
 # Memory traffic of a block of rows in one kernel: with what the others read, it fits the cache of a
 # core.
@@ -70,14 +71,13 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
     words: list[object] = [rows, block, len(steps)]
     start = header
     for step in steps:
-        words += [("kernel", step.source), ("words", start), step.tasks // rows]
+        words += [("kernel", step.source), ("words", start), step.launch[0] // rows]
         start += len(step.words)
     words += [word for step in steps for word in step.words]
     return ProgramStep(
         SOURCE,
         words,
-        tasks,
-        grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps)),
+        Tasks(tasks, grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps))),
         list(dict.fromkeys(source for step in steps for source in step.memory)),
         sum(step.nbytes for step in steps),
         sum(step.flops for step in steps),

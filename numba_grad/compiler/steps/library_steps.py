@@ -14,6 +14,7 @@ from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps.custom_kernel_steps import call_of_custom_kernel
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,7 @@ class LoweredStep:
 
     source: str
     words: list[object]
-    tasks: int
-    grain: int
+    launch: Launch
     written: frozenset[int]  # the words of the memory that it writes
 
 
@@ -90,8 +90,7 @@ def steps_of(
         LoweredStep(
             step.source,
             [word(value) for value in step.words],
-            step.tasks,
-            step.grain,
+            step.launch,
             frozenset(
                 [
                     number

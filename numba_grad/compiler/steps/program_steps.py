@@ -16,6 +16,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
 from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Launch, Tasks
 
 # Work below this many nanoseconds, as estimated, is not worth waking another thread for.
 PARALLEL_NANOSECONDS = 30_000
@@ -76,8 +77,7 @@ class ProgramStep:
 
     source: str
     words: list[Word]
-    tasks: int
-    grain: int
+    launch: Launch
     memory: list[Source]  # what it reads or writes
     nbytes: int
     flops: int
@@ -111,8 +111,7 @@ def library_program_step(
     return ProgramStep(
         source,
         step.words,
-        step.tasks,
-        step.grain,
+        step.launch,
         memory,
         nbytes,
         flops,
@@ -162,8 +161,7 @@ def program_step(kernel: LoopKernel, partials: dict[object, Temporary]) -> Progr
     return ProgramStep(
         emit_cpu.emit(kernel, _streamed(kernel)),
         words,
-        tasks,
-        grain_of(tasks, nanoseconds(nbytes, flops)),
+        Tasks(tasks, grain_of(tasks, nanoseconds(nbytes, flops))),
         memory,
         nbytes,
         flops,

@@ -1,8 +1,8 @@
 """Kernels for operations that are no loop nests, on GPUs.
 
 The functions have the names, parameters and results of those in `compiler/library_kernels`, so that
-`library_steps.call_of` serves both. Of a step, `tasks` are the blocks of the grid, and `grain` the
-threads of a block. How work is spread depends on sizes and dtypes alone, and so do results.
+`library_steps.call_of` serves both. How work is spread depends on sizes and dtypes alone, and so do
+results.
 """
 
 import functools

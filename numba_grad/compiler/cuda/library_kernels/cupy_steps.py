@@ -14,7 +14,7 @@ from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.compiler.library_kernels.lapack import real_name
 from numba_grad.runtime.cuda.cupy_calls import words_of
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 Array = tuple[Memory, Shape, np.dtype]
 
@@ -35,7 +35,7 @@ def _call(
     for memory, shape, _ in arrays:
         words += [memory, *words_of(shape)]
     text = " ".join(["host: cupy", name, *(dtype.name for *_, dtype in arrays), *options])
-    return LibraryCall((LibraryStep(text, tuple(words), 1, 1),))
+    return LibraryCall((LibraryStep(text, tuple(words), Grid(1, 1)),))
 
 
 def _input(number: int, shape: Shape, dtype: np.dtype) -> Array:

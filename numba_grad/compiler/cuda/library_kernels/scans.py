@@ -25,6 +25,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.dtypes import is_inexact
+from numba_grad.runtime.plan import Grid
 
 # From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block. But
 # where lines lie one after another, threads of neighbouring lines read far apart: a multiprocessor
@@ -146,7 +147,7 @@ def _scan_call(
     is_far_apart = inner == 1 and n >= _LONG_LINE
     if n <= _SHORT_LINE or (lines >= _MANY_LINES and not is_far_apart):
         words = (*operands, Memory("output"), n, inner, lines)
-        step = LibraryStep(_lines_source(kind), words, blocks_for(lines), THREADS)
+        step = LibraryStep(_lines_source(kind), words, Grid(blocks_for(lines), THREADS))
         return LibraryCall((step,))
     chunks = -(-n // _CHUNK)
     parts = max(1, min(-(-_ENOUGH_BLOCKS // lines), chunks, THREADS))
@@ -154,7 +155,7 @@ def _scan_call(
     parts = -(-n // length)
     if parts == 1:
         words = (*operands, Memory("output"), n, inner, length, parts)
-        step = LibraryStep(_block_source(kind, "results"), words, lines, THREADS)
+        step = LibraryStep(_block_source(kind, "results"), words, Grid(lines, THREADS))
         return LibraryCall((step,))
     totals: list[Memory] = []
     scratch_bytes = 0
@@ -165,7 +166,7 @@ def _scan_call(
     steps = []
     for mode, target in (("totals", ()), ("results after others", (Memory("output"),))):
         words = (*operands, *target, *totals, n, inner, length, parts)
-        steps.append(LibraryStep(_block_source(kind, mode), words, lines * parts, THREADS))
+        steps.append(LibraryStep(_block_source(kind, mode), words, Grid(lines * parts, THREADS)))
     return LibraryCall(tuple(steps), scratch_bytes)
 
 

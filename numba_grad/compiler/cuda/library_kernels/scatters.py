@@ -24,7 +24,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 # What `atomic_add` is for.
 _ATOMIC = ("float32", "float64", "int32", "int64")
@@ -54,7 +54,9 @@ def scatter_call(
     size = math.prod(sizes) * rest
     if not in_place and size:
         words = (Memory("input"), Memory("output"), size)
-        steps.append(LibraryStep(copy_source(dtype.itemsize), words, blocks_for(size), THREADS))
+        steps.append(
+            LibraryStep(copy_source(dtype.itemsize), words, Grid(blocks_for(size), THREADS))
+        )
     if positions * rest == 0:
         return LibraryCall(tuple(steps))
     if adds and not deterministic and dtype.name in _ATOMIC:
@@ -62,14 +64,16 @@ def scatter_call(
         words = [Memory("output"), Memory("input", 1), Errors(), rest, tasks]
         words += _words_of_indices(sizes, sites)
         source = _atomic_source(dtype, index_dtypes)
-        steps.append(LibraryStep(source, tuple(words), blocks_for(tasks), THREADS))
+        steps.append(LibraryStep(source, tuple(words), Grid(blocks_for(tasks), THREADS)))
         return LibraryCall(tuple(steps))
     place_dtype = np.dtype(np.uint32 if math.prod(sizes) < 1 << 32 else np.uint64)
     place_bytes = -(-positions * place_dtype.itemsize // 64) * 64
     words = [Memory("scratch"), Errors(), positions, *_words_of_indices(sizes, sites)]
     steps.append(
         LibraryStep(
-            _places_source(place_dtype, index_dtypes), tuple(words), blocks_for(positions), THREADS
+            _places_source(place_dtype, index_dtypes),
+            tuple(words),
+            Grid(blocks_for(positions), THREADS),
         )
     )
     sort = Sort(place_dtype, 1, positions, 1, Memory("scratch"), start=place_bytes)
@@ -79,7 +83,7 @@ def scatter_call(
     value = Memory("input", 1)
     if not adds:
         words = (Memory("output"), value, sort.keys, sort.order, positions, rest, tasks)
-        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, blocks, THREADS))
+        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, Grid(blocks, THREADS)))
         return LibraryCall(tuple(steps), sort.scratch_bytes)
     piece, scratch_bytes = 1, sort.scratch_bytes
     sums = Memory("scratch", 0, scratch_bytes)
@@ -87,13 +91,13 @@ def scatter_call(
         terms = value if piece == 1 else sums
         words = (sums, terms, sort.keys, sort.order, positions, rest, tasks, piece)
         source = _pieces_source(dtype, place_dtype, is_first=piece == 1)
-        steps.append(LibraryStep(source, words, blocks, THREADS))
+        steps.append(LibraryStep(source, words, Grid(blocks, THREADS)))
         scratch_bytes = sort.scratch_bytes + tasks * np.dtype(computed_name(dtype)).itemsize
         piece *= _PIECE
     terms = value if piece == 1 else sums
     words = (Memory("output"), terms, sort.keys, sort.order, positions, rest, tasks, piece)
     source = _add_source(dtype, place_dtype, is_first=piece == 1)
-    steps.append(LibraryStep(source, words, blocks, THREADS))
+    steps.append(LibraryStep(source, words, Grid(blocks, THREADS)))
     return LibraryCall(tuple(steps), scratch_bytes)
 
 

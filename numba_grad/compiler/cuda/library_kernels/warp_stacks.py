@@ -21,7 +21,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 LARGEST = WARP
 # From row to row of a matrix in shared memory, so that a column lies in all banks; 33 in texts.
@@ -100,7 +100,7 @@ thread = int32(cuda.threadIdx.x)
 matrix = int64(cuda.blockIdx.x)
 {walk}"""
     source = kernel_source(parameters, head + body)
-    return LibraryCall((LibraryStep(source, tuple(words), count, WARP),))
+    return LibraryCall((LibraryStep(source, tuple(words), Grid(count, WARP)),))
 
 
 # The matrix, into `tile`.

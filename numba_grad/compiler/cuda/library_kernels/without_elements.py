@@ -14,6 +14,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
+from numba_grad.runtime.plan import Grid
 
 
 def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> LibraryCall:
@@ -42,5 +43,5 @@ def _diagonal_call(dtype: np.dtype, rows: int, width: int, *, period: int) -> Li
         words.append(period)
     tasks = rows * width
     source = kernel_source(parameters, each_task(body))
-    step = LibraryStep(source, tuple(words), blocks_for(tasks), THREADS)
+    step = LibraryStep(source, tuple(words), Grid(blocks_for(tasks), THREADS))
     return LibraryCall((step,) if tasks else ())
