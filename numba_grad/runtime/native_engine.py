@@ -446,6 +446,6 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(
-        f"{site.operation}: index {index} is out of bounds for axis {site.axis} "
-        f"with size {size}{note}"
+        f"{site.operation}: index {index} is out of bounds for axis {site.axis} with size "
+        f"{size}{note}"
     )
