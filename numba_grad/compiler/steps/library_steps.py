@@ -2,14 +2,13 @@
 transforms, scans, sorts, scatters."""
 
 import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from numba_grad.compiler import library_kernels
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory, Symbol
 from numba_grad.compiler.library_kernels.operands import memory_operands
-from numba_grad.compiler.library_kernels.registry import LOWERINGS
+from numba_grad.compiler.library_kernels.registry import LOWERINGS, Kernel, Lowering
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps.custom_kernel_steps import call_of_custom_kernel
 from numba_grad.errors import InternalError
@@ -42,17 +41,16 @@ def lower(
     if node.op.name == "custom_kernel":
         call = call_of_custom_kernel(node)
     else:
-        call = call_of(node, library_kernels, in_place=in_place)
+        call = call_of(node, operator.attrgetter("kernel"), in_place=in_place)
     return steps_of(call, node, places, temporary)
 
 
-def call_of(node: Node, kernels: Any, *, in_place: bool) -> LibraryCall:
-    """The call that computes `node`, of `kernels`: `library_kernels`, or what has functions of the
-    same names for another kind of device."""
+def call_of(node: Node, kernel_of: Callable[[Lowering], Kernel], *, in_place: bool) -> LibraryCall:
+    """The call that computes `node`, of the kernels of one kind of devices."""
     lowering = LOWERINGS.get(node.op.name)
     if lowering is None:
         raise InternalError(f"no kernel for {node}")
-    kernel = getattr(kernels, lowering.kernel)
+    kernel = kernel_of(lowering)
     if lowering.is_in_place:
         kernel = functools.partial(kernel, in_place=in_place)
     return lowering.call_of(kernel, node)

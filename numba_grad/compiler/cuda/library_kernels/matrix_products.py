@@ -8,6 +8,8 @@ from textwrap import indent
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import Options, stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
@@ -23,6 +25,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.runtime.cuda import libraries
 from numba_grad.runtime.plan import Grid
 
 # What cuBLAS is for.
@@ -69,6 +72,14 @@ def tile_for(dtype: np.dtype, m: int, n: int, count: int) -> Tile:
     return _LARGE if fits and blocks >= _ENOUGH_BLOCKS // 2 else _MEDIUM
 
 
+def _by_options(options: Options) -> dict[str, object]:
+    return {
+        "has_cublas": lambda: options.libraries and libraries.cublas() is not None,
+        "tf32": options.tf32,
+    }
+
+
+@stands_for(of_cpu.matmul_call, given=_by_options)
 def matmul_call(
     dtype: np.dtype,
     m: int,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
@@ -53,6 +55,7 @@ class Scan:
     result: int  # the part that is stored
 
 
+@stands_for(of_cpu.cumsum_call)
 def cumsum_call(
     dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int, *, reverse: bool = False
 ) -> LibraryCall:
@@ -65,6 +68,7 @@ def cumsum_call(
     return _scan_call(scan, dtype, out_dtype, shape, axis, reverse=reverse)
 
 
+@stands_for(of_cpu.cumprod_call)
 def cumprod_call(dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int) -> LibraryCall:
     """Products along an axis, up to each element. Input: x. One output."""
     name = computed_name(out_dtype)
@@ -73,6 +77,7 @@ def cumprod_call(dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int) 
     return _scan_call(scan, dtype, out_dtype, shape, axis)
 
 
+@stands_for(of_cpu.linear_recurrence_call)
 def linear_recurrence_call(
     dtype: np.dtype, shape: Shape, axis: int, *, reverse: bool = False
 ) -> LibraryCall:
@@ -94,6 +99,7 @@ def linear_recurrence_call(
     return _scan_call(scan, dtype, dtype, shape, axis, reverse=reverse, reads_b=True)
 
 
+@stands_for(of_cpu.cumulative_position_call)
 def cumulative_position_call(
     dtype: np.dtype, shape: Shape, axis: int, *, comparison: str
 ) -> LibraryCall:

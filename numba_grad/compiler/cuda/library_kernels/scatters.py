@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
 from numba_grad.compiler.cuda import device_functions
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.sorts import Sort
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
@@ -33,6 +35,7 @@ _PIECE = 32
 _MOST_PIECES = 64
 
 
+@stands_for(of_cpu.scatter_call, given=lambda options: {"deterministic": options.deterministic})
 def scatter_call(
     dtype: np.dtype,
     index_dtypes: Sequence[np.dtype],

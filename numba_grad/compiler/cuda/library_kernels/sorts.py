@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     kernel_source,
@@ -26,6 +28,7 @@ _TILES = (64, 256, 1024)
 TILE = _TILES[-1]
 
 
+@stands_for(of_cpu.argsort_call)
 def argsort_call(
     dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False
 ) -> LibraryCall:
