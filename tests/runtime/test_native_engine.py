@@ -153,7 +153,7 @@ def test_threads_sleep_and_wake() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs both ways of waiting")
 def test_waiting_without_futexes() -> None:
-    functions = build_requests(engine_build._FUNCTIONS)
+    functions = build_requests(engine_build.engine_requests())
     engine = NativeEngine(EntryPoints(*[f.address for f in functions]), use_futex=False)
     plan = scale_plan(1000, grain=10, steps=50)
     x = np.full(1000, -1.0)
