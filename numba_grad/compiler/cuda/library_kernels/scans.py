@@ -249,24 +249,45 @@ def _block_source(kind: _Kind, mode: str) -> str:
             (f"totals{k}", pointer_to(computed_name(dtype))) for k, dtype in enumerate(scan.parts)
         ]
     parameters += [(name, "int64") for name in ("n", "inner", "length", "parts")]
-    shared = kind.each(f"shared{{k}} = cuda.shared.array({THREADS}, {{name}})")
-    before = kind.lets("carry", scan.identity)
-    if mode == "results after others":
-        before += (
-            kind.lets("own", scan.identity)
-            + "if thread < part:\n"
-            + indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
-            + _block_scan(kind)
-            + "if part > 0:\n"
-            + indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
-            + "cuda.syncthreads()\n"
+    after = ""
+    if mode == "totals":
+        after = "if thread == 0:\n" + indented(
+            kind.each("totals{k}[line * parts + part] = carry{k}"), 1
         )
-    items = "item = 0\n" + f"while item < {_ITEMS}:\n"
+    return kernel_source(
+        parameters,
+        kind.each(f"shared{{k}} = cuda.shared.array({THREADS}, {{name}})")
+        + "thread = int64(cuda.threadIdx.x)\n"
+        + "line = int64(cuda.blockIdx.x) // parts\n"
+        + "part = int64(cuda.blockIdx.x) % parts\n"
+        + kind.lets("carry", scan.identity)
+        + (_carried_from_parts_before(kind) if mode == "results after others" else "")
+        + "start = part * length\nend = min(start + length, n)\n"
+        + "while start < end:\n"
+        + indented(_chunk_source(kind, has_results=has_results), 1)
+        + after,
+    )
+
+
+def _carried_from_parts_before(kind: _Kind) -> str:
+    return (
+        kind.lets("own", kind.scan.identity)
+        + "if thread < part:\n"
+        + indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
+        + _block_scan(kind)
+        + "if part > 0:\n"
+        + indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
+        + "cuda.syncthreads()\n"
+    )
+
+
+def _chunk_source(kind: _Kind, *, has_results: bool) -> str:
+    """The elements from `start` on that the threads of a block have some each of."""
+    items = f"item = 0\nwhile item < {_ITEMS}:\n    i = first + item\n    if i < end:\n"
     own = (
         f"first = start + thread * {_ITEMS}\n"
-        + kind.lets("own", scan.identity)
+        + kind.lets("own", kind.scan.identity)
         + items
-        + "    i = first + item\n    if i < end:\n"
         + indented(kind.load + kind.each("a{k} = own{k}") + kind.combine("own"), 2)
         + "    item += 1\n"
         + _block_scan(kind)
@@ -277,32 +298,14 @@ def _block_source(kind: _Kind, mode: str) -> str:
             + "if thread > 0:\n"
             + indented(kind.each("b{k} = shared{k}[thread - 1]") + kind.combine("a"), 1)
             + items
-            + "    i = first + item\n    if i < end:\n"
-            + indented(kind.load + kind.combine("a") + f"out[place] = a{scan.result}", 2)
+            + indented(kind.load + kind.combine("a") + f"out[place] = a{kind.scan.result}", 2)
             + "    item += 1\n"
         )
-    own += (
+    return own + (
         kind.each("a{k} = carry{k}")
         + kind.each(f"b{{k}} = shared{{k}}[{THREADS - 1}]")
         + kind.combine("carry")
         + f"cuda.syncthreads()\nstart += {_CHUNK}\n"
-    )
-    after = ""
-    if mode == "totals":
-        after = "if thread == 0:\n" + indented(
-            kind.each("totals{k}[line * parts + part] = carry{k}"), 1
-        )
-    return kernel_source(
-        parameters,
-        shared
-        + "thread = int64(cuda.threadIdx.x)\n"
-        + "line = int64(cuda.blockIdx.x) // parts\n"
-        + "part = int64(cuda.blockIdx.x) % parts\n"
-        + before
-        + "start = part * length\nend = min(start + length, n)\n"
-        + "while start < end:\n"
-        + indented(own, 1)
-        + after,
     )
 
 

@@ -82,26 +82,38 @@ def scatter_call(
     sort = Sort(place_dtype, 1, positions, 1, Memory("scratch"), start=place_bytes)
     sort.append(0, None)
     steps += sort.steps
-    tasks, blocks = positions * rest, blocks_for(positions * rest)
-    value = Memory("input", 1)
     if not adds:
-        words = (Memory("output"), value, sort.keys, sort.order, positions, rest, tasks)
-        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, Grid(blocks, THREADS)))
+        tasks = positions * rest
+        operands = (Memory("output"), Memory("input", 1), sort.keys, sort.order)
+        grid = Grid(blocks_for(tasks), THREADS)
+        words = (*operands, positions, rest, tasks)
+        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, grid))
         return LibraryCall(tuple(steps), sort.scratch_bytes)
+    adding, scratch_bytes = _adding(dtype, place_dtype, sort, positions, rest)
+    return LibraryCall((*steps, *adding), scratch_bytes)
+
+
+def _adding(
+    dtype: np.dtype, place_dtype: np.dtype, sort: Sort, positions: int, rest: int
+) -> tuple[list[LibraryStep], int]:
+    """The steps that add what belongs to one place, in order; the scratch memory of all steps."""
+    steps: list[LibraryStep] = []
+    tasks = positions * rest
+    grid = Grid(blocks_for(tasks), THREADS)
+    value = Memory("input", 1)
     piece, scratch_bytes = 1, sort.scratch_bytes
     sums = Memory("scratch", 0, scratch_bytes)
     while positions > _MOST_PIECES * piece:
         terms = value if piece == 1 else sums
         words = (sums, terms, sort.keys, sort.order, positions, rest, tasks, piece)
         source = _pieces_source(dtype, place_dtype, is_first=piece == 1)
-        steps.append(LibraryStep(source, words, Grid(blocks, THREADS)))
+        steps.append(LibraryStep(source, words, grid))
         scratch_bytes = sort.scratch_bytes + tasks * np.dtype(computed_name(dtype)).itemsize
         piece *= _PIECE
     terms = value if piece == 1 else sums
     words = (Memory("output"), terms, sort.keys, sort.order, positions, rest, tasks, piece)
     source = _add_source(dtype, place_dtype, is_first=piece == 1)
-    steps.append(LibraryStep(source, words, Grid(blocks, THREADS)))
-    return LibraryCall(tuple(steps), scratch_bytes)
+    return [*steps, LibraryStep(source, words, grid)], scratch_bytes
 
 
 def _words_of_indices(sizes: Sequence[int], sites: Sequence[ErrorSite]) -> list[LibraryWord]:
