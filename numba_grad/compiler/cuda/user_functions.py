@@ -23,8 +23,8 @@ from numba_grad.compiler.library_kernels import Memory
 from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps.custom_kernel_steps import operands_of
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.words import Pointer
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.locks import new_lock

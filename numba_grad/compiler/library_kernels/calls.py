@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler.words import Errors, Symbol
 from numba_grad.dtypes import computed_in
 from numba_grad.runtime.plan import ErrorSite, Launch
 
@@ -23,18 +24,6 @@ class Memory:
     role: str
     number: int = 0
     offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A word that holds the address of a library function."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """A word that holds the address of the error record."""
 
 
 LibraryWord = int | Memory | Symbol | Errors | ErrorSite
