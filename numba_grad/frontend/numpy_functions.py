@@ -70,7 +70,7 @@ _numpys_alone = frozenset(
 def _of_same_names() -> Iterator[tuple[Function, Function]]:
     for module in _modules:
         for name in module.__all__:
-            theirs = getattr(np, name, None)
+            theirs: Any = getattr(np, name, None)
             is_function = callable(theirs) and not isinstance(theirs, type | np.ufunc)
             # Under an alias, NumPy's functions have another name.
             if is_function and theirs.__name__ == name and name not in _numpys_alone:
