@@ -13,8 +13,7 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     index_arithmetic,
     split_position,
 )
-from numba_grad.compiler.emission.emit_cpu import index_text
-from numba_grad.compiler.emission.text import SourceText
+from numba_grad.compiler.emission.text import SourceText, index_text
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,

@@ -3,6 +3,7 @@
 import math
 
 from numba_grad.compiler.emission import emit_cpu
+from numba_grad.compiler.emission.transposed_rows import transposed_rows
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.kernel_ir import Buffer, Kernel
 from numba_grad.compiler.steps.program_steps import (
@@ -30,8 +31,9 @@ def kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSte
     words, memory = arguments_of(kernel, partials)
     nbytes, flops = work_of(kernel)
     tasks = emit_cpu.number_of_tasks(kernel)
+    streamed = _streamed(kernel)
     return ProgramStep(
-        emit_cpu.emit(kernel, _streamed(kernel)),
+        emit_cpu.emit(transposed_rows(kernel, streamed), streamed),
         words,
         Tasks(tasks, grain_of(tasks, nanoseconds(nbytes, flops))),
         memory,
