@@ -210,7 +210,8 @@ def test_compiling_a_kernel_imports_nothing_of_numbas_arrays():
 import sys
 from numba_grad.compiler.building import engine_build
 from numba_grad.compiler.kernel_language import front_end
-front_end.module_for(engine_build.WORKER_SOURCE, "worker", "int64(int64)", "worker")
+worker = engine_build.engine_requests()[1]
+front_end.module_for(worker.source, "worker", "int64(int64)", "worker")
 # 0.4 s, most of it for SciPy, which Numba imports for the sake of arrays.
 assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)
 """

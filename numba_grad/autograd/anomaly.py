@@ -185,8 +185,8 @@ def check(checks: Checks) -> None:
             if any(np.isnan(on_host(part.value)).any() for part in _arrays([g])):
                 raise GradientError(
                     f"backward: the derivative of {node.op.name} returned nan values in its {k}th "
-                    "output, the "
-                    f"gradient of its input number {k}\n{_recorded_at(node)}"
+                    f"output, the gradient of its input number {k}\n"
+                    f"{_recorded_at(node)}"
                 )
 
 
@@ -203,7 +203,6 @@ def _recorded_at(node: Node) -> str:
     if state is None or state.trace is None:
         return (
             f"where {node.op.name} was recorded is not known: switch anomaly detection on for the "
-            "forward "
-            "computation, too"
+            "forward computation, too"
         )
     return f"{node.op.name} was recorded here (most recent call last):\n{state.trace}"

@@ -242,8 +242,7 @@ class Call:
             elif g is not None:
                 raise GradientError(
                     f"{self.name}: backward returned a gradient different from None for argument "
-                    f"{number}, but "
-                    "that argument of forward is not a tensor"
+                    f"{number}, but that argument of forward is not a tensor"
                 )
         return result
 
@@ -413,8 +412,7 @@ class Function:
         """The gradients of the arguments: to be written by the subclass."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
-            "autograd.Function to use it "
-            "with backward mode AD"
+            "autograd.Function to use it with backward mode AD"
         )
 
     vjp = backward  # another name for it

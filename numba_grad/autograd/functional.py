@@ -9,8 +9,6 @@ NumPy-style signatures and nested arguments see `ng.vjp`, `ng.jacobian`, ...
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from numba_grad.autograd.backward import grad
 from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
@@ -20,9 +18,8 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, argument, leaf
 from numba_grad.graph.walk import reads_arguments
-from numba_grad.ops.families import cast, full, ones_like, reshape, unit_vectors, zeros_like
-from numba_grad.ops.movement import permuted
-from numba_grad.transforms.batch import batch
+from numba_grad.ops.families import cast, ones_like, reshape, unit_vectors, zeros_like
+from numba_grad.transforms.batch import batch, blocks_of_columns, blocks_of_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 
 Tensor = Any
@@ -59,8 +56,7 @@ def vjp(
             if len(call.outputs) != 1 or call.outputs[0]._node.type.size != 1:
                 raise GradientError(
                     "vjp: the vector v can only be None if the user-provided function returns a "
-                    "single Tensor "
-                    "with a single element"
+                    "single Tensor with a single element"
                 )
             vectors = None
         else:
@@ -73,7 +69,7 @@ def vjp(
             strict,
             create_graph,
             missing="the output of the user-provided function is independent of input {number}",
-            constant="the jacobian of the user-provided function is independent of input {number}",
+            constant=_NO_JACOBIAN,
         )
     return call.results(call.outputs, call.is_outputs_tuple), call.results(
         product, call.is_inputs_tuple
@@ -107,7 +103,7 @@ def jvp(
             strict,
             create_graph,
             missing="output {number} of the user-provided function is independent of the inputs",
-            constant="the jacobian of the user-provided function is independent of input {number}",
+            constant=_NO_JACOBIAN,
         )
     return call.results(outputs, call.is_outputs_tuple), call.results(
         product, call.is_outputs_tuple
@@ -195,8 +191,7 @@ def hessian(
             result,
             strict,
             "while computing the hessian, found that the jacobian of the user-provided function "
-            "with respect "
-            "to input {number} is independent of the input",
+            "with respect to input {number} is independent of the input",
         )
         return result
 
@@ -232,8 +227,8 @@ def vhp(
             call.inputs,
             strict,
             create_graph,
-            missing="the jacobian of the user-provided function is independent of input {number}",
-            constant="the hessian of the user-provided function is independent of input {number}",
+            missing=_NO_JACOBIAN,
+            constant=_NO_HESSIAN,
         )
     return call.results(call.outputs, False), call.results(product, call.is_inputs_tuple)
 
@@ -262,17 +257,19 @@ def hvp(
             call.inputs,
             strict,
             create_graph,
-            missing="the hessian of the user-provided function is independent of input {number}",
-            constant="the hessian of the user-provided function is independent of input {number}",
+            missing=_NO_HESSIAN,
+            constant=_NO_HESSIAN,
         )
     return call.results([output], False), call.results(product, call.is_inputs_tuple)
 
 
+# What strict mode says.
 _OUTPUT_CONSTANT = (
     "output {number} of the user-provided function does not require gradients: outputs must be "
-    "computed in a "
-    "differentiable manner from the inputs"
+    "computed in a differentiable manner from the inputs"
 )
+_NO_JACOBIAN = "the jacobian of the user-provided function is independent of input {number}"
+_NO_HESSIAN = "the hessian of the user-provided function is independent of input {number}"
 
 
 class _Call:
@@ -331,8 +328,7 @@ class _Call:
         if len(self.inputs) != 1 or self.inputs[0]._node.type.size != 1:
             raise GradientError(
                 f"{self._operation}: the vector v can only be None if the input to the "
-                "user-provided function "
-                "is a single Tensor with a single element"
+                "user-provided function is a single Tensor with a single element"
             )
         return None
 
@@ -375,8 +371,7 @@ def _as_tensors(operation: str, label: str, value: Tensors) -> tuple[bool, tuple
             where = f"the value at index {number}" if is_tuple else f"the given {label}"
             raise TypeError(
                 f"{operation}: the {label} must be either a Tensor or a tuple of Tensors, but "
-                f"{where} has type "
-                f"{type(x).__name__}"
+                f"{where} has type {type(x).__name__}"
             )
     return is_tuple, tensors
 
@@ -494,7 +489,7 @@ def _gradient_of_scalar(
     _check_depends(
         gradient,
         strict,
-        "the jacobian of the user-provided function is independent of input {number}",
+        _NO_JACOBIAN,
     )
     return call, vectors, gradient
 
@@ -521,50 +516,34 @@ def _rows(
             retain_graph=True,
             is_grads_batched=sizes != [1],
         )
-    return [
-        [_block(g, start, size, output._node, x._node) for g, x in zip(found, inputs, strict=True)]
-        for output, start, size in zip(
-            outputs, np.cumsum([0, *sizes]).tolist(), sizes, strict=False
-        )
+    return _blocks(found, outputs, inputs)
+
+
+def _blocks(
+    found: Sequence[Tensor | None], outputs: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> list[list[Tensor]]:
+    """For each output, its derivatives by each input, of the cotangents of these."""
+    types = [output._node.type for output in outputs]
+    by_input = [
+        blocks_of_rows(None if g is None else g._node, types, x._node.type)
+        for g, x in zip(found, inputs, strict=True)
     ]
-
-
-def _block(g: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
-    """The rows of `g`, a matrix by rows, that belong to one output."""
-    shape = (*output.shape, *x.shape)
-    if g is None:
-        return new_tensor(full(0, shape, x.dtype, x.type.device))
-    rows = g._node
-    if rows.shape != (size, *x.shape) and rows.shape != x.shape:
-        rank = len(x.shape)
-        rows = OPS["slice"](
-            rows,
-            starts=(start, *(0,) * rank),
-            sizes=(size, *x.shape),
-            steps=(1,) * (rank + 1),
-        )
-    return new_tensor(reshape(rows, shape))
+    return [[new_tensor(block) for block in row] for row in zip(*by_input, strict=True)]
 
 
 def _strict_rows(call: _Call, number: int, output: Tensor, create_graph: bool) -> list[Tensor]:
     """The derivatives of one output by each input, each of which must exist."""
     (seed,) = unit_vectors([output._node.type])
     found = _grad((output,), call.inputs, (new_tensor(seed),), create_graph, True, True)
-    found = tuple(
-        _without_none(
-            found,
-            call.inputs,
-            True,
-            create_graph,
-            missing=f"output {number} of the user-provided function is independent of input "
-            f"{{number}}",
-            constant="the jacobian of the user-provided function is independent of input {number}",
-        )
+    found = _without_none(
+        found,
+        call.inputs,
+        True,
+        create_graph,
+        missing=f"output {number} of the user-provided function is independent of input {{number}}",
+        constant=_NO_JACOBIAN,
     )
-    size = output._node.type.size
-    return [
-        _block(g, 0, size, output._node, x._node) for g, x in zip(found, call.inputs, strict=True)
-    ]
+    return _blocks(found, [output], call.inputs)[0]
 
 
 def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
@@ -588,31 +567,19 @@ def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
     outputs = [x._node for x in call.outputs]
     with set_grad_enabled(False):
         pushed = tangents(outputs, dict(zip(nodes, directions, strict=True)))
-        sizes = [x.type.size for x in nodes]
+        types = [x.type for x in nodes]
         found = [t for t in pushed if t is not None]
-        seeds = dict(zip(directions, unit_vectors([x.type for x in nodes]), strict=True))
-        of_batch = iter(batch(found, seeds, sum(sizes)))
-        columns = [None if t is None else new_tensor(next(of_batch)) for t in pushed]
-        starts = np.cumsum([0, *sizes]).tolist()
+        seeds = dict(zip(directions, unit_vectors(types), strict=True))
+        of_batch = iter(batch(found, seeds, sum(type.size for type in types)))
         blocks = [
-            [
-                _transposed_block(t, start, size, output, x)
-                for x, start, size in zip(nodes, starts, sizes, strict=False)
-            ]
-            for t, output in zip(columns, outputs, strict=True)
+            blocks_of_columns(None if t is None else next(of_batch), types, output.type)
+            for t, output in zip(pushed, outputs, strict=True)
         ]
-    wanted = [block._node for row in blocks for block in row]
+    wanted = [block for row in blocks for block in row]
     if not reads_arguments(wanted):
         evaluate(wanted)
-    rows = [call.results(row, True) for row in blocks]
+    rows = [call.results([new_tensor(block) for block in row], True) for row in blocks]
     return _unpacked(rows, call.is_outputs_tuple, call.is_inputs_tuple)
-
-
-def _transposed_block(t: Tensor | None, start: int, size: int, output: Node, x: Node) -> Tensor:
-    """The columns of `t`, a matrix by columns, that belong to one input."""
-    block = _block(t, start, size, x, output)._node
-    rank, more = len(x.shape), len(output.shape)
-    return new_tensor(permuted(block, (*range(rank, rank + more), *range(rank))))
 
 
 def _unpacked(rows: Sequence[Any], is_outputs_tuple: bool, is_inputs_tuple: bool) -> Tensors:

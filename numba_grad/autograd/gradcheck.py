@@ -221,16 +221,14 @@ class _Check:
         if not self.positions:
             raise ValueError(
                 "gradcheck expects at least one input tensor to require gradient, but none of "
-                "them have "
-                "requires_grad=True"
+                "them have requires_grad=True"
             )
         self.inputs = [self.arguments[k] for k in self.positions]
         for position, x in zip(self.positions, self.inputs, strict=True):
             if x._node.dtype not in (np.float64, np.complex128):
                 warnings.warn(
                     f"gradcheck: input {position} requires gradient and is not a double precision "
-                    "floating point "
-                    "or complex; this check will likely fail",
+                    "floating point or complex; this check will likely fail",
                     UserWarning,
                     stacklevel=3,
                 )
@@ -354,10 +352,10 @@ class _Check:
                 if not np.isclose(analytical, expected, atol=bound, rtol=self._rtol):
                     raise GradcheckError(
                         f"Jacobian mismatch for output {label} with respect to input "
-                        f"{self.positions[k]} in fast "
-                        f"mode,\nnumerical: {expected}\nanalytical: {analytical}\nWithout "
-                        "fast_mode, the whole "
-                        "Jacobians are shown"
+                        f"{self.positions[k]} in fast mode,\n"
+                        f"numerical: {expected}\n"
+                        f"analytical: {analytical}\n"
+                        "Without fast_mode, the whole Jacobians are shown"
                     )
 
     def forward(self, is_fast: bool) -> None:
@@ -427,8 +425,8 @@ class _Check:
             if a.size and not np.all(np.abs(a - b) <= self._nondet_tol):
                 raise GradcheckError(
                     "backward is not reentrant: running it twice with the same input and "
-                    "grad_output gives "
-                    f"different values; the tolerance for nondeterminism was {self._nondet_tol}"
+                    "grad_output gives different values; the tolerance for nondeterminism was "
+                    f"{self._nondet_tol}"
                 )
 
     def no_gradient(self) -> None:

@@ -117,8 +117,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     if not node.requires_grad:
         raise GradientError(
             "get_gradient_edge: It is not possible to get the gradient edge for a Tensor that "
-            "does not "
-            "require gradients"
+            "does not require gradients"
         )
     return GradientEdge(_function(node), _output_number(node), node)  # type: ignore[arg-type]
 

@@ -60,8 +60,7 @@ def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHand
     if not is_leaf(node):
         raise GradientError(
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
-            "on "
-            "non-leaf tensors"
+            "on non-leaf tensors"
         )
     state_of(node).owner = weakref.ref(tensor)
     return RemovableHandle(dict_of(node, "post_accumulate_hooks"), hook)

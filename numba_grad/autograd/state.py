@@ -99,8 +99,7 @@ def get_grad(tensor: Any) -> Any:
     if grad is None and not is_leaf(node) and (state is None or not state.retains_grad):
         warnings.warn(
             "the .grad of a tensor that is not a leaf is read, and backward() does not set it; "
-            "call "
-            ".retain_grad() on the tensor before backward(), or read the .grad of a leaf",
+            "call .retain_grad() on the tensor before backward(), or read the .grad of a leaf",
             UserWarning,
             stacklevel=3,
         )

@@ -8,17 +8,17 @@ from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.library_kernels.calls import grain_for
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.passes.half_products import half_products
 from numba_grad.compiler.passes.of_every_target import PASSES
 from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.cpu_row_chains import CHAINING
-from numba_grad.compiler.steps.program_steps import ProgramStep, library_program_step, program_step
+from numba_grad.compiler.steps.cpu_steps import kernel_step
+from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
-from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 # Storing and loading take some 2 ns, an addition 0.05 ns in vector code. Shifted places are loaded
 # without vectors where the values are not stored: a chain of stencils grows exponentially.
@@ -39,19 +39,6 @@ def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) ->
     return blocks if blocks >= fewest else 1
 
 
-def _library_steps(
-    node: Node,
-    places: dict[Node, Place],
-    temporary: Callable[[int], object],
-    *,
-    in_place: bool,
-) -> list[ProgramStep]:
-    return [
-        library_program_step(node, step, in_place=in_place)
-        for step in library_steps.lower(node, places, temporary, in_place=in_place)
-    ]
-
-
 def _join(
     steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
 ) -> list[ProgramStep]:
@@ -63,8 +50,7 @@ def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
     return ProgramStep(
         _copy_source(unit),
         [],
-        nbytes // unit,
-        grain_for(1, 1 << 17),
+        Tasks(nbytes // unit, grain_for(1, 1 << 17)),
         [],
         2 * nbytes,
         0,
@@ -96,8 +82,8 @@ TARGET = Target(
     passes=(("half products", half_products), *PASSES),
     costs=COSTS,
     reduction_blocks=reduction_blocks,
-    kernel_step=program_step,
-    library_steps=_library_steps,
+    kernel_step=kernel_step,
+    library_steps=library_steps.lower,
     join=_join,
     copy_step=_copy_step,
     build=_built,

@@ -37,15 +37,15 @@ from numba_grad.compiler.operation_kernels import (
 from numba_grad.compiler.partition.flat_graph import FlatGraph
 from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import External, Output, Small, Temporary
+from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder
+from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 
 Shape = tuple[int, ...]
-Word = int | tuple[Any, Any]  # a number; a base and bytes; "kernel" and its source
+Word = int | tuple[int, int] | KernelAddress  # a number; a base and bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ class _View:
 class _Step:
     source: str
     words: Sequence[Word]
-    tasks: int = 1
-    grain: int = SERIAL
+    launch: Launch = ONCE
 
 
 def lowered(graph: FlatGraph) -> CompiledProgram:
@@ -107,7 +106,7 @@ class _Compiler:
                 word if isinstance(word, int) else self.resolved(word, numbers)
                 for word in step.words
             ]
-            self.builder.step(numbers[step.source], words, step.tasks, step.grain)
+            self.builder.step(numbers[step.source], words, step.launch)
         return CompiledProgram(self.builder.build(), [], kernels)
 
     def built(self) -> dict[str, build.LoadedKernel]:
@@ -117,11 +116,13 @@ class _Compiler:
         requests = [build.Request(source, is_quick=source is not WALK) for source in sources]
         return dict(zip(sources, build_kernels(requests), strict=True))
 
-    def resolved(self, word: tuple[Any, Any], numbers: dict[str, int]) -> tuple[int, int]:
+    def resolved(
+        self, word: tuple[int, int] | KernelAddress, numbers: dict[str, int]
+    ) -> tuple[int, int]:
         """A base and bytes, where they depend on the whole plan."""
+        if isinstance(word, KernelAddress):
+            return self.builder.functions, 8 * numbers[word.source]
         base, rest = word
-        if base == "kernel":
-            return self.builder.functions, 8 * numbers[rest]
         if base == _CONSTANTS:
             return self.builder.words, 8 * self.word_count + rest
         return base, rest
@@ -218,7 +219,7 @@ class _Compiler:
         self.called[source] = None
         count = len(loops) // (1 + POINTERS)
         unused = [0] * (POINTERS - len(pointers))
-        self.step(WALK, [("kernel", source), count, *pointers, *unused, *loops])
+        self.step(WALK, [KernelAddress(source), count, *pointers, *unused, *loops])
 
     def copied(self, x: _View, result: _View, dtype: np.dtype) -> _View:
         self.apply("{x}", ("x",), result, dtype, [(x, dtype)])
@@ -364,7 +365,7 @@ class _Compiler:
         for step in program.steps:
             self.called |= dict.fromkeys(step.sources[1:])
             words = [self.word(word, memory) for word in step.words]
-            self.step(step.source, words, step.tasks, step.grain)
+            self.step(step.source, words, step.launch)
         return result
 
     def program_of(self, k: int, node: Node, types: tuple[Type, ...]) -> SegmentProgram:
@@ -381,23 +382,21 @@ class _Compiler:
 
     def word(self, word: Any, memory: dict[object, tuple[int, int]]) -> Word:
         match word:
-            case "errors":
+            case Errors():
                 return self.builder.errors, 0
-            case ("site", operation, axis):
-                return self.builder.site(ErrorSite("index", operation, axis))
             case ErrorSite():
                 return self.builder.site(word)
-            case ("words", number):
+            case OwnWord(number):
                 return self.builder.words, 8 * (self.word_count + number)
-            case ("symbol", name):
+            case Symbol(name):
                 return self.builder.symbol(name), 0
             case Pointer(source, offset):
                 base, start = memory[source]
                 return base, start + offset
         return word
 
-    def step(self, source: str, words: Sequence[Word], tasks: int = 1, grain: int = SERIAL) -> None:
-        self.steps.append(_Step(source, words, tasks, grain))
+    def step(self, source: str, words: Sequence[Word], launch: Launch = ONCE) -> None:
+        self.steps.append(_Step(source, words, launch))
         self.word_count += len(words)
 
 

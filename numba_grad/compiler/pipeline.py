@@ -31,9 +31,9 @@ from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_g
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import External, FileMemory, Output, Small, Temporary
 from numba_grad.compiler.target import Target
+from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
 from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
@@ -407,7 +407,7 @@ class _Template:
     def __init__(
         self, program: SegmentProgram, kernels: dict[str, Any], builder: PlanBuilder
     ) -> None:
-        steps: list[tuple[int, int, int, int]] = []
+        steps: list[tuple[int, ...]] = []
         words: list[int] = []
         relocations: list[tuple[int, int, int]] = []
         self.memory: list[tuple[int, object]] = []
@@ -416,27 +416,24 @@ class _Template:
         for number_of_step, step in enumerate(program.steps):
             kernel = step.control or builder.kernel(kernels[step.source])
             start = len(words)
-            steps.append((kernel, start, step.tasks, step.grain))
+            steps.append((kernel, start, *step.launch))
             for number_of_word, word in enumerate(step.words):
                 match word:
                     case int():
                         words.append(word)
                         continue
-                    case "errors":
+                    case Errors():
                         relocations.append((len(words), builder.errors, 0))
-                    case ("site", operation, axis):
-                        words.append(builder.site(ErrorSite("index", operation, axis)))
-                        continue
                     case ErrorSite():
                         words.append(builder.site(word))
                         continue
-                    case ("kernel", source):
+                    case KernelAddress(source):
                         place = 8 * builder.kernel(kernels[source])
                         relocations.append((len(words), builder.functions, place))
-                    case ("words", number):
+                    case OwnWord(number):
                         # From the start of the block, which `PlanBuilder.block` adds.
                         relocations.append((len(words), builder.words, 8 * (start + number)))
-                    case ("symbol", name):
+                    case Symbol(name):
                         relocations.append((len(words), builder.symbol(name), 0))
                     case Pointer(source, offset):
                         is_written = step.written is None or number_of_word in step.written

@@ -33,9 +33,8 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.walk import in_order_of_recording, reads_arguments
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, reshape, unit_vectors, zeros_like
-from numba_grad.ops.movement import permuted
-from numba_grad.transforms.batch import batch
+from numba_grad.ops.families import cast, full, unit_vectors, zeros_like
+from numba_grad.transforms.batch import batch, blocks_of_columns, blocks_of_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
@@ -468,7 +467,7 @@ class Differentiation:
             seeds = {seed: unit_vectors([output.type], unit)[0]}
             rows = self._batched(pulled, seeds, output.type.size)
             return [
-                reshape(r, output.shape + x.shape)
+                blocks_of_rows(r, [output.type], x.type)[0]
                 for r, x in zip(rows, self.variables, strict=True)
             ]
 
@@ -497,7 +496,7 @@ class Differentiation:
             units = {direction: unit_vectors([x.type], unit)[0]}
             columns = self._batched(pushed, units, x.type.size, since=since)
             return [
-                reshape(permuted(c, (*range(1, len(c.shape)), 0)), output.shape + x.shape)
+                blocks_of_columns(c, [x.type], output.type)[0]
                 for c, output in zip(columns, outputs, strict=True)
             ]
 

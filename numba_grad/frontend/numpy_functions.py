@@ -1,7 +1,7 @@
 """Which of our functions stands for which of NumPy's, and adapters where arguments differ."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -50,78 +50,31 @@ of_ufunc: dict[np.ufunc, Function] = {
     np.vecdot: contractions.vecdot,
 }
 
-_same_names = (
-    (elementwise, "angle around astype isclose nan_to_num real imag round sinc"),
-    (
-        numbers,
-        "fix iscomplex iscomplexobj isneginf isposinf isreal isrealobj real_if_close",
-    ),
-    (
-        reductions,
-        "all amax amin any argmax argmin count_nonzero max mean min prod ptp std sum var",
-    ),
-    (
-        shapes,
-        "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diff expand_dims flip "
-        "fliplr flipud matrix_transpose moveaxis ndim ravel repeat reshape resize roll "
-        "rollaxis rot90 shape size squeeze swapaxes tile transpose",
-    ),
-    (
-        joining,
-        "append array_split block column_stack concatenate delete dsplit dstack hsplit hstack "
-        "insert split stack trim_zeros unstack vsplit vstack",
-    ),
-    (along_axes, "apply_along_axis apply_over_axes"),
-    (padding, "pad"),
-    (indexing, "nonzero take take_along_axis"),
-    (scans, "cumprod cumsum cumulative_prod cumulative_sum"),
-    (
-        sorting,
-        "argpartition argsort digitize isin lexsort partition searchsorted sort sort_complex",
-    ),
-    (
-        sets,
-        "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts "
-        "unique_inverse unique_values",
-    ),
-    (
-        choosing,
-        "argwhere choose compress extract flatnonzero piecewise select",
-    ),
-    (
-        assignments,
-        "copyto fill_diagonal place put put_along_axis putmask",
-    ),
-    (
-        index_arrays,
-        "diag_indices_from ix_ ravel_multi_index tril_indices_from triu_indices_from unravel_index",
-    ),
-    (comparisons, "allclose array_equal array_equiv"),
-    (contractions, "diag diagflat diagonal dot inner outer tensordot trace vdot"),
-    (
-        nans,
-        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
-        "nanvar",
-    ),
-    (
-        polynomials,
-        "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
-    ),
-    (order_statistics, "median nanmedian nanpercentile nanquantile percentile quantile"),
-    (statistics, "average corrcoef cov"),
-    (samples, "convolve correlate ediff1d interp"),
-    (counting, "bincount histogram histogram2d histogram_bin_edges histogramdd"),
-    (calculus, "cross gradient kron trapezoid unwrap vander"),
-    (
-        creation,
-        "array asarray ascontiguousarray copy empty empty_like eye frombuffer fromiter full "
-        "full_like identity meshgrid ones ones_like tri tril triu zeros zeros_like",
-    ),
-    (ranges, "arange fromfunction geomspace linspace logspace"),
-    (interchange, "fromfile fromstring save savez savez_compressed"),
-    (dtypes, "can_cast common_type isdtype result_type"),
-    (bits, "packbits unpackbits"),
+# Their public functions that NumPy has under the same names stand for NumPy's.
+_modules = (
+    *(along_axes, assignments, bits, calculus, choosing, comparisons, contractions, counting),
+    *(creation, dtypes, einsum, elementwise, index_arrays, indexing, interchange, joining, nans),
+    *(numbers, order_statistics, padding, polynomials, ranges, reductions, samples, scans, sets),
+    *(shapes, sorting, statistics),
 )
+# But for those that no tensor comes to: they take neither arrays nor `like=`, or make NumPy's.
+_numpys_alone = frozenset(
+    (
+        *("bartlett", "blackman", "hamming", "hanning", "kaiser"),
+        *("diag_indices", "indices", "mask_indices", "tril_indices", "triu_indices"),
+        *("broadcast_shapes", "from_dlpack", "load", "loadtxt", "promote_types"),
+    )
+)
+
+
+def _of_same_names() -> Iterator[tuple[Function, Function]]:
+    for module in _modules:
+        for name in module.__all__:
+            theirs: Any = getattr(np, name, None)
+            is_function = callable(theirs) and not isinstance(theirs, type | np.ufunc)
+            # Under an alias, NumPy's functions have another name.
+            if is_function and theirs.__name__ == name and name not in _numpys_alone:
+                yield theirs, getattr(module, name)
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -157,17 +110,10 @@ def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-of_function: dict[Function, Function] = {
-    getattr(np, name): getattr(module, name)
-    for module, names in _same_names
-    for name in names.split()
-}
+of_function: dict[Function, Function] = dict(_of_same_names())
 of_function.update(
     {
-        np.where: elementwise.where,
         np.clip: _clip,
-        np.einsum: einsum.einsum,
-        np.einsum_path: einsum.einsum_path,
         np.i0: lambda x: namespace("special").i0(x),
         np.array2string: _array2string,
         np.array_repr: _array_repr,

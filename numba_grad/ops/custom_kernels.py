@@ -61,7 +61,7 @@ class CudaKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class CudaLaunch:
     """A grid of blocks of threads, and the dynamic shared memory of each block."""
 
     grid: tuple[int, int, int]
@@ -133,12 +133,12 @@ class CustomKernel:
             return None
         return self._size("tasks", self._asked(self.cpu.tasks, "tasks", inputs, numbers))
 
-    def launch(self, inputs: Sequence[Type], numbers: Sequence[Number]) -> Launch:
+    def launch(self, inputs: Sequence[Type], numbers: Sequence[Number]) -> CudaLaunch:
         """The grid of the CUDA kernel: by default a thread for each element of the first result."""
         rule = None if self.cuda is None else self.cuda.launch
         if rule is None:
             size = self.result_types(inputs, numbers)[0].size
-            return Launch((max(1, -(-size // 256)), 1, 1), (256, 1, 1))
+            return CudaLaunch((max(1, -(-size // 256)), 1, 1), (256, 1, 1))
         said = self._asked(rule, "launch", inputs, numbers)
         if not isinstance(said, tuple) or len(said) not in (2, 3):
             raise KernelError(
@@ -151,7 +151,7 @@ class CustomKernel:
                 )
             )
         grid, block, *shared = said
-        return Launch(
+        return CudaLaunch(
             self._extents("grid", grid),
             self._extents("block", block),
             self._size("shared_bytes", shared[0]) if shared else 0,

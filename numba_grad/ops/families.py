@@ -241,6 +241,34 @@ def elementwise(
     if is_step:
         extras["is_step"] = True
 
+    return Op(
+        name,
+        "elementwise",
+        names,
+        _type_rule(name, names, result, dtypes, operand_dtypes, result_dtype),
+        None if vjp is None else _vjp_with_sums(name, names, vjp, no_derivative),
+        batch_elementwise(name),
+        reference,
+        expression,
+        cost,
+        saves if vjp is not None else (),
+        tuple(samples),
+        dtypes,
+        elementwise_examples(samples, dtypes, params_samples),
+        kinks,
+        extras,
+        jvp or (None if vjp is None else _jvp_by_slopes(name, names, vjp, extras, has_real_slopes)),
+    )
+
+
+def _type_rule(
+    name: str,
+    names: tuple[str, ...],
+    result: str,
+    dtypes: str,
+    operand_dtypes: Callable[..., bool] | None,
+    result_dtype: Callable[..., np.dtype] | None,
+) -> Callable[..., Type]:
     def infer(*types: Type, **params: Any) -> Type:
         shape = broadcast_shapes(name, names, types)
         operands = [t.dtype for t in types]
@@ -255,8 +283,16 @@ def elementwise(
             dtype = operands[-1]
         return array_type(shape, dtype)
 
+    return infer
+
+
+def _vjp_with_sums(
+    name: str, names: tuple[str, ...], rules: Sequence[Rule], no_derivative: Mapping[str, str]
+) -> Callable[..., Node | None]:
+    """Rules that were written as if nothing was broadcast, with the sums that undo broadcasting."""
+
     def vjp_with_sums(k: int, g: Node, out: Node, *inputs: Node, **params: Any) -> Node | None:
-        rule = vjp[k]  # type: ignore[index]
+        rule = rules[k]
         if names[k] in no_derivative:
             raise _no_derivative(name, names[k], inputs[k], no_derivative[names[k]])
         if rule is None:
@@ -267,13 +303,27 @@ def elementwise(
             return contribution
         return cotangent_like(contribution, x)
 
+    return vjp_with_sums
+
+
+def _jvp_by_slopes(
+    name: str,
+    names: tuple[str, ...],
+    rules: Sequence[Rule],
+    extras: Mapping[str, Any],
+    has_real_slopes: bool,
+) -> Callable[..., Node | None]:
+    """The tangent, of rules for cotangents."""
+    no_derivative: Mapping[str, str] = extras.get("no_derivative", {})
+    is_step = "is_step" in extras
+
     def jvp_by_slopes(
         tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
     ) -> Node | None:
         if is_step and out.dtype.kind != "c":
             return None
         terms = []
-        for input_name, rule, t, x in zip(names, vjp or (), tangents, inputs, strict=True):
+        for input_name, rule, t, x in zip(names, rules, tangents, inputs, strict=True):
             if t is None:
                 continue
             if input_name in no_derivative:
@@ -289,24 +339,7 @@ def elementwise(
         tangent = total(terms)
         return None if tangent is None else cast(broadcast_to(tangent, out.shape), out.dtype)
 
-    return Op(
-        name,
-        "elementwise",
-        names,
-        infer,
-        vjp_with_sums if vjp is not None else None,
-        batch_elementwise(name),
-        reference,
-        expression,
-        cost,
-        saves if vjp is not None else (),
-        tuple(samples),
-        dtypes,
-        elementwise_examples(samples, dtypes, params_samples),
-        kinks,
-        extras,
-        jvp or (jvp_by_slopes if vjp is not None else None),
-    )
+    return jvp_by_slopes
 
 
 def is_flat(node: Node) -> bool:

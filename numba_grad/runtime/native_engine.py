@@ -4,9 +4,9 @@
     Program        a plan made ready to run; `run(*inputs)` returns the outputs
     Activation     what one run at a time needs: words, bases, error record, arena
 
-The native code is `compiler/building/engine_build.py`; it is handed in as addresses. It is entered
-as a built-in function of CPython (vectorcall), which costs 0.12 us with six arrays; through ctypes
-it was 0.8 us.
+The native code is `compiler/building/engine_functions.py`; it is handed in as addresses. It is
+entered as a built-in function of CPython (vectorcall), which costs 0.12 us with six arrays; through
+ctypes it was 0.8 us.
 
 A run comes back to Python every 0.1 s at the latest, between two steps, and goes on: that is where
 Ctrl-C raises KeyboardInterrupt. An interrupted activation is dropped; everything else stays usable.
@@ -446,6 +446,6 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(
-        f"{site.operation}: index {index} is out of bounds for axis {site.axis} "
-        f"with size {size}{note}"
+        f"{site.operation}: index {index} is out of bounds for axis {site.axis} with size "
+        f"{size}{note}"
     )

@@ -1,7 +1,7 @@
 """What the compiler hands to the engines: a table of steps as plain data. No graph, no code.
 
     Plan  = steps, words, relocations, kernels, input_count, outputs, arena_bytes, symbols, sites
-    step  = kernel index or `Control`, position of its words, number of tasks, grain
+    step  = kernel index or `Control`, position of its words, the two numbers of its launch
     word  = an int64: a size, an offset, or an address that a relocation fills in before a run
 
 Bases are numbered: the inputs, the outputs, the arena, the error record, the addresses of the
@@ -13,7 +13,7 @@ import enum
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +21,24 @@ from numba_grad.errors import InternalError
 from numba_grad.runtime.state_files import symbol_of
 
 SERIAL = 1 << 62  # the grain of a step that is never cut
+
+
+class Tasks(NamedTuple):
+    """How a kernel of the CPU is run: for tasks, in chunks of `grain` and more over the threads."""
+
+    number: int = 1
+    grain: int = SERIAL  # the least number of tasks that is worth a thread of its own
+
+
+class Grid(NamedTuple):
+    """How a kernel of a GPU is run. Which of its threads does what is in its text."""
+
+    blocks: int = 1
+    threads: int = 1  # of each block
+
+
+Launch = Tasks | Grid
+ONCE = Tasks()
 
 # One word of a step: a number, or (base, byte offset).
 WordValue = int | tuple[int, int]
@@ -118,7 +136,7 @@ class JointOutputs:
 class Plan:
     """A compiled program for given shapes. Nothing in it changes when it runs."""
 
-    steps: np.ndarray  # int64 (n, 4): kernel index, position of the first word, tasks, grain
+    steps: np.ndarray  # int64 (n, 4): kernel index, position of the first word, `Launch`
     words: np.ndarray  # int64 (m,): template of all the steps' words
     relocations: np.ndarray  # int64 (r, 3): word, base, byte offset; sorted by base
     kernels: tuple[Any, ...]  # `HasAddress`; on GPUs what `runtime/cuda/engine.py` runs
@@ -209,12 +227,10 @@ class PlanBuilder:
 
     # Steps.
 
-    def step(
-        self, kernel: int, words: Sequence[WordValue], tasks: int = 1, grain: int = SERIAL
-    ) -> None:
-        """Append one step. With more tasks than `grain` it is cut into chunks over the threads."""
+    def step(self, kernel: int, words: Sequence[WordValue], launch: Launch = ONCE) -> None:
+        """Append one step."""
         position = len(self._words)
-        self._steps.extend((kernel, position, tasks, grain))
+        self._steps.extend((kernel, position, *launch))
         append = self._words.append
         for offset, word in enumerate(words):
             if type(word) is tuple:
@@ -280,7 +296,7 @@ def check_plan(plan: Plan) -> None:
         ("step: kernel", plan.steps[plan.steps[:, 0] >= 0, 0], len(plan.kernels)),
         ("step: control", -plan.steps[:, 0].clip(max=0), 1 - min(Control)),
         ("step: position of words", plan.steps[:, 1], len(plan.words) + 1),
-        ("step: tasks", plan.steps[:, 2], SERIAL),
+        ("step: tasks, or blocks", plan.steps[:, 2], SERIAL),
         ("relocation: word", plan.relocations[:, 0], len(plan.words)),
         ("relocation: base", plan.relocations[:, 1], plan.base_count),
     )
@@ -290,7 +306,7 @@ def check_plan(plan: Plan) -> None:
                 f"plan: {name} out of range: {values.min()}..{values.max()}, limit {limit}"
             )
     if len(plan.steps) and plan.steps[:, 3].min() < 1:
-        raise InternalError("plan: grain must be at least 1")
+        raise InternalError("plan: a grain, or threads of a block, must be at least 1")
     for number in np.flatnonzero(plan.steps[:, 0] < 0).tolist():
         _check_control(plan, number)
 

@@ -5,7 +5,7 @@ milliseconds, and its `workqueue` aborts when two Python threads enter at once. 
 never hold the GIL, and know nothing of Python.
 
 The pool is a block of words that this file shares with the native code of
-`compiler/building/engine_build.py`. Blocks are never freed: a thread that is about to leave may
+`compiler/building/engine_functions.py`. Blocks are never freed: a thread that is about to leave may
 still look at its own.
 """
 

@@ -3,6 +3,7 @@
 One batched program, not a loop. What does not depend on the batched nodes is shared, not copied.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from numba_grad.graph.node import OPS, Node, argument, grad_mode, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.control import custom, custom_node
-from numba_grad.ops.families import broadcast_to, reshape
+from numba_grad.ops.families import broadcast_to, full, reshape
+from numba_grad.ops.movement import permuted
 
 
 def batch(
@@ -167,3 +169,47 @@ class _BatchedContext:
 def _member(g: Node) -> Node:
     """What stands for one member of the batch `g`."""
     return argument(g.type.of_shape(g.shape[1:]), g.requires_grad)
+
+
+# A Jacobian is a batch of cotangents, one for each element of the results, or of tangents, one for
+# each element of the arguments: its seeds are `unit_vectors` of all types in turn. Below it is cut
+# into a block for each result and argument.
+
+
+def blocks_of_rows(rows: Node | None, outputs: Sequence[Type], x: Type) -> list[Node]:
+    """The derivatives of each of `outputs` by an argument of type `x`, whose cotangents `rows` are:
+    None for 0, and without an axis for the batch where there is one element."""
+    shapes = [(*output.shape, *x.shape) for output in outputs]
+    if rows is None:
+        return [full(0, shape, x.dtype, x.device) for shape in shapes]
+    parts = _parts_of_batch(rows, outputs)
+    return [reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def blocks_of_columns(columns: Node | None, inputs: Sequence[Type], output: Type) -> list[Node]:
+    """The derivatives by each of `inputs` of a result of type `output`, whose tangents `columns`
+    are: None for 0."""
+    shapes = [(*output.shape, *x.shape) for x in inputs]
+    if columns is None:
+        return [full(0, shape, output.dtype, output.device) for shape in shapes]
+    last = (*range(1, 1 + len(output.shape)), 0)
+    parts = [permuted(part, last) for part in _parts_of_batch(columns, inputs)]
+    return [reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _parts_of_batch(batch: Node, types: Sequence[Type]) -> list[Node]:
+    """The parts of the first axis that belong to the elements of each type."""
+    if len(types) == 1:
+        return [batch]
+    sizes = [type.size for type in types]
+    starts = itertools.accumulate(sizes[:-1], initial=0)
+    rest = batch.shape[1:]
+    return [
+        OPS["slice"](
+            batch,
+            starts=(start, *(0,) * len(rest)),
+            sizes=(size, *rest),
+            steps=(1,) * len(batch.shape),
+        )
+        for start, size in zip(starts, sizes, strict=True)
+    ]

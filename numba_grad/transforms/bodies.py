@@ -10,7 +10,7 @@ from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, CallVjp
 from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
 
@@ -92,51 +92,33 @@ def _backward_body(
     differentiable = tuple(k for k in range(count) if active[k] and is_inexact(arguments[k].dtype))
     asked = tuple(k in differentiable for k in range(count)) + (given or (False,) * shape.stacked)
     vjp = body.vjp(asked)
-    pairs = zip(vjp.numbers, vjp.target.outputs, strict=True)
-    of = {number: g for number, g in pairs if active[number]}
+    pulled = [k for k in vjp.numbers if active[k]]
     first_constant = count + shape.sequences
-    constants = tuple(k for k in of if k >= first_constant)
-    sequences = tuple(k for k in of if count <= k < first_constant)
-
-    def stand_in(node: Node) -> Node:
-        return argument(node.type, is_inexact(node.dtype))
-
-    own = [stand_in(node) for node in arguments]
-    seeds = {k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked}
-    sums = [stand_in(arguments[k]) for k in constants]
-    of_entries = {k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has}
-    captured = {node: stand_in(node) for node in vjp.captured}
-    of_kept = {k: stand_in(outputs[k]) for k in range(len(outputs) - kept, len(outputs))}
-    replaced = {outputs[k]: node for k, node in of_kept.items()}
-    values = [*own, *seeds.values(), *captured.values()]
-    replaced.update(zip(vjp.target.arguments, values, strict=True))
-    with recording(True):
-        pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
-        carried_on = []
-        for k in differentiable:
-            g = pulled.get(k)
-            if k in of_entries:
-                g = of_entries[k] if g is None else add_cotangents(g, of_entries[k])
-            carried_on.append(zeros_like(arguments[k]) if g is None else g)
-        sums_on = [add_cotangents(x, pulled[k]) for x, k in zip(sums, constants, strict=True)]
-    results = [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
-    read = set(own) if is_whole else set(toposort(results))
+    constants = tuple(k for k in pulled if k >= first_constant)
+    sequences = tuple(k for k in pulled if count <= k < first_constant)
+    new = _BackwardArguments.of(body, vjp, asked, constants, given_entries, kept)
+    results = new.results(body, vjp, active, differentiable, sequences)
+    read = set(new.own) if is_whole else set(toposort(results))
     entries, rows, others = (
-        tuple([k for k in numbers if own[k] in read])
-        for numbers in (range(count), range(count, first_constant), range(first_constant, len(own)))
+        tuple([k for k in numbers if new.own[k] in read])
+        for numbers in (
+            range(count),
+            range(count, first_constant),
+            range(first_constant, len(arguments)),
+        )
     )
-    kept_numbers = tuple([k for k, node in of_kept.items() if node in read])
+    kept_numbers = tuple([k for k, node in new.kept.items() if node in read])
     target = CallTarget(
         f"vjp of {body.name}",
         [
-            *[seeds[k] for k in differentiable],
-            *sums,
-            *[own[k] for k in (*entries, *rows)],
-            *[of_kept[k] for k in kept_numbers],
-            *[seeds[k] for k in range(count, len(outputs)) if asked[k]],
-            *of_entries.values(),
-            *[own[k] for k in others],
-            *captured.values(),
+            *[new.seeds[k] for k in differentiable],
+            *new.sums.values(),
+            *[new.own[k] for k in (*entries, *rows)],
+            *[new.kept[k] for k in kept_numbers],
+            *[new.seeds[k] for k in range(count, len(outputs)) if asked[k]],
+            *new.entries.values(),
+            *[new.own[k] for k in others],
+            *new.captured.values(),
         ],
         results,
     )
@@ -149,8 +131,70 @@ def _backward_body(
         rows,
         kept_numbers,
         others,
-        list(captured),
+        list(new.captured),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _BackwardArguments:
+    """The arguments that the body of a derivative may have, by the numbers of what they stand
+    for."""
+
+    own: list[Node]  # the values of the body's arguments
+    seeds: dict[int, Node]  # cotangents of its outputs
+    sums: dict[int, Node]  # of cotangents of constants, so far
+    entries: dict[int, Node]  # cotangents of values at the beginning of steps
+    kept: dict[int, Node]  # results
+    captured: dict[Node, Node]  # what the derivative closes over
+
+    @classmethod
+    def of(
+        cls,
+        body: CallTarget,
+        vjp: CallVjp,
+        asked: tuple[bool, ...],
+        constants: tuple[int, ...],
+        given_entries: tuple[bool, ...],
+        kept: int,
+    ) -> "_BackwardArguments":
+        arguments, outputs = body.arguments, body.outputs
+
+        def stand_in(node: Node) -> Node:
+            return argument(node.type, is_inexact(node.dtype))
+
+        return cls(
+            own=[stand_in(node) for node in arguments],
+            seeds={k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked},
+            sums={k: stand_in(arguments[k]) for k in constants},
+            entries={k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has},
+            kept={k: stand_in(outputs[k]) for k in range(len(outputs) - kept, len(outputs))},
+            captured={node: stand_in(node) for node in vjp.captured},
+        )
+
+    def results(
+        self,
+        body: CallTarget,
+        vjp: CallVjp,
+        active: Sequence[bool],
+        differentiable: tuple[int, ...],
+        sequences: tuple[int, ...],
+    ) -> list[Node]:
+        """Cotangents that are carried on, sums with this step's, cotangents of rows."""
+        pairs = zip(vjp.numbers, vjp.target.outputs, strict=True)
+        of = {number: g for number, g in pairs if active[number]}
+        replaced = {body.outputs[k]: node for k, node in self.kept.items()}
+        values = [*self.own, *self.seeds.values(), *self.captured.values()]
+        replaced.update(zip(vjp.target.arguments, values, strict=True))
+        with recording(True):
+            pulled = dict(zip(of, substitute(list(of.values()), replaced), strict=True))
+            carried_on = []
+            for k in differentiable:
+                g = pulled.get(k)
+                if k in self.entries:
+                    g = self.entries[k] if g is None else add_cotangents(g, self.entries[k])
+                carried_on.append(zeros_like(body.arguments[k]) if g is None else g)
+            sums_on = [add_cotangents(x, pulled[k]) for k, x in self.sums.items()]
+        return [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,4 +40,4 @@ def append_call(
 
     for step in call.steps:
         words = [value(word) for word in step.words]
-        builder.step(kernel_number(step.source), words, step.tasks, step.grain)
+        builder.step(kernel_number(step.source), words, step.launch)

@@ -25,7 +25,7 @@ def plan_of(source: str, inputs: int, slots: int | None = None) -> Plan:
     """A plan that runs one of the kernels on its inputs, the first of which it writes to."""
     builder = PlanBuilder(inputs, [])
     words: list[object] = [(builder.input(k), 0) for k in range(inputs)]
-    builder.step(builder.kernel(build(source)), [*words, *([] if slots is None else [slots])], 1)
+    builder.step(builder.kernel(build(source)), [*words, *([] if slots is None else [slots])])
     return builder.build()
 
 

@@ -202,7 +202,7 @@ def test_determinants_of_which_a_part_would_overflow() -> None:
 def test_a_stack_is_cut_into_tasks_for_any_number_of_threads() -> None:
     a = np.random.default_rng(0).standard_normal((3000, 3, 3))
     call = kernels.svd_call(a.dtype, 3, 3, 3000, part="reduced")
-    assert 1 < call.steps[0].tasks <= 64
+    assert 1 < call.steps[0].launch.number <= 64
     results = []
     for threads in (1, 2, 4):
         with configure(threads=threads):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.steps import program_steps
+from numba_grad.compiler.steps import cpu_steps
 from numba_grad.config import config, configure
 
 ROWS = [1, 15, 16, 17, 33, 4099]
@@ -101,7 +101,7 @@ def test_a_row_with_nan_stays_the_only_one():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_results_go_past_the_caches(dtype, monkeypatch):
-    monkeypatch.setattr(program_steps, "STREAMED_BYTES", 1 << 16)
+    monkeypatch.setattr(cpu_steps, "STREAMED_BYTES", 1 << 16)
     for rows, is_large in ((20_011, True), (100, False)):
         x = np.random.default_rng(8).normal(size=(rows, 7)).astype(dtype)
         # Another function each time: programs are kept by their graphs.

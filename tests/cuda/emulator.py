@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.runtime.cuda.interface import Grid
+from numba_grad.runtime.cuda.interface import Extents
 from tests.cuda.host_driver import HostDriver
 from tests.cuda.kernel_names import (
     COMPLEX,
@@ -70,7 +70,7 @@ class EmulatedDriver(HostDriver):
     """A driver in host memory that runs the kernels, too."""
 
     def run_kernel(
-        self, source: str, name: str, grid: Grid, block: Grid, parameters: bytes
+        self, source: str, name: str, grid: Extents, block: Extents, parameters: bytes
     ) -> None:
         assert name == "kernel"
         words = np.frombuffer(parameters, np.int64).tolist()

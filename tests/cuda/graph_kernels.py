@@ -20,9 +20,11 @@ from numba_grad.compiler.loop_nests.kernel_ir import Kernel
 from numba_grad.compiler.loop_nests.lower import lower
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.split_sums import split_sums
+from numba_grad.compiler.words import Errors
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.runtime.plan import ErrorSite
 from tests.cuda.emulator import HostMemory, run_kernel
 
 UNWRITTEN = 0xCD  # each byte of fresh memory
@@ -118,15 +120,15 @@ class GraphRun:
             source, offset = word.source, 0
             if isinstance(source, Place):
                 source, offset = source.source, source.offset
-            if source is None or (isinstance(source, tuple) and source[0] == "site"):
+            if source is None or (isinstance(source, ErrorSite)):
                 words.append(word.value if source is None else SITE)
                 arguments.append(words[-1])
                 continue
-            if source == "errors":
+            if isinstance(source, Errors):
                 array = self.errors
             else:
                 array = self.values[source] if isinstance(source, Node) else partials[source]
             words.append(memory.add(array) + offset)
             arguments.append(array.reshape(-1)[offset // array.itemsize :].copy())
         self.arguments.append(arguments)
-        run_kernel(emitted.source, emitted.grid, emitted.block, words, memory)
+        run_kernel(emitted.source, *emitted.grid, words, memory)

@@ -28,14 +28,14 @@ import numpy as np
 from numba_grad.runtime.cuda.driver import install
 from numba_grad.runtime.cuda.interface import (
     DEFAULT_STREAM,
-    PER_THREAD_STREAM,
     DeviceProperties,
     Driver,
-    Grid,
+    Extents,
     MemoryInfo,
     PointerAttributes,
 )
 
+PER_THREAD_STREAM = 2  # the other handle, beside the default one, that is no pointer
 THREADS_PER_BLOCK = 1024
 _BLOCK_LIMITS = (1024, 1024, 64)
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
@@ -145,7 +145,7 @@ class HostDriver(Driver):
         super().__init__()
         self.late = late
         self.total_memory = total_memory
-        self.launches: list[tuple[str, Grid, Grid]] = []  # name, grid, block, as they are run
+        self.launches: list[tuple[str, Extents, Extents]] = []  # name, grid, block, as they are run
         self.calls: list[str] = []  # of everything that a stream was given, in order of calls
         self._devices = devices
         self._lock = threading.RLock()
@@ -166,7 +166,7 @@ class HostDriver(Driver):
         self._error: str | None = None  # what every call returns, since a kernel failed
 
     def run_kernel(
-        self, source: str, name: str, grid: Grid, block: Grid, parameters: bytes
+        self, source: str, name: str, grid: Extents, block: Extents, parameters: bytes
     ) -> None:
         """Do what a kernel does. `memory(address)` is where its pointers point to."""
         raise NotImplementedError
@@ -620,8 +620,8 @@ class HostDriver(Driver):
     def launch(
         self,
         function: int,
-        grid: Grid,
-        block: Grid,
+        grid: Extents,
+        block: Extents,
         shared_bytes: int,
         stream: int,
         parameters_address: int,

@@ -64,9 +64,9 @@ def emulated(
         return int(word)
 
     for step in call.steps:
-        if step.tasks:
+        if step.launch.blocks:
             words = [value(word) for word in step.words]
-            run_kernel(step.source, step.tasks, step.grain, words, memory)
+            run_kernel(step.source, *step.launch, words, memory)
     for x, before in list(zip(inputs, arrays, strict=True))[int(in_place) :]:
         assert x.tobytes() == np.ascontiguousarray(before).tobytes(), "an input was written to"
     return out, errors
@@ -75,7 +75,7 @@ def emulated(
 def check_compiles(call: LibraryCall, dtype: np.dtype, *, double: bool = False) -> None:
     """No spills, and no double precision in kernels that need none."""
     for step in call.steps:
-        ptx = ptx_that_fits(step.source, step.grain)
+        ptx = ptx_that_fits(step.source, step.launch.threads)
         if not double and dtype.name not in ("float64", "complex128"):
             assert ".f64" not in ptx
 

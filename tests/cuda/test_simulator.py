@@ -64,7 +64,7 @@ def test_points_columns_and_tiles():
                 memory.append(as_bytes(argument))
                 argument = len(memory) - 1, 0
             words.append(argument)
-        launches.append((emitted.source, emitted.grid, emitted.block, words))
+        launches.append((emitted.source, *emitted.grid, words))
     assert len(results) == len(cases)
     memory = simulated(memory, launches)
     for number, expected in results:
@@ -107,7 +107,7 @@ def test_products_scatters_sorts_and_scans():
                     case ErrorSite():
                         word = 7
                 words.append(word)
-            launches.append((step.source, step.tasks, step.grain, words))
+            launches.append((step.source, *step.launch, words))
     memory = simulated(memory, launches)
     assert not memory[0].any()
     for number, expected in results:

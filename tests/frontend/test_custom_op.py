@@ -13,7 +13,7 @@ from numba_grad.errors import DeviceError, DTypeError, GradientError, KernelErro
 from numba_grad.frontend.arrays import wrap
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
-from numba_grad.ops.custom_kernels import ArrayArgument, Launch, NumberArgument
+from numba_grad.ops.custom_kernels import ArrayArgument, CudaLaunch, NumberArgument
 
 X = np.array([0.5, -1.25, 2.0, 0.125])
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
@@ -828,7 +828,7 @@ def test_arguments_and_launch_of_a_cuda_kernel():
         launch=lambda x, width, scale: ((x.shape[0] // width, 2), 128, 1024),
     )
     inputs, numbers = [array_type((64, 3), FLOAT64)], [("int64", 16), ("float64", 0)]
-    assert op.kernel.launch(inputs, numbers) == Launch((4, 2, 1), (128, 1, 1), 1024)
+    assert op.kernel.launch(inputs, numbers) == CudaLaunch((4, 2, 1), (128, 1, 1), 1024)
     assert op.kernel.arguments(inputs, numbers) == (
         ArrayArgument(FLOAT64, 2, False),
         ArrayArgument(FLOAT64, 2, True),
@@ -837,7 +837,7 @@ def test_arguments_and_launch_of_a_cuda_kernel():
         NumberArgument(FLOAT64),
     )
     default = ng.custom_op("by_default", cuda=cuda_kernel, shape=lambda x: x.shape)
-    assert default.kernel.launch(inputs, []) == Launch((1, 1, 1), (256, 1, 1))
+    assert default.kernel.launch(inputs, []) == CudaLaunch((1, 1, 1), (256, 1, 1))
 
 
 @pytest.mark.parametrize(

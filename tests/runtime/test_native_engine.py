@@ -26,7 +26,7 @@ from numba_grad.runtime.native_engine import (
     NativeEngine,
     RecordWord,
 )
-from numba_grad.runtime.plan import SERIAL, ErrorSite, Plan, PlanBuilder
+from numba_grad.runtime.plan import SERIAL, ErrorSite, Plan, PlanBuilder, Tasks
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 
 FLOAT = np.dtype(float)
@@ -61,7 +61,7 @@ def scale_plan(n: int, *, grain: int = SERIAL, steps: int = 1) -> Plan:
     source = (builder.input(0), 0)
     for number in range(steps):
         target = (builder.output(0), 0) if number == steps - 1 else (builder.arena, place)
-        builder.step(kernel, [source, target, 2], n, grain)
+        builder.step(kernel, [source, target, 2], Tasks(n, grain))
         source = target
     return builder.build()
 
@@ -70,7 +70,7 @@ def slow_plan(n: int, *, grain: int = SERIAL, steps: int = 1) -> Plan:
     builder = PlanBuilder(1, [((n,), FLOAT)])
     kernel = builder.kernel(build(SLOW))
     for _ in range(steps):
-        builder.step(kernel, [(builder.input(0), 0), (builder.output(0), 0)], n, grain)
+        builder.step(kernel, [(builder.input(0), 0), (builder.output(0), 0)], Tasks(n, grain))
     return builder.build()
 
 
@@ -153,7 +153,7 @@ def test_threads_sleep_and_wake() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs both ways of waiting")
 def test_waiting_without_futexes() -> None:
-    functions = build_requests(engine_build._FUNCTIONS)
+    functions = build_requests(engine_build.engine_requests())
     engine = NativeEngine(EntryPoints(*[f.address for f in functions]), use_futex=False)
     plan = scale_plan(1000, grain=10, steps=50)
     x = np.full(1000, -1.0)
@@ -293,7 +293,7 @@ def kernel(args, lo, hi):
     builder.site(ErrorSite("index", "other"))
     site = builder.site(ErrorSite("index", "gather", 2, note="recorded in model.py, line 3"))
     words = [(builder.input(0), 0), (builder.output(0), 0), (builder.errors, 0), site]
-    builder.step(builder.kernel(build(source)), words, 3)
+    builder.step(builder.kernel(build(source)), words, Tasks(3))
     plan = builder.build()
     message = r"(?s)gather: index -11 is out of bounds for axis 2 with size 10.*model.py, line 3"
     with pytest.raises(IndexError, match=message):
@@ -306,8 +306,8 @@ def test_profile_counts_each_step() -> None:
     builder = PlanBuilder(1, [((20_000,), FLOAT)])
     slow, scale = builder.kernel(build(SLOW)), builder.kernel(build(SCALE))
     words = [(builder.input(0), 0), (builder.output(0), 0), 1]
-    builder.step(slow, words, 20_000)
-    builder.step(scale, words, 100)
+    builder.step(slow, words, Tasks(20_000))
+    builder.step(scale, words, Tasks(100))
     seconds = native_engine().profile(builder.build(), [np.ones(20_000)], repeats=3)
     assert seconds.shape == (2,)
     assert seconds[0] > 1e-4

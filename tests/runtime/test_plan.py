@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from numba_grad.errors import InternalError
-from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder
+from numba_grad.runtime.plan import SERIAL, ErrorSite, PlanBuilder, Tasks
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ def test_steps_words_and_relocations() -> None:
     builder = PlanBuilder(2, [((3,), FLOAT)])
     first, second = builder.kernel(StandIn(1)), builder.kernel(StandIn(2))
     assert builder.kernel(StandIn(1)) == first
-    builder.step(second, [(builder.output(0), 8), 5], 3)
-    builder.step(first, [7, (builder.input(1), 0), (builder.errors, 0)], 100, 10)
+    builder.step(second, [(builder.output(0), 8), 5], Tasks(3))
+    builder.step(first, [7, (builder.input(1), 0), (builder.errors, 0)], Tasks(100, 10))
     plan = builder.build()
     assert_array_equal(plan.steps, [[1, 0, 3, SERIAL], [0, 2, 100, 10]])
     assert_array_equal(plan.words, [0, 5, 7, 0, 0])
@@ -73,8 +73,8 @@ def test_a_block_is_its_steps() -> None:
     kernel = one_by_one.kernel(StandIn(1))
     one_by_one.step(kernel, [3])
     for copy in range(4):
-        one_by_one.step(kernel, [(0, 16 * copy), 10 + copy], 5)
-        one_by_one.step(kernel, [1, (1, 0)], 6)
+        one_by_one.step(kernel, [(0, 16 * copy), 10 + copy], Tasks(5))
+        one_by_one.step(kernel, [1, (1, 0)], Tasks(6))
 
     in_blocks = PlanBuilder(1, [((9,), FLOAT)])
     assert in_blocks.kernel(StandIn(1)) == kernel
@@ -100,6 +100,6 @@ def test_numbers_that_refer_to_nothing_are_refused(
 ) -> None:
     builder = PlanBuilder(1, [])
     builder.kernel(StandIn(1))
-    builder.step(kernel, words, tasks, grain)
+    builder.step(kernel, words, Tasks(tasks, grain))
     with pytest.raises(InternalError, match="plan: "):
         builder.build()

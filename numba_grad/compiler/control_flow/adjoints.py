@@ -22,7 +22,7 @@ from numba_grad.compiler.control_flow.writer import (
     line_of,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
-from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.words import OwnWord, Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 from numba_grad.runtime.plan import Control
@@ -131,7 +131,7 @@ class _Adjoint:
 
         def inside(start: int) -> list[tuple[int, Moving]]:
             writer.kernel_of_rows(NEXT_SOURCE, [running])
-            loop_words = ("words", start - writer.word_count)
+            loop_words = OwnWord(start - writer.word_count)
             writer.control(Control.LEAVE, [running, 2 + starts[-1], loop_words, passes])
             chosen = self.scheduled(ScheduleWord.ACTION)
             writer.control(Control.SWITCH, [chosen, len(Action), *starts[:-1]])

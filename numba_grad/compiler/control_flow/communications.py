@@ -10,7 +10,7 @@ import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Writer
 from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
-from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.words import Errors, Pointer, Symbol, Word
 from numba_grad.errors import DeviceError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import TOKEN
@@ -69,7 +69,7 @@ def _result(writer: Writer, number: int, type: Type) -> Pointer:
 
 
 def _step(
-    writer: Writer, call: Node, text: str, words: Sequence[object], *, symbols: Sequence[str]
+    writer: Writer, call: Node, text: str, words: Sequence[Word], *, symbols: Sequence[str]
 ) -> None:
     """A kernel of `text`, which says `failed`, and reads {0}, {1}, ...: its words, and then the
     addresses of MPI's functions."""
@@ -82,10 +82,10 @@ def _step(
         [
             writer.input(operands),
             token,
-            "errors",
+            Errors(),
             ErrorSite("communication", call.op.name.removeprefix("mpi_")),
             *words,
-            *[("symbol", f"mpi.MPI_{name}") for name in symbols],
+            *[Symbol(f"mpi.MPI_{name}") for name in symbols],
         ],
     )
 

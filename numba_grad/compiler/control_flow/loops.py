@@ -12,7 +12,7 @@ from numba_grad.compiler.control_flow.writer import (
     rows_from,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
-from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.words import OwnWord, Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import array_type
 from numba_grad.runtime.plan import Control
@@ -112,7 +112,7 @@ def write_while(writer: Writer, call: Node) -> None:
         moving = writer.body(steps_of_test, [*reads, *constants[:of_test]], [holds])
         own = writer.word_count
         skipped = len(steps_of_body.steps) + 1
-        writer.control(Control.LEAVE, [holds, skipped, ("words", start - own), count])
+        writer.control(Control.LEAVE, [holds, skipped, OwnWord(start - own), count])
         return moving + writer.body(steps_of_body, [*reads, *constants[of_test:]], writes)
 
     leaving = [

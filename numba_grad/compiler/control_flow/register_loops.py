@@ -25,6 +25,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Load,
 )
 from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.words import Word
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.types import Type
 
@@ -40,7 +41,7 @@ class Line:
     "argument" or "result", its number, and the first element there."""
 
     kernel: Kernel
-    words: list[object]
+    words: list[Word]
     roles: dict[int, tuple[str, int, int]]
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
-from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.words import Pointer
 from numba_grad.graph.types import Type
 
 # Elements from which on an array has memory of its own in a segment.

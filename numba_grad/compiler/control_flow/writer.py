@@ -26,13 +26,13 @@ from numba_grad.compiler.control_flow.register_loops import (
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.passes.small_branches import small_branches
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import FileMemory, Output, ProgramStep, Temporary
 from numba_grad.compiler.target import Target
+from numba_grad.compiler.words import OwnWord, Pointer, Word
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
-from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
+from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
 _files = itertools.count()
@@ -182,19 +182,19 @@ class Writer:
         if known is not None:
             return self.memory_of_rows(8, known)
         target = self.memory_of_rows(8)
-        step = ProgramStep(self.target.host.number, [], 1, 1, [], 0, 0, written=frozenset())
+        step = ProgramStep(self.target.host.number, [], Tasks(1, 1), [], 0, 0, written=frozenset())
         self.pointing(step, [pointer, target])
         return target
 
-    def kernel_of_rows(self, source: str, words: Sequence[object]) -> None:
+    def kernel_of_rows(self, source: str, words: Sequence[Word | Moving]) -> None:
         """Append a small kernel over memory of rows."""
         host = self.target.host
         self.kernel(source if host is None else host.kernel(source), words)
 
-    def _relative(self, word: object, position: int) -> object:
+    def _relative(self, word: Word, position: int) -> Word:
         """A word of a step whose words begin at `position`, with words counted from there."""
         if isinstance(word, Pointer) and isinstance(word.source, AmongWords):
-            return ("words", word.source.position + word.offset // 8 - position)
+            return OwnWord(word.source.position + word.offset // 8 - position)
         return word
 
     # Steps
@@ -208,9 +208,11 @@ class Writer:
         self.word_count += len(step.words)
         return position
 
-    def control(self, kind: Control, words: list[object]) -> int:
+    def control(self, kind: Control, words: list[Word]) -> int:
         memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
-        return self.append(ProgramStep("", words, 0, SERIAL, memory, 0, 0, control=int(kind)))
+        return self.append(
+            ProgramStep("", words, Tasks(0, SERIAL), memory, 0, 0, control=int(kind))
+        )
 
     def copy(
         self, source: "Pointer | Moving", target: "Pointer | Moving", type: Type
@@ -221,10 +223,12 @@ class Writer:
         step = self.target.copy_step(type.dtype.itemsize, type.nbytes)
         return self.pointing(step, [source, target, *step.words])
 
-    def pointing(self, step: ProgramStep, words: Sequence[object]) -> list[tuple[int, Moving]]:
+    def pointing(
+        self, step: ProgramStep, words: Sequence[Word | Moving]
+    ) -> list[tuple[int, Moving]]:
         """Append a step with these words; which of them move, by position."""
         moving: list[tuple[int, Moving]] = []
-        own: list[object] = []
+        own: list[Word] = []
         memory: list[Any] = []
         for word in words:
             if isinstance(word, Moving):
@@ -264,7 +268,7 @@ class Writer:
             "arena": [arena],
         }
 
-        def placed(word: object) -> object:
+        def placed(word: Word) -> Word | Moving:
             if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
                 return word
             place = opened[word.source.kind][word.source.number]
@@ -292,7 +296,7 @@ class Writer:
 
         `leaving`: what is copied after it, from where a moving pointer is then, to where.
         """
-        head: list[object] = [0] * LoopWord.END
+        head: list[Word] = [0] * LoopWord.END
         if isinstance(trips, int):
             head[LoopWord.TRIPS] = trips
         else:
@@ -318,13 +322,13 @@ class Writer:
         start = self.control(Control.LOOP, [*head, *[0] * (moves * MoveWord.END)])
         words = self.steps[-1].words
         moving = inside(start)
-        self.control(Control.REPEAT, [("words", start - self.word_count)])
+        self.control(Control.REPEAT, [OwnWord(start - self.word_count)])
         end = len(self.steps)
         for source, target, type in leaving:
             moving += self.copy(source, target, type)
         for k, (position, move) in enumerate(moving):
             entry = LoopWord.END + k * MoveWord.END
-            words[entry + MoveWord.TARGET] = ("words", position - start)
+            words[entry + MoveWord.TARGET] = OwnWord(position - start)
             words[entry + MoveWord.START] = move.start
             words[entry + MoveWord.STRIDE] = move.stride
             words[entry + MoveWord.LIMIT] = 0 if move.limit is None else move.limit
@@ -344,9 +348,9 @@ class Writer:
         self.word_count = count
         return result
 
-    def kernel(self, source: str, words: Sequence[object]) -> None:
+    def kernel(self, source: str, words: Sequence[Word | Moving]) -> None:
         """Append a small kernel of our own."""
-        self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
+        self.pointing(ProgramStep(source, [], Tasks(1, 1), [], 0, 0), words)
 
     def finish(self, number: int, final: Pointer, type: Type) -> None:
         """Say where a carried value is at the end."""
@@ -386,7 +390,7 @@ class Writer:
             line, test, types, [type for type, _ in rows], [type for type, _ in results]
         )
         progress = Pointer(self.temporary(8 * PROGRESS_WORDS), 0)
-        words: dict[object, object] = {PROGRESS: progress}
+        words: dict[object, Word | Moving] = {PROGRESS: progress}
         words |= {("carried", k): pointer for k, (_, pointer) in enumerate(carried)}
         of_entries = list(zip(types, entries, strict=True))
         for name, group in (("row", rows), ("result", results), ("entry", of_entries)):
@@ -398,8 +402,8 @@ class Writer:
         is_moving = any(isinstance(word, Moving) for word in words.values())
         from_memory = isinstance(trips, Pointer)
         self.kernel(start_source(from_memory=from_memory), [progress, trips])
-        own = [words.get(word, word) for word in made.words]
-        step = ProgramStep(made.source, [], 1, 1, [], 0, made.operations)
+        own: list[Any] = [words.get(word, word) for word in made.words]
+        step = ProgramStep(made.source, [], Tasks(1, 1), [], 0, made.operations)
         if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
             self.pointing(step, own)
             return progress
@@ -408,7 +412,7 @@ class Writer:
         def inside(start: int) -> list[tuple[int, Moving]]:
             moving = self.pointing(step, own)
             goes_on = further(progress, 8 * GOES_ON)
-            loop_words = ("words", start - self.word_count)
+            loop_words = OwnWord(start - self.word_count)
             self.control(Control.LEAVE, [goes_on, 1, loop_words, passes])
             return moving
 

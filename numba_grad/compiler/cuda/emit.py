@@ -19,21 +19,20 @@ from numba_grad.compiler.cuda.emit_batches import emit_batches, emit_transposed
 from numba_grad.compiler.cuda.emit_reductions import emit_reduction
 from numba_grad.compiler.cuda.kernel_text import KernelText
 from numba_grad.compiler.cuda.launch import (
-    Shape,
+    grid_of_tasks,
     points_at_once,
-    shape_of_tasks,
     transposed_axis,
 )
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.runtime.plan import Grid
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A kernel's source, blocks of its grid, and threads of each."""
+    """A kernel's source, and its grid."""
 
     source: str
-    grid: int
-    block: int
+    grid: Grid
 
 
 def emit(kernel: Kernel) -> Emitted:
@@ -41,23 +40,23 @@ def emit(kernel: Kernel) -> Emitted:
     text = KernelText(kernel)
     with text.definition():
         if not kernel.axes:
-            shape = _emit_point(text)
+            grid = _emit_point(text)
         elif kernel.accumulators:
-            shape = emit_reduction(text)
+            grid = emit_reduction(text)
         else:
-            shape = _emit_pointwise(text)
-    return Emitted(str(text), shape.grid, shape.block)
+            grid = _emit_pointwise(text)
+    return Emitted(str(text), grid)
 
 
-def _emit_point(text: KernelText) -> Shape:
+def _emit_point(text: KernelText) -> Grid:
     """Without loops there is work for one thread."""
     text.start_accumulators()
     text.at_point(range(0))
     text.write_results()
-    return Shape(1, 1)
+    return Grid(1, 1)
 
 
-def _emit_pointwise(text: KernelText) -> Shape:
+def _emit_pointwise(text: KernelText) -> Grid:
     axes = text.kernel.axes
     tasks = math.prod(axis.extent for axis in axes)
     if transposed_axis(text.kernel) is not None:
@@ -65,8 +64,8 @@ def _emit_pointwise(text: KernelText) -> Shape:
     points = points_at_once(text.kernel)
     if points > 1:
         emit_batches(text, points, axes, lambda task: text.decode(task, axes))
-        return shape_of_tasks(-(-tasks // points))
+        return grid_of_tasks(-(-tasks // points))
     with text.tasks(text.product(axes)):
         text.decode("task", axes)
         text.at_point(range(1, len(axes)))
-    return shape_of_tasks(tasks)
+    return grid_of_tasks(tasks)

@@ -14,13 +14,13 @@ from numba_grad.compiler.cuda.kernel_text import KernelText
 from numba_grad.compiler.cuda.launch import (
     SIDE,
     THREADS_PER_BLOCK,
-    Shape,
     batched_loads,
+    grid_of_blocks,
     is_transposed,
-    shape_of_blocks,
     transposed_axis,
 )
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Let, Load
+from numba_grad.runtime.plan import Grid
 
 ROWS = THREADS_PER_BLOCK // SIDE  # of a square that a block does in each turn
 TURNS = SIDE // ROWS
@@ -59,7 +59,7 @@ def emit_batches(
         text.line(f"first = {unsigned}(first + step)")
 
 
-def emit_transposed(text: KernelText) -> Shape:
+def emit_transposed(text: KernelText) -> Grid:
     """A block does a square: of the innermost axis, and of that along which neighbours are read."""
     kernel = text.kernel
     signed, unsigned = text.indices.signed, text.indices.unsigned
@@ -88,21 +88,7 @@ def emit_transposed(text: KernelText) -> Shape:
         if others:
             text.line(f"other = {unsigned}(above // {text.divisor('high')})")
             text.decode("other", others)
-        with text.block(f"for turn in range({TURNS}):"):
-            # Past the end the last one again, so that loads need no condition.
-            last_across, last_along = f"{across.word} - 1", f"{along.word} - 1"
-            text.line(f"turn_row = row + turn * {ROWS}")
-            if turned:
-                text.line(f"{across.variable} = {signed}(min(top + column, {last_across}))")
-                text.line(f"{along.variable} = {signed}(min(left + turn_row, {last_along}))")
-                for name, load in turned:
-                    text.line(f"loaded_{name}[turn] = {text.element(load)}")
-            text.forget_positions()
-            if direct:
-                text.line(f"{across.variable} = {signed}(min(top + turn_row, {last_across}))")
-                text.line(f"{along.variable} = {signed}(min(left + column, {last_along}))")
-                for name, load in direct:
-                    text.line(f"loaded_{name}[turn] = {text.element(load)}")
+        _load_square(text, turned, direct)
         with text.block(f"for turn in range({TURNS}):"):
             text.line(f"place = int32((row + turn * {ROWS}) * {PITCH} + column)")
             for name, _ in turned:
@@ -123,7 +109,31 @@ def emit_transposed(text: KernelText) -> Shape:
         text.line(f"square = {unsigned}(square + cuda.gridDim.x)")
     squares = math.prod(axis.extent for axis in others)
     squares *= -(-across.extent // SIDE) * -(-along.extent // SIDE)
-    return shape_of_blocks(squares)
+    return grid_of_blocks(squares)
+
+
+def _load_square(
+    text: KernelText, turned: list[tuple[str, Load]], direct: list[tuple[str, Load]]
+) -> None:
+    """What is read across a square with its sides exchanged, so that neighbouring threads read
+    neighbours of either."""
+    across, along, signed = transposed_axis(text.kernel), text.kernel.axes[-1], text.indices.signed
+    assert across is not None
+    # Past the end the last one again, so that loads need no condition.
+    last_across, last_along = f"{across.word} - 1", f"{along.word} - 1"
+    with text.block(f"for turn in range({TURNS}):"):
+        text.line(f"turn_row = row + turn * {ROWS}")
+        if turned:
+            text.line(f"{across.variable} = {signed}(min(top + column, {last_across}))")
+            text.line(f"{along.variable} = {signed}(min(left + turn_row, {last_along}))")
+            for name, load in turned:
+                text.line(f"loaded_{name}[turn] = {text.element(load)}")
+        text.forget_positions()
+        if direct:
+            text.line(f"{across.variable} = {signed}(min(top + turn_row, {last_across}))")
+            text.line(f"{along.variable} = {signed}(min(left + column, {last_along}))")
+            for name, load in direct:
+                text.line(f"loaded_{name}[turn] = {text.element(load)}")
 
 
 def _loads(text: KernelText) -> list[tuple[str, Load]]:

@@ -23,39 +23,39 @@ from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText
 from numba_grad.compiler.cuda.launch import (
     THREADS_PER_BLOCK,
     WARP,
-    Shape,
+    grid_of_blocks,
+    grid_of_tasks,
     is_by_columns,
     is_tiled,
-    shape_of_blocks,
-    shape_of_tasks,
     staged_lets,
     threads_per_result,
 )
 from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Kernel, Let
 from numba_grad.dtypes import computed_in
+from numba_grad.runtime.plan import Grid
 
 ALL_LANES = "0xffffffff"
 WARPS = THREADS_PER_BLOCK // WARP
 
 
-def emit_reduction(text: KernelText) -> Shape:
+def emit_reduction(text: KernelText) -> Grid:
     """The body of a reduction's kernel."""
     kernel = text.kernel
     tasks = math.prod(axis.extent for axis in kernel.kept) * kernel.blocks
     threads = threads_per_result(kernel)
     if threads == 1:
         _emit_alone(text)
-        return shape_of_tasks(tasks)
+        return grid_of_tasks(tasks)
     if is_by_columns(kernel):
         columns = THREADS_PER_BLOCK // threads
         _emit_columns(text, columns)
         groups = -(-(tasks // kernel.blocks) // columns) * kernel.blocks
-        return shape_of_blocks(groups)
+        return grid_of_blocks(groups)
     if threads == THREADS_PER_BLOCK:
         _emit_blocks(text)
-        return shape_of_blocks(tasks)
+        return grid_of_blocks(tasks)
     _emit_lanes(text, threads)
-    return shape_of_tasks(tasks * threads)
+    return grid_of_tasks(tasks * threads)
 
 
 # The templates

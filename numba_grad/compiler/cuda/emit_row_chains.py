@@ -25,9 +25,9 @@ from numba_grad.compiler.cuda.kernel_text import KernelText, decorator
 from numba_grad.compiler.cuda.launch import (
     THREADS_PER_BLOCK,
     WARP,
+    grid_of_blocks,
+    grid_of_tasks,
     points_at_once,
-    shape_of_blocks,
-    shape_of_tasks,
 )
 from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
@@ -76,8 +76,8 @@ def emit_row_chain(kernels: Sequence[Kernel], rows: int, threads: int) -> Emitte
             source.line("row += step")
     functions = [f.rstrip("\n") + "\n\n\n" for f in (*expressions.definitions(), *members)]
     is_of_blocks = threads == THREADS_PER_BLOCK
-    shape = shape_of_blocks(rows) if is_of_blocks else shape_of_tasks(rows * threads)
-    return Emitted("".join(functions) + decorator(types) + str(source), shape.grid, shape.block)
+    grid = grid_of_blocks(rows) if is_of_blocks else grid_of_tasks(rows * threads)
+    return Emitted("".join(functions) + decorator(types) + str(source), grid)
 
 
 def _first_row(threads: int) -> dict[str, str]:

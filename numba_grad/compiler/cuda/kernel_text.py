@@ -13,8 +13,7 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     index_arithmetic,
     split_position,
 )
-from numba_grad.compiler.emission.emit_cpu import index_text
-from numba_grad.compiler.emission.text import SourceText
+from numba_grad.compiler.emission.text import SourceText, index_text
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
@@ -31,10 +30,10 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Update,
     Variant,
 )
+from numba_grad.compiler.words import Errors
 from numba_grad.dtypes import computed_in, is_storage_only
 
 BOOL = np.dtype(bool)
-ERRORS = "errors"  # the source of the word that holds the address of the error record
 
 
 class KernelText:
@@ -76,7 +75,7 @@ class KernelText:
         for number, word in enumerate(self.kernel.words):
             if number in pointers:
                 types.append(f"CPointer({storage_name(pointers[number].dtype)})")
-            elif word.source == ERRORS:
+            elif isinstance(word.source, Errors):
                 types.append("CPointer(int64)")
             else:
                 types.append("int64")

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
 from numba_grad.compiler.loop_nests.iteration_spaces import ONE
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel, Let, Load, Variant
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
+from numba_grad.runtime.plan import Grid
 
 WARP = 32
 THREADS_PER_BLOCK = 256
@@ -43,14 +43,6 @@ FEW_RESULTS = WARP
 SHORT = 8
 # Points of a row from which a whole block shares it, if the results are too few to fill a device.
 LONG = 2 * THREADS_PER_BLOCK
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Blocks of the grid, and threads of each."""
-
-    grid: int
-    block: int
 
 
 def points_at_once(kernel: Kernel, known: Collection[str] = ()) -> int:
@@ -109,15 +101,15 @@ def batched_loads(variant: Variant) -> list[tuple[str, Load]] | None:
     return loads
 
 
-def shape_of_tasks(threads: int) -> Shape:
+def grid_of_tasks(threads: int) -> Grid:
     """A grid of at least `threads` threads if it can be."""
     block = min(THREADS_PER_BLOCK, max(WARP, -(-threads // WARP) * WARP))
-    return Shape(max(1, min(-(-threads // block), MOST_BLOCKS)), block)
+    return Grid(max(1, min(-(-threads // block), MOST_BLOCKS)), block)
 
 
-def shape_of_blocks(blocks: int) -> Shape:
+def grid_of_blocks(blocks: int) -> Grid:
     """A grid of `blocks` whole blocks if it can be."""
-    return Shape(min(blocks, MOST_BLOCKS), THREADS_PER_BLOCK)
+    return Grid(min(blocks, MOST_BLOCKS), THREADS_PER_BLOCK)
 
 
 def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) -> int:

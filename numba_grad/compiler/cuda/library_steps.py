@@ -7,8 +7,7 @@ from numba_grad.compiler.cuda import build, user_functions
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, NoKernels, Options, kernels_for
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps import library_steps
-from numba_grad.compiler.steps.library_steps import LoweredStep
-from numba_grad.compiler.steps.program_steps import ProgramStep, library_program_step
+from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.ops.custom_kernels import MOST_EXTENTS
@@ -47,23 +46,23 @@ def lower(
                 fix="x.cpu() before it, and .cuda() of the result: gradients flow through both",
             )
         ) from None
-    steps = library_steps.steps_of(call, node, places, temporary)
-    return [_program_step(node, step, in_place=in_place) for step in steps if step.tasks]
+    steps = library_steps.steps_of(call, node, places, temporary, in_place=in_place)
+    return [_checked(node, step) for step in steps if step.launch[0]]
 
 
-def _program_step(node: Node, step: LoweredStep, *, in_place: bool) -> ProgramStep:
-    if step.tasks > MOST_BLOCKS:
+def _checked(node: Node, step: ProgramStep) -> ProgramStep:
+    blocks = step.launch[0]
+    if blocks > MOST_BLOCKS:
         raise KernelError(
             explain(
                 node.op.name,
                 "more blocks than a grid of CUDA may have",
-                got={"result": node.type, "blocks": step.tasks},
+                got={"result": node.type, "blocks": blocks},
                 expected=f"at most {MOST_BLOCKS}",
                 fix="parts of the arrays, one after the other",
             )
         )
-    result = library_program_step(node, step, in_place=in_place)
-    if libraries.is_host_call(result.source):
-        call = functools.partial(libraries.host_call, result.source)
-        build.give_maker(result.source, lambda architecture: call())
-    return result
+    if libraries.is_host_call(step.source):
+        call = functools.partial(libraries.host_call, step.source)
+        build.give_maker(step.source, lambda architecture: call())
+    return step

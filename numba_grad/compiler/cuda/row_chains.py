@@ -7,9 +7,9 @@ from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit_row_chains import emit_row_chain
 from numba_grad.compiler.cuda.launch import LONG, SHORT, THREADS_PER_BLOCK, WARP
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import ProgramStep, Source, bytes_of_buffers
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
+from numba_grad.compiler.words import Pointer, Word
 
 # Points that one thread may sum up alone, where a row has several results.
 MOST_ALONE = 64
@@ -30,7 +30,7 @@ def _is_worth(members: Sequence[Candidate], rows: int) -> bool:
     if sum(len(x.step.words) for x in members) >= MOST_WORDS:
         return False
     apart = sum(
-        costs.seconds(x.step.nbytes, x.step.flops, x.step.tasks * x.step.grain) for x in members
+        costs.seconds(x.step.nbytes, x.step.flops, math.prod(x.step.launch)) for x in members
     )
     threads = rows * _threads_of_row(members, rows)
     flops = sum(x.step.flops for x in members)
@@ -68,7 +68,7 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
     steps = [x.step for x in members]
     kernels = [_kernel(x) for x in members]
     emitted = emit_row_chain(kernels, rows, _threads_of_row(members, rows))
-    words: list[object] = [rows]
+    words: list[Word] = [rows]
     written: set[int] = set()
     for step in steps:
         assert step.written is not None
@@ -78,7 +78,6 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
         emitted.source,
         words,
         emitted.grid,
-        emitted.block,
         list(dict.fromkeys(source for step in steps for source in step.memory)),
         _bytes_of_chain(members, rows),
         sum(step.flops for step in steps),

@@ -27,6 +27,7 @@ from numba_grad.compiler.steps.program_steps import (
 )
 from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.target import Target
+from numba_grad.runtime.plan import Grid
 
 
 def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
@@ -38,7 +39,6 @@ def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSt
         emitted.source,
         words,
         emitted.grid,
-        emitted.block,
         memory,
         nbytes,
         flops,
@@ -57,8 +57,7 @@ def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
     return ProgramStep(
         "# copy: bytes\n" + copy_source(itemsize),
         [elements],
-        blocks_for(elements),
-        THREADS,
+        Grid(blocks_for(elements), THREADS),
         [],
         2 * nbytes,
         0,

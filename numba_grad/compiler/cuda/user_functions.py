@@ -23,8 +23,8 @@ from numba_grad.compiler.library_kernels import Memory
 from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps.custom_kernel_steps import operands_of
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.words import Pointer
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.locks import new_lock
@@ -37,6 +37,7 @@ from numba_grad.ops.custom_kernels import (
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.engine import loaded_function
 from numba_grad.runtime.cuda.streams import Stream
+from numba_grad.runtime.plan import Grid
 
 # Of dynamic shared memory a block may have this much without asking.
 _SHARED_BYTES = 48 << 10
@@ -97,7 +98,7 @@ def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
         nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
         share = members or 1
         size = node.type.size // share
-        steps.append(ProgramStep(source, words, 1, 1, memory, nbytes // share, size))
+        steps.append(ProgramStep(source, words, Grid(1, 1), memory, nbytes // share, size))
     return steps
 
 

@@ -17,9 +17,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from numba_grad.compiler.emission.text import SourceText
-from numba_grad.compiler.emission.transposed_rows import transposed_rows
-from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.emission.text import SourceText, index_text
 from numba_grad.compiler.loop_nests.kernel_ir import (
     FIRST_ROW,
     ROWS_OF_BLOCK,
@@ -55,7 +53,6 @@ def number_of_tasks(kernel: Kernel) -> int:
 
 def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
     """The source text. What is copied to `streamed` buffers goes past the caches."""
-    kernel = transposed_rows(kernel, streamed)
     source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
         for comment in kernel.comment:
@@ -347,21 +344,6 @@ def expression_text(expression: Expression) -> str:
         case Apply(template, operands, dtype, casts):
             text = template.format(**dict(operands))
             return f"{dtype_name(dtype)}({text})" if casts else text
-
-
-def index_text(index: Index) -> str:
-    """An index: every number in it is meant to be seen."""
-    parts = []
-    for name, factor in index.terms:
-        if factor.value == 1:
-            parts.append(name)
-        elif factor.value == -1:
-            parts.append(f"-{name}")
-        else:
-            parts.append(f"{factor.value} * {name}")
-    if index.literal or not parts:
-        parts.append(str(index.literal))
-    return " + ".join(parts).replace("+ -", "- ")
 
 
 def constant_text(constant: Constant) -> str:

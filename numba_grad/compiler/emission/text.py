@@ -1,7 +1,9 @@
-"""Indented source text."""
+"""Source text of any target: lines, indented, and indices."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from numba_grad.compiler.loop_nests.iteration_spaces import Index
 
 
 class SourceText:
@@ -27,3 +29,18 @@ class SourceText:
 
     def __str__(self) -> str:
         return "\n".join(self._lines) + "\n"
+
+
+def index_text(index: Index) -> str:
+    """An index: every number in it is meant to be seen."""
+    parts = []
+    for name, factor in index.terms:
+        if factor.value == 1:
+            parts.append(name)
+        elif factor.value == -1:
+            parts.append(f"-{name}")
+        else:
+            parts.append(f"{factor.value} * {name}")
+    if index.literal or not parts:
+        parts.append(str(index.literal))
+    return " + ".join(parts).replace("+ -", "- ")

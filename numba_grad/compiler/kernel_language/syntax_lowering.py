@@ -1,7 +1,8 @@
 """Kernel source to LLVM instructions, in one walk over its syntax tree.
 
 The kernel language is a small part of Python: scalars and pointers in local variables, loops over
-`range`, `while`, `if`, calls of names. Every value's type is known where it is made. So there is no
+`range`, `while`, `if`, calls of names, and of other functions of the source, which are written out
+where they are called. Every value's type is known where it is made. So there is no
 need for what takes most of Numba's time with such a function (translating byte code, static single
 assignment, inference over the whole): what an operator or a function means for given types, and its
 instructions, are asked of Numba's contexts, once a process, and the walk puts them together.
@@ -241,6 +242,14 @@ class Loop:
     after: Any
 
 
+@dataclass(slots=True)
+class WrittenOut:
+    """Where `return` of a function goes that is written out, and what it gives there."""
+
+    after: Any
+    results: list[tuple[Typed, Any]]  # values, and the blocks that they come from
+
+
 # The methods that lower them.
 _STATEMENTS = {
     ast.Expr: "expression_statement",
@@ -296,6 +305,8 @@ class FunctionLowering:
         self.in_memory = _Uses(definition).in_memory()
         self.variables: dict[str, Typed] = {}
         self.loops: list[Loop] = []
+        self.parts: dict[str, ast.FunctionDef] = {}  # other functions of the source
+        self.written_out: WrittenOut | None = None
 
     def lower(self) -> None:
         self.statements(self.definition.body)
@@ -464,6 +475,12 @@ class FunctionLowering:
         self.builder.branch(self.loops[-1].next_pass)
 
     def give_back(self, node: ast.Return) -> None:
+        part = self.written_out
+        if part is not None:
+            if node.value is not None:
+                part.results.append((self.expression(node.value), self.builder.block))
+            self.builder.branch(part.after)
+            return
         if node.value is None:
             self.builder.ret_void()
             return
@@ -620,6 +637,10 @@ class FunctionLowering:
         return Typed(kind, phi)
 
     def attribute(self, node: ast.Attribute) -> Typed:
+        if isinstance(node.value, ast.Name):
+            members = self.names.get(node.value.id)
+            if isinstance(members, dict) and node.attr in members:
+                return self.number(members[node.attr])
         given = self.expression(node.value)
         is_real = isinstance(given.type, types.Float)
         if node.attr not in ("real", "imag") or not (
@@ -640,12 +661,43 @@ class FunctionLowering:
         arguments = [self.expression(argument) for argument in node.args]
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise self.error(node, "functions are called by their names, without keywords")
+        part = self.parts.get(node.func.id)
+        if part is not None:
+            return self.part_written_out(node, part, arguments)
         if node.func.id == "reduce_add" and _is_product(node.args[1]):
             # What is summed in an order of LLVM's choice may as well be rounded when it likes.
             product = arguments[1].value
             if getattr(product, "opname", "") == "fmul":
                 product.flags.append("contract")
         return self.call(node, self.load(node.func).type, *arguments)
+
+    def part_written_out(
+        self, node: ast.Call, part: ast.FunctionDef, arguments: list[Typed]
+    ) -> Typed:
+        """The result of another function of the source, whose variables are its own."""
+        outside = (self.variables, self.in_memory, self.loops, self.written_out)
+        here = WrittenOut(self.block(f"after_{part.name}"), [])
+        self.variables, self.in_memory = {}, _Uses(part).in_memory()
+        self.loops, self.written_out = [], here
+        for parameter, argument in zip(part.args.args, arguments, strict=True):
+            self.assign(parameter.arg, argument, node)
+        self.statements(part.body)
+        if not self.builder.block.is_terminated:
+            if here.results:
+                self.builder.unreachable()
+            else:
+                self.builder.branch(here.after)
+        self.variables, self.in_memory, self.loops, self.written_out = outside
+        self.builder.position_at_end(here.after)
+        if not here.results:
+            return Typed(types.none, None)
+        kinds = {types.unliteral(typed.type) for typed, _ in here.results}
+        if len(kinds) > 1:
+            raise self.error(node, f"{part.name} returns {' and '.join(map(str, kinds))}")
+        phi = self.builder.phi(here.results[0][0].value.type)
+        for typed, block in here.results:
+            phi.add_incoming(typed.value, block)
+        return Typed(kinds.pop(), phi)
 
     def call(self, node: ast.AST, function: Any, *arguments: Typed) -> Typed:
         found = self.meanings.of_call(function, tuple([argument.type for argument in arguments]))
@@ -688,6 +740,18 @@ def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
 
 
+def _constants(statements: Sequence[ast.stmt]) -> dict[str, int | float]:
+    """The values of assignments of numbers to names."""
+    found: dict[str, int | float] = {}
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = eval(compile(ast.Expression(value), "<kernel>", "eval"), {})
+            case _:
+                raise KernelError(f"build: not the name of a number: {ast.unparse(statement)}")
+    return found
+
+
 def lower(
     text: str,
     entry_name: str,
@@ -700,18 +764,21 @@ def lower(
 ) -> None:
     """Add the function `entry_name` of a source to the module, as a C function called `symbol`."""
     names = dict(names)
-    definition: ast.FunctionDef | None = None
+    functions: dict[str, ast.FunctionDef] = {}
     for statement in ast.parse(text).body:
         match statement:
             case ast.FunctionDef(name=name):
-                definition = statement if name == entry_name else definition
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                names[name] = eval(compile(ast.Expression(value), "<kernel>", "eval"), {})
+                functions[name] = statement
+            case ast.Assign():
+                names |= _constants([statement])
+            case ast.ClassDef(name=name, body=members):
+                names[name] = _constants(members)
             case _:
                 raise KernelError(
-                    f"build: a source has functions and numbers alone, not this: "
+                    f"build: a source has functions, numbers and classes of numbers, not this: "
                     f"{ast.unparse(statement)}\n\n{text}"
                 )
+    definition = functions.pop(entry_name, None)
     if definition is None:
         raise KernelError(f"build: there is no function {entry_name} in this source\n\n{text}")
     context = meanings.target_context
@@ -719,6 +786,7 @@ def lower(
     kinds = [context.get_value_type(kind) for kind in argument_types]
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
     lowering = FunctionLowering(text, names, meanings, definition, function, return_type)
+    lowering.parts = functions
     parameters = [argument.arg for argument in definition.args.args]
     for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
         lowering.assign(name, Typed(kind, value))

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler.words import Errors, Symbol
 from numba_grad.dtypes import computed_in
-from numba_grad.runtime.plan import SERIAL, ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Launch
 
 __all__ = ["Errors", "LibraryCall", "Memory", "Symbol"]
 
@@ -25,29 +26,16 @@ class Memory:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A word that holds the address of a library function."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """A word that holds the address of the error record."""
-
-
 LibraryWord = int | Memory | Symbol | Errors | ErrorSite
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """One step: a kernel's source, its words, and how it may be cut."""
+    """One step: a kernel's source, its words, and how it is run."""
 
     source: str
     words: tuple[LibraryWord, ...]
-    tasks: int
-    grain: int = SERIAL
+    launch: Launch
 
 
 @dataclass(frozen=True, slots=True)

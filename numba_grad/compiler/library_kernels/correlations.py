@@ -12,8 +12,9 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import Kernel, Translated, lowers
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["correlate_call"]
 
@@ -40,14 +41,17 @@ def correlate_call(
         *(x_shape[-1], y_size, size, offset),
     )
     if one_by_one or size < y_size:
-        step = LibraryStep(_sums_source(dtype), words, rows * size, grain_for(y_size, 1 << 14))
+        step = LibraryStep(
+            _sums_source(dtype), words, Tasks(rows * size, grain_for(y_size, 1 << 14))
+        )
     else:
         tiles = -(-size // _CORRELATION_COLUMNS)
         step = LibraryStep(
             _tiles_source(dtype),
             (*words, _CORRELATION_COLUMNS, tiles),
-            rows * tiles,
-            grain_for(max(y_size, 1) * min(size, _CORRELATION_COLUMNS), 1 << 14),
+            Tasks(
+                rows * tiles, grain_for(max(y_size, 1) * min(size, _CORRELATION_COLUMNS), 1 << 14)
+            ),
         )
     return LibraryCall((step,))
 
@@ -126,7 +130,7 @@ def _sums_source(dtype: np.dtype) -> str:
 """
 
 
-@lowers("correlate", by=correlate_call)
+@lowers("correlate", by=correlate_call, on_gpus=Translated({"one_by_one": True}))
 def _correlate(kernel: Kernel, node: Node) -> LibraryCall:
     x, y = node.inputs
     size, offset = node.params["size"], node.params["offset"]

@@ -13,7 +13,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Shape,
     Symbol,
 )
-from numba_grad.runtime.plan import SERIAL, ErrorSite
+from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 
 __all__ = ["ArrayOperand", "custom_kernel_call"]
 
@@ -97,7 +97,7 @@ def custom_kernel_call(
     count = members if members is not None else tasks
     if count is None:
         count, grain = 1, SERIAL
-    return LibraryCall((LibraryStep(source, tuple(words), count, grain),))
+    return LibraryCall((LibraryStep(source, tuple(words), Tasks(count, grain)),))
 
 
 # What a function of Numba returns: 0, or -2 where it returns None, or else it has raised.

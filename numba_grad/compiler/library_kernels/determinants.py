@@ -15,6 +15,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     wide_name,
 )
 from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX
 from numba_grad.compiler.library_kernels.small_matrices import (
     are_at_most,
     cofactors,
@@ -413,11 +414,18 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-lowers_square_matrices("det", by=det_call, operations=lambda m, n, k: 2 * n**3 // 3)
-lowers_square_matrices("slogdet", by=slogdet_call, operations=lambda m, n, k: 2 * n**3 // 3)
-lowers_square_matrices("cofactor", by=cofactor_call, operations=lambda m, n, k: 2 * n**3)
+lowers_square_matrices(
+    "det", by=det_call, operations=lambda m, n, k: 2 * n**3 // 3, on_gpus=BY_MATRIX
+)
+lowers_square_matrices(
+    "slogdet", by=slogdet_call, operations=lambda m, n, k: 2 * n**3 // 3, on_gpus=BY_MATRIX
+)
+lowers_square_matrices(
+    "cofactor", by=cofactor_call, operations=lambda m, n, k: 2 * n**3, on_gpus=BY_MATRIX
+)
 lowers_square_matrices(
     "cofactor_in_direction",
     by=cofactor_in_direction_call,
     operations=lambda m, n, k: 30 * n**3,
+    on_gpus=BY_MATRIX,
 )

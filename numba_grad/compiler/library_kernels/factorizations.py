@@ -19,7 +19,7 @@ from numba_grad.compiler.library_kernels.matrix_operations import (
     number_of_matrices,
     of_matrix,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     cholesky_factor,
     is_small,
@@ -212,7 +212,12 @@ for i in range(m):
 """
 
 
-lowers_square_matrices("cholesky", by=cholesky_call, operations=lambda m, n, k: n**3 // 3)
+lowers_square_matrices(
+    "cholesky",
+    by=cholesky_call,
+    operations=lambda m, n, k: n**3 // 3,
+    on_gpus=BY_MATRIX,
+)
 
 
 @lowers(
@@ -226,7 +231,7 @@ def _lu(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(a.dtype, m, n, number_of_matrices(a))
 
 
-@lowers("permutation", by=permutation_call)
+@lowers("permutation", by=permutation_call, on_gpus=BY_MATRIX)
 def _permutation(kernel: Kernel, node: Node) -> LibraryCall:
     (pivots,) = node.inputs
     count = math.prod(pivots.shape[:-1])

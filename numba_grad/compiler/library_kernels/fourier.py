@@ -20,7 +20,7 @@ from numba_grad.compiler.library_kernels.calls import (
 from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.ops.fourier import scale_of
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Tasks
 
 __all__ = ["fourier_call"]
 
@@ -97,8 +97,7 @@ def _direct_step(
     step = LibraryStep(
         _direct_source(dtype, out_dtype),
         (*words, lines, lines_of_call, calls, *strides),
-        outer * calls,
-        grain_for(work, _CHUNK_ELEMENTS),
+        Tasks(outer * calls, grain_for(work, _CHUNK_ELEMENTS)),
     )
     return LibraryCall((step,))
 
@@ -130,8 +129,7 @@ def _copying_step(
             Memory("scratch"),
             *(room, rows_out_place),
         ),
-        tasks,
-        grain_for(-(-lines // max(1, tasks)) * longest, _CHUNK_ELEMENTS),
+        Tasks(tasks, grain_for(-(-lines // max(1, tasks)) * longest, _CHUNK_ELEMENTS)),
     )
     return LibraryCall((step,), tasks * room)
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["gamma_moment_call"]
 
@@ -15,7 +16,9 @@ _COST = 1024  # of an element
 def gamma_moment_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
     """`ops.random.gamma_moment`. Inputs: x, a; one output, of `size`."""
     words = (Memory("input", 0), Memory("input", 1), Memory("output"))
-    step = LibraryStep(_moment_source(dtype, order), words, size, grain_for(_COST, _CHUNK_COST))
+    step = LibraryStep(
+        _moment_source(dtype, order), words, Tasks(size, grain_for(_COST, _CHUNK_COST))
+    )
     return LibraryCall((step,))
 
 
@@ -60,6 +63,6 @@ def kernel(args, lo, hi):
 """
 
 
-@lowers("gamma_moment", by=gamma_moment_call)
+@lowers("gamma_moment", by=gamma_moment_call, on_gpus=BY_TASK)
 def _gamma_moment(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size, node.params["order"])

@@ -20,7 +20,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
 )
 from numba_grad.compiler.library_kernels.matrix_stacks import steps_of_stack, words_of_stack
-from numba_grad.runtime.plan import SERIAL, ErrorSite
+from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 
 # A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
 _TASKS = 64
@@ -98,7 +98,7 @@ def stack_call(
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
     values.update({"errors": Errors(), **(sites or {})})
     source = _source(values, operands, rooms, body, tuple(sites or ()))
-    step = LibraryStep(source, (*values.values(), *tail), tasks, 1 if tasks > 1 else SERIAL)
+    step = LibraryStep(source, (*values.values(), *tail), Tasks(tasks, 1 if tasks > 1 else SERIAL))
     return LibraryCall((step,), max(1, tasks) * room)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
 from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices, of_matrix
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     element_size,
     eliminated,
@@ -221,13 +221,19 @@ for i in range(n - 1, -1, -1):
 """
 
 
-lowers_square_matrices("inv", by=inv_call, operations=lambda m, n, k: 8 * n**3 // 3)
+lowers_square_matrices(
+    "inv",
+    by=inv_call,
+    operations=lambda m, n, k: 8 * n**3 // 3,
+    on_gpus=BY_MATRIX,
+)
 
 
 @lowers(
     "solve",
     by=solve_call,
     operations=of_matrix(lambda m, n, k: 2 * n**3 // 3, for_each_right_side=2),
+    on_gpus=BY_MATRIX,
 )
 def _solve(kernel: Kernel, node: Node) -> LibraryCall:
     a, b = node.inputs

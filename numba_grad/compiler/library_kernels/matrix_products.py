@@ -26,6 +26,7 @@ from numba_grad.compiler.library_kernels.operands import extents_of_product, ope
 from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["MatrixOperand", "adds_by_itself", "matmul_add_call", "matmul_call"]
 
@@ -92,7 +93,7 @@ def matmul_add_call(
         return product
     size = count * m * n
     words = (Memory("input", 0), Memory("output"), 1, size)
-    copy = LibraryStep(_sum_of_parts_source(dtype), words, size, 1 << 14)
+    copy = LibraryStep(_sum_of_parts_source(dtype), words, Tasks(size, 1 << 14))
     return LibraryCall((copy, *product.steps), product.scratch_bytes)
 
 
@@ -175,14 +176,13 @@ def _blas_matmul(
             int(adds),
             *stack_words,
         ),
-        tasks,
-        grain_for(min(tile_m, m) * min(tile_n, n) * tile_k, _CHUNK_PRODUCTS),
+        Tasks(tasks, grain_for(min(tile_m, m) * min(tile_n, n) * tile_k, _CHUNK_PRODUCTS)),
     )
     if parts == 1:
         return LibraryCall((gemm,))
     size = count * m * n
     words = (Memory("scratch"), Memory("output"), parts, size)
-    adding = LibraryStep(_sum_of_parts_source(dtype), words, size, 1 << 14)
+    adding = LibraryStep(_sum_of_parts_source(dtype), words, Tasks(size, 1 << 14))
     return LibraryCall((gemm, adding), parts * size * dtype.itemsize)
 
 
@@ -283,7 +283,7 @@ def _loop_matmul(
         *stack_words,
     )
     source = (_columns_source if by_columns else _elements_source)(dtype)
-    return LibraryStep(source, words, count * m, grain_for(n * k, _CHUNK_PRODUCTS // 16))
+    return LibraryStep(source, words, Tasks(count * m, grain_for(n * k, _CHUNK_PRODUCTS // 16)))
 
 
 def _sum_of_products(dtype: np.dtype, total: str, x: str, y: str) -> str:
@@ -324,7 +324,7 @@ def kernel(args, lo, hi):
         y_start = matrix * y_step
 {"".join(lines)}"""
     words = (Memory("input", 0), Memory("input", 1), Memory("output"), *steps)
-    return LibraryStep(source, words, count, grain_for(m * n * k, _CHUNK_PRODUCTS // 16))
+    return LibraryStep(source, words, Tasks(count, grain_for(m * n * k, _CHUNK_PRODUCTS // 16)))
 
 
 _LOOP_HEAD = """\

@@ -7,7 +7,7 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
 from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.ops.series import (
     EULER_MACLAURIN,
@@ -15,6 +15,7 @@ from numba_grad.ops.series import (
     LEAST_EXPONENT,
     MOST_TERMS,
 )
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["beta_moment_call", "hyp1f1_derivative_call", "zeta_derivative_call"]
 
@@ -38,7 +39,7 @@ def hyp1f1_derivative_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> 
 
 def _call(source: str, inputs: int, size: int, cost: int) -> LibraryCall:
     words = (*[Memory("input", k) for k in range(inputs)], Memory("output"))
-    return LibraryCall((LibraryStep(source, words, size, grain_for(cost, _CHUNK_COST)),))
+    return LibraryCall((LibraryStep(source, words, Tasks(size, grain_for(cost, _CHUNK_COST))),))
 
 
 # More than of the gamma distribution: the integrand falls more slowly where it is far from x.
@@ -231,8 +232,8 @@ def kernel(args, lo, hi):
 """
 
 
-@lowers("beta_moment", by=beta_moment_call)
-@lowers("zeta_derivative", by=zeta_derivative_call)
-@lowers("hyp1f1_derivative", by=hyp1f1_derivative_call)
+@lowers("beta_moment", by=beta_moment_call, on_gpus=BY_TASK)
+@lowers("zeta_derivative", by=zeta_derivative_call, on_gpus=BY_TASK)
+@lowers("hyp1f1_derivative", by=hyp1f1_derivative_call, on_gpus=BY_TASK)
 def _of_elements(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size, **node.params)

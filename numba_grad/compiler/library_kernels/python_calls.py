@@ -10,7 +10,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
 )
 from numba_grad.compiler.library_kernels.custom_kernels import ArrayOperand
-from numba_grad.runtime.plan import SERIAL, ErrorSite
+from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 from numba_grad.runtime.python_calls import PythonCall
 
 # The words: these functions of CPython, the error record and site, the callable; then for each
@@ -45,7 +45,7 @@ def python_call(
     for array in arrays:
         words += [array.memory, array.member_stride]
     count = 1 if members is None else members
-    return LibraryCall((LibraryStep(_source(len(arrays)), tuple(words), count, SERIAL),))
+    return LibraryCall((LibraryStep(_source(len(arrays)), tuple(words), Tasks(count, SERIAL)),))
 
 
 def _source(arrays: int) -> str:

@@ -10,8 +10,9 @@ import textwrap
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, Translated, lowers
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["gamma_draw_call", "poisson_draw_call"]
 
@@ -31,7 +32,9 @@ def gamma_draw_call(dtype: np.dtype, size: int, *, block: int = _BLOCK) -> Libra
     The first trials of `block` elements are made together.
     """
     words = (*[Memory("input", k) for k in range(3)], Memory("output"))
-    step = LibraryStep(_gamma_source(dtype, block), words, size, grain_for(_COST, _CHUNK_COST))
+    step = LibraryStep(
+        _gamma_source(dtype, block), words, Tasks(size, grain_for(_COST, _CHUNK_COST))
+    )
     return LibraryCall((step,))
 
 
@@ -85,7 +88,7 @@ def kernel(args, lo, hi):
 def poisson_draw_call(dtype: np.dtype, size: int) -> LibraryCall:
     """Numbers with mean lam. Inputs: keys, counters (uint64), lam; one output, int64, of `size`."""
     words = (*[Memory("input", k) for k in range(3)], Memory("output"))
-    step = LibraryStep(_poisson_source(dtype), words, size, grain_for(_COST, _CHUNK_COST))
+    step = LibraryStep(_poisson_source(dtype), words, Tasks(size, grain_for(_COST, _CHUNK_COST)))
     return LibraryCall((step,))
 
 
@@ -151,11 +154,11 @@ def kernel(args, lo, hi):
 """
 
 
-@lowers("gamma_draw", by=gamma_draw_call)
+@lowers("gamma_draw", by=gamma_draw_call, on_gpus=Translated({"block": 1}))
 def _gamma_draw(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size)
 
 
-@lowers("poisson_draw", by=poisson_draw_call)
+@lowers("poisson_draw", by=poisson_draw_call, on_gpus=BY_TASK)
 def _poisson_draw(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(node.inputs[2].dtype, node.type.size)

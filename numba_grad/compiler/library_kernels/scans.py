@@ -19,6 +19,7 @@ from numba_grad.compiler.library_kernels.calls import (
 from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["cumprod_call", "cumsum_call", "cumulative_position_call", "linear_recurrence_call"]
 
@@ -98,12 +99,12 @@ def _scan_call(scan: _Scan, shape: Shape, axis: int, *more: Memory) -> LibraryCa
     lines = math.prod(shape[:axis]) if n else 0
     if inner < _FEW_COLUMNS:
         words = (Memory("input"), Memory("output"), n, inner, *more)
-        step = LibraryStep(_line_source(scan), words, lines * inner, grain_for(n, 1 << 14))
+        step = LibraryStep(_line_source(scan), words, Tasks(lines * inner, grain_for(n, 1 << 14)))
     else:
         tiles = -(-inner // _SCAN_COLUMNS)
         words = (Memory("input"), Memory("output"), n, inner, *more, _SCAN_COLUMNS, tiles)
         grain = grain_for(n * min(inner, _SCAN_COLUMNS), 1 << 14)
-        step = LibraryStep(_row_source(scan), words, lines * tiles, grain)
+        step = LibraryStep(_row_source(scan), words, Tasks(lines * tiles, grain))
     return LibraryCall((step,))
 
 

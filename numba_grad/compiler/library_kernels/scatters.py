@@ -17,7 +17,7 @@ from numba_grad.compiler.library_kernels.calls import (
 )
 from numba_grad.compiler.library_kernels.registry import Kernel, lowers
 from numba_grad.graph.node import Node
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Tasks
 
 __all__ = ["scatter_call"]
 
@@ -49,13 +49,16 @@ def scatter_call(
     scatter = LibraryStep(
         _scatter_source(dtype, index_dtypes, adds),
         tuple(words),
-        tiles if positions else 0,
-        grain_for(positions * min(rest, _SCATTER_COLUMNS), 1 << 14),
+        Tasks(
+            tiles if positions else 0, grain_for(positions * min(rest, _SCATTER_COLUMNS), 1 << 14)
+        ),
     )
     if in_place:
         return LibraryCall((scatter,))
     size = math.prod(sizes) * rest
-    copy = LibraryStep(_copy_source(dtype), (Memory("input"), Memory("output")), size, 1 << 15)
+    copy = LibraryStep(
+        _copy_source(dtype), (Memory("input"), Memory("output")), Tasks(size, 1 << 15)
+    )
     return LibraryCall((copy, scatter))
 
 

@@ -13,9 +13,10 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     value_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
 from numba_grad.dtypes import computed_in, is_floating, is_inexact
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import Tasks
 
 __all__ = ["argsort_call", "searchsorted_call", "sort_call"]
 
@@ -64,8 +65,7 @@ def _sorting_call(
     step = LibraryStep(
         source(dtype, result, descending),
         words,
-        tasks if n else 0,
-        grain_for(n * max(1, n.bit_length()), 1 << 11),
+        Tasks(tasks if n else 0, grain_for(n * max(1, n.bit_length()), 1 << 11)),
     )
     return LibraryCall((step,), key_bytes + order_bytes)
 
@@ -256,7 +256,9 @@ def searchsorted_call(dtype: np.dtype, shape: Shape, values: int, *, right: bool
     rows = math.prod(shape[:-1])
     words = (Memory("input"), Memory("input", 1), Memory("output"), n, values // max(rows, 1))
     step = LibraryStep(
-        _searchsorted_source(dtype, right), words, values, grain_for(4 * n.bit_length(), 1 << 11)
+        _searchsorted_source(dtype, right),
+        words,
+        Tasks(values, grain_for(4 * n.bit_length(), 1 << 11)),
     )
     return LibraryCall((step,))
 
@@ -298,7 +300,7 @@ def _argsort(kernel: Kernel, node: Node) -> LibraryCall:
     return kernel(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
 
 
-@lowers("searchsorted", by=searchsorted_call)
+@lowers("searchsorted", by=searchsorted_call, on_gpus=BY_TASK)
 def _searchsorted(kernel: Kernel, node: Node) -> LibraryCall:
     x, v = node.inputs
     return kernel(x.dtype, x.shape, v.type.size, right=node.params["right"])

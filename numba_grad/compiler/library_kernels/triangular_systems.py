@@ -7,7 +7,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call, stack_starts
 from numba_grad.compiler.library_kernels.matrix_operations import of_matrix
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     has_zero_on_diagonal,
     is_small,
@@ -115,6 +115,7 @@ start = matrix * {n * columns}
     "solve_triangular",
     by=solve_triangular_call,
     operations=of_matrix(lambda m, n, k: 0, for_each_right_side=1),
+    on_gpus=BY_MATRIX,
 )
 def _solve_triangular(kernel: Kernel, node: Node) -> LibraryCall:
     a, b = node.inputs

@@ -27,9 +27,11 @@ from numba_grad.compiler.loop_nests.reductions import (
     reduction_axes,
 )
 from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values
+from numba_grad.compiler.words import Errors
 from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.runtime.plan import ErrorSite
 
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
 
@@ -353,9 +355,9 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         n = x.shape[axis]
         extent = values.index_value(constant_index(n, not is_loop(n)))
         if node.params.get("checked", True):
-            errors = values.special_word("errors", "errors")
+            errors = values.special_word(Errors(), "errors")
             named = (node.params.get("named_axes") or range(len(index_arrays)))[axis]
-            site = values.special_word(("site", node.op.name, named), "site")
+            site = values.special_word(ErrorSite("index", node.op.name, named), "site")
             value = values.apply(
                 f"check_index({{i}}, {{n}}, {errors}, {site})", INT64, i=value, n=extent
             )

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 
 from numba_grad.compiler.emission.emit_cpu import number_of_tasks
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
-from numba_grad.compiler.steps.program_steps import (
-    TASK_MULTIPLE,
-    ProgramStep,
-    Source,
-    grain_of,
-    nanoseconds,
-)
+from numba_grad.compiler.steps.cpu_steps import TASK_MULTIPLE, grain_of, nanoseconds
+from numba_grad.compiler.steps.program_steps import ProgramStep, Source
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
+from numba_grad.compiler.words import KernelAddress, OwnWord, Word
+from numba_grad.runtime.plan import Tasks
 
 # Memory traffic of a block of rows in one kernel: with what the others read, it fits the cache of a
 # core.
@@ -67,17 +64,16 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
         block -= block % TASK_MULTIPLE
     tasks = math.ceil(rows / block)
     header = 3 + 3 * len(steps)
-    words: list[object] = [rows, block, len(steps)]
+    words: list[Word] = [rows, block, len(steps)]
     start = header
     for step in steps:
-        words += [("kernel", step.source), ("words", start), step.tasks // rows]
+        words += [KernelAddress(step.source), OwnWord(start), step.launch[0] // rows]
         start += len(step.words)
     words += [word for step in steps for word in step.words]
     return ProgramStep(
         SOURCE,
         words,
-        tasks,
-        grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps)),
+        Tasks(tasks, grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps))),
         list(dict.fromkeys(source for step in steps for source in step.memory)),
         sum(step.nbytes for step in steps),
         sum(step.flops for step in steps),

@@ -2,57 +2,43 @@
 transforms, scans, sorts, scatters."""
 
 import functools
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from numba_grad.compiler import library_kernels
-from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory, Symbol
+from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, LibraryWord, Memory
 from numba_grad.compiler.library_kernels.operands import memory_operands
-from numba_grad.compiler.library_kernels.registry import LOWERINGS
+from numba_grad.compiler.library_kernels.registry import (
+    LOWERINGS,
+    Kernel,
+    Lowering,
+    one_for_each_element,
+)
 from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.steps.custom_kernel_steps import call_of_custom_kernel
+from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.words import Pointer, Word
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """A word that points into memory."""
-
-    source: object
-    offset: int  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredStep:
-    """A kernel's source and words: integers, pointers, ("symbol", name), "errors", error sites."""
-
-    source: str
-    words: list[object]
-    tasks: int
-    grain: int
-    written: frozenset[int]  # the words of the memory that it writes
-
-
 def lower(
     node: Node, places: dict[Node, Place], temporary: Callable[[int], object], *, in_place: bool
-) -> list[LoweredStep]:
+) -> list[ProgramStep]:
     """The steps that compute `node` from its operands in memory."""
     if node.op.name == "custom_kernel":
         call = call_of_custom_kernel(node)
     else:
-        call = call_of(node, library_kernels, in_place=in_place)
-    return steps_of(call, node, places, temporary)
+        call = call_of(node, operator.attrgetter("kernel"), in_place=in_place)
+    return steps_of(call, node, places, temporary, in_place=in_place)
 
 
-def call_of(node: Node, kernels: Any, *, in_place: bool) -> LibraryCall:
-    """The call that computes `node`, of `kernels`: `library_kernels`, or what has functions of the
-    same names for another kind of device."""
+def call_of(node: Node, kernel_of: Callable[[Lowering], Kernel], *, in_place: bool) -> LibraryCall:
+    """The call that computes `node`, of the kernels of one kind of devices."""
     lowering = LOWERINGS.get(node.op.name)
     if lowering is None:
         raise InternalError(f"no kernel for {node}")
-    kernel = getattr(kernels, lowering.kernel)
+    kernel = kernel_of(lowering)
     if lowering.is_in_place:
         kernel = functools.partial(kernel, in_place=in_place)
     return lowering.call_of(kernel, node)
@@ -63,45 +49,60 @@ def steps_of(
     node: Node,
     places: dict[Node, Place],
     temporary: Callable[[int], object],
-) -> list[LoweredStep]:
+    *,
+    in_place: bool,
+) -> list[ProgramStep]:
     """The steps of a call, with pointers in place of the roles of memory."""
-    inputs = [_pointer(places[x], x) for x in memory_operands(node)]
-    output = _pointer(places[node], node)
-    uses_scratch = any(
+    roles = {
+        "input": [_pointer(places[x], x) for x in memory_operands(node)],
+        "output": [_pointer(places[node], node)],
+    }
+    if any(
         isinstance(word, Memory) and word.role == "scratch"
         for step in call.steps
         for word in step.words
-    )
-    scratch = Pointer(temporary(call.scratch_bytes), 0) if uses_scratch else None
+    ):
+        roles["scratch"] = [Pointer(temporary(call.scratch_bytes), 0)]
 
-    def word(value: object) -> object:
-        match value:
-            case Memory(role, number, offset):
-                target = {"input": inputs, "output": [output], "scratch": [scratch]}[role][number]
-                assert target is not None
-                return Pointer(target.source, target.offset + offset)
-            case Symbol(name):
-                return ("symbol", name)
-            case Errors():
-                return "errors"
+    def word(value: LibraryWord) -> Word:
+        if isinstance(value, Memory):
+            start = roles[value.role][value.number]
+            return Pointer(start.source, start.offset + value.offset)
         return value
 
     return [
-        LoweredStep(
-            step.source,
-            [word(value) for value in step.words],
-            step.tasks,
-            step.grain,
-            frozenset(
-                [
-                    number
-                    for number, value in enumerate(step.words)
-                    if isinstance(value, Memory) and value.role != "input"
-                ]
-            ),
-        )
+        _program_step(node, step, [word(value) for value in step.words], in_place=in_place)
         for step in call.steps
     ]
+
+
+def _program_step(
+    node: Node, step: LibraryStep, words: list[Word], *, in_place: bool
+) -> ProgramStep:
+    """A step with its traffic and operations for profiles."""
+    nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
+    lowering = LOWERINGS.get(node.op.name)
+    flops = (lowering.operations if lowering else one_for_each_element)(node)
+    if in_place and node.op.name in ("scatter_add", "scatter_set"):
+        x, v = node.inputs[:2]
+        nbytes += v.type.nbytes - x.type.nbytes - node.type.nbytes
+        flops = v.type.size
+    name = node.params["kernel"].name if node.op.name == "custom_kernel" else node.op.name
+    written = [
+        number
+        for number, value in enumerate(step.words)
+        if isinstance(value, Memory) and value.role != "input"
+    ]
+    memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
+    return ProgramStep(
+        f"# {name}: {node.dtype.name}\n{step.source}",
+        words,
+        step.launch,
+        memory,
+        nbytes,
+        flops,
+        written=frozenset(written),
+    )
 
 
 def _pointer(place: Place, node: Node) -> Pointer:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import Axis, Buffer, Load
 from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
-from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import ProgramStep, Source
+from numba_grad.compiler.words import Pointer
 
 # How many of the steps that follow and share memory a chain is looked for among: with all of them
 # for each first one, the work would grow with the square of their number.

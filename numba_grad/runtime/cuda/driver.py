@@ -13,7 +13,7 @@ from numba_grad.runtime.cuda.interface import (
     Activation,
     DeviceProperties,
     Driver,
-    Grid,
+    Extents,
     MemoryInfo,
     PointerAttributes,
 )
@@ -327,8 +327,8 @@ class CudaDriver(Driver):
     def launch(
         self,
         function: int,
-        grid: Grid,
-        block: Grid,
+        grid: Extents,
+        block: Extents,
         shared_bytes: int,
         stream: int,
         parameters_address: int,

@@ -3,9 +3,8 @@
     Program      a plan made ready to run on one GPU; `run(*inputs)` returns the outputs
     Activation   what one run at a time needs: the words, host values on their way, captured graphs
 
-A plan is the same as the CPU's (`runtime/plan.py`); of a step, `tasks` are the blocks of the grid
-and `grain` the threads of a block. All of a kernel's parameters are eight bytes long, so the words
-of a step are its parameter block as they stand.
+A plan is the same as the CPU's (`runtime/plan.py`), but that steps have a `Grid`. All of a kernel's
+parameters are eight bytes long, so the words of a step are its parameter block as they stand.
 
 Nothing here waits for the GPU, but loops and branches that go by values, which the host reads
 (`rows.py`). What a kernel found wrong (an index out of range) is recorded on the device, and raised

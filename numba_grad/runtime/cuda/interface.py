@@ -20,9 +20,8 @@ from numba_grad.errors import (
 from numba_grad.locks import new_lock
 
 DEFAULT_STREAM = 0  # the legacy default stream of the current device, which all libraries share
-PER_THREAD_STREAM = 2  # the driver's other handle that is no pointer
 
-Grid = tuple[int, int, int]  # blocks in a grid, or threads in a block: x, y, z
+Extents = tuple[int, int, int]  # blocks in a grid, or threads in a block: x, y, z
 
 # After these no call of the process works on any device's context: the driver repeats the error.
 _CONTEXT_IS_LOST = frozenset(
@@ -251,8 +250,8 @@ class Driver:
     def launch(
         self,
         function: int,
-        grid: Grid,
-        block: Grid,
+        grid: Extents,
+        block: Extents,
         shared_bytes: int,
         stream: int,
         parameters_address: int,

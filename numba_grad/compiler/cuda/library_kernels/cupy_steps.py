@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import by_cupy
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.compiler.library_kernels.lapack import real_name
+from numba_grad.compiler.library_kernels.registry import Kernel
 from numba_grad.runtime.cuda.cupy_calls import words_of
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 Array = tuple[Memory, Shape, np.dtype]
 
@@ -35,7 +37,7 @@ def _call(
     for memory, shape, _ in arrays:
         words += [memory, *words_of(shape)]
     text = " ".join(["host: cupy", name, *(dtype.name for *_, dtype in arrays), *options])
-    return LibraryCall((LibraryStep(text, tuple(words), 1, 1),))
+    return LibraryCall((LibraryStep(text, tuple(words), Grid(1, 1)),))
 
 
 def _input(number: int, shape: Shape, dtype: np.dtype) -> Array:
@@ -51,23 +53,25 @@ def _sites(call: LibraryCall) -> list[ErrorSite]:
     return [word for step in call.steps for word in step.words if isinstance(word, ErrorSite)]
 
 
-def _square(
-    name: str,
-    result: Callable[[int], Shape],
-    of_cpu_call: Callable[..., LibraryCall],
-    *,
-    inputs: int = 1,
-) -> Callable[..., LibraryCall]:
+def _square(of_cpu_call: Kernel, result: Callable[[int], Shape], *, inputs: int = 1) -> None:
     """Of stacks of square matrices, whose results have the dtype of these."""
+    name = of_cpu_call.__name__.removesuffix("_call")
 
+    @by_cupy(of_cpu_call)
     def call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
         arrays = [_input(k, (count, n, n), dtype) for k in range(inputs)]
         sites = _sites(of_cpu_call(dtype, n, count))
         return _call(name, arrays, _output((count, *result(n)), dtype), sites=sites)
 
-    return call
+
+for _of_matrix in (of_cpu.inv_call, of_cpu.cholesky_call, of_cpu.expm_call, of_cpu.cofactor_call):
+    _square(_of_matrix, lambda n: (n, n))
+_square(of_cpu.cofactor_in_direction_call, lambda n: (n, n), inputs=2)
+_square(of_cpu.det_call, lambda n: ())
+_square(of_cpu.slogdet_call, lambda n: (2,))
 
 
+@by_cupy(of_cpu.solve_call)
 def solve_call(
     dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, **params: Any
 ) -> LibraryCall:
@@ -91,6 +95,7 @@ def _system(
     return _call(name, [a, b], out, sites=sites, integers=integers)
 
 
+@by_cupy(of_cpu.solve_triangular_call)
 def solve_triangular_call(
     dtype: np.dtype,
     n: int,
@@ -107,11 +112,13 @@ def solve_triangular_call(
     return _system("solve_triangular", dtype, n, columns, a_stack, b_stack, sites, integers)
 
 
+@by_cupy(of_cpu.lu_call)
 def lu_call(dtype: np.dtype, m: int, n: int, count: int) -> LibraryCall:
     out = _output((count, m, n + 1), dtype)
     return _call("lu", [_input(0, (count, m, n), dtype)], out)
 
 
+@by_cupy(of_cpu.qr_call)
 def qr_call(dtype: np.dtype, m: int, n: int, count: int, *, mode: str) -> LibraryCall:
     least = min(m, n)
     shape = (least, n) if mode == "r" else (m + n, m if mode == "complete" else least)
@@ -119,6 +126,7 @@ def qr_call(dtype: np.dtype, m: int, n: int, count: int, *, mode: str) -> Librar
     return _call("qr", [a], out, mode)
 
 
+@by_cupy(of_cpu.eigh_call)
 def eigh_call(dtype: np.dtype, n: int, count: int, *, lower: bool, vectors: bool) -> LibraryCall:
     sites = _sites(of_cpu.eigh_call(dtype, n, count, lower=lower, vectors=vectors))
     a = _input(0, (count, n, n), dtype)
@@ -129,6 +137,7 @@ def eigh_call(dtype: np.dtype, n: int, count: int, *, lower: bool, vectors: bool
     return _call("eigvalsh", [a], out, sites=sites, integers=[int(lower)])
 
 
+@by_cupy(of_cpu.eig_call)
 def eig_call(dtype: np.dtype, n: int, count: int, *, vectors: bool) -> LibraryCall:
     sites = _sites(of_cpu.eig_call(dtype, n, count, vectors=vectors))
     shape = (count, n + 1, n) if vectors else (count, n)
@@ -137,6 +146,7 @@ def eig_call(dtype: np.dtype, n: int, count: int, *, vectors: bool) -> LibraryCa
     return _call(name, [_input(0, (count, n, n), dtype)], out, sites=sites)
 
 
+@by_cupy(of_cpu.svd_call)
 def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> LibraryCall:
     sites = _sites(of_cpu.svd_call(dtype, m, n, count, part=part))
     a = _input(0, (count, m, n), dtype)
@@ -147,6 +157,7 @@ def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> Libra
     return _call("svd", [a], _output((count, m + n + 1, width), dtype), part, sites=sites)
 
 
+@by_cupy(of_cpu.lstsq_call)
 def lstsq_call(
     dtype: np.dtype, m: int, n: int, columns: int, a_stack: Shape, b_stack: Shape
 ) -> LibraryCall:
@@ -157,6 +168,7 @@ def lstsq_call(
     return _call("lstsq", arrays, _output((*stack, n, columns), dtype), sites=sites)
 
 
+@by_cupy(of_cpu.fourier_call)
 def fourier_call(
     function: str,
     dtype: np.dtype,
@@ -170,25 +182,3 @@ def fourier_call(
     (bits,) = struct.unpack("q", struct.pack("d", scale))
     x, out = _input(0, shape, dtype), _output(out_shape, out_dtype)
     return _call("fourier", [x], out, function, integers=[axis, n_out, bits])
-
-
-CALLS: dict[str, Callable[..., LibraryCall]] = {
-    "inv_call": _square("inv", lambda n: (n, n), of_cpu.inv_call),
-    "cholesky_call": _square("cholesky", lambda n: (n, n), of_cpu.cholesky_call),
-    "det_call": _square("det", lambda n: (), of_cpu.det_call),
-    "slogdet_call": _square("slogdet", lambda n: (2,), of_cpu.slogdet_call),
-    "expm_call": _square("expm", lambda n: (n, n), of_cpu.expm_call),
-    "cofactor_call": _square("cofactor", lambda n: (n, n), of_cpu.cofactor_call),
-    "cofactor_in_direction_call": _square(
-        "cofactor_in_direction", lambda n: (n, n), of_cpu.cofactor_in_direction_call, inputs=2
-    ),
-    "solve_call": solve_call,
-    "solve_triangular_call": solve_triangular_call,
-    "lu_call": lu_call,
-    "qr_call": qr_call,
-    "eigh_call": eigh_call,
-    "eig_call": eig_call,
-    "svd_call": svd_call,
-    "lstsq_call": lstsq_call,
-    "fourier_call": fourier_call,
-}

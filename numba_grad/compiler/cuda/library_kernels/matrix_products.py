@@ -8,6 +8,8 @@ from textwrap import indent
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import Options, stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
@@ -23,6 +25,8 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.runtime.cuda import libraries
+from numba_grad.runtime.plan import Grid
 
 # What cuBLAS is for.
 BLAS_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
@@ -68,6 +72,14 @@ def tile_for(dtype: np.dtype, m: int, n: int, count: int) -> Tile:
     return _LARGE if fits and blocks >= _ENOUGH_BLOCKS // 2 else _MEDIUM
 
 
+def _by_options(options: Options) -> dict[str, object]:
+    return {
+        "has_cublas": lambda: options.libraries and libraries.cublas() is not None,
+        "tf32": options.tf32,
+    }
+
+
+@stands_for(of_cpu.matmul_call, given=_by_options)
 def matmul_call(
     dtype: np.dtype,
     m: int,
@@ -131,15 +143,14 @@ def _tiles_call(product: _Product) -> LibraryCall:
         *product.words_of_axes,
     )
     multiplying = LibraryStep(
-        _tiles_source(product, tile, is_cut=is_cut), words, parts * blocks, THREADS
+        _tiles_source(product, tile, is_cut=is_cut), words, Grid(parts * blocks, THREADS)
     )
     if not is_cut:
         return LibraryCall((multiplying,))
     adding = LibraryStep(
         _sum_of_parts_source(dtype),
         (Memory("scratch"), Memory("output"), parts, product.size),
-        blocks_for(product.size),
-        THREADS,
+        Grid(blocks_for(product.size), THREADS),
     )
     itemsize = np.dtype(computed_name(dtype)).itemsize
     return LibraryCall((multiplying, adding), parts * product.size * itemsize)
@@ -154,7 +165,7 @@ def _elements_call(product: _Product) -> LibraryCall:
         *(product.size, *product.words_of_axes),
     )
     source = _elements_source(product.dtype, len(product.axes))
-    return LibraryCall((LibraryStep(source, words, blocks_for(product.size), THREADS),))
+    return LibraryCall((LibraryStep(source, words, Grid(blocks_for(product.size), THREADS)),))
 
 
 def _elements_source(dtype: np.dtype, rank: int) -> str:
@@ -322,5 +333,5 @@ def _cublas_call(product: _Product, *, tf32: bool) -> LibraryCall:
         *(int(product.x_transposed), int(product.y_transposed), *product.words_of_axes),
     )
     precision = "tf32" if tf32 and dtype == np.float32 else dtype.name
-    step = LibraryStep(f"host: cublas gemm {dtype.name} {precision}", words, 1, 1)
+    step = LibraryStep(f"host: cublas gemm {dtype.name} {precision}", words, Grid(1, 1))
     return LibraryCall((step,), workspace)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
@@ -25,6 +27,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.dtypes import is_inexact
+from numba_grad.runtime.plan import Grid
 
 # From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block. But
 # where lines lie one after another, threads of neighbouring lines read far apart: a multiprocessor
@@ -52,6 +55,7 @@ class Scan:
     result: int  # the part that is stored
 
 
+@stands_for(of_cpu.cumsum_call)
 def cumsum_call(
     dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int, *, reverse: bool = False
 ) -> LibraryCall:
@@ -64,6 +68,7 @@ def cumsum_call(
     return _scan_call(scan, dtype, out_dtype, shape, axis, reverse=reverse)
 
 
+@stands_for(of_cpu.cumprod_call)
 def cumprod_call(dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int) -> LibraryCall:
     """Products along an axis, up to each element. Input: x. One output."""
     name = computed_name(out_dtype)
@@ -72,6 +77,7 @@ def cumprod_call(dtype: np.dtype, out_dtype: np.dtype, shape: Shape, axis: int) 
     return _scan_call(scan, dtype, out_dtype, shape, axis)
 
 
+@stands_for(of_cpu.linear_recurrence_call)
 def linear_recurrence_call(
     dtype: np.dtype, shape: Shape, axis: int, *, reverse: bool = False
 ) -> LibraryCall:
@@ -93,6 +99,7 @@ def linear_recurrence_call(
     return _scan_call(scan, dtype, dtype, shape, axis, reverse=reverse, reads_b=True)
 
 
+@stands_for(of_cpu.cumulative_position_call)
 def cumulative_position_call(
     dtype: np.dtype, shape: Shape, axis: int, *, comparison: str
 ) -> LibraryCall:
@@ -146,7 +153,7 @@ def _scan_call(
     is_far_apart = inner == 1 and n >= _LONG_LINE
     if n <= _SHORT_LINE or (lines >= _MANY_LINES and not is_far_apart):
         words = (*operands, Memory("output"), n, inner, lines)
-        step = LibraryStep(_lines_source(kind), words, blocks_for(lines), THREADS)
+        step = LibraryStep(_lines_source(kind), words, Grid(blocks_for(lines), THREADS))
         return LibraryCall((step,))
     chunks = -(-n // _CHUNK)
     parts = max(1, min(-(-_ENOUGH_BLOCKS // lines), chunks, THREADS))
@@ -154,7 +161,7 @@ def _scan_call(
     parts = -(-n // length)
     if parts == 1:
         words = (*operands, Memory("output"), n, inner, length, parts)
-        step = LibraryStep(_block_source(kind, "results"), words, lines, THREADS)
+        step = LibraryStep(_block_source(kind, "results"), words, Grid(lines, THREADS))
         return LibraryCall((step,))
     totals: list[Memory] = []
     scratch_bytes = 0
@@ -165,7 +172,7 @@ def _scan_call(
     steps = []
     for mode, target in (("totals", ()), ("results after others", (Memory("output"),))):
         words = (*operands, *target, *totals, n, inner, length, parts)
-        steps.append(LibraryStep(_block_source(kind, mode), words, lines * parts, THREADS))
+        steps.append(LibraryStep(_block_source(kind, mode), words, Grid(lines * parts, THREADS)))
     return LibraryCall(tuple(steps), scratch_bytes)
 
 
@@ -242,24 +249,45 @@ def _block_source(kind: _Kind, mode: str) -> str:
             (f"totals{k}", pointer_to(computed_name(dtype))) for k, dtype in enumerate(scan.parts)
         ]
     parameters += [(name, "int64") for name in ("n", "inner", "length", "parts")]
-    shared = kind.each(f"shared{{k}} = cuda.shared.array({THREADS}, {{name}})")
-    before = kind.lets("carry", scan.identity)
-    if mode == "results after others":
-        before += (
-            kind.lets("own", scan.identity)
-            + "if thread < part:\n"
-            + indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
-            + _block_scan(kind)
-            + "if part > 0:\n"
-            + indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
-            + "cuda.syncthreads()\n"
+    after = ""
+    if mode == "totals":
+        after = "if thread == 0:\n" + indented(
+            kind.each("totals{k}[line * parts + part] = carry{k}"), 1
         )
-    items = "item = 0\n" + f"while item < {_ITEMS}:\n"
+    return kernel_source(
+        parameters,
+        kind.each(f"shared{{k}} = cuda.shared.array({THREADS}, {{name}})")
+        + "thread = int64(cuda.threadIdx.x)\n"
+        + "line = int64(cuda.blockIdx.x) // parts\n"
+        + "part = int64(cuda.blockIdx.x) % parts\n"
+        + kind.lets("carry", scan.identity)
+        + (_carried_from_parts_before(kind) if mode == "results after others" else "")
+        + "start = part * length\nend = min(start + length, n)\n"
+        + "while start < end:\n"
+        + indented(_chunk_source(kind, has_results=has_results), 1)
+        + after,
+    )
+
+
+def _carried_from_parts_before(kind: _Kind) -> str:
+    return (
+        kind.lets("own", kind.scan.identity)
+        + "if thread < part:\n"
+        + indented(kind.each("own{k} = totals{k}[line * parts + thread]"), 1)
+        + _block_scan(kind)
+        + "if part > 0:\n"
+        + indented(kind.each("carry{k} = shared{k}[int32(part - 1)]"), 1)
+        + "cuda.syncthreads()\n"
+    )
+
+
+def _chunk_source(kind: _Kind, *, has_results: bool) -> str:
+    """The elements from `start` on that the threads of a block have some each of."""
+    items = f"item = 0\nwhile item < {_ITEMS}:\n    i = first + item\n    if i < end:\n"
     own = (
         f"first = start + thread * {_ITEMS}\n"
-        + kind.lets("own", scan.identity)
+        + kind.lets("own", kind.scan.identity)
         + items
-        + "    i = first + item\n    if i < end:\n"
         + indented(kind.load + kind.each("a{k} = own{k}") + kind.combine("own"), 2)
         + "    item += 1\n"
         + _block_scan(kind)
@@ -270,32 +298,14 @@ def _block_source(kind: _Kind, mode: str) -> str:
             + "if thread > 0:\n"
             + indented(kind.each("b{k} = shared{k}[thread - 1]") + kind.combine("a"), 1)
             + items
-            + "    i = first + item\n    if i < end:\n"
-            + indented(kind.load + kind.combine("a") + f"out[place] = a{scan.result}", 2)
+            + indented(kind.load + kind.combine("a") + f"out[place] = a{kind.scan.result}", 2)
             + "    item += 1\n"
         )
-    own += (
+    return own + (
         kind.each("a{k} = carry{k}")
         + kind.each(f"b{{k}} = shared{{k}}[{THREADS - 1}]")
         + kind.combine("carry")
         + f"cuda.syncthreads()\nstart += {_CHUNK}\n"
-    )
-    after = ""
-    if mode == "totals":
-        after = "if thread == 0:\n" + indented(
-            kind.each("totals{k}[line * parts + part] = carry{k}"), 1
-        )
-    return kernel_source(
-        parameters,
-        shared
-        + "thread = int64(cuda.threadIdx.x)\n"
-        + "line = int64(cuda.blockIdx.x) // parts\n"
-        + "part = int64(cuda.blockIdx.x) % parts\n"
-        + before
-        + "start = part * length\nend = min(start + length, n)\n"
-        + "while start < end:\n"
-        + indented(own, 1)
-        + after,
     )
 
 

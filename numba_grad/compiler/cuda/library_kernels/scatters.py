@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
 from numba_grad.compiler.cuda import device_functions
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.sorts import Sort
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
@@ -24,7 +26,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 # What `atomic_add` is for.
 _ATOMIC = ("float32", "float64", "int32", "int64")
@@ -33,6 +35,7 @@ _PIECE = 32
 _MOST_PIECES = 64
 
 
+@stands_for(of_cpu.scatter_call, given=lambda options: {"deterministic": options.deterministic})
 def scatter_call(
     dtype: np.dtype,
     index_dtypes: Sequence[np.dtype],
@@ -54,7 +57,9 @@ def scatter_call(
     size = math.prod(sizes) * rest
     if not in_place and size:
         words = (Memory("input"), Memory("output"), size)
-        steps.append(LibraryStep(copy_source(dtype.itemsize), words, blocks_for(size), THREADS))
+        steps.append(
+            LibraryStep(copy_source(dtype.itemsize), words, Grid(blocks_for(size), THREADS))
+        )
     if positions * rest == 0:
         return LibraryCall(tuple(steps))
     if adds and not deterministic and dtype.name in _ATOMIC:
@@ -62,39 +67,53 @@ def scatter_call(
         words = [Memory("output"), Memory("input", 1), Errors(), rest, tasks]
         words += _words_of_indices(sizes, sites)
         source = _atomic_source(dtype, index_dtypes)
-        steps.append(LibraryStep(source, tuple(words), blocks_for(tasks), THREADS))
+        steps.append(LibraryStep(source, tuple(words), Grid(blocks_for(tasks), THREADS)))
         return LibraryCall(tuple(steps))
     place_dtype = np.dtype(np.uint32 if math.prod(sizes) < 1 << 32 else np.uint64)
     place_bytes = -(-positions * place_dtype.itemsize // 64) * 64
     words = [Memory("scratch"), Errors(), positions, *_words_of_indices(sizes, sites)]
     steps.append(
         LibraryStep(
-            _places_source(place_dtype, index_dtypes), tuple(words), blocks_for(positions), THREADS
+            _places_source(place_dtype, index_dtypes),
+            tuple(words),
+            Grid(blocks_for(positions), THREADS),
         )
     )
     sort = Sort(place_dtype, 1, positions, 1, Memory("scratch"), start=place_bytes)
     sort.append(0, None)
     steps += sort.steps
-    tasks, blocks = positions * rest, blocks_for(positions * rest)
-    value = Memory("input", 1)
     if not adds:
-        words = (Memory("output"), value, sort.keys, sort.order, positions, rest, tasks)
-        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, blocks, THREADS))
+        tasks = positions * rest
+        operands = (Memory("output"), Memory("input", 1), sort.keys, sort.order)
+        grid = Grid(blocks_for(tasks), THREADS)
+        words = (*operands, positions, rest, tasks)
+        steps.append(LibraryStep(_put_source(dtype, place_dtype), words, grid))
         return LibraryCall(tuple(steps), sort.scratch_bytes)
+    adding, scratch_bytes = _adding(dtype, place_dtype, sort, positions, rest)
+    return LibraryCall((*steps, *adding), scratch_bytes)
+
+
+def _adding(
+    dtype: np.dtype, place_dtype: np.dtype, sort: Sort, positions: int, rest: int
+) -> tuple[list[LibraryStep], int]:
+    """The steps that add what belongs to one place, in order; the scratch memory of all steps."""
+    steps: list[LibraryStep] = []
+    tasks = positions * rest
+    grid = Grid(blocks_for(tasks), THREADS)
+    value = Memory("input", 1)
     piece, scratch_bytes = 1, sort.scratch_bytes
     sums = Memory("scratch", 0, scratch_bytes)
     while positions > _MOST_PIECES * piece:
         terms = value if piece == 1 else sums
         words = (sums, terms, sort.keys, sort.order, positions, rest, tasks, piece)
         source = _pieces_source(dtype, place_dtype, is_first=piece == 1)
-        steps.append(LibraryStep(source, words, blocks, THREADS))
+        steps.append(LibraryStep(source, words, grid))
         scratch_bytes = sort.scratch_bytes + tasks * np.dtype(computed_name(dtype)).itemsize
         piece *= _PIECE
     terms = value if piece == 1 else sums
     words = (Memory("output"), terms, sort.keys, sort.order, positions, rest, tasks, piece)
     source = _add_source(dtype, place_dtype, is_first=piece == 1)
-    steps.append(LibraryStep(source, words, blocks, THREADS))
-    return LibraryCall(tuple(steps), scratch_bytes)
+    return [*steps, LibraryStep(source, words, grid)], scratch_bytes
 
 
 def _words_of_indices(sizes: Sequence[int], sites: Sequence[ErrorSite]) -> list[LibraryWord]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     kernel_source,
@@ -19,12 +21,14 @@ from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.dtypes import computed_in, is_storage_only
 from numba_grad.errors import KernelError, explain
+from numba_grad.runtime.plan import Grid
 
 # Elements of a line that one block sorts; a line of more is merged from tiles of the most.
 _TILES = (64, 256, 1024)
 TILE = _TILES[-1]
 
 
+@stands_for(of_cpu.argsort_call)
 def argsort_call(
     dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False
 ) -> LibraryCall:
@@ -114,7 +118,7 @@ class Sort:
         source = _tile_source(
             self.dtype, self.key_parts[part], tile, self.descending, part > 0, is_last
         )
-        self.steps.append(LibraryStep(source, tuple(words), self.lines * tiles, tile // 2))
+        self.steps.append(LibraryStep(source, tuple(words), Grid(self.lines * tiles, tile // 2)))
         self.source = 1 - self.source
         width = tile
         while width < self.n:
@@ -124,7 +128,7 @@ class Sort:
             words += [result if is_last and result else after.order]
             words += [self.n, self.inner, width, tiles]
             source = _merge_source(self.key_dtype, is_last)
-            self.steps.append(LibraryStep(source, tuple(words), self.lines * tiles, THREADS))
+            self.steps.append(LibraryStep(source, tuple(words), Grid(self.lines * tiles, THREADS)))
             self.source = 1 - self.source
             width *= 2
 

@@ -32,6 +32,7 @@ from numba_grad.compiler.library_kernels import Errors, LibraryCall, Symbol
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import InternalError
+from numba_grad.runtime.plan import Grid, Tasks
 
 FLOAT64 = np.dtype(np.float64)
 # Of the scratch memory of a stack.
@@ -48,8 +49,9 @@ def translated(call: LibraryCall) -> LibraryCall:
     steps = []
     for step in call.steps:
         source, repeated = _translated_source(step.source, _kinds(step))
-        words = (*step.words, *(step.words[number] for number in repeated), step.tasks)
-        steps.append(LibraryStep(source, words, blocks_for(step.tasks), THREADS))
+        tasks = step.launch[0]
+        words = (*step.words, *(step.words[number] for number in repeated), tasks)
+        steps.append(LibraryStep(source, words, Grid(blocks_for(tasks), THREADS)))
     return LibraryCall(tuple(steps), call.scratch_bytes)
 
 
@@ -65,7 +67,7 @@ def translated_stack(call: LibraryCall) -> LibraryCall:
     block = -(-count // max(1, tasks))
     words[number_of["block"]] = block
     tasks = -(-count // max(1, block))
-    step = LibraryStep(step.source, tuple(words), tasks)
+    step = LibraryStep(step.source, tuple(words), Tasks(tasks))
     return translated(LibraryCall((step,), tasks * room))
 
 

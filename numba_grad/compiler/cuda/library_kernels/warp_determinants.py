@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels import warp_stacks
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import WARP, indented, zero
 from numba_grad.compiler.cuda.library_kernels.warp_stacks import (
     LOADED,
@@ -18,6 +21,7 @@ from numba_grad.compiler.library_kernels.lapack import wide_name
 _LARGE, _SMALL = f"float64({2.0**64!r})", f"float64({2.0**-64!r})"
 
 
+@stands_for(of_cpu.det_call, takes=warp_stacks.squares)
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's. Of products none overflows on the way that does not in the end."""
     body = f"""\
@@ -57,6 +61,7 @@ while k < {count}:
 {brought}"""
 
 
+@stands_for(of_cpu.cofactor_call, takes=warp_stacks.all_squares)
 def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's, exact also for singular matrices.
 
@@ -122,6 +127,7 @@ if thread < n:
     return matrix_call(dtype, LOADED + body, count if n else 0, {"rows": n, "n": n})
 
 
+@stands_for(of_cpu.slogdet_call, takes=warp_stacks.squares)
 def slogdet_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's."""
     wide, one = wide_name(dtype), _wide_number(dtype, "parity")

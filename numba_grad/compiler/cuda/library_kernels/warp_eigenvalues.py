@@ -7,6 +7,8 @@ one after the other, until all are small at once. Signs and phases of vectors ar
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels import warp_stacks
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import WARP, indented, zero
 from numba_grad.compiler.cuda.library_kernels.warp_stacks import (
     FAILED,
@@ -23,6 +25,7 @@ from numba_grad.compiler.library_kernels import LibraryCall
 _SWEEPS = 30
 
 
+@stands_for(of_cpu.eigh_call, takes=warp_stacks.all_squares)
 def eigh_call(dtype: np.dtype, n: int, count: int, *, lower: bool, vectors: bool) -> LibraryCall:
     """As the CPU's."""
     site = site_of(of_cpu.eigh_call(dtype, n, count, lower=lower, vectors=vectors))

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels import warp_stacks
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     WARP,
     indented,
@@ -16,6 +19,7 @@ from numba_grad.compiler.cuda.library_kernels.warp_stacks import (
 from numba_grad.compiler.library_kernels import LibraryCall
 
 
+@stands_for(of_cpu.qr_call, takes=warp_stacks.rectangles)
 def qr_call(dtype: np.dtype, m: int, n: int, count: int, *, mode: str) -> LibraryCall:
     """As the CPU's: LAPACK's reflections, and so its signs."""
     least = min(m, n)

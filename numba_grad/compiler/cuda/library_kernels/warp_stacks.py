@@ -21,7 +21,8 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.compiler.library_kernels.small_matrices import is_small
+from numba_grad.runtime.plan import ErrorSite, Grid
 
 LARGEST = WARP
 # From row to row of a matrix in shared memory, so that a column lies in all banks; 33 in texts.
@@ -32,6 +33,25 @@ def site_of(call: LibraryCall) -> ErrorSite:
     """What the CPU's call tells of a bad matrix."""
     (site,) = [word for step in call.steps for word in step.words if isinstance(word, ErrorSite)]
     return site
+
+
+# What a warp does: matrices that fit one, but those that the CPU's kernels write out.
+
+
+def squares(dtype: np.dtype, n: int, *others: object) -> bool:
+    return n <= LARGEST and not is_small(n)
+
+
+def all_squares(dtype: np.dtype, n: int, *others: object) -> bool:
+    return n <= LARGEST  # the CPU needs a library for any
+
+
+def systems(dtype: np.dtype, n: int, columns: int, *others: object) -> bool:
+    return n <= LARGEST and not is_small(n, columns)
+
+
+def rectangles(dtype: np.dtype, m: int, n: int, *others: object) -> bool:
+    return max(m, n) <= LARGEST
 
 
 def matrix_call(
@@ -100,7 +120,7 @@ thread = int32(cuda.threadIdx.x)
 matrix = int64(cuda.blockIdx.x)
 {walk}"""
     source = kernel_source(parameters, head + body)
-    return LibraryCall((LibraryStep(source, tuple(words), count, WARP),))
+    return LibraryCall((LibraryStep(source, tuple(words), Grid(count, WARP)),))
 
 
 # The matrix, into `tile`.

@@ -3,6 +3,8 @@
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels import warp_stacks
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     WARP,
     indented,
@@ -20,6 +22,7 @@ from numba_grad.compiler.library_kernels import LibraryCall
 from numba_grad.compiler.library_kernels.calls import Shape
 
 
+@stands_for(of_cpu.inv_call, takes=warp_stacks.squares)
 def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's."""
     site = site_of(of_cpu.inv_call(dtype, n, count))
@@ -28,6 +31,7 @@ def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     return matrix_call(dtype, body, count if n else 0, integers, site=site)
 
 
+@stands_for(of_cpu.solve_call, takes=warp_stacks.systems)
 def solve_call(
     dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, *, note: str = ""
 ) -> LibraryCall:
@@ -37,6 +41,7 @@ def solve_call(
     return system_call(dtype, body, n, columns, a_stack, b_stack, site)
 
 
+@stands_for(of_cpu.solve_triangular_call, takes=warp_stacks.systems)
 def solve_triangular_call(
     dtype: np.dtype,
     n: int,
@@ -56,6 +61,7 @@ def solve_triangular_call(
     return system_call(dtype, body, n, columns, a_stack, b_stack, site)
 
 
+@stands_for(of_cpu.cholesky_call, takes=warp_stacks.squares)
 def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """As the CPU's."""
     site = site_of(of_cpu.cholesky_call(dtype, n, count))
@@ -63,6 +69,7 @@ def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     return matrix_call(dtype, body, count if n else 0, {"rows": n, "n": n}, site=site)
 
 
+@stands_for(of_cpu.lu_call, takes=warp_stacks.rectangles)
 def lu_call(dtype: np.dtype, m: int, n: int, count: int) -> LibraryCall:
     """As the CPU's."""
     store = """\

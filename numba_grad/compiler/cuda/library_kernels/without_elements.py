@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from numba_grad.compiler import library_kernels as of_cpu
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.cuda.library_kernels.source import (
     THREADS,
     blocks_for,
@@ -14,8 +16,14 @@ from numba_grad.compiler.cuda.library_kernels.source import (
 )
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
+from numba_grad.runtime.plan import Grid
 
 
+def _are_without_elements(dtype: np.dtype, m: int, n: int, *others: object) -> bool:
+    return 0 in (m, n)
+
+
+@stands_for(of_cpu.svd_call, takes=_are_without_elements)
 def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> LibraryCall:
     """As the CPU's. Of one of the two factors there is no row, the other one is an identity, and
     there are no values, which leaves a row of zeros."""
@@ -23,6 +31,7 @@ def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> Libra
     return _diagonal_call(dtype, count * (width + 1), width, period=width + 1)
 
 
+@stands_for(of_cpu.lstsq_call, takes=_are_without_elements)
 def lstsq_call(
     dtype: np.dtype, m: int, n: int, columns: int, a_stack: Shape, b_stack: Shape
 ) -> LibraryCall:
@@ -42,5 +51,5 @@ def _diagonal_call(dtype: np.dtype, rows: int, width: int, *, period: int) -> Li
         words.append(period)
     tasks = rows * width
     source = kernel_source(parameters, each_task(body))
-    step = LibraryStep(source, tuple(words), blocks_for(tasks), THREADS)
+    step = LibraryStep(source, tuple(words), Grid(blocks_for(tasks), THREADS))
     return LibraryCall((step,) if tasks else ())
