@@ -130,7 +130,9 @@ class _Communication:
         )
 
     def infer(self, *given: Type, **params: Any) -> TupleType:
-        return TupleType((*self.types(*given[: self.operands], **params), order.TOKEN))
+        device = given[0].device  # of an operand, or of the place
+        types = self.types(*given[: self.operands], **params)
+        return TupleType((*types, order.TOKEN.on(device)))
 
     def parts(self, inputs: Sequence[Any]) -> tuple[list[Any], Any, Any]:
         """The operands, the place and the token."""
@@ -513,7 +515,7 @@ def _never_waited_for(name: str) -> GradientError:
 
 
 def _with_request(x: Type, **params: Any) -> tuple[Type, Type]:
-    return (x, order.TOKEN)
+    return (x, order.TOKEN.on(x.device))
 
 
 def _without_numpy(comm: Any, place: Any, *own: Any, **params: Any) -> list[np.ndarray]:

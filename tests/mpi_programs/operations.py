@@ -319,15 +319,16 @@ def check_bits_in_order():
     assert np.asarray(ng.vjp(f, x)[1](x)[0]).tobytes() == want.tobytes()
 
 
-run(
-    [
-        *[(name, check_linear, name) for name in LINEAR],
-        check_nonlinear,
-        check_nonlinear_parts,
-        check_dtypes,
-        check_refusals,
-        check_communicators,
-        check_bits_in_order,
-    ],
-    sys.argv[1:],
-)
+if __name__ == "__main__":
+    run(
+        [
+            *[(name, check_linear, name) for name in LINEAR],
+            check_nonlinear,
+            check_nonlinear_parts,
+            check_dtypes,
+            check_refusals,
+            check_communicators,
+            check_bits_in_order,
+        ],
+        sys.argv[1:],
+    )

@@ -331,19 +331,20 @@ def check_all_pairs():
 
 GRIDS = [(1, 1, True), (1, 2, False), (2, 1, True), (2, 2, False), (3, 1, True)]
 
-run(
-    [
-        check_loops,
-        check_while,
-        check_while_condition,
-        check_branches,
-        check_unused_results,
-        check_define_by_run,
-        check_same_gradient_seeded_once,
-        *[(f"ghost cells {grid}", check_ghost_cells, *grid) for grid in GRIDS],
-        check_heat_inversion,
-        check_logistic_regression,
-        check_all_pairs,
-    ],
-    sys.argv[1:],
-)
+if __name__ == "__main__":
+    run(
+        [
+            check_loops,
+            check_while,
+            check_while_condition,
+            check_branches,
+            check_unused_results,
+            check_define_by_run,
+            check_same_gradient_seeded_once,
+            *[(f"ghost cells {grid}", check_ghost_cells, *grid) for grid in GRIDS],
+            check_heat_inversion,
+            check_logistic_regression,
+            check_all_pairs,
+        ],
+        sys.argv[1:],
+    )

@@ -1,23 +1,24 @@
 """Communications -> steps: calls of MPI by address, with handles and ranks from memory.
 
 A kernel reads the place (`ops/communication.py`) when it runs. Of a dtype that MPI lacks bytes are
-moved.
+moved. In a program of a GPU the host calls MPI, with the same kernels, on copies of the memory that
+these read and write (`HostCopy`).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Writer
 from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
 from numba_grad.compiler.steps.library_steps import Pointer
-from numba_grad.errors import DeviceError, explain
+from numba_grad.compiler.target import HostCopy
 from numba_grad.graph.node import Node
-from numba_grad.graph.order import TOKEN
 from numba_grad.graph.types import Type
 from numba_grad.ops.communication import PlaceWord, units
 from numba_grad.runtime.mpi import WRONG_SIZE
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ERROR_WORDS, ErrorSite
 
 # The words of every kernel; then its own.
 _PLACE, _TOKEN, _ERRORS, _SITE, _OWN = range(5)
@@ -41,23 +42,25 @@ _TAIL = f"""\
 """
 
 
-def write_communication(writer: Writer, call: Node) -> None:
-    """Append the steps of a communication.
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """A word that points to memory, and what a call does with it."""
 
-    Raises
-    ------
-    DeviceError
-        In a program that runs on a GPU.
-    """
-    if writer.target.name != "cpu":
-        raise DeviceError(
-            explain(
-                call.op.name.removeprefix("mpi_"),
-                "messages go through the memory of the host, which a program of a GPU does not use",
-                got={"inputs": [x.type for x in call.inputs]},
-                fix="the communication outside of jit and of loops, or x.to('cpu')",
-            )
-        )
+    pointer: Pointer
+    nbytes: int
+    use: HostCopy
+
+
+# What MPI alone touches, which an MPI that knows GPUs takes where it is.
+_SENT = HostCopy.READ | HostCopy.MPI
+_RECEIVED = HostCopy.WRITTEN | HostCopy.MPI
+_BOTH = _SENT | _RECEIVED
+# From the start of a message to its end.
+_UNDER_WAY = _BOTH | HostCopy.KEPT
+
+
+def write_communication(writer: Writer, call: Node) -> None:
+    """Append the steps of a communication."""
     _WRITERS[call.op.name](writer, call)
 
 
@@ -68,42 +71,38 @@ def _result(writer: Writer, number: int, type: Type) -> Pointer:
     return Pointer(writer.temporary(max(type.nbytes, 8)), 0)
 
 
+def _operand(writer: Writer, call: Node, number: int = 0, use: HostCopy = _SENT) -> _Memory:
+    return _Memory(writer.input(number), call.inputs[number].type.nbytes, use)
+
+
+def _received(writer: Writer, call: Node, use: HostCopy = _RECEIVED, number: int = 0) -> _Memory:
+    type = call.type.items[number]
+    return _Memory(_result(writer, number, type), type.nbytes, use)
+
+
 def _step(
     writer: Writer, call: Node, text: str, words: Sequence[object], *, symbols: Sequence[str]
 ) -> None:
     """A kernel of `text`, which says `failed`, and reads {0}, {1}, ...: its words, and then the
     addresses of MPI's functions."""
-    operands = call.op.extras["operands"]
     names = [f"words[{_OWN + k}]" for k in range(len(words) + len(symbols))]
     body = "".join(f"    {line}\n" for line in text.format(*names).splitlines())
-    token = _result(writer, len(call.type.items) - 1, TOKEN)
-    writer.kernel(
-        f"# {call.op.name}\n{_HEAD}{body}{_TAIL}",
-        [
-            writer.input(operands),
-            token,
-            "errors",
-            ErrorSite("communication", call.op.name.removeprefix("mpi_")),
-            *words,
-            *[("symbol", f"mpi.MPI_{name}") for name in symbols],
-        ],
-    )
-
-
-def _fill(writer: Writer, pointer: Pointer, type: Type) -> None:
-    """Zeros, byte by byte."""
-    if type.nbytes:
-        writer.kernel(_FILL, [pointer, type.nbytes])
-
-
-_FILL = """\
-# zeros
-def kernel(args, lo, hi):
-    out = buffer(args, 0, uint8)
-    count = integer(args, 1)
-    for i in range(count):
-        out[i] = uint8(0)
-"""
+    source = f"# {call.op.name}\n{_HEAD}{body}{_TAIL}"
+    all_words = [
+        _operand(writer, call, call.op.extras["operands"], HostCopy.READ),  # the place
+        _received(writer, call, HostCopy.WRITTEN, len(call.type.items) - 1),  # the token
+        "errors",
+        ErrorSite("communication", call.op.name.removeprefix("mpi_")),
+        *words,
+        *[("symbol", f"mpi.MPI_{name}") for name in symbols],
+    ]
+    host = writer.target.host
+    if host is not None:
+        # After the words of the kernel how each of them is copied.
+        copies = [host.copied(w.nbytes, w.use) if isinstance(w, _Memory) else 0 for w in all_words]
+        copies[_ERRORS] = host.copied(8 * ERROR_WORDS, HostCopy.READ | HostCopy.WRITTEN)
+        source, all_words = host.call(source), [*all_words, *copies]
+    writer.kernel(source, [w.pointer if isinstance(w, _Memory) else w for w in all_words])
 
 
 def _operation(combine: str) -> str:
@@ -117,56 +116,52 @@ _COMM, _TYPE, _ROOT = (
 
 def _write_allreduce(writer: Writer, call: Node) -> None:
     type = call.type.items[0]
-    x, y = writer.input(0), _result(writer, 0, type)
     if call.params["ordered"]:
-        _write_ordered(writer, call, type, x, y)
+        _write_ordered(writer, call, type)
         return
     operation = _operation(call.params["combine"])
     text = f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {operation}, {_COMM})"
-    _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Allreduce"])
+    words = [_operand(writer, call), _received(writer, call), type.size * units(type)]
+    _step(writer, call, text, words, symbols=["Allreduce"])
 
 
-def _write_ordered(writer: Writer, call: Node, type: Type, x: Pointer, y: Pointer) -> None:
+def _write_ordered(writer: Writer, call: Node, type: Type) -> None:
     """What all ranks have, and its sum in their order."""
-    ranks = call.params["ranks"]
-    rows = Pointer(writer.temporary(max(type.nbytes, 8) * ranks), 0)
-    text = f"failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, {{1}}, {{2}}, {_TYPE}, {_COMM})"
-    _step(writer, call, text, [x, rows, type.size * units(type)], symbols=["Allgather"])
-    if type.nbytes:
-        writer.kernel(_sum_of_rows(type.dtype), [rows, y, type.size, ranks])
-
-
-def _sum_of_rows(dtype: np.dtype) -> str:
-    name = kernel_dtype(dtype)
-    return f"""\
-# sum in the order of ranks
-def kernel(args, lo, hi):
-    rows = buffer(args, 0, {name})
-    out = buffer(args, 1, {name})
-    size = integer(args, 2)
-    count = integer(args, 3)
+    ranks, name = call.params["ranks"], kernel_dtype(type.dtype)
+    nbytes = max(type.nbytes, 8) * ranks
+    rows = _Memory(Pointer(writer.temporary(nbytes), 0), nbytes, HostCopy.SCRATCH)
+    text = f"""\
+failed = call({{5}}, {{0}}, {{3}}, {_TYPE}, {{2}}, {{3}}, {_TYPE}, {_COMM})
+rows = pointer({{2}}, {name})
+out = pointer({{1}}, {name})
+size = {{3}}
+for i in range(size):
+    out[i] = rows[i]
+for k in range(1, {{4}}):
     for i in range(size):
-        out[i] = rows[i]
-    for k in range(1, count):
-        for i in range(size):
-            out[i] = {sum_text(dtype, "out[i]", "rows[k * size + i]")}
-"""
+        out[i] = {sum_text(type.dtype, "out[i]", "rows[k * size + i]")}"""
+    total = _received(writer, call, HostCopy.WRITTEN)
+    words = [_operand(writer, call), total, rows, type.size * units(type), ranks]
+    _step(writer, call, text, words, symbols=["Allgather"])
 
 
 def _write_reduce(writer: Writer, call: Node) -> None:
+    """Zeros, where nothing else arrives."""
     type = call.type.items[0]
-    x, y = writer.input(0), _result(writer, 0, type)
-    _fill(writer, y, type)
-    text = (
-        f"failed = call({{3}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation('sum')}, {_ROOT}, {_COMM})"
-    )
-    _step(writer, call, text, [x, y, type.size * units(type)], symbols=["Reduce"])
+    text = f"""\
+out = pointer({{1}}, uint8)
+for i in range({{3}}):
+    out[i] = uint8(0)
+failed = call({{4}}, {{0}}, {{1}}, {{2}}, {_TYPE}, {_operation("sum")}, {_ROOT}, {_COMM})"""
+    total = _received(writer, call, HostCopy.WRITTEN)
+    words = [_operand(writer, call), total, type.size * units(type), type.nbytes]
+    _step(writer, call, text, words, symbols=["Reduce"])
 
 
 def _write_bcast(writer: Writer, call: Node) -> None:
     type = call.type.items[0]
-    y = _result(writer, 0, type)
-    writer.copy(writer.input(0), y, type)
+    y = _received(writer, call, _BOTH)
+    writer.copy(writer.input(0), y.pointer, type)
     text = f"failed = call({{2}}, {{0}}, {{1}}, {_TYPE}, {_ROOT}, {_COMM})"
     _step(writer, call, text, [y, type.size * units(type)], symbols=["Bcast"])
 
@@ -215,7 +210,7 @@ def _rows_writer(
 
     def write(writer: Writer, call: Node) -> None:
         given, type = call.inputs[0].type, call.type.items[0]
-        x, y = writer.input(0), _result(writer, 0, type)
+        x, y = _operand(writer, call), _received(writer, call)
         counts = call.params["counts"]
         item = _item_size(given)
         is_equal = len(set(counts)) <= 1
@@ -277,8 +272,8 @@ _write_reduce_scatter = _rows_writer(
 
 
 def _write_alltoall(writer: Writer, call: Node) -> None:
-    given, type = call.inputs[0].type, call.type.items[0]
-    x, y = writer.input(0), _result(writer, 0, type)
+    given = call.inputs[0].type
+    x, y = _operand(writer, call), _received(writer, call)
     counts, received = call.params["counts"], call.params["received"]
     item = _item_size(given)
     if len({*counts, *received}) <= 1:
@@ -301,8 +296,8 @@ def _write_alltoall(writer: Writer, call: Node) -> None:
 
 def _write_exchange(writer: Writer, call: Node) -> None:
     given, type = call.inputs[0].type, call.type.items[0]
-    x, y = writer.input(0), _result(writer, 0, type)
-    writer.copy(writer.input(1), y, type)
+    x, y = _operand(writer, call), _received(writer, call, _BOTH)
+    writer.copy(writer.input(1), y.pointer, type)
     count = given.shape[0]
     if not count:
         _step(writer, call, "failed = 0", [], symbols=[])
@@ -356,8 +351,9 @@ if failed & 0xFFFFFFFF == 0:
 
 def _write_start(writer: Writer, call: Node) -> None:
     type = call.type.items[0]
-    buffer, request = (_result(writer, k, t) for k, t in enumerate(call.type.items[:2]))
-    writer.copy(writer.input(0), buffer, type)
+    buffer = _received(writer, call, _UNDER_WAY)
+    request = _received(writer, call, HostCopy.WRITTEN, 1)
+    writer.copy(writer.input(0), buffer.pointer, type)
     sends = call.op.name == "mpi_isend"
     peer = PlaceWord.PEERS + (0 if sends != call.params["backward"] else 1)
     text = f"""\
@@ -373,12 +369,14 @@ def _write_wait(writer: Writer, call: Node) -> None:
     text = """\
 request = stack_words(1)
 waiting = pointer(request, int64)
-given = pointer({0}, int64)
+given = pointer({1}, int64)
 waiting[0] = given[0]
 status = stack_words(8)
-failed = call({1}, request, status)"""
-    _step(writer, call, text, [writer.input(1)], symbols=["Wait"])
-    writer.copy(writer.input(0), _result(writer, 0, type), type)
+failed = call({2}, request, status)"""
+    buffer = _operand(writer, call, 0, _UNDER_WAY)
+    words = [buffer, _operand(writer, call, 1, HostCopy.READ)]
+    _step(writer, call, text, words, symbols=["Wait"])
+    writer.copy(buffer.pointer, _result(writer, 0, type), type)
 
 
 _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
