@@ -19,9 +19,10 @@ class HostCopy(enum.IntFlag):
     SCRATCH = 0
     READ = 1
     WRITTEN = 2
-    KEPT = 4  # the copy stays until another call that keeps it has ended: a message under way
-    MPI = 8  # only MPI touches it
-    END = 16
+    KEPT = 4  # the copy stays when the call is over: a message is under way
+    FOUND = 8  # it is the copy that was kept
+    MPI = 16  # only MPI touches it
+    END = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ these read and write (`HostCopy`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Writer
 from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
 from numba_grad.compiler.steps.library_steps import Pointer
+from numba_grad.compiler.steps.program_steps import Phase
 from numba_grad.compiler.target import HostCopy
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
@@ -27,6 +28,8 @@ _HEAD = f"""\
 def kernel(args, lo, hi):
     words = pointer(args, int64)
     place = pointer(words[{_PLACE}], int64)
+"""
+_TOKEN_GIVEN = f"""\
     token = pointer(words[{_TOKEN}], float64)
     token[0] = 0.0
 """
@@ -55,8 +58,6 @@ class _Memory:
 _SENT = HostCopy.READ | HostCopy.MPI
 _RECEIVED = HostCopy.WRITTEN | HostCopy.MPI
 _BOTH = _SENT | _RECEIVED
-# From the start of a message to its end.
-_UNDER_WAY = _BOTH | HostCopy.KEPT
 
 
 def write_communication(writer: Writer, call: Node) -> None:
@@ -81,28 +82,45 @@ def _received(writer: Writer, call: Node, use: HostCopy = _RECEIVED, number: int
 
 
 def _step(
-    writer: Writer, call: Node, text: str, words: Sequence[object], *, symbols: Sequence[str]
+    writer: Writer,
+    call: Node,
+    text: str,
+    words: Sequence[object],
+    *,
+    symbols: Sequence[str],
+    phase: Phase = Phase.WHOLE,
 ) -> None:
     """A kernel of `text`, which says `failed`, and reads {0}, {1}, ...: its words, and then the
-    addresses of MPI's functions."""
+    addresses of MPI's functions. The one that waits for what was started gives no token."""
     names = [f"words[{_OWN + k}]" for k in range(len(words) + len(symbols))]
     body = "".join(f"    {line}\n" for line in text.format(*names).splitlines())
-    source = f"# {call.op.name}\n{_HEAD}{body}{_TAIL}"
+    token: object = 0
+    given = ""
+    if phase is not Phase.END or call.op.name == "mpi_wait":
+        token = _received(writer, call, HostCopy.WRITTEN, len(call.type.items) - 1)
+        given = _TOKEN_GIVEN
+    source = f"# {call.op.name}: {phase.name.lower()}\n{_HEAD}{given}{body}{_TAIL}"
     all_words = [
         _operand(writer, call, call.op.extras["operands"], HostCopy.READ),  # the place
-        _received(writer, call, HostCopy.WRITTEN, len(call.type.items) - 1),  # the token
+        token,
         "errors",
         ErrorSite("communication", call.op.name.removeprefix("mpi_")),
         *words,
         *[("symbol", f"mpi.MPI_{name}") for name in symbols],
     ]
+    held = {k: word for k, word in enumerate(all_words) if isinstance(word, _Memory)}
+    written = frozenset([k for k, word in held.items() if word.use & HostCopy.WRITTEN])
+    plain = [held[k].pointer if k in held else word for k, word in enumerate(all_words)]
     host = writer.target.host
     if host is not None:
         # After the words of the kernel how each of them is copied.
-        copies = [host.copied(w.nbytes, w.use) if isinstance(w, _Memory) else 0 for w in all_words]
+        source = host.call(source)
+        copies = [
+            host.copied(held[k].nbytes, held[k].use) if k in held else 0 for k in range(len(plain))
+        ]
         copies[_ERRORS] = host.copied(8 * ERROR_WORDS, HostCopy.READ | HostCopy.WRITTEN)
-        source, all_words = host.call(source), [*all_words, *copies]
-    writer.kernel(source, [w.pointer if isinstance(w, _Memory) else w for w in all_words])
+        plain += copies
+    writer.kernel(source, plain, written, phase)
 
 
 def _operation(combine: str) -> str:
@@ -305,45 +323,59 @@ def _write_exchange(writer: Writer, call: Node) -> None:
     sent, received = _item_size(given), _item_size(type)
     bytes_sent, bytes_received = given.nbytes // count, type.nbytes // count
     to, source = (1, 0) if call.params["backward"] else (0, 1)
+    # A request for each message, and whether starting them failed.
+    nbytes = 8 * (2 * count + 1)
+    requests = Pointer(writer.temporary(nbytes), 0)
     text = f"""\
-requests = stack_words({2 * count})
+requests = {{2}}
+failed = 0
+for k in range({count}):
+    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
+    at = {{1}} + k * {{4}}
+    source = place[peer + {source}]
+    tag = place[peer + {source + 2}]
+    code = call({{7}}, at, {{6}}, {_TYPE}, source, tag, {_COMM}, requests + 8 * k)
+    if failed & 0xFFFFFFFF == 0:
+        failed = code
+for k in range({count}):
+    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
+    at = {{0}} + k * {{3}}
+    to = place[peer + {to}]
+    tag = place[peer + {to + 2}]
+    code = call({{8}}, at, {{5}}, {_TYPE}, to, tag, {_COMM}, requests + 8 * ({count} + k))
+    if failed & 0xFFFFFFFF == 0:
+        failed = code
+state = pointer(requests, int64)
+state[{2 * count}] = failed & 0xFFFFFFFF"""
+    kept = [replace(x, use=x.use | HostCopy.KEPT), replace(y, use=y.use | HostCopy.KEPT)]
+    words = [*kept, _Memory(requests, nbytes, HostCopy.WRITTEN)]
+    words += [bytes_sent, bytes_received, sent, received]
+    _step(writer, call, text, words, symbols=["Irecv", "Isend"], phase=Phase.START)
+    text = f"""\
+requests = {{2}}
+state = pointer(requests, int64)
 status = stack_words(8)
 counting = stack_words(1)
 counted = pointer(counting, int64)
 failed = 0
-for k in range({count}):
-    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
-    at = {{1}} + k * {{3}}
-    source = place[peer + {source}]
-    tag = place[peer + {source + 2}]
-    code = call({{6}}, at, {{5}}, {_TYPE}, source, tag, {_COMM}, requests + 8 * k)
-    if failed & 0xFFFFFFFF == 0:
-        failed = code
-for k in range({count}):
-    peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
-    at = {{0}} + k * {{2}}
-    to = place[peer + {to}]
-    tag = place[peer + {to + 2}]
-    code = call({{7}}, at, {{4}}, {_TYPE}, to, tag, {_COMM}, requests + 8 * ({count} + k))
-    if failed & 0xFFFFFFFF == 0:
-        failed = code
-if failed & 0xFFFFFFFF == 0:
+if state[{2 * count}] == 0:
     for k in range({count}):
-        code = call({{8}}, requests + 8 * k, status)
+        code = call({{4}}, requests + 8 * k, status)
         counted[0] = 0
         peer = {int(PlaceWord.PEERS)} + {int(PlaceWord.OF_PEER)} * k
-        call({{9}}, status, {_TYPE}, counting)
+        call({{5}}, status, {_TYPE}, counting)
         if failed & 0xFFFFFFFF == 0:
             failed = code
-            is_short = counted[0] & 0xFFFFFFFF != {{5}}
+            is_short = counted[0] & 0xFFFFFFFF != {{3}}
             if is_short and place[peer + {source}] != place[{int(PlaceWord.NOBODY)}]:
                 failed = {WRONG_SIZE}
     for k in range({count}, {2 * count}):
-        code = call({{8}}, requests + 8 * k, status)
+        code = call({{4}}, requests + 8 * k, status)
         if failed & 0xFFFFFFFF == 0:
             failed = code"""
-    words = [x, y, bytes_sent, bytes_received, sent, received]
-    _step(writer, call, text, words, symbols=["Irecv", "Isend", "Wait", "Get_count"])
+    found = [replace(x, use=x.use | HostCopy.FOUND), replace(y, use=y.use | HostCopy.FOUND)]
+    words = [*found, _Memory(requests, nbytes, HostCopy.READ), received]
+    _step(writer, call, text, words, symbols=["Wait", "Get_count"], phase=Phase.END)
 
 
 # The place says the one peer of a message that is under way.
@@ -351,7 +383,7 @@ if failed & 0xFFFFFFFF == 0:
 
 def _write_start(writer: Writer, call: Node) -> None:
     type = call.type.items[0]
-    buffer = _received(writer, call, _UNDER_WAY)
+    buffer = _received(writer, call, _BOTH | HostCopy.KEPT)
     request = _received(writer, call, HostCopy.WRITTEN, 1)
     writer.copy(writer.input(0), buffer.pointer, type)
     sends = call.op.name == "mpi_isend"
@@ -361,7 +393,8 @@ request = pointer({{1}}, int64)
 request[0] = 0
 failed = call({{3}}, {{0}}, {{2}}, {_TYPE}, place[{peer}], place[{peer + 2}], {_COMM}, {{1}})"""
     words = [buffer, request, type.size * units(type)]
-    _step(writer, call, text, words, symbols=["Isend" if sends else "Irecv"])
+    symbols = ["Isend" if sends else "Irecv"]
+    _step(writer, call, text, words, symbols=symbols, phase=Phase.START)
 
 
 def _write_wait(writer: Writer, call: Node) -> None:
@@ -373,9 +406,9 @@ given = pointer({1}, int64)
 waiting[0] = given[0]
 status = stack_words(8)
 failed = call({2}, request, status)"""
-    buffer = _operand(writer, call, 0, _UNDER_WAY)
+    buffer = _operand(writer, call, 0, _BOTH | HostCopy.FOUND)
     words = [buffer, _operand(writer, call, 1, HostCopy.READ)]
-    _step(writer, call, text, words, symbols=["Wait"])
+    _step(writer, call, text, words, symbols=["Wait"], phase=Phase.END)
     writer.copy(buffer.pointer, _result(writer, 0, type), type)
 
 

@@ -27,7 +27,13 @@ from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.passes.small_branches import small_branches
 from numba_grad.compiler.steps.library_steps import Pointer
-from numba_grad.compiler.steps.program_steps import FileMemory, Output, ProgramStep, Temporary
+from numba_grad.compiler.steps.program_steps import (
+    FileMemory,
+    Output,
+    Phase,
+    ProgramStep,
+    Temporary,
+)
 from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
@@ -344,9 +350,16 @@ class Writer:
         self.word_count = count
         return result
 
-    def kernel(self, source: str, words: Sequence[object]) -> None:
+    def kernel(
+        self,
+        source: str,
+        words: Sequence[object],
+        written: frozenset[int] | None = None,
+        phase: Phase = Phase.NONE,
+    ) -> None:
         """Append a small kernel of our own."""
-        self.pointing(ProgramStep(source, [], 1, 1, [], 0, 0), words)
+        step = ProgramStep(source, [], 1, 1, [], 0, 0, written=written, phase=phase)
+        self.pointing(step, words)
 
     def finish(self, number: int, final: Pointer, type: Type) -> None:
         """Say where a carried value is at the end."""

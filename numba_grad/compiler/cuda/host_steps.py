@@ -87,9 +87,8 @@ class _Copied:
     @classmethod
     def of(cls, stream: Stream, address: int, word: int) -> "_Copied":
         nbytes, use = divmod(word, HostCopy.END)
-        array = _under_way.pop(address, None) if use & HostCopy.KEPT else None
-        if array is not None:
-            return cls(address, array, HostCopy(use & ~HostCopy.KEPT))  # of a message that ends
+        if use & HostCopy.FOUND and nbytes:
+            return cls(address, _under_way.pop(address), HostCopy(use))
         array = np.empty(max(nbytes, 1), np.uint8)[:nbytes]
         if use & HostCopy.READ and nbytes:
             driver = current_driver()
@@ -97,9 +96,11 @@ class _Copied:
         return cls(address, array, HostCopy(use))
 
     def finish(self, stream: Stream) -> None:
+        if not self.array.nbytes:
+            return
         if self.use & HostCopy.KEPT:
             _under_way[self.address] = self.array
-        elif self.use & HostCopy.WRITTEN and self.array.nbytes:
+        elif self.use & HostCopy.WRITTEN:
             driver = current_driver()
             nbytes = self.array.nbytes
             driver.copy_to_device(self.address, self.array.ctypes.data, nbytes, stream.handle)
