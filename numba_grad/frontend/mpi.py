@@ -822,8 +822,10 @@ def halo_exchange(
     widths = [width] * len(dims) if isinstance(width, int) else list(width)
     wraps = list(periods if periodic is None else np.broadcast_to(periodic, len(dims)))
     _check_ghosts(operation, node, widths, dims)
-    for axis, w in enumerate(widths):
-        if w:
+    # The first axis last: rows that read no ghosts of it are whole parts of memory, which are
+    # computed while its messages are under way.
+    for axis, w in reversed(list(enumerate(widths))):
+        if w and (dims[axis] > 1 or wraps[axis]):
             below, above = (_neighbour(given, axis, step, wraps[axis]) for step in (-1, 1))
             node = _axis_exchanged(given, node, axis, w, below, above)
     return wrap(node)
