@@ -8,6 +8,7 @@ from checks import comm, dot, everyone, run, same, values
 from mpi4py import MPI
 
 import numba_grad as ng
+from numba_grad.compiler.steps.overlap import PART_SOURCE
 
 rank, size = comm.Get_rank(), comm.Get_size()
 after, before = (rank + 1) % size, (rank - 1) % size
@@ -286,6 +287,49 @@ def check_heat_inversion():
         same(gradient, want[own])
 
 
+def check_interiors(axes):
+    """Waves, whose interior is computed while ghost cells are under way: on a grid of all ranks, or
+    in slices."""
+    cells = 96
+    dims = [size, 1] if axes == 1 else MPI.Compute_dims(size, 2)
+    cart = comm.Create_cart(dims, [False, False])
+    own = tuple(
+        slice(c * cells // n, (c + 1) * cells // n)
+        for c, n in zip(cart.coords, cart.dims, strict=True)
+    )
+
+    def loss(speed, u, exchange, memory=None):
+        def step(fields, _):
+            before, now = fields
+            ringed = exchange(np.pad(now, 1))
+            around = ringed[2:, 1:-1] + ringed[:-2, 1:-1] + ringed[1:-1, 2:] + ringed[1:-1, :-2]
+            return (now, 2 * now - before + speed * (around - 4 * now)), None
+
+        (_, last), _ = ng.scan(step, (u, u), length=8, memory=memory)
+        return (last**2).sum()
+
+    speed, u = 0.1 * values((cells, cells), 11), values((cells, cells), 12)
+    value, slopes = ng.value_and_grad(loss, (0, 1))(speed, u, lambda u: u)
+    for memory in (None, "3 states"):
+        f = ng.jit(
+            ng.value_and_grad(
+                lambda speed, u, memory=memory: ng.mpi.allreduce(
+                    loss(speed, u, lambda u: ng.mpi.halo_exchange(u, 1, cart), memory), comm=comm
+                ),
+                (0, 1),
+                comm=comm,
+            )
+        )
+        for _ in range(2):
+            found, gradients = f(speed[own], u[own])
+            same(found, value)
+            for gradient, slope in zip(gradients, slopes, strict=True):
+                same(gradient, slope[own])
+        steps = f.lower(speed[own], u[own])._steps()
+        assert size == 1 or any(step.source == PART_SOURCE for step in steps)
+    cart.Free()
+
+
 def check_logistic_regression():
     data = values((24, 4), 5) - 1.2
     labels = np.sign(values((24,), 6) - 1.2)
@@ -343,6 +387,7 @@ if __name__ == "__main__":
             check_same_gradient_seeded_once,
             *[(f"ghost cells {grid}", check_ghost_cells, *grid) for grid in GRIDS],
             check_heat_inversion,
+            *[(f"interiors {axes}", check_interiors, axes) for axes in (1, 2)],
             check_logistic_regression,
             check_all_pairs,
         ],

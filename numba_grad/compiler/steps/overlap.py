@@ -88,15 +88,18 @@ class Unit:
 
 def _part(step: ProgramStep, first: int, end: int) -> ProgramStep:
     size, rows = tasks_of_row(step), row_count(step)
-    return replace(
+    share = replace(
         step,
+        nbytes=step.nbytes * (end - first) // rows,
+        flops=step.flops * (end - first) // rows,
+    )
+    return replace(
+        share,
         source=PART_SOURCE,
         words=[("kernel", step.source), first * size, *step.words],
         tasks=(end - first) * size,
-        nbytes=step.nbytes * (end - first) // rows,
-        flops=step.flops * (end - first) // rows,
-        parts=[step],
-        written=None if step.written is None else frozenset([k + 2 for k in step.written]),
+        parts=[share],
+        written=None,
         loop_nest=None,
     )
 
