@@ -35,8 +35,9 @@ from numba_grad.compiler.steps.program_steps import (
 # a rank comes late. And steps that are looked at for it, on either side.
 _ENOUGH = 100_000
 _MOST_STEPS = 64
-# An interior is worth two more calls of its kernel, some 30 ns each, from so many nanoseconds on.
-_LEAST_INTERIOR = 500
+# An interior is worth two more calls of its kernel, some 30 ns each, from so many nanoseconds on,
+# as estimated: in the cache it takes a fifth.
+_LEAST_INTERIOR = 3_000
 # Rows at either end that may read what arrives, at most.
 _WIDEST_RIM = 64
 
