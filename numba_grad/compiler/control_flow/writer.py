@@ -24,7 +24,7 @@ from numba_grad.compiler.control_flow.register_loops import (
     straight_line,
 )
 from numba_grad.compiler.loop_nests.groups import Place
-from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, value_inputs
 from numba_grad.compiler.passes.small_branches import small_branches
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.program_steps import (
@@ -38,6 +38,8 @@ from numba_grad.compiler.target import Target
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
+from numba_grad.graph.walk import substitute
+from numba_grad.ops.control import item
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
@@ -252,7 +254,9 @@ class Writer:
         overwriting: Overwriting = NO_OVERWRITING,
     ) -> Body:
         """The steps of some of a graph's outputs."""
-        wanted = small_branches([target.outputs[k] for k in outputs])
+        # Without other names: a message on its way goes to where its buffer is, not to a copy.
+        wanted = substitute([target.outputs[k] for k in outputs], {}, _without_alias)
+        wanted = small_branches(wanted)
         distinct = _distinct(wanted, target.arguments)
         return self.compile_body(flatten(distinct, target.arguments), overwriting)
 
@@ -436,6 +440,12 @@ class Writer:
         used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
         for step in (self.steps[first], self.steps[end - 1]):
             step.memory = list(used)
+
+
+def _without_alias(node: Node) -> Node | None:
+    if node.op is not item or node.inputs[0].op.name not in ("custom", "pack"):
+        return None
+    return value_inputs(node)[0]
 
 
 def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
