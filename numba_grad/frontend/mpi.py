@@ -114,6 +114,7 @@ def _place(
     words[PlaceWord.DATATYPE] = handle_of(getattr(mpi, DATATYPES.get(dtype.name, "BYTE")))
     for name in ("SUM", "MIN", "MAX", "PROD"):
         words[PlaceWord[name]] = handle_of(getattr(mpi, name))
+    words[PlaceWord.FLOAT] = handle_of(mpi.FLOAT)
     words[PlaceWord.ROOT], words[PlaceWord.RANK], words[PlaceWord.NOBODY] = (
         root,
         rank,

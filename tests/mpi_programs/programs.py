@@ -50,6 +50,41 @@ def check_loops():
     same(ng.jit(lambda x, t: ng.jvp(ng.grad(loss(states)), (x,), (t,))[1])(x, t), product)
 
 
+def check_messages_under_way_in_loops():
+    """Their buffers are results of a step that others may have, too: no copies of them."""
+
+    def step(c, _):
+        arriving = ng.mpi.irecv(c, before, 5, comm)
+        leaving = ng.mpi.isend(np.sin(c), after, 5, comm)
+        half = 0.5 * c
+        y = arriving.wait()
+        leaving.wait()
+        return half + y * y, None
+
+    def scanned(x):
+        return ng.scan(step, x, length=3)[0]
+
+    def unrolled(x):
+        for _ in range(3):
+            x, _ = step(x, None)
+        return x
+
+    x, t = values((3,), rank), values((3,), 10 + rank)
+    tangent = ng.jvp(unrolled, (x,), (t,))[1]
+    slope = ng.grad(lambda x: (unrolled(x) * t).sum())(x)
+    everyone(np.isclose(dot(tangent, t), dot(slope, t)), "dot product test")
+    product = ng.jvp(ng.grad(lambda x: (unrolled(x) * t).sum()), (x,), (t,))[1]
+    for f in both(scanned):
+        same(f(x), unrolled(x))
+        same(ng.jvp(f, (x,), (t,))[1], tangent)
+        same(ng.grad(lambda x, f=f: (f(x) * t).sum())(x), slope)
+
+    def second(x, t):
+        return ng.jvp(ng.grad(lambda x: (scanned(x) * t).sum()), (x,), (t,))[1]
+
+    same(ng.jit(second)(x, t), product)
+
+
 def check_while():
     """The same number of steps on all ranks, as an allreduce decides about it."""
 
