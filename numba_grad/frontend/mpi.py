@@ -826,7 +826,7 @@ def halo_exchange(
     # The first axis last: rows that read no ghosts of it are whole parts of memory, which are
     # computed while its messages are under way.
     for axis, w in reversed(list(enumerate(widths))):
-        if w and (dims[axis] > 1 or wraps[axis]):
+        if w:
             below, above = (_neighbour(given, axis, step, wraps[axis]) for step in (-1, 1))
             node = _axis_exchanged(given, node, axis, w, below, above)
     return wrap(node)
