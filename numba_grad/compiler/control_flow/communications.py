@@ -320,12 +320,17 @@ def _write_exchange(writer: Writer, call: Node) -> None:
     if not count:
         _step(writer, call, "failed = 0", [], symbols=[])
         return
-    sent, received = _item_size(given), _item_size(type)
-    bytes_sent, bytes_received = given.nbytes // count, type.nbytes // count
-    to, source = (1, 0) if call.params["backward"] else (0, 1)
     # A request for each message, and whether starting them failed.
     nbytes = 8 * (2 * count + 1)
-    requests = Pointer(writer.temporary(nbytes), 0)
+    requests = _Memory(Pointer(writer.temporary(nbytes), 0), nbytes, HostCopy.WRITTEN)
+    _start_exchange(writer, call, x, y, requests)
+    _end_exchange(writer, call, x, y, replace(requests, use=HostCopy.READ))
+
+
+def _start_exchange(writer: Writer, call: Node, x: _Memory, y: _Memory, requests: _Memory) -> None:
+    given, type = call.inputs[0].type, call.type.items[0]
+    count = given.shape[0]
+    to, source = (1, 0) if call.params["backward"] else (0, 1)
     text = f"""\
 requests = {{2}}
 failed = 0
@@ -348,9 +353,14 @@ for k in range({count}):
 state = pointer(requests, int64)
 state[{2 * count}] = failed & 0xFFFFFFFF"""
     kept = [replace(x, use=x.use | HostCopy.KEPT), replace(y, use=y.use | HostCopy.KEPT)]
-    words = [*kept, _Memory(requests, nbytes, HostCopy.WRITTEN)]
-    words += [bytes_sent, bytes_received, sent, received]
+    of_rows = [given.nbytes // count, type.nbytes // count, _item_size(given), _item_size(type)]
+    words = [*kept, requests, *of_rows]
     _step(writer, call, text, words, symbols=["Irecv", "Isend"], phase=Phase.START)
+
+
+def _end_exchange(writer: Writer, call: Node, x: _Memory, y: _Memory, requests: _Memory) -> None:
+    count = call.inputs[0].type.shape[0]
+    source = 0 if call.params["backward"] else 1
     text = f"""\
 requests = {{2}}
 state = pointer(requests, int64)
@@ -374,7 +384,7 @@ if state[{2 * count}] == 0:
         if failed & 0xFFFFFFFF == 0:
             failed = code"""
     found = [replace(x, use=x.use | HostCopy.FOUND), replace(y, use=y.use | HostCopy.FOUND)]
-    words = [*found, _Memory(requests, nbytes, HostCopy.READ), received]
+    words = [*found, requests, _item_size(call.type.items[0])]
     _step(writer, call, text, words, symbols=["Wait", "Get_count"], phase=Phase.END)
 
 
