@@ -116,7 +116,7 @@ OPEN_MPI = os.environ.get("NUMBA_GRAD_OPENMPI_PYTHON", "")
 @pytest.mark.thorough
 @pytest.mark.skipif(
     not OPEN_MPI,
-    reason="NUMBA_GRAD_OPENMPI_PYTHON: the python of an environment with openmpi and mpi4py",
+    reason="NUMBA_GRAD_OPENMPI_PYTHON: a Python with openmpi, as .ci/run has it",
 )
 @pytest.mark.parametrize("program", ["operations.py", "programs.py"])
 def test_with_open_mpi(program):
