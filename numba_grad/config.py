@@ -75,6 +75,7 @@ _RULES = {
     "tf32": _SWITCH,
     "deterministic": _SWITCH,
     "mpi_checks": _SWITCH,
+    "mpi_cuda_aware": _SWITCH,
 }
 
 
@@ -146,6 +147,7 @@ _VARIABLES: dict[str, tuple[str, Callable[[], Any]]] = {
     "unroll_extent": ("NUMBA_GRAD_UNROLL_EXTENT", lambda: 16),
     "specializations": ("NUMBA_GRAD_SPECIALIZATIONS", lambda: 256),
     "mpi_checks": ("NUMBA_GRAD_MPI_CHECKS", lambda: False),
+    "mpi_cuda_aware": ("NUMBA_GRAD_MPI_CUDA_AWARE", lambda: False),
 }
 
 
@@ -181,6 +183,8 @@ class Config:
     specializations: int = field(default_factory=_reader("specializations"))
     # compare what ranks are about to communicate, when it is recorded
     mpi_checks: bool = field(default_factory=_reader("mpi_checks"))
+    # MPI takes memory of GPUs where it is: without copies in the memory of the host
+    mpi_cuda_aware: bool = field(default_factory=_reader("mpi_cuda_aware"))
     tf32: bool = False  # on GPUs: cuBLAS may round factors in float32 products to 11 bits
     deterministic: bool = True  # on GPUs: where False, scatter_add adds in any order, by atomics
 

@@ -2,19 +2,22 @@
 
 It launches itself by mpiexec. What an `allreduce` in a jitted loop takes beyond the bare C call in
 a loop in machine code, and how the gradient of `examples/mpi_wave_inversion.py` scales from one
-process to two. Fastest of several runs, in turn. With the Python of an environment that has JAX,
-mpi4jax and an MPI: the same by mpi4jax.
+process to two. Steps of waves, with plans in which messages are under way while others compute, and
+with plans in the order of the program. Fastest of several runs, in turn. With the Python of an
+environment that has JAX, mpi4jax and an MPI: the same by mpi4jax.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 CALLS = 2000
 REPEATS = 15
+TURNS = 5
 
 # Words: the function, how often, its arguments.
 BARE = """\
@@ -135,6 +139,53 @@ def inversion() -> float:
     return fastest({"gradient": lambda: gradient(speed)})["gradient"]
 
 
+def steps_of_waves() -> dict[str, float]:
+    """Microseconds of a step of the wave equation and of one with its adjoint, on blocks of several
+    sizes."""
+    from mpi4py import MPI
+
+    import numba_grad as ng
+
+    comm = MPI.COMM_WORLD
+    cart = comm.Create_cart([comm.size, 1], [False, False])
+    length = 200
+
+    def loss(speed: Any, u: Any) -> Any:
+        def step(fields: Any, _: Any) -> Any:
+            before, now = fields
+            ringed = ng.mpi.halo_exchange(np.pad(now, 1), 1, cart)
+            around = ringed[2:, 1:-1] + ringed[:-2, 1:-1] + ringed[1:-1, 2:] + ringed[1:-1, :-2]
+            return (now, 2 * now - before + speed * (around - 4 * now)), None
+
+        (_, last), _ = ng.scan(step, (u, u), length=length)
+        return ng.mpi.allreduce((last * last).sum(), comm=comm)
+
+    found = {}
+    for cells in (50, 100, 200, 400):
+        speed, u = np.full((cells, cells), 0.1), np.ones((cells, cells))
+        forward, gradient = ng.jit(loss), ng.jit(ng.grad(loss))
+        forward(speed, u)
+        gradient(speed, u)
+        seconds = fastest(
+            {
+                f"{cells} x {cells}": functools.partial(forward, speed, u),
+                f"{cells} x {cells}, gradient": functools.partial(gradient, speed, u),
+            }
+        )
+        found |= {name: 1e6 * time_of_one / length for name, time_of_one in seconds.items()}
+    return found
+
+
+def in_program_order() -> None:
+    """From here on plans wait for messages where the program says so."""
+    from numba_grad.compiler import pipeline, plan_cache
+
+    pipeline.overlapped = list
+    # Plans on disk are those of the package as it is.
+    plan_cache.read = lambda key, stored_kernels: None
+    plan_cache.write = lambda key, plan: None
+
+
 def launched(ranks: int, python: str, *arguments: str) -> Any:
     mpiexec = shutil.which("mpiexec", path=str(Path(python).parent)) or "mpiexec"
     command = [mpiexec, "-n", str(ranks), python, *arguments]
@@ -145,24 +196,53 @@ def launched(ranks: int, python: str, *arguments: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
+MEASURES: dict[str, Callable[[], Any]] = {
+    "overheads": overheads,
+    "inversion": inversion,
+    "waves": steps_of_waves,
+    "waves in order": steps_of_waves,
+}
+
+
 def measured(what: str) -> None:
     """What one of the processes does."""
-    found = {"overheads": overheads, "inversion": inversion}[what]()
+    if what == "waves in order":
+        in_program_order()
+    found = MEASURES[what]()
     from mpi4py import MPI
 
     if MPI.COMM_WORLD.Get_rank() == 0:
         print(json.dumps(found))
 
 
+def print_waves(own: Sequence[str]) -> None:
+    """Both kinds of plans, in turn."""
+    turns: dict[str, list[dict[str, float]]] = {"waves": [], "waves in order": []}
+    for _ in range(TURNS):
+        for what, found in turns.items():
+            found.append(launched(2, *own, what))
+    print("steps of waves on 2 ranks, messages under way meanwhile, and in the program's order")
+    for name in turns["waves"][0]:
+        meanwhile, in_order = (
+            statistics.median(found[name] for found in turns[what]) for what in turns
+        )
+        ratio = meanwhile / in_order
+        print(f"  {name}: {meanwhile:.1f} and {in_order:.1f} us, {ratio:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jax-python", default="")
-    parser.add_argument("--measure", choices=["overheads", "inversion"], help="by itself")
+    parser.add_argument("--waves", action="store_true", help="these alone")
+    parser.add_argument("--measure", choices=MEASURES, help="by itself")
     options = parser.parse_args()
     if options.measure:
         measured(options.measure)
         return
     own = sys.executable, __file__, "--measure"
+    if options.waves:
+        print_waves(own)
+        return
     for ranks in (1, 2):
         found = launched(ranks, *own, "overheads")
         bare = found.pop("bare")
@@ -176,6 +256,7 @@ def main() -> None:
     alone, together = (launched(ranks, *own, "inversion") for ranks in (1, 2))
     print(f"gradient of the inversion, 384 x 384 cells, 60 steps, one thread a rank: {alone:.3f} s")
     print(f"  on 2 ranks {together:.3f} s, {alone / together:.2f} times as fast")
+    print_waves(own)
 
 
 if __name__ == "__main__":

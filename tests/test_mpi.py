@@ -67,6 +67,15 @@ def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ran
 
 
 @needs_mpi
+@pytest.mark.thorough(but="2")
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_tensors_on_gpus(ranks):
+    """On the emulated driver: staged through the host, or taken where they are."""
+    code, output = run(ranks, "on_gpu.py")
+    assert (code, output.count(f"passed on {ranks}")) == (0, 2), output
+
+
+@needs_mpi
 def test_ranks_that_disagree_are_told_in_the_checking_mode():
     code, output = run(3, "failing.py", "disagree")
     assert (code, "all were told" in output) == (0, True), output
@@ -107,7 +116,7 @@ OPEN_MPI = os.environ.get("NUMBA_GRAD_OPENMPI_PYTHON", "")
 @pytest.mark.thorough
 @pytest.mark.skipif(
     not OPEN_MPI,
-    reason="NUMBA_GRAD_OPENMPI_PYTHON: the python of an environment with openmpi and mpi4py",
+    reason="NUMBA_GRAD_OPENMPI_PYTHON: a Python with openmpi, as .ci/run has it",
 )
 @pytest.mark.parametrize("program", ["operations.py", "programs.py"])
 def test_with_open_mpi(program):

@@ -11,8 +11,9 @@ plan      the table of steps that the native engine replays (runtime/plan.py)
 Imported when a plan is neither in memory nor on disk (programs.py).
 """
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,15 @@ from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_g
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
-from numba_grad.compiler.steps.program_steps import External, FileMemory, Output, Small, Temporary
+from numba_grad.compiler.steps.overlap import Unit, overlapped
+from numba_grad.compiler.steps.program_steps import (
+    External,
+    FileMemory,
+    Output,
+    Phase,
+    Small,
+    Temporary,
+)
 from numba_grad.compiler.target import Target
 from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
 from numba_grad.config import config
@@ -52,6 +61,17 @@ class Instance:
     program: SegmentProgram
     externals: list[tuple[object, int]]  # for each pointer the memory, and from which byte on
     results: list[int]  # positions of what others need
+    # Of several occurrences whose steps are done by turns: these. The words of its steps point to
+    # memory `Of` them.
+    members: "list[Instance]" = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """Memory of the member with this number."""
+
+    member: int
+    source: Any
 
 
 def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
@@ -109,7 +129,8 @@ class _Compiler:
     def compile(self) -> CompiledProgram:
         if self.target.joins_outputs:
             self.join_outputs()
-        instances = [self.instance(segment) for segment in segment_graphs(self.graph)]
+        segments = segment_graphs(self.graph)
+        instances = self.overlapped([self.instance(segment) for segment in segments])
         programs = {id(instance.program): instance.program for instance in instances}.values()
         sources = dict.fromkeys(
             source for program in programs for step in program.steps for source in step.sources
@@ -150,6 +171,7 @@ class _Compiler:
                 in_place.add(result)
             elif memory != ("output", result):
                 return None
+        instances = self.overlapped(instances)
         lifetimes, _ = self.lifetimes(instances)
         offsets, arena_bytes = lifetimes.allocate()
         steps = []
@@ -296,6 +318,43 @@ class _Compiler:
             self.target, results, argument_places, has_own_memory, may_be_written, summed
         )
 
+    # Messages under way
+
+    def overlapped(self, instances: list[Instance]) -> list[Instance]:
+        """The same, where messages are waited for with steps in the order of `overlap.py`."""
+        if not any(step.phase is Phase.END for x in instances for step in x.program.steps):
+            return instances
+        result: list[Instance] = []
+        has_rows = [any(step.control for step in x.program.steps) for x in instances]
+        # Loops and branches stay where they are.
+        for apart, run in itertools.groupby(zip(instances, has_rows, strict=True), lambda x: x[1]):
+            members = [instance for instance, _ in run]
+            result += members if apart else [self.merged(members)]
+        return result
+
+    def merged(self, members: list[Instance]) -> Instance:
+        units = []
+        for number, instance in enumerate(members):
+
+            def name_of(source: object, instance: Instance = instance) -> tuple[object, int]:
+                return self.memory_key(instance, source), self.first_byte(instance, source)
+
+            units += [Unit(step, name_of, number) for step in instance.program.steps]
+        steps = []
+        for unit in overlapped(units):
+            step = unit.placed_step
+            words = [
+                Pointer(Of(unit.owner, word.source), word.offset)
+                if isinstance(word, Pointer)
+                else word
+                for word in step.words
+            ]
+            memory: list[Any] = [Of(unit.owner, source) for source in step.memory]
+            steps.append(replace(step, words=words, memory=memory))
+        spare = [text for x in members for text in x.program.spare_sources]
+        graph = [node for x in members for node in x.program.graph]
+        return Instance(SegmentProgram(steps, [], [], {}, spare, graph), [], [], members)
+
     # Memory and plan
 
     def plan(self, instances: list[Instance], kernels: dict[str, Any]) -> Plan:
@@ -315,6 +374,8 @@ class _Compiler:
     def memory_key(self, instance: Instance, source: object) -> object:
         """The program-wide name of a segment's memory."""
         match source:
+            case Of(member, own):
+                return self.memory_key(instance.members[member], own)
             case External(number):
                 return instance.externals[number][0]
             case Output(number):
@@ -340,6 +401,8 @@ class _Compiler:
     def first_byte(self, instance: Instance, source: object) -> int:
         """Where in its memory a segment's source begins."""
         match source:
+            case Of(member, own):
+                return self.first_byte(instance.members[member], own)
             case External(number):
                 return instance.externals[number][1]
             case Output(number) if instance.results[number] in self.graph.places:
@@ -353,14 +416,15 @@ class _Compiler:
         number = 0
         sizes = {self.assembly_key(k): self.nodes[k].type.nbytes for k in self.graph.assemblies}
         for instance in instances:
-            program = instance.program
-            for dtype, count in program.small.items():
-                sizes[id(instance), dtype] = count * dtype.itemsize
-            for number_of_result, k in enumerate(instance.results):
-                sizes[id(instance), number_of_result] = self.nodes[k].type.nbytes
-            for k, nbytes in enumerate(program.temporaries):
-                sizes[id(instance), "temporary", k] = nbytes
-            for step in program.steps:
+            for member in instance.members or [instance]:
+                program = member.program
+                for dtype, count in program.small.items():
+                    sizes[id(member), dtype] = count * dtype.itemsize
+                for number_of_result, k in enumerate(member.results):
+                    sizes[id(member), number_of_result] = self.nodes[k].type.nbytes
+                for k, nbytes in enumerate(program.temporaries):
+                    sizes[id(member), "temporary", k] = nbytes
+            for step in instance.program.steps:
                 for source in step.memory:
                     key = self.memory_key(instance, source)
                     if isinstance(key, tuple) and key[0] not in ("input", "output", "file"):
@@ -386,8 +450,9 @@ class _Compiler:
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":
                 relocations[row, 1] = builder.output(key[1])  # type: ignore[index]
-            elif isinstance(source, FileMemory):
-                relocations[row, 1] = builder.file(source, source.nbytes, source.directory)
+            elif kind == "file":
+                file = key[1]  # type: ignore[index]
+                relocations[row, 1] = builder.file(file, file.nbytes, file.directory)
             else:
                 relocations[row, 1] = builder.arena
                 relocations[row, 2] += offsets[key]

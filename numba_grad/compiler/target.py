@@ -1,6 +1,7 @@
 """What differs between the kinds of devices that a graph is compiled for. Everything else of the
 compiler is the same for all of them."""
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,18 @@ from numba_grad.graph.node import Node
 Pass = Callable[[list[Node]], list[Node]]
 
 
+class HostCopy(enum.IntFlag):
+    """What a call of the host does with memory of the device, of which it gets a copy."""
+
+    SCRATCH = 0
+    READ = 1
+    WRITTEN = 2
+    KEPT = 4  # the copy stays when the call is over: a message is under way
+    FOUND = 8  # it is the copy that was kept
+    MPI = 16  # only MPI touches it
+    END = 32
+
+
 @dataclass(frozen=True, slots=True)
 class HostSteps:
     """Where the host walks the rows that say which step comes next (`runtime/plan.py`), away from
@@ -19,6 +32,13 @@ class HostSteps:
 
     kernel: Callable[[str], str]  # of the source of a small kernel, over memory of the host
     number: str  # copies an int64 from the device. Words: from, to
+    # Of the source of a kernel of the processor, over copies of memory of the device. Words: its
+    # own, then for each of them 0, or what `copied` says of (bytes, use).
+    call: Callable[[str], str]
+
+    @staticmethod
+    def copied(nbytes: int, use: HostCopy) -> int:
+        return nbytes * HostCopy.END + use
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.errors import CommunicationError, DeviceError, DTypeError, ShapeError, explain
+from numba_grad.config import config
+from numba_grad.errors import CommunicationError, DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.rank_agreement import agree, communicates, tell_and_check, tell_of_failures
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import CPU, Type
 from numba_grad.ops import communication
 from numba_grad.ops.communication import DATATYPES, PlaceWord, units
@@ -113,13 +114,14 @@ def _place(
     words[PlaceWord.DATATYPE] = handle_of(getattr(mpi, DATATYPES.get(dtype.name, "BYTE")))
     for name in ("SUM", "MIN", "MAX", "PROD"):
         words[PlaceWord[name]] = handle_of(getattr(mpi, name))
+    words[PlaceWord.FLOAT] = handle_of(mpi.FLOAT)
     words[PlaceWord.ROOT], words[PlaceWord.RANK], words[PlaceWord.NOBODY] = (
         root,
         rank,
         nobody,
     )
     words[PlaceWord.PEERS :] = [word for peer in peers for word in peer]
-    return leaf(words)
+    return numbers(words)
 
 
 def _integer(operation: str, name: str, value: Any) -> int:
@@ -150,16 +152,22 @@ def _operand(operation: str, x: Any) -> Node:
 def _communicate(
     name: str, operands: Sequence[Node], place: Node, params: dict[str, Any]
 ) -> list[Node]:
-    """The results of a communication, in the order in which the program says them.
+    """The results of a communication, in the order in which the program says them, where the
+    operands are.
 
-    What is on a GPU goes through the memory of the host.
+    What is on a GPU goes through the memory of the host, unless MPI knows GPUs.
     """
     communicates(f"mpi.{name}")
-    devices = [x.type.device for x in operands if x.type.device != CPU]
-    chain = communication.Chain(place, order.token())
-    results = chain(OPS[f"mpi_{name}"], [placed(x, CPU) for x in operands], params)
-    order.advance(results, chain.token)
-    return [placed(y, devices[0]) for y in results] if devices else results
+    device = _device_of(operands)
+    where = device if config.mpi_cuda_aware else CPU
+    chain = communication.Chain(place, placed(order.token(), where))
+    results = chain(OPS[f"mpi_{name}"], [placed(x, where) for x in operands], params)
+    order.advance(results, placed(chain.token, CPU))
+    return [placed(y, device) for y in results]
+
+
+def _device_of(operands: Sequence[Node]) -> str:
+    return next((x.type.device for x in operands if x.type.device != CPU), CPU)
 
 
 def _collective(
@@ -352,7 +360,8 @@ def sendrecv(
     given = _Communicator(operation, comm)
     node = _operand(operation, x)
     source = dest if source is None else source
-    like = as_node(np.zeros(node.shape, node.dtype)) if recv_like is None else as_node(recv_like)
+    nothing = numbers(np.zeros(node.shape, node.dtype))
+    like = nothing if recv_like is None else as_node(recv_like)
     if like.dtype != node.dtype:
         raise DTypeError(
             explain(
@@ -673,7 +682,7 @@ def send(x: Any, dest: int, tag: int = 0, comm: Any = None) -> None:
     tag = _integer("mpi.send", "tag", tag)
     peer = (given.peer("dest", dest), given.mpi.PROC_NULL, tag, tag)
     tell_and_check(given.comm, "mpi.send", sent=[(peer[0], tag, node.type)])
-    nothing = as_node(np.zeros((1, 0), node.dtype))
+    nothing = numbers(np.zeros((1, 0), node.dtype))
     rows = [reshape(node, (1, *node.shape)), nothing]
     _communicate("exchange", rows, given.place(node.dtype, peers=[peer]), {"backward": False})
 
@@ -688,7 +697,7 @@ def recv(like: Any, source: int, tag: int = 0, comm: Any = None) -> Tensor:
     tag = _integer("mpi.recv", "tag", tag)
     peer = (given.mpi.PROC_NULL, given.peer("source", source), tag, tag)
     tell_and_check(given.comm, "mpi.recv", wanted=[(peer[1], tag, node.type)])
-    nothing = as_node(np.zeros((1, 0), node.dtype))
+    nothing = numbers(np.zeros((1, 0), node.dtype))
     rows = [nothing, reshape(node, (1, *node.shape))]
     place = given.place(node.dtype, peers=[peer])
     (y,) = _communicate("exchange", rows, place, {"backward": False})
@@ -756,15 +765,6 @@ def wait(request: Request) -> Tensor | None:
 
 def _started(given: _Communicator, name: str, x: Any, ranks: tuple[int, int], tag: int) -> Request:
     node = _operand(given.operation, x)
-    if node.type.device != CPU:
-        raise DeviceError(
-            explain(
-                given.operation,
-                "messages under way are in the memory of the host",
-                got={"x": node.type},
-                fix='x.to("cpu")',
-            )
-        )
     tag = _integer(given.operation, "tag", tag)
     place = given.place(node.dtype, peers=[(*ranks, tag, tag)])
     dest, source = ranks
@@ -823,7 +823,9 @@ def halo_exchange(
     widths = [width] * len(dims) if isinstance(width, int) else list(width)
     wraps = list(periods if periodic is None else np.broadcast_to(periodic, len(dims)))
     _check_ghosts(operation, node, widths, dims)
-    for axis, w in enumerate(widths):
+    # The first axis last: rows that read no ghosts of it are whole parts of memory, which are
+    # computed while its messages are under way.
+    for axis, w in reversed(list(enumerate(widths))):
         if w:
             below, above = (_neighbour(given, axis, step, wraps[axis]) for step in (-1, 1))
             node = _axis_exchanged(given, node, axis, w, below, above)

@@ -40,10 +40,11 @@ class PlaceWord(enum.IntEnum):
     MIN = 3
     MAX = 4
     PROD = 5
-    ROOT = 6  # ranks
-    RANK = 7
-    NOBODY = 8  # MPI.PROC_NULL
-    PEERS = 9  # then for each message of an exchange: destination, source, and their tags
+    FLOAT = 6  # the datatype of float32
+    ROOT = 7  # ranks
+    RANK = 8
+    NOBODY = 9  # MPI.PROC_NULL
+    PEERS = 10  # then for each message of an exchange: destination, source, and their tags
     OF_PEER = 4
 
 
@@ -130,7 +131,9 @@ class _Communication:
         )
 
     def infer(self, *given: Type, **params: Any) -> TupleType:
-        return TupleType((*self.types(*given[: self.operands], **params), order.TOKEN))
+        device = given[0].device  # of an operand, or of the place
+        types = self.types(*given[: self.operands], **params)
+        return TupleType((*types, order.TOKEN.on(device)))
 
     def parts(self, inputs: Sequence[Any]) -> tuple[list[Any], Any, Any]:
         """The operands, the place and the token."""
@@ -337,6 +340,21 @@ allreduce = _Communication(
     ],
 ).record()
 
+
+def _summed(chain: Chain, name: str, g: Node, params: dict[str, Any]) -> list[Node]:
+    """The adjoint of what is moved to several ranks: a sum, in float32 where MPI has none."""
+    op = OPS[f"mpi_{name}"]
+    if g.dtype.name in DATATYPES:
+        return chain(op, [g], params)
+    float32 = _words(chain.place, PlaceWord.FLOAT, 1)
+    starts = (int(PlaceWord.DATATYPE),)
+    place = OPS["update_slice"](chain.place, float32, starts=starts, steps=(1,))
+    wide = Chain(place, chain.token, chain.after)
+    (y,) = wide(op, [cast(g, np.dtype(np.float32))], params)
+    chain.token = wide.token
+    return [cast(y, g.dtype)]
+
+
 # To and from a root. What other ranks get of a reduction is 0.
 
 reduce = _Communication(
@@ -355,7 +373,7 @@ bcast = _Communication(
     "bcast",
     _same_type,
     tangent=_as_tangent("bcast"),
-    cotangent=lambda chain, gs, ys, x: chain(reduce, gs, {}),
+    cotangent=lambda chain, gs, ys, x: _summed(chain, "reduce", gs[0], {}),
     reference=lambda comm, place, x: [comm.bcast(x, root_of(place))],
 ).record()
 
@@ -373,7 +391,7 @@ def _adjoint(name: str) -> Rule:
     def cotangent(
         chain: Chain, gs: Any, ys: Any, x: Node, *, counts: tuple[int, ...], rows: int
     ) -> list[Node]:
-        return chain(OPS[f"mpi_{name}"], gs, {"counts": counts, "rows": x.shape[0]})
+        return _summed(chain, name, gs[0], {"counts": counts, "rows": x.shape[0]})
 
     return cotangent
 
@@ -513,7 +531,7 @@ def _never_waited_for(name: str) -> GradientError:
 
 
 def _with_request(x: Type, **params: Any) -> tuple[Type, Type]:
-    return (x, order.TOKEN)
+    return (x, order.TOKEN.on(x.device))
 
 
 def _without_numpy(comm: Any, place: Any, *own: Any, **params: Any) -> list[np.ndarray]:

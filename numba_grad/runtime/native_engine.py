@@ -27,7 +27,7 @@ from numba_grad.errors import InternalError, KernelError, explain
 from numba_grad.runtime import library, mpi, state_files
 from numba_grad.runtime.addresses import address_of
 from numba_grad.runtime.buffers import allocate, allocator, borrow
-from numba_grad.runtime.plan import Control, ErrorSite, Plan
+from numba_grad.runtime.plan import ERROR_WORDS, Control, ErrorSite, Plan
 from numba_grad.runtime.progress import Bars, shown_loops
 from numba_grad.runtime.threads import SharedWord, Threads, allocate_words
 
@@ -48,8 +48,6 @@ RUNS_BETWEEN_LOOKS = 16
 
 # Larger arenas are borrowed from the pool for each run, so that many plans share the memory.
 _KEPT_ARENA_BYTES = 1 << 16
-
-_ERROR_WORDS = 8
 
 
 class RecordWord(enum.IntEnum):
@@ -213,7 +211,7 @@ class Activation:
         self.bases = np.zeros(plan.base_count, np.int64)
         # No base is at -1, so the first run fills in all words.
         self.last_bases = np.full(plan.base_count, -1, np.int64)
-        self.error_record = np.zeros(_ERROR_WORDS, np.int64)
+        self.error_record = np.zeros(ERROR_WORDS, np.int64)
         self.record = program.engine.record()
         self.keep: np.ndarray | None = None
         for word, value in (

@@ -21,6 +21,7 @@ from numba_grad.errors import InternalError
 from numba_grad.runtime.state_files import symbol_of
 
 SERIAL = 1 << 62  # the grain of a step that is never cut
+ERROR_WORDS = 8  # of the error record
 
 
 class Tasks(NamedTuple):

@@ -257,6 +257,22 @@ def check_dtypes():
     z = values((3,), rank) + 1j * values((3,), 9 + rank)
     g = ng.grad(lambda z: (ng.mpi.allreduce(z, comm=comm) * z).real.sum())(z)
     same(g, np.conj(sum(of_all(z)) + sum(of_all(z))))
+    # Of what MPI has no sums of, in which derivatives of copies are.
+    for dtype in (np.float16, ng.bfloat16):
+        x = ng.tensor(np.arange(3.0)).astype(dtype)
+        for f, count in (
+            (lambda x: ng.mpi.bcast(x, root, comm), size if rank == root else 0),
+            (lambda x: ng.mpi.allgather(x, comm), size),
+        ):
+
+            def loss(x, f=f):
+                return (f(x).astype(np.float32) ** 2).sum()
+
+            for gradient in (ng.grad(loss), ng.jit(ng.grad(loss))):
+                assert gradient(x).dtype == dtype
+                same(gradient(x).astype(np.float32), 2 * count * np.arange(3.0))
+                pushed = ng.jvp(gradient, (x,), (x,))[1]
+                same(pushed.astype(np.float32), 2 * count * np.arange(3.0))
     x = ng.tensor(np.arange(3.0)).astype(ng.bfloat16)
     same(ng.mpi.shift(x, 1, comm).astype(np.float32), np.arange(3.0))
     empty = np.zeros((0, 3))
@@ -319,15 +335,16 @@ def check_bits_in_order():
     assert np.asarray(ng.vjp(f, x)[1](x)[0]).tobytes() == want.tobytes()
 
 
-run(
-    [
-        *[(name, check_linear, name) for name in LINEAR],
-        check_nonlinear,
-        check_nonlinear_parts,
-        check_dtypes,
-        check_refusals,
-        check_communicators,
-        check_bits_in_order,
-    ],
-    sys.argv[1:],
-)
+if __name__ == "__main__":
+    run(
+        [
+            *[(name, check_linear, name) for name in LINEAR],
+            check_nonlinear,
+            check_nonlinear_parts,
+            check_dtypes,
+            check_refusals,
+            check_communicators,
+            check_bits_in_order,
+        ],
+        sys.argv[1:],
+    )

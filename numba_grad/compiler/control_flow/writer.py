@@ -24,14 +24,22 @@ from numba_grad.compiler.control_flow.register_loops import (
     straight_line,
 )
 from numba_grad.compiler.loop_nests.groups import Place
-from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, value_inputs
 from numba_grad.compiler.passes.small_branches import small_branches
-from numba_grad.compiler.steps.program_steps import FileMemory, Output, ProgramStep, Temporary
+from numba_grad.compiler.steps.program_steps import (
+    FileMemory,
+    Output,
+    Phase,
+    ProgramStep,
+    Temporary,
+)
 from numba_grad.compiler.target import Target
 from numba_grad.compiler.words import OwnWord, Pointer, Word
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
+from numba_grad.graph.walk import substitute
+from numba_grad.ops.control import item
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
 
@@ -250,7 +258,9 @@ class Writer:
         overwriting: Overwriting = NO_OVERWRITING,
     ) -> Body:
         """The steps of some of a graph's outputs."""
-        wanted = small_branches([target.outputs[k] for k in outputs])
+        # Without other names: a message on its way goes to where its buffer is, not to a copy.
+        wanted = substitute([target.outputs[k] for k in outputs], {}, _without_alias)
+        wanted = small_branches(wanted)
         distinct = _distinct(wanted, target.arguments)
         return self.compile_body(flatten(distinct, target.arguments), overwriting)
 
@@ -348,9 +358,16 @@ class Writer:
         self.word_count = count
         return result
 
-    def kernel(self, source: str, words: Sequence[Word | Moving]) -> None:
+    def kernel(
+        self,
+        source: str,
+        words: Sequence[Word | Moving],
+        written: frozenset[int] | None = None,
+        phase: Phase = Phase.NONE,
+    ) -> None:
         """Append a small kernel of our own."""
-        self.pointing(ProgramStep(source, [], Tasks(1, 1), [], 0, 0), words)
+        step = ProgramStep(source, [], Tasks(1, 1), [], 0, 0, written=written, phase=phase)
+        self.pointing(step, words)
 
     def finish(self, number: int, final: Pointer, type: Type) -> None:
         """Say where a carried value is at the end."""
@@ -427,6 +444,12 @@ class Writer:
         used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
         for step in (self.steps[first], self.steps[end - 1]):
             step.memory = list(used)
+
+
+def _without_alias(node: Node) -> Node | None:
+    if node.op is not item or node.inputs[0].op.name not in ("custom", "pack"):
+        return None
+    return value_inputs(node)[0]
 
 
 def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:

@@ -1,5 +1,6 @@
 """Steps of a segment, on any device: a kernel's text, and what its words will hold."""
 
+import enum
 import itertools
 import math
 from dataclasses import dataclass, field
@@ -55,6 +56,15 @@ class FileMemory:
 Source = External | Output | Small | Temporary | FileMemory
 
 
+class Phase(enum.Enum):
+    """What a step does with messages to other processes."""
+
+    NONE = 0
+    WHOLE = 1  # sends and receives, and waits
+    START = 2  # has messages on their way
+    END = 3  # waits for them
+
+
 @dataclass(slots=True)
 class ProgramStep:
     """A kernel and its arguments."""
@@ -69,6 +79,7 @@ class ProgramStep:
     written: frozenset[int] | None = None  # the words of what it writes; None: maybe all
     control: int = 0  # a `Control`, which runs no kernel
     loop_nest: LoopKernel | None = None  # what the kernel was made from
+    phase: Phase = Phase.NONE
 
     @property
     def sources(self) -> list[str]:

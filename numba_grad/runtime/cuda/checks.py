@@ -15,9 +15,9 @@ from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
 from numba_grad.runtime.cuda.streams import Stream
 from numba_grad.runtime.native_engine import raise_error
-from numba_grad.runtime.plan import ErrorSite
+from numba_grad.runtime.plan import ERROR_WORDS, ErrorSite
 
-_RECORD_BYTES = 64
+_RECORD_BYTES = 8 * ERROR_WORDS
 # So many open records at most: programs that come and go without a value are checked now and then.
 _MOST_OPEN = 256
 
@@ -59,7 +59,7 @@ def check(device: int) -> None:
         taken = list(records.items())
         records.clear()
     driver = current_driver()
-    found = np.zeros((len(taken), _RECORD_BYTES // 8), np.int64)
+    found = np.zeros((len(taken), ERROR_WORDS), np.int64)
     with active(device):
         for row, (record, _) in zip(found, taken, strict=True):
             driver.copy_to_host(

@@ -31,6 +31,7 @@ from numba_grad.runtime.cuda.interface import Driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
 from numba_grad.runtime.cuda.rows import Walk, launches_of
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
+from numba_grad.runtime.library import symbol_address
 from numba_grad.runtime.plan import Plan
 from numba_grad.runtime.progress import Bars, shown_loops
 
@@ -182,6 +183,8 @@ class Activation:
         self.words = program.plan.words.copy()
         self.words_address = self.words.ctypes.data
         self.bases = np.zeros(program.plan.base_count, np.int64)
+        symbols = program.plan.symbols
+        self.bases[len(self.bases) - len(symbols) :] = [symbol_address(name) for name in symbols]
         self.written_bases = b""  # that the words hold
         self.graphs: OrderedDict[bytes, int] = OrderedDict()  # executables by the bases in them
         self.runs = 0
