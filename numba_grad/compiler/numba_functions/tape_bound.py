@@ -50,8 +50,8 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def outline(kernel: Kernel) -> Outline:
-    """The outline of an adjoint that keeps its whole tape."""
+def outline(kernel: Kernel, tape: str | None = None) -> Outline:
+    """The outline of an adjoint that keeps its whole tape: of all tapes, or of one."""
     stored = written(kernel.body)
     lengths: dict[Scalar, Length] = {}
     shapes: dict[Memory, tuple[Value, ...]] = {
@@ -77,7 +77,7 @@ def outline(kernel: Kernel) -> Outline:
         kept = 0
         parts: list[Any] = []
         for s in statements:
-            if isinstance(s, Push):
+            if isinstance(s, Push) and tape in (None, s.tape):
                 kept += entry_bytes(s.tape)
             elif isinstance(s, Define) and s.operation in _ARITHMETIC:
                 arguments = [of(x) for x in s.arguments]

@@ -1,0 +1,268 @@
+"""`differentiable` of kernels of `numba.cuda`: compiled for architectures without a GPU, and run
+by a driver in Python that finds races."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.compiler.cuda import user_functions
+from numba_grad.compiler.numba_functions.generated import Parameter, Request
+from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
+from numba_grad.errors import DeviceError, KernelError
+from numba_grad.graph.types import array_type
+from numba_grad.ops.custom_kernels import encoded
+from tests.cuda import differentiated_kernels as kernels
+from tests.cuda import refused_kernels as refused
+from tests.cuda.host_driver import installed
+from tests.cuda.requirements import needs_compiler
+from tests.cuda.user_kernels import Launch, PythonDriver, WatchedArray, in_python
+
+pytestmark = needs_compiler
+CASES = kernels.CASES
+
+
+@pytest.fixture
+def driver():
+    importlib.import_module("numba_grad.compiler.cuda.backend")  # what makes them usable
+    with installed(PythonDriver()) as driver:
+        yield driver
+
+
+def on_gpu(x):
+    return ng.tensor(x, device="cuda") if isinstance(x, np.ndarray) else x
+
+
+def three(extents):
+    extents = extents if isinstance(extents, tuple) else (extents,)
+    return (*extents, 1, 1, 1)[:3]
+
+
+def as_threads(case):
+    """The arrays that the kernel itself writes, thread after thread."""
+    own = [x.copy() if np.ndim(x) else np.asarray(x)[()] for x in case.arguments]
+    launch = Launch(*map(three, case.launch))
+    watched = [WatchedArray(x, launch) if np.ndim(x) else x for x in own]
+    for cuda in launch.threads():
+        in_python(case.kernel, cuda)(*watched)
+    pairs = zip(own, case.arguments, strict=True)
+    return [x for x, given in pairs if np.ndim(x) and not np.array_equal(x, given)]
+
+
+def of_floats(case):
+    """The kernel as a function of the arrays of floats alone, on the CPU; and these."""
+    f = ng.differentiable(case.kernel, launch=case.launch)
+    places = [
+        k for k, x in enumerate(case.arguments) if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    ]
+
+    def call(*arrays):
+        given = list(map(on_gpu, case.arguments))
+        for k, x in zip(places, arrays, strict=True):
+            given[k] = x.cuda() if isinstance(x, ng.Tensor) else on_gpu(x)
+        results = f(*given)
+        results = results if isinstance(results, tuple) else (results,)
+        return tuple([x.cpu() for x in results])
+
+    return call, [case.arguments[k] for k in places]
+
+
+# Values and derivatives
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_threads(driver, name):
+    case = CASES[name]
+    call, arrays = of_floats(case)
+    before = [x.copy() for x in arrays]
+    results, expected = call(*arrays), as_threads(case)
+    assert len(results) == len(expected)
+    for result, value in zip(results, expected, strict=True):
+        assert result.dtype == value.dtype
+        np.testing.assert_allclose(result, value, rtol=10 * np.finfo(value.dtype).eps)
+    for x, copy in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(x, copy)
+    assert (name, *map(three, case.launch)) in driver.launches
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "single"])
+def test_derivatives_are_those_of_differences(driver, name):
+    call, arrays = of_floats(CASES[name])
+    ng.testing.check_gradients(call, *arrays, elements=6)
+    grids = {launch[1:] for launch in driver.launches if launch[0].startswith(name)}
+    assert grids == {tuple(map(three, CASES[name].launch))}
+
+
+def test_float32_stays_float32(driver):
+    case = CASES["single"]
+    call, (x, scale, out) = of_floats(case)
+    gradient = ng.grad(lambda x, s: call(x, s, out)[0].sum(), argnums=(0, 1))(x, scale)
+    v = 0.5 * x + scale
+    slope = np.where(v > 0, 0.5 / np.sqrt(abs(v)), 2.0)
+    np.testing.assert_allclose(gradient[0], 0.5 * slope, rtol=1e-6)
+    np.testing.assert_allclose(gradient[1], [slope.sum()], rtol=1e-6)
+    assert gradient[0].dtype == gradient[1].dtype == np.float32
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_threads_share_additions_only_where_they_must(driver, name):
+    """The driver finds other races: the adjoints of these were run above, too."""
+    case = CASES[name]
+    call, arrays = of_floats(case)
+    everything = tuple(range(len(arrays)))
+    ng.grad(lambda *x: sum((y * y).sum() for y in call(*x)), argnums=everything)(*arrays)
+    assert bool(driver.atomics[-1]) == case.shares, driver.atomics
+
+
+def test_it_works_in_jit_in_vmap_and_in_forward_mode(driver):
+    case = CASES["lorenz"]
+    f = ng.differentiable(kernels.cuda.jit(case.kernel))[case.launch]
+    start, rho, steps, h, out = map(on_gpu, case.arguments)
+    loss = lambda start, rho: (f(start, rho, steps, h, out) ** 2).sum()  # noqa: E731
+    expected = ng.grad(loss)(start, rho).cpu().numpy()
+    step = ng.jit(ng.grad(loss))
+    for _ in range(3):  # captured as a graph, and replayed
+        np.testing.assert_array_equal(step(start, rho).cpu(), expected)
+    many = ng.vmap(ng.grad(loss), in_axes=(0, None))(ng.stack([start, 2 * start]), rho)
+    np.testing.assert_array_equal(many[0].cpu(), expected)
+    np.testing.assert_allclose(many[1].cpu(), ng.grad(loss)(2 * start, rho).cpu(), rtol=1e-14)
+    _, tangent = ng.jvp(lambda x: loss(x, rho), (start,), (ng.ones_like(start),))
+    np.testing.assert_allclose(float(tangent), expected.sum(), rtol=1e-12)
+
+
+# Launches
+
+
+def doubled(x, out):
+    i, step = kernels.cuda.grid(1), kernels.cuda.gridsize(1)
+    while i < x.size:
+        out[i] = 2.0 * x[i]
+        i += step
+
+
+def test_a_launch_is_a_pair_a_rule_or_what_is_written_decides(driver):
+    x, out = on_gpu(np.arange(6.0)), on_gpu(np.zeros(6))
+    f = ng.differentiable(doubled, launch=lambda x, out: (x.size // 3, out.shape[0] // 2))
+    for g, grid in ((f, (2, 3)), (f[3, 2], (3, 2)), (f[(1, 1), (2, 1, 1)], (1, 2))):
+        np.testing.assert_array_equal(g(x, out).cpu(), 2 * np.arange(6.0))
+        assert driver.launches[-1] == ("doubled", three(grid[0]), three(grid[1]))
+    kernel = kernels.cuda.jit(doubled)
+    large = on_gpu(np.zeros(300))
+    np.testing.assert_array_equal(ng.differentiable(kernel)(large, large + 1).cpu(), np.zeros(300))
+    assert driver.launches[-1] == ("doubled", (2, 1, 1), (256, 1, 1))
+
+
+@pytest.mark.parametrize("launch", [3, (3,), (1, 2, "stream"), "grid"])
+def test_what_is_no_launch(launch):
+    with pytest.raises(TypeError, match="a launch is a grid and a block"):
+        ng.differentiable(doubled, launch=launch)
+
+
+def test_what_cuda_cannot_launch(driver):
+    x = on_gpu(np.ones(4))
+    with pytest.raises(KernelError, match="not a block that CUDA can launch"):
+        ng.differentiable(doubled, launch=(1, 2000))(x, x + 1)
+
+
+def test_arrays_must_be_on_a_gpu(driver):
+    f = ng.differentiable(doubled, launch=(1, 4))
+    with pytest.raises(
+        DeviceError, match=r"(?s)doubled: is a kernel for CUDA.*out .*device=\"cuda"
+    ):
+        f(on_gpu(np.ones(4)), np.zeros(4))
+    with pytest.raises(DeviceError, match="must be on a GPU"):
+        f(np.ones(4), np.zeros(4))
+    with pytest.raises(KernelError, match="writes `out`, which shares memory with `x`"):
+        x = on_gpu(np.ones(4))
+        f(x, x)
+
+
+# Tapes
+
+
+def test_a_tape_is_for_all_threads_and_is_known_before(driver):
+    case = CASES["lorenz"]
+    f = ng.differentiable(case.kernel, launch=case.launch, memory=1000)
+    start, rho, _, h, out = map(on_gpu, case.arguments)
+    few, many = [f.tape_bytes(start, rho, steps, h, out) for steps in (4, 8)]
+    assert 0 < few < 1000 < many < 2 * few + 1
+    x = on_gpu(case.arguments[0]).requires_grad_()
+    f(x, rho, 4, h, out).sum().backward()
+    with pytest.raises(MemoryError, match=r"(?s)the tape takes more.* 1,024 bytes, 256 for each"):
+        f(x, rho, 8, h, out).sum().backward()
+
+
+def halved(x, out):
+    i = kernels.cuda.grid(1)
+    if i < x.size:
+        v = x[i]
+        while v * v > 0.5:
+            v = v * v * 0.9
+        out[i] = v
+
+
+def test_a_loop_of_unknown_length_that_is_kept_is_refused(driver):
+    f = ng.differentiable(halved, launch=(1, 4))
+    x = on_gpu(np.array([0.9, 1.0, 0.2, 0.8]))
+    assert f(x, x + 0).cpu().shape == (4,)
+    with pytest.raises(KernelError, match=r"(?s)halved_adjoint: keeps values.*custom_op"):
+        ng.grad(lambda x: f(x, on_gpu(np.zeros(4))).sum())(x)
+
+
+# What is refused: in a module of its own, as people have it
+
+
+def test_what_is_not_differentiated_is_refused_with_its_line():
+    x = np.ones(4)
+    for kernel, what in refused.KERNELS.values():
+        f = ng.differentiable(kernel, launch=(1, 4))
+        lines, first = inspect.getsourcelines(getattr(kernel, "py_func", kernel))
+        number = first + next(k for k, line in enumerate(lines) if "# here" in line)
+        message = rf"(?s)differentiable: {what}.*refused_kernels\.py:{number} .*custom_op"
+        with pytest.raises(KernelError, match=message), installed(PythonDriver()):
+            f(on_gpu(x), on_gpu(x))
+
+
+# Compiling
+
+
+def generated(case, kind, order):
+    """A kernel of a case, and the types of its arguments."""
+    parameters, inputs, numbers = [], [], []
+    for name, x in zip(inspect.signature(case.kernel).parameters, case.arguments, strict=True):
+        if isinstance(x, int):
+            parameters.append(Parameter(name, "int64", 0, True))
+            numbers.append(encoded(x))
+            continue
+        x = np.asarray(x)
+        parameters.append(Parameter(name, x.dtype.name, x.ndim, False))
+        inputs.append(array_type(x.shape, x.dtype))
+    program = typed_kernel(case.kernel, tuple(parameters), case.launch, None)
+    floats = [k for k, p in enumerate(parameters) if p.dtype.startswith("float")]
+    counted = program.counted(inputs, numbers)
+    request = Request(kind, order, tuple(floats), counted=counted)
+    places = [k for k, p in enumerate(parameters) if not p.is_number]
+    by_parameter = dict(zip(places, inputs, strict=True))
+    types = list(inputs)
+    if kind == "adjoint":
+        types += [by_parameter[k] for k in program.generated(request).written if k in floats]
+    types += [by_parameter[k] for _ in range(order) for k in floats]
+    kernel = program.custom_kernel(request)
+    return kernel, kernel.arguments(types, numbers)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", CASES)
+def test_generated_kernels_compile(name, architecture):
+    case = CASES[name]
+    orders = [("adjoint", 0)] if architecture == "sm_80" else [("primal", 0), ("adjoint", 1)]
+    for kind, order in orders:
+        kernel, arguments = generated(case, kind, order)
+        ptx = user_functions.compile_to_ptx(kernel, arguments, architecture)
+        usage = user_functions.link(ptx, architecture)[1]
+        assert 0 < usage.registers <= 128
+        assert usage.spilled_bytes == 0
+        if kind == "adjoint" and not case.shares:
+            assert "atom." not in ptx
