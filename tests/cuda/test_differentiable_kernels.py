@@ -10,6 +10,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.cuda import user_functions
 from numba_grad.compiler.numba_functions.generated import Parameter, Request
+from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
 from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
 from numba_grad.errors import DeviceError, KernelError
 from numba_grad.graph.types import array_type
@@ -17,6 +18,7 @@ from numba_grad.ops.custom_kernels import encoded
 from tests.cuda import differentiated_kernels as kernels
 from tests.cuda import refused_kernels as refused
 from tests.cuda.host_driver import installed
+from tests.cuda.random_kernels import random_kernel
 from tests.cuda.requirements import needs_compiler
 from tests.cuda.user_kernels import Launch, PythonDriver, WatchedArray, in_python
 
@@ -41,14 +43,20 @@ def three(extents):
 
 
 def as_threads(case):
-    """The arrays that the kernel itself writes, thread after thread."""
+    """The arrays of floats as the kernel itself leaves them, thread after thread, by name."""
     own = [x.copy() if np.ndim(x) else np.asarray(x)[()] for x in case.arguments]
     launch = Launch(*map(three, case.launch))
     watched = [WatchedArray(x, launch) if np.ndim(x) else x for x in own]
     for cuda in launch.threads():
         in_python(case.kernel, cuda)(*watched)
-    pairs = zip(own, case.arguments, strict=True)
-    return [x for x, given in pairs if np.ndim(x) and not np.array_equal(x, given)]
+    return dict(zip(inspect.signature(case.kernel).parameters, own, strict=True))
+
+
+def written(case):
+    """The names of the results."""
+    f = ng.differentiable(case.kernel, launch=case.launch)
+    f(*map(on_gpu, case.arguments))
+    return repr(f).rpartition("-> ")[2].rstrip(">").split(", ")
 
 
 def of_floats(case):
@@ -77,9 +85,9 @@ def test_values_are_those_of_the_threads(driver, name):
     case = CASES[name]
     call, arrays = of_floats(case)
     before = [x.copy() for x in arrays]
-    results, expected = call(*arrays), as_threads(case)
-    assert len(results) == len(expected)
-    for result, value in zip(results, expected, strict=True):
+    expected = as_threads(case)
+    for result, name_of_result in zip(call(*arrays), written(case), strict=True):
+        value = expected[name_of_result]
         assert result.dtype == value.dtype
         np.testing.assert_allclose(result, value, rtol=10 * np.finfo(value.dtype).eps)
     for x, copy in zip(arrays, before, strict=True):
@@ -130,6 +138,28 @@ def test_it_works_in_jit_in_vmap_and_in_forward_mode(driver):
     np.testing.assert_allclose(many[1].cpu(), ng.grad(loss)(2 * start, rho).cpu(), rtol=1e-14)
     _, tangent = ng.jvp(lambda x: loss(x, rho), (start,), (ng.ones_like(start),))
     np.testing.assert_allclose(float(tangent), expected.sum(), rtol=1e-12)
+
+
+# Most of them are for `make test-all`.
+SEEDS = [pytest.param(s, marks=[pytest.mark.thorough] if s > 5 else []) for s in range(60)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kernels_at_random(driver, seed):
+    """Values are those of threads, derivatives those of differences; there are no races."""
+    _, kernel = random_kernel(seed)
+    rng = np.random.default_rng(seed)
+    arrays = [rng.uniform(0.1, 0.9, shape) for shape in (4, (4, 3), 3, 4, 3)]
+    arguments = (*arrays[:4], rng.integers(0, 3, 4), arrays[4], 2)
+    case = kernels.Case(kernel, arguments, [(2, 3), (1, 4), (4, 1), (5, 1)][seed % 4])
+    call, floats = of_floats(case)
+    try:
+        ng.testing.check_gradients(call, *floats, order=2 if seed % 3 == 0 else 1, elements=3)
+    except KernelError as error:
+        assert "keeps values of a loop" in str(error)
+    expected = as_threads(case)
+    for result, name in zip(call(*floats), written(case), strict=True):
+        np.testing.assert_allclose(result, expected[name], rtol=1e-12, atol=1e-14)
 
 
 # Launches
@@ -209,6 +239,53 @@ def test_a_loop_of_unknown_length_that_is_kept_is_refused(driver):
     assert f(x, x + 0).cpu().shape == (4,)
     with pytest.raises(KernelError, match=r"(?s)halved_adjoint: keeps values.*custom_op"):
         ng.grad(lambda x: f(x, on_gpu(np.zeros(4))).sum())(x)
+
+
+def between(x, out):
+    """Most passes are those of a thread in the middle."""
+    i = kernels.cuda.grid(1)
+    n = x.shape[0]
+    v = x[i]
+    for j in range(i):
+        for k in range(n - 1, i, -1):
+            v = kernels.math.sin(v) * x[j] + x[k]
+    for j in range(2 * i, 2 * i + 2):
+        v = v * v + x[j % n]
+    out[i] = v
+
+
+def test_the_tape_has_room_for_every_thread(driver):
+    x = np.random.default_rng(0).uniform(0.2, 0.9, 6)
+    f = ng.differentiable(between, launch=(2, 3))
+    call = lambda x: f(x.cuda(), on_gpu(np.zeros(6))).cpu()  # noqa: E731
+    ng.testing.check_gradients(call, x, order=1)
+    # 25 passes of the inner loop and 5 of the outer one at most, 2 of the other, whose ends alone
+    # would say 12.
+    assert 25 + 5 + 2 <= f.tape_bytes(on_gpu(x), on_gpu(x)) // (6 * 8) < 25 + 5 + 12
+
+
+@pytest.mark.parametrize(
+    ("span", "passes"),
+    [
+        ((["place", "thread_x"], ["size", "x", 0], 1), 10),
+        ((["add", ["place", "thread_x"], 3], ["add", ["place", "thread_x"], 9], 2), 3),
+        ((["place", "thread_x"], ["number", "n"], ["place", "block_size_x"]), 5),
+        ((["number", "n"], ["place", "thread_x"], -3), 7),
+        ((0, ["multiply", ["place", "thread_x"], ["place", "block_x"]], 1), 9),
+        ((0, ["mod", ["place", "thread_x"], 3], 1), 2),
+        ((0, ["maximum", ["negative", ["place", "thread_x"]], 2], 1), 2),
+        ((0, None, 1), None),
+        ((0, 5, ["subtract", ["place", "thread_x"], 1]), None),
+    ],
+)
+def test_a_bound_of_what_is_kept(span, passes):
+    outline = [0, [["for", *span, 0, [8, []]]]]
+    given = {"x": (10,)}, {"n": 20}, places_of((4, 1, 1), (4, 1, 1))
+    if passes is None:
+        with pytest.raises(LookupError):
+            capacity(outline, *given)
+    else:
+        assert capacity(outline, *given) == 8 * passes
 
 
 # What is refused: in a module of its own, as people have it

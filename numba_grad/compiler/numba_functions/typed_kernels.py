@@ -13,7 +13,7 @@ from numba_grad.compiler.numba_functions.generated import (
     Request,
     TypedFunction,
 )
-from numba_grad.compiler.numba_functions.tape_bound import most_bytes
+from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result, entry_bytes
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.types import Type
@@ -56,7 +56,7 @@ class TypedKernel(TypedFunction):
             threads = self._threads(numbers, types, values)
             for k in made.of_threads:
                 found[k] = (threads,)
-            lengths = self._tape_lengths(made, types, values)
+            lengths = self._tape_lengths(made, numbers, types, values)
             self._check_memory(made, lengths, threads)
             return found + [(n * threads,) for n in lengths]
 
@@ -73,12 +73,12 @@ class TypedKernel(TypedFunction):
     def tape_bytes(self, made: Generated, inputs: Sequence[Type], values: dict[str, Any]) -> int:
         """What the tapes of all threads take."""
         numbers = tuple([name for name, is_number in made.inputs if is_number])
-        lengths = self._tape_lengths(made, inputs, values)
+        lengths = self._tape_lengths(made, numbers, inputs, values)
         return _nbytes(made, lengths) * self._threads(numbers, inputs, values)
 
     def _threads(self, names: Sequence[str], inputs: Sequence[Type], values: dict[str, Any]) -> int:
         grid, block, *_ = self._grid_and_block(names, *inputs, **values)
-        return math.prod(_extents(grid)) * math.prod(_extents(block))
+        return math.prod(_three(grid)) * math.prod(_three(block))
 
     def _check_memory(self, made: Generated, lengths: Sequence[int], threads: int) -> None:
         nbytes = _nbytes(made, lengths)
@@ -94,26 +94,34 @@ class TypedKernel(TypedFunction):
             )
 
     def _tape_lengths(
-        self, made: Generated, inputs: Sequence[Type], values: dict[str, Any]
+        self,
+        made: Generated,
+        numbers: Sequence[str],
+        inputs: Sequence[Type],
+        values: dict[str, Any],
     ) -> list[int]:
+        """The most that a thread keeps on each tape."""
         names = [name for name, is_number in made.inputs if not is_number]
         shapes = {name: x.shape for name, x in zip(names, inputs, strict=False)}
-        lengths = []
-        for tape, outline in made.tapes:
-            nbytes, is_known = most_bytes(outline, shapes, {k: int(v) for k, v in values.items()})
-            if not is_known:
-                raise KernelError(
-                    explain(
-                        made.name,
-                        "keeps values of a loop of which it is not known how long it can be: each "
-                        "thread needs memory for them before it starts",
-                        expected="`for` over a range of lengths and of int arguments; a `break` "
-                        "may end it",
-                        fix="ng.custom_op, with a derivative of your own",
-                    )
+        given = {name: int(value) for name, value in values.items()}
+        grid, block, *_ = self._grid_and_block(numbers, *inputs, **values)
+        places = places_of(_three(grid), _three(block))
+        try:
+            return [
+                capacity(outline, shapes, given, places) // entry_bytes(tape)
+                for tape, outline in made.tapes
+            ]
+        except LookupError:
+            raise KernelError(
+                explain(
+                    made.name,
+                    "keeps values of a loop of which it is not known how long it can be: each "
+                    "thread needs memory for them before it starts",
+                    expected="`for` over a range of lengths and of int arguments; a `break` may "
+                    "end it",
+                    fix="ng.custom_op, with a derivative of your own",
                 )
-            lengths.append(nbytes // entry_bytes(tape))
-        return lengths
+            ) from None
 
     def _grid_and_block(self, names: Sequence[str], *types: Type, **values: Any) -> tuple[Any, ...]:
         """By the user's rule, for the arguments of any of the kernels: the first are the user's."""
@@ -166,8 +174,9 @@ def _nbytes(made: Generated, lengths: Sequence[int]) -> int:
     )
 
 
-def _extents(given: Any) -> tuple[int, ...]:
-    return given if isinstance(given, tuple) else (given,)
+def _three(extents: Any) -> tuple[int, ...]:
+    given = extents if isinstance(extents, tuple) else (extents,)
+    return (*given, 1, 1)[:3]
 
 
 def _no_shape(*types: Type, **numbers: Any) -> tuple[int, ...]:
