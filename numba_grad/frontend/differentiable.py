@@ -21,6 +21,7 @@ from numba_grad.compiler.numba_functions.generated import (
 )
 from numba_grad.compiler.numba_functions.tape_bound import most_bytes
 from numba_grad.compiler.numba_functions.typed_kernels import TypedKernel, typed_kernel
+from numba_grad.config import config
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
@@ -397,7 +398,8 @@ class DifferentiableKernel(Differentiable):
     ) -> Request:
         assert isinstance(found, TypedKernel)
         counted = found.counted([x.type for x in inputs], numbers)
-        return Request("primal", 0, sources, counted=counted)
+        has_atomics = not config.deterministic
+        return Request("primal", 0, sources, has_atomics=has_atomics, counted=counted)
 
     def _budget(
         self,
@@ -483,10 +485,14 @@ def _recorded_results(
     results = [wrap(stored)]
     if len(types) > 1:
         starts = layout_of(kernel.name, types).starts
-        parts = zip(starts[: made.result_count], types, strict=False)
+        count = max([made.result_count, *[other + 1 for _, other in made.added]])
+        parts = zip(starts[:count], types, strict=False)
         results = [wrap(part_of(stored, start, type)) for start, type in parts]
-    of_threads = set(made.of_threads)
-    return [x.sum() if k in of_threads else x for k, x in enumerate(results)]
+    for k in made.of_threads:
+        results[k] = results[k].sum()
+    for k, other in made.added:
+        results[k] = results[k] + results[other]
+    return results[: made.result_count]
 
 
 def _applied(

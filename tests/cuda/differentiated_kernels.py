@@ -150,6 +150,27 @@ def masked(x, mask, out):
         out[cuda.threadIdx.x] += x[i] ** 2
 
 
+def periodic(x, out):
+    """Without a guard against it, `i - 1` may be another thread's element."""
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        out[i] = x[i] * x[i - 1]
+
+
+def offsets(place, thread, extent, k0, out):
+    """Names that generated code has, too; an offset, and a loop over the grid."""
+    i, j = cuda.grid(2)
+    k1 = extent * thread[i, j]
+    local = cuda.local.array(2, float64)
+    local[0] = local[1] = 0.0
+    for _ in range(k0):
+        k1 = math.sin(k1) * place[i + k0, j]
+        local[0] += k1 * place[i, j + 1]
+    for k in range(j, place.shape[1], cuda.gridsize(2)[1]):
+        if 0 < k < place.shape[1] and not (k == 1 or i > 5):
+            out[i, k] += local[0] * place[i, k - 1] * k1
+
+
 RNG = np.random.default_rng(7)
 
 
@@ -168,8 +189,8 @@ class Case:
 CASES = {
     "scaled": Case(scaled, (np.array(0.7), uniform(9), uniform(9), np.zeros(9)), (3, 4)),
     "strided": Case(strided, (uniform(11), uniform(11)), (2, 2)),
-    "stencil": Case(stencil, (uniform(9), uniform(9), np.zeros(9)), (2, 5), shares=True),
-    "heat": Case(heat, (uniform(5, 4), uniform(5, 4), 0.1), ((2, 3), (3, 2)), shares=True),
+    "stencil": Case(stencil, (uniform(9), uniform(9), np.zeros(9)), (2, 5)),
+    "heat": Case(heat, (uniform(5, 4), uniform(5, 4), 0.1), ((2, 3), (3, 2))),
     "mixed": Case(
         mixed,
         (uniform(2, 3, 2), uniform(2, 3, 2), np.zeros((2, 3, 2))),
@@ -191,6 +212,10 @@ CASES = {
         (uniform(5).astype(np.float32), np.float32([0.3]), np.zeros(5, np.float32)),
         (1, 8),
         shares=True,
+    ),
+    "periodic": Case(periodic, (uniform(5), np.zeros(5)), (2, 4), shares=True),
+    "offsets": Case(
+        offsets, (uniform(5, 5), uniform(3, 3), uniform(), 2, uniform(3, 5)), ((3, 1), (1, 3))
     ),
     "masked": Case(masked, (uniform(4), np.array([1, 0, 1]), uniform(4)), (1, 3)),
 }

@@ -124,6 +124,17 @@ def test_threads_share_additions_only_where_they_must(driver, name):
     assert bool(driver.atomics[-1]) == case.shares, driver.atomics
 
 
+@pytest.mark.parametrize("name", ["stencil", "heat"])
+def test_where_sums_may_have_any_order_they_are_atomic(driver, name):
+    call, (u, *rest) = of_floats(CASES[name])
+    loss = lambda u: (call(u, *rest)[0] ** 2).sum()  # noqa: E731
+    gradient = ng.grad(loss)(u)
+    assert not any(driver.atomics)
+    with ng.configure(deterministic=False):
+        np.testing.assert_allclose(ng.grad(loss)(u), gradient, rtol=1e-13)
+    assert driver.atomics[-1]
+
+
 def test_it_works_in_jit_in_vmap_and_in_forward_mode(driver):
     case = CASES["lorenz"]
     f = ng.differentiable(kernels.cuda.jit(case.kernel))[case.launch]

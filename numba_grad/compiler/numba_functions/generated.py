@@ -59,6 +59,7 @@ class Request:
     sources: tuple[int, ...]  # the parameters that have derivatives
     memory: int = 0  # bytes for the tape of a loop, beyond which it is done again; 0: no limit
     are_large: bool = False  # arrays, so that threads share what loops they can
+    has_atomics: bool = False  # whether threads may add to elements in any order where others can
     counted: tuple[str, ...] = ()  # in a grid, what tells threads apart: "block_x", "thread_x", ...
 
 
@@ -77,9 +78,11 @@ class Generated:
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
     # Of CUDA kernels. For each output: the array input that it begins as a copy of, -1 for zeros,
     # None where it is written before it is read; outputs that have a number for each thread, of
-    # which the result is the sum; tapes, which follow the outputs, and what is kept on them.
+    # which the result is the sum; results and outputs that are added to them; tapes, which follow
+    # the outputs, and what is kept on them.
     beginnings: list[int | None] = field(default_factory=list)
     of_threads: list[int] = field(default_factory=list)
+    added: list[tuple[int, int]] = field(default_factory=list)
     tapes: list[tuple[str, list[Any]]] = field(default_factory=list)
 
     def function(self) -> "GeneratedFunction":

@@ -13,6 +13,7 @@ from numba_grad.compiler.numba_functions import (
 )
 from numba_grad.compiler.numba_functions.analyses import checks_of_shapes
 from numba_grad.compiler.numba_functions.grid_kernels import check_threads, on_grid, without_guards
+from numba_grad.compiler.numba_functions.own_elements import with_parts
 from numba_grad.compiler.numba_functions.regions import FLOATS, Function, Kernel, Memory, Shape
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result
 
@@ -37,6 +38,9 @@ def fields(
     derived, count, _ = derivation.derived(inner, request)
     shapes = {**derived.shapes, **_shapes_of_inputs(derived, function, request)}
     grid = on_grid(replace(derived, shapes=shapes), count, guards)
+    added: list[tuple[int, int]] = []
+    if not request.has_atomics:
+        grid, added = with_parts(grid, count, request.counted)
     kernel = grid.kernel
     pairs = list(zip(kernel.inputs, parameters, strict=False))
     number_names = {m.name for m, p in pairs if p.is_number}
@@ -61,6 +65,7 @@ def fields(
             for output, m in zip(kernel.outputs, beginnings, strict=True)
         ],
         "of_threads": [k for k, m in enumerate(kernel.outputs) if not m.rank],
+        "added": added,
         "tapes": [(tape, tape_bound.outline(kernel, tape)) for tape in tapes],
     }
 

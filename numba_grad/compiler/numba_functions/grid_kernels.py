@@ -7,7 +7,6 @@ writes, become outputs, as they are of all threads; most of them are only read, 
 cotangents are read in their place.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from numba_grad.compiler.numba_functions.analyses import without_unused
@@ -32,7 +31,6 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     While,
     defined,
-    nested,
     substituted,
     walk,
     with_regions,
@@ -306,149 +304,3 @@ def _without_last_zeros(body: list[Statement], memory: Memory) -> list[Statement
         return kept[::-1], is_loaded
 
     return region(body, False)[0]
-
-
-# Which elements are a thread's own.
-
-_Monomial = tuple[str, ...]
-_Polynomial = dict[_Monomial, int]
-
-
-class OwnElements:
-    """Which arrays have elements that one thread alone comes to: there a sum needs no atomics.
-
-    An index is known up to multiples of the number of threads along an axis of the grid. If in all
-    places it is the number of the thread there, and what is the same for all threads, no other
-    thread has that element.
-    """
-
-    def __init__(self, kernel: Kernel, counted: tuple[str, ...]) -> None:
-        """`counted`: what tells the threads of a launch apart: "block_x", "thread_x", ..."""
-        self._counted = counted
-        stored = {s.memory for s in walk(kernel.body) if isinstance(s, Store)}
-        self._numbers = {m for m in kernel.inputs if not m.rank} - stored
-        self._known: dict[Scalar, _Polynomial] = {}
-        self._read(kernel.body)
-        private = {s.memory for s in walk(kernel.body) if isinstance(s, Allocate)}
-        places: dict[Memory, list[tuple[Value, ...]]] = {}
-        for s in walk(kernel.body):
-            if isinstance(s, Load | Store) and s.memory.rank and s.memory not in private:
-                places.setdefault(s.memory, []).append(s.indices)
-        self._own = private | {m for m, found in places.items() if self._are_own(m, found)}
-
-    def __contains__(self, memory: Memory) -> bool:
-        return memory in self._own
-
-    def _are_own(self, memory: Memory, places: list[tuple[Value, ...]]) -> bool:
-        left = set(self._counted)
-        for axis in range(memory.rank):
-            found = [self._counts(place[axis]) for place in places]
-            if found[0] is not None and all(x == found[0] for x in found):
-                left -= found[0][0]
-        return not left
-
-    def _counts(self, index: Value) -> tuple[frozenset[str], _Polynomial] | None:
-        """What an index tells apart, and what it adds to the number of that."""
-        form = self._form(index)
-        if form is None:
-            return None
-        for numbers, own, factors in _NUMBERINGS:
-            rest = _sum(_reduced(form, factors), own, -1)
-            # A negative index counts from the end, and may be another thread's.
-            if all(_is_length(m) and n > 0 for m, n in rest.items()):
-                return numbers, rest
-        return None
-
-    def _form(self, value: Value) -> _Polynomial | None:
-        if isinstance(value, Scalar):
-            return self._known.get(value)
-        return _constant(value) if type(value) is int else None
-
-    def _read(self, statements: list[Statement]) -> None:
-        for s in statements:
-            target = defined(s)
-            if target is not None and target.dtype == "int64":
-                found = self._of(s)
-                self._known[target] = {(f"?{target.name}",): 1} if found is None else found
-            for part in nested(s):
-                self._read(part)
-
-    def _of(self, s: Statement) -> _Polynomial | None:
-        if isinstance(s, Size):
-            return {(f"length of {s.memory.name} {s.axis}",): 1}
-        if isinstance(s, Load):
-            return {(f"number {s.memory.name}",): 1} if s.memory in self._numbers else None
-        if isinstance(s, For):
-            return self._index(s)
-        if not isinstance(s, Define):
-            return None
-        if not s.arguments:
-            return {(s.operation,): 1}
-        forms = [self._form(x) for x in s.arguments]
-        combine = _COMBINED.get(s.operation)
-        if combine is None or None in forms:
-            return None
-        return combine(*forms)
-
-    def _index(self, s: For) -> _Polynomial | None:
-        """Of a loop that goes on by as many as there are threads or blocks, where it starts."""
-        start, step = self._form(s.start), self._form(s.step)
-        if start is None or step is None:
-            return None
-        for _, _, factors in _NUMBERINGS:
-            if not _reduced(step, factors):
-                return _reduced(start, factors)
-        return None
-
-
-def _constant(value: int) -> _Polynomial:
-    return {(): value} if value else {}
-
-
-def _sum(x: _Polynomial, y: _Polynomial, times: int = 1) -> _Polynomial:
-    total = dict(x)
-    for monomial, count in y.items():
-        total[monomial] = total.get(monomial, 0) + times * count
-    return {m: n for m, n in total.items() if n}
-
-
-def _product(x: _Polynomial, y: _Polynomial) -> _Polynomial:
-    total: _Polynomial = {}
-    for a, n in x.items():
-        for b, m in y.items():
-            total = _sum(total, {tuple(sorted(a + b)): n * m})
-    return total
-
-
-_COMBINED: dict[str, Callable[..., _Polynomial]] = {
-    "add": _sum,
-    "subtract": lambda x, y: _sum(x, y, -1),
-    "multiply": _product,
-    "negative": lambda x: _sum({}, x, -1),
-    "positive": lambda x: x,
-    "cast": lambda x: x,
-}
-
-
-# What an index may count: threads of the grid along an axis, of the block, or blocks; the form of
-# their number, and the factors of how many there are.
-_NUMBERINGS: list[tuple[frozenset[str], _Polynomial, set[str]]] = []
-for _x in "xyz":
-    _thread, _block = f"thread_{_x}", f"block_{_x}"
-    _whole: _Polynomial = {(_thread,): 1, (f"block_size_{_x}", _block): 1}
-    _sizes = {f"block_size_{_x}", f"grid_size_{_x}"}
-    _NUMBERINGS += [
-        (frozenset({_thread, _block}), _whole, _sizes),
-        (frozenset({_thread}), {(_thread,): 1}, {f"block_size_{_x}"}),
-        (frozenset({_block}), {(_block,): 1}, {f"grid_size_{_x}"}),
-    ]
-
-
-def _reduced(form: _Polynomial, factors: set[str]) -> _Polynomial:
-    """Without multiples of the product of some factors."""
-    return {m: n for m, n in form.items() if not factors <= set(m)}
-
-
-def _is_length(monomial: _Monomial) -> bool:
-    """Whether it is the same for all threads, and not negative."""
-    return all(atom.startswith(("length of ", "block_size_", "grid_size_")) for atom in monomial)

@@ -7,7 +7,7 @@ neighbouring threads keep neighbouring numbers.
 
 from collections.abc import Collection
 
-from numba_grad.compiler.numba_functions.grid_kernels import OwnElements
+from numba_grad.compiler.numba_functions.own_elements import OwnElements
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
@@ -95,9 +95,9 @@ class _Writer(SourceWriter):
         if all(name.endswith("x") for name in self._counted):
             self.line("thread, threads = cuda.grid(1), cuda.gridsize(1)")
             return
-        self.line("x, y, z = cuda.grid(3)")
-        self.line("width, height, depth = cuda.gridsize(3)")
-        self.line("thread, threads = (z * height + y) * width + x, width * height * depth")
+        self.line("place, extent = cuda.grid(3), cuda.gridsize(3)")
+        self.line("thread = (place[2] * extent[1] + place[1]) * extent[0] + place[0]")
+        self.line("threads = extent[0] * extent[1] * extent[2]")
 
     # What differs from code for the CPU.
 
