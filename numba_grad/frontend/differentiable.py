@@ -124,8 +124,18 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
+    is_kernel = "cuda" in type(function).__module__
+    if launch is not None and plain is not function and not is_kernel:
+        raise TypeError(
+            explain(
+                "differentiable",
+                "`launch` is for kernels of numba.cuda",
+                got={"function": repr(function)},
+                fix=f"numba.cuda.jit(...) of a kernel, or no launch for {plain.__name__}",
+            )
+        )
     nbytes = tape_bytes("differentiable", memory)
-    if launch is not None or "cuda" in type(function).__module__:
+    if launch is not None or is_kernel:
         return DifferentiableKernel(function, None if memory is None else nbytes, launch)
     return Differentiable(function, nbytes, is_default=memory is None)
 

@@ -4,6 +4,7 @@ by a driver in Python that finds races."""
 import importlib
 import inspect
 
+import numba
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
 from numba_grad.errors import DeviceError, KernelError
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import encoded
+from numba_grad.runtime.cuda.devices import is_available
 from tests.cuda import differentiated_kernels as kernels
 from tests.cuda import refused_kernels as refused
 from tests.cuda.host_driver import installed
@@ -201,6 +203,11 @@ def test_what_is_no_launch(launch):
         ng.differentiable(doubled, launch=launch)
 
 
+def test_functions_for_the_cpu_have_no_launch():
+    with pytest.raises(TypeError, match="`launch` is for kernels"):
+        ng.differentiable(numba.njit(doubled), launch=(1, 2))
+
+
 def test_what_cuda_cannot_launch(driver):
     x = on_gpu(np.ones(4))
     with pytest.raises(KernelError, match="not a block that CUDA can launch"):
@@ -311,6 +318,33 @@ def test_what_is_not_differentiated_is_refused_with_its_line():
         message = rf"(?s)differentiable: {what}.*refused_kernels\.py:{number} .*custom_op"
         with pytest.raises(KernelError, match=message), installed(PythonDriver()):
             f(on_gpu(x), on_gpu(x))
+
+
+# On a GPU
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_on_a_gpu(name):
+    """Values and gradients are those of threads in Python; where nothing is atomic, every time."""
+    if not is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    case = CASES[name]
+
+    def values_and_gradients():
+        call, arrays = of_floats(case)
+        places = tuple(range(len(arrays)))
+        loss = lambda *x: sum((y * y).sum() for y in call(*x))  # noqa: E731
+        return [*call(*arrays), *ng.grad(loss, argnums=places)(*arrays)]
+
+    found = list(map(np.asarray, values_and_gradients()))
+    for result, again in zip(found, values_and_gradients(), strict=True):
+        if not case.shares:
+            np.testing.assert_array_equal(result, again)
+    with installed(PythonDriver()):
+        for result, expected in zip(found, values_and_gradients(), strict=True):
+            rtol = 1e-4 if result.dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(result, expected, rtol=rtol)
 
 
 # Compiling
