@@ -171,6 +171,19 @@ def offsets(place, thread, extent, k0, out):
             out[i, k] += local[0] * place[i, k - 1] * k1
 
 
+def counting(x, w, out):
+    """Loops over the grid and over components, as `while`."""
+    i = cuda.grid(1)
+    while i < x.shape[0]:
+        v = x[i]
+        k = 0
+        while k < w.shape[1]:
+            v = math.sin(v) + w[i, k] * v
+            k += 1
+        out[i] = v
+        i += cuda.gridsize(1)
+
+
 RNG = np.random.default_rng(7)
 
 
@@ -217,5 +230,6 @@ CASES = {
     "offsets": Case(
         offsets, (uniform(5, 5), uniform(3, 3), uniform(), 2, uniform(3, 5)), ((3, 1), (1, 3))
     ),
+    "counting": Case(counting, (uniform(7), uniform(7, 2), np.zeros(7)), (2, 2)),
     "masked": Case(masked, (uniform(4), np.array([1, 0, 1]), uniform(4)), (1, 3)),
 }

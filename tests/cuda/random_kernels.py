@@ -98,6 +98,7 @@ _HEADS = (
     "    i = cuda.grid(1)\n    if i < x.shape[0]:\n",
     "    i = cuda.blockDim.x * cuda.blockIdx.x + cuda.threadIdx.x\n    if i < x.shape[0]:\n",
     "    for i in range(cuda.grid(1), x.shape[0], cuda.gridsize(1)):\n",
+    "    i = cuda.grid(1)\n    while i < x.shape[0]:\n",
 )
 
 
@@ -117,6 +118,7 @@ def random_kernel(seed: int) -> tuple[str, Callable[..., Any]]:
         "        v = 0.8 * x[i]\n"
         + "\n".join(writer.lines)
         + "\n        x[i] = x[i] * v + 0.1 * t[0] * rows[i, 0]\n"
+        + ("        i += cuda.gridsize(1)\n" if "while" in head else "")
     )
     namespace: dict[str, Any] = {"__name__": f"random_kernel_{seed}"}
     exec(compile(text, f"<random kernel {seed}>", "exec"), namespace)

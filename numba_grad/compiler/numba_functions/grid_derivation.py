@@ -12,6 +12,7 @@ from numba_grad.compiler.numba_functions import (
     tape_bound,
 )
 from numba_grad.compiler.numba_functions.analyses import checks_of_shapes
+from numba_grad.compiler.numba_functions.counting_loops import with_counting_loops
 from numba_grad.compiler.numba_functions.grid_kernels import check_threads, on_grid, without_guards
 from numba_grad.compiler.numba_functions.own_elements import with_parts
 from numba_grad.compiler.numba_functions.regions import FLOATS, Function, Kernel, Memory, Shape
@@ -25,6 +26,9 @@ def tree(kernel: Any, parameters: "tuple[Parameter, ...]") -> Function:
     """The tree of what one thread does, for arguments of these types."""
     plain = kernel_front_end.thread_function(kernel)
     found = derivation.tree(plain, parameters, of_thread=True)
+    assert found.builder is not None
+    builder = found.builder.copy()
+    found = replace(found, body=with_counting_loops(found.body, builder), builder=builder)
     numbers = {m.name for m, p in zip(found.parameters, parameters, strict=True) if p.is_number}
     check_threads(found.name, found.body, checks_of_shapes(found.body, numbers))
     return found
