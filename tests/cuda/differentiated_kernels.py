@@ -184,6 +184,15 @@ def counting(x, w, out):
         i += cuda.gridsize(1)
 
 
+def views(x, out):
+    """A row as an array of its own."""
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        row = x[i]
+        for v in row:
+            out[i] += v * v * row[0]
+
+
 RNG = np.random.default_rng(7)
 
 
@@ -231,5 +240,6 @@ CASES = {
         offsets, (uniform(5, 5), uniform(3, 3), uniform(), 2, uniform(3, 5)), ((3, 1), (1, 3))
     ),
     "counting": Case(counting, (uniform(7), uniform(7, 2), np.zeros(7)), (2, 2)),
+    "views": Case(views, (uniform(4, 3), uniform(4)), (2, 2)),
     "masked": Case(masked, (uniform(4), np.array([1, 0, 1]), uniform(4)), (1, 3)),
 }

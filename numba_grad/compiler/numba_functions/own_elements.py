@@ -136,11 +136,23 @@ class OwnElements:
             return None
         if not s.arguments:
             return {(s.operation,): 1}
+        if s.operation == "select" and self._is_wrapped(s):
+            return _form(s.arguments[2], forms)
         arguments = [_form(x, forms) for x in s.arguments]
         combine = _COMBINED.get(s.operation)
         if combine is None or None in arguments:
             return None
         return combine(*arguments)
+
+    def _is_wrapped(self, s: Define) -> bool:
+        """Whether it is an index of a view, which would count from the end if it were negative, and
+        is not."""
+        condition, _, index = s.arguments
+        test = self._definitions.get(condition) if isinstance(condition, Scalar) else None
+        if test is None or test.operation != "less" or test.arguments != (index, 0):
+            return False
+        exact = _form(index, self._exact)
+        return exact is not None and self._is_never_negative(exact)
 
     def _define_index(self, s: For) -> None:
         """Of a loop that goes on by as many as there are threads or blocks, the index is where it
