@@ -61,11 +61,14 @@ def written(case):
     return repr(f).rpartition("-> ")[2].rstrip(">").split(", ")
 
 
-def of_floats(case):
-    """The kernel as a function of the arrays of floats alone, on the CPU; and these."""
+def of_floats(case, names=()):
+    """The kernel as a function of the arrays of floats alone, on the CPU, or of some; and these."""
     f = ng.differentiable(case.kernel, launch=case.launch)
+    parameters = inspect.signature(case.kernel).parameters
     places = [
-        k for k, x in enumerate(case.arguments) if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+        k
+        for k, (name, x) in enumerate(zip(parameters, case.arguments, strict=True))
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f" and (not names or name in names)
     ]
 
     def call(*arrays):
@@ -165,7 +168,8 @@ def test_kernels_at_random(driver, seed):
     arrays = [rng.uniform(0.1, 0.9, shape) for shape in (4, (4, 3), 3, 4, 3)]
     arguments = (*arrays[:4], rng.integers(0, 3, 4), arrays[4], 2)
     case = kernels.Case(kernel, arguments, [(2, 3), (1, 4), (4, 1), (5, 1)][seed % 4])
-    call, floats = of_floats(case)
+    # By arrays that are only read, or by all.
+    call, floats = of_floats(case, ("p", "q") if seed % 2 else ())
     try:
         ng.testing.check_gradients(call, *floats, order=2 if seed % 3 == 0 else 1, elements=3)
     except KernelError as error:
