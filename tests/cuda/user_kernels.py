@@ -14,7 +14,7 @@ import numpy as np
 
 from numba_grad.compiler.cuda import user_functions
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument, python_function
-from numba_grad.runtime.cuda.interface import Grid
+from numba_grad.runtime.cuda.interface import Extents
 from tests.cuda.emulator import EmulatedDriver, EmulationError
 
 
@@ -64,7 +64,7 @@ class WatchedArray:
 class Launch:
     """`numba.cuda` as the threads of a launch find it."""
 
-    def __init__(self, grid: Grid, block: Grid) -> None:
+    def __init__(self, grid: Extents, block: Extents) -> None:
         self.thread = -1
         self.atomics = 0
         self._extents = grid, block
@@ -126,7 +126,7 @@ class PythonDriver(EmulatedDriver):
         self.atomics: list[int] = []  # of each launch of them
 
     def run_kernel(
-        self, source: str, name: str, grid: Grid, block: Grid, parameters: bytes
+        self, source: str, name: str, grid: Extents, block: Extents, parameters: bytes
     ) -> None:
         if "user's kernel" not in source:
             super().run_kernel(source, name, grid, block, parameters)
