@@ -20,6 +20,8 @@ from numba_grad.compiler.numba_functions.generated import (
     typed_function,
 )
 from numba_grad.compiler.numba_functions.tape_bound import most_bytes
+from numba_grad.compiler.numba_functions.typed_kernels import TypedKernel, typed_kernel
+from numba_grad.config import config
 from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
@@ -27,14 +29,15 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_b
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
 from numba_grad.ops.custom_kernels import (
-    CpuKernel,
     CustomKernel,
     Number,
     call_kernel,
+    decoded,
     encoded,
     layout_of,
     python_function,
 )
+from numba_grad.ops.families import placed
 
 # Elements of the arguments, from which on it is worth more compiling that threads share loops.
 _LARGE = 1 << 16
@@ -47,7 +50,7 @@ _DTYPES = (
 )
 
 
-def differentiable(function: Any, *, memory: Memory = None) -> "Differentiable":
+def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) -> "Differentiable":
     """A Numba function of your own as an operation, with derivatives of any order.
 
     The derivatives are found in the code: loops, branches, values that are overwritten in place,
@@ -56,12 +59,16 @@ def differentiable(function: Any, *, memory: Memory = None) -> "Differentiable":
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit`. Its arguments are arrays of bool, integers, float32 or float64, numbers, and
-        tuples of these.
-        It must depend on nothing else.
+        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32 or
+        float64, numbers, and tuples of these. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
-        computed again, with the same bits.
+        computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
+        by default those that there are.
+    launch : of a kernel for CUDA, its grid and block: `(grid, block)`, each an int or a tuple of up
+        to three; or a function of the same arguments that gives them, in which arrays have `shape`,
+        `dtype` and `size`. By default, blocks of 256 threads, and a thread for each element of
+        the first array that is written. `f[grid, block](...)` launches otherwise.
 
     Returns
     -------
@@ -114,19 +121,22 @@ def differentiable(function: Any, *, memory: Memory = None) -> "Differentiable":
                 expected="a function written in Python, as it is or decorated by numba.njit",
             )
         )
-    if "cuda" in type(function).__module__:
-        raise TypeError(
-            explain(
-                "differentiable",
-                "kernels of numba.cuda are not differentiated yet",
-                got={"function": plain.__name__},
-                fix="ng.custom_op(..., cuda=kernel), with a derivative of your own",
-            )
-        )
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
+    is_kernel = "cuda" in type(function).__module__
+    if launch is not None and plain is not function and not is_kernel:
+        raise TypeError(
+            explain(
+                "differentiable",
+                "`launch` is for kernels of numba.cuda",
+                got={"function": repr(function)},
+                fix=f"numba.cuda.jit(...) of a kernel, or no launch for {plain.__name__}",
+            )
+        )
     nbytes = tape_bytes("differentiable", memory)
+    if launch is not None or is_kernel:
+        return DifferentiableKernel(function, None if memory is None else nbytes, launch)
     return Differentiable(function, nbytes, is_default=memory is None)
 
 
@@ -154,13 +164,26 @@ class Differentiable:
                 if x.dtype.kind == "f" and (x.requires_grad or has_tangent(x))
             ]
         )
-        request = Request("primal", 0, sources, are_large=_are_large(inputs))
+        request = self._request(found, inputs, numbers, sources)
         if sources and grad_mode.enabled:
             request = replace(request, memory=self._budget(found, inputs, numbers, request))
         self._last = found, request
         results = _applied(_Variant(found, request), inputs, numbers)
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
+
+    def _program(self, parameters: tuple[Parameter, ...]) -> TypedFunction:
+        return typed_function(self.function, parameters)
+
+    def _request(
+        self,
+        found: TypedFunction,
+        inputs: Sequence[Node],
+        numbers: Sequence[Number],
+        sources: tuple[int, ...] = (),
+    ) -> Request:
+        """For the function itself."""
+        return Request("primal", 0, sources, are_large=_are_large(inputs))
 
     def _budget(
         self,
@@ -205,8 +228,9 @@ class Differentiable:
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
-        found = typed_function(self.function, tuple(parameters))
-        self._last = found, Request("primal", 0, (), are_large=_are_large(inputs))
+        inputs = self._on_device(parameters, inputs)
+        found = self._program(tuple(parameters))
+        self._last = found, self._request(found, inputs, numbers)
         return found, inputs, tuple(numbers)
 
     def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
@@ -244,16 +268,28 @@ class Differentiable:
                     expected="bool, integers, float32 or float64",
                 )
             )
-        if node.type.device != CPU:
-            raise DeviceError(
-                explain(
-                    self.__name__,
-                    "runs on the CPU",
-                    got={name: node.type},
-                    fix="x.cpu(), or ng.custom_op with a kernel for CUDA",
-                )
-            )
         return node
+
+    def _on_device(self, parameters: Sequence[Parameter], inputs: list[Node]) -> list[Node]:
+        """The arrays, where the code runs.
+
+        Raises
+        ------
+        DeviceError
+            If one is elsewhere.
+        """
+        names = [p.text for p in parameters if not p.is_number]
+        for name, node in zip(names, inputs, strict=True):
+            if node.type.device != CPU:
+                raise DeviceError(
+                    explain(
+                        self.__name__,
+                        "runs on the CPU",
+                        got={name: node.type},
+                        fix="x.cpu(), or a kernel of numba.cuda",
+                    )
+                )
+        return inputs
 
     def _check_overlap(
         self, found: TypedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -337,6 +373,82 @@ class Differentiable:
         return Differentiable, (self.function, self._memory, self._is_default)
 
 
+class DifferentiableKernel(Differentiable):
+    """A kernel of `numba.cuda` as `differentiable` makes it an operation. `f[grid, block](...)`
+    launches it, and its derivatives, in this way."""
+
+    def __init__(self, function: Any, memory: int | None, launch: Any) -> None:
+        super().__init__(function, 0, is_default=True)
+        self._most_bytes = memory
+        self._launch = launch
+        is_pair = isinstance(launch, tuple) and len(launch) == 2
+        if launch is not None and not callable(launch) and not is_pair:
+            raise TypeError(
+                explain(
+                    self.__name__,
+                    "a launch is a grid and a block",
+                    got={"launch": repr(launch)},
+                    expected="(grid, block), each an int or a tuple of up to three, or a function",
+                    fix="with ng.cuda.stream(s): around the call, for another stream",
+                )
+            )
+
+    def __getitem__(self, launch: Any) -> "DifferentiableKernel":
+        return DifferentiableKernel(self.function, self._most_bytes, launch)
+
+    def _program(self, parameters: tuple[Parameter, ...]) -> TypedKernel:
+        return typed_kernel(self.function, parameters, self._launch, self._most_bytes)
+
+    def _request(
+        self,
+        found: TypedFunction,
+        inputs: Sequence[Node],
+        numbers: Sequence[Number],
+        sources: tuple[int, ...] = (),
+    ) -> Request:
+        assert isinstance(found, TypedKernel)
+        counted = found.counted([x.type for x in inputs], numbers)
+        has_atomics = not config.deterministic
+        return Request("primal", 0, sources, has_atomics=has_atomics, counted=counted)
+
+    def _budget(
+        self,
+        found: TypedFunction,
+        inputs: Sequence[Node],
+        numbers: Sequence[Number],
+        request: Request,
+    ) -> int:
+        return 0
+
+    def _on_device(self, parameters: Sequence[Parameter], inputs: list[Node]) -> list[Node]:
+        device = next((x.type.device for x in inputs if x.type.device != CPU), None)
+        names = [p.text for p in parameters if not p.is_number]
+        for name, node in zip(names, inputs, strict=True):
+            if node.type.device == CPU and (node.shape or device is None):
+                raise DeviceError(
+                    explain(
+                        self.__name__,
+                        "is a kernel for CUDA, and its arrays must be on a GPU",
+                        got={name: node.type},
+                        fix='ng.tensor(x, device="cuda"), or x.cuda() of a tensor',
+                    )
+                )
+        return inputs if device is None else [placed(x, device) for x in inputs]
+
+    def tape_bytes(self, *args: Any, **kwargs: Any) -> int:
+        """How many bytes the adjoint keeps for these arguments, in all threads."""
+        found, inputs, numbers = self._recorded(args, kwargs)
+        assert isinstance(found, TypedKernel)
+        request = self._request(found, inputs, numbers, _float_sources(found))
+        made = found.generated(replace(request, kind="adjoint"))
+        names = [name for name, is_number in made.inputs if is_number]
+        values = dict(zip(names, map(decoded, numbers), strict=True))
+        return found.tape_bytes(made, [x.type for x in inputs], values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DifferentiableKernel, (self.function, self._most_bytes, self._launch)
+
+
 def _float_sources(found: TypedFunction) -> tuple[int, ...]:
     return tuple(
         [
@@ -370,16 +482,7 @@ class _Variant:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _kernel(variant: _Variant) -> CustomKernel:
-    made = variant.program.generated(variant.request)
-    return CustomKernel(
-        made.name,
-        tuple([name for name, is_number in made.inputs if not is_number]),
-        tuple([name for name, is_number in made.inputs if is_number]),
-        made.shapes(),
-        list(map(np.dtype, made.output_dtypes)),
-        CpuKernel(made.function()),
-        None,
-    )
+    return variant.program.custom_kernel(variant.request)
 
 
 def _recorded_results(
@@ -389,11 +492,17 @@ def _recorded_results(
     made = variant.program.generated(variant.request)
     types, _ = kernel.results([x.type for x in inputs], numbers)
     stored = call_kernel(list(inputs), kernel, numbers)
-    if len(types) == 1:
-        return [wrap(stored)]
-    starts = layout_of(kernel.name, types).starts
-    parts = zip(starts[: made.result_count], types, strict=False)
-    return [wrap(part_of(stored, start, type)) for start, type in parts]
+    results = [wrap(stored)]
+    if len(types) > 1:
+        starts = layout_of(kernel.name, types).starts
+        count = max([made.result_count, *[other + 1 for _, other in made.added]])
+        parts = zip(starts[:count], types, strict=False)
+        results = [wrap(part_of(stored, start, type)) for start, type in parts]
+    for k in made.of_threads:
+        results[k] = results[k].sum()
+    for k, other in made.added:
+        results[k] = results[k] + results[other]
+    return results[: made.result_count]
 
 
 def _applied(

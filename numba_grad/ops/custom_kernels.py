@@ -58,6 +58,9 @@ class CudaKernel:
 
     function: Any  # a Python function or a dispatcher of `numba.cuda.jit`
     launch: Rule | None = None  # (grid, block) or (grid, block, bytes of dynamic shared memory)
+    # For results, in order: the input that one is a copy of when the kernel begins, -1 for zeros,
+    # None where nothing is known of it.
+    beginnings: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

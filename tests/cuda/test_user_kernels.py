@@ -2,9 +2,7 @@
 driver that runs them in Python."""
 
 import importlib
-import itertools
 import re
-import types
 
 import numpy as np
 import pytest
@@ -14,9 +12,9 @@ from numba_grad.compiler.cuda import user_functions
 from numba_grad.errors import DeviceError, KernelError
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import ArrayArgument, encoded
-from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
 from tests.cuda.requirements import needs_compiler
+from tests.cuda.user_kernels import PythonDriver
 
 try:
     from numba import cuda
@@ -180,60 +178,6 @@ def test_inputs_are_read_only():
 
 
 # Launching
-
-
-class _Threads:
-    """`numba.cuda` in one thread, as far as these kernels know it."""
-
-    def __init__(self, block, thread, size):
-        self._position = [b * n + t for b, t, n in zip(block, thread, size, strict=True)]
-
-    def grid(self, dimensions):
-        return self._position[0] if dimensions == 1 else tuple(self._position[:dimensions])
-
-
-class PythonDriver(EmulatedDriver):
-    """Runs users' kernels, too, one thread after the other."""
-
-    def run_kernel(self, source, name, grid, block, parameters):
-        if "user's kernel" not in source:
-            super().run_kernel(source, name, grid, block, parameters)
-            return
-        kernel, arguments = next(
-            key for key, text in user_functions._sources.items() if text == source
-        )
-        values = self.unpacked(arguments, np.frombuffer(parameters, np.int64).tolist())
-        function = kernel.cuda.function
-        for b in itertools.product(*map(range, grid)):
-            for t in itertools.product(*map(range, block)):
-                threads = _Threads(b, t, block)
-                if kernel.by_element:
-                    *inputs, result = values
-                    if threads.grid(1) < result.size:
-                        result[threads.grid(1)] = function(*[x[threads.grid(1)] for x in inputs])
-                    continue
-                scope = {**function.__globals__, "cuda": threads}
-                types.FunctionType(function.__code__, scope)(*values)
-
-    def unpacked(self, arguments, words):
-        """What Numba makes of the parameters."""
-        values = []
-        for a in arguments:
-            if not isinstance(a, ArrayArgument):
-                values.append(np.array(words[:1]).view(a.dtype)[0])
-                words = words[1:]
-                continue
-            none, _, size, itemsize, address = words[:5]
-            shape, strides = words[5 : 5 + a.rank], words[5 + a.rank : 5 + 2 * a.rank]
-            assert (none, itemsize) == (0, a.dtype.itemsize)
-            assert size == np.prod(shape, dtype=int)
-            assert tuple(strides) == np.empty(shape, a.dtype).strides
-            array = self.memory(address)[: size * itemsize].view(a.dtype).reshape(shape)
-            array.flags.writeable = a.is_result
-            values.append(array)
-            words = words[5 + 2 * a.rank :]
-        assert not words
-        return values
 
 
 @pytest.fixture(params=["at once", "late"])

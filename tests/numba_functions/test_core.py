@@ -57,6 +57,19 @@ def scattered(a, b, index):
         b[1] = np.exp(-b[1]) + m * a[2]
 
 
+def arrays_of_branches(x, out):
+    if x[0] < 2.0:
+        squares = np.empty(x.shape[0])
+        for i in range(x.shape[0]):
+            squares[i] = x[i] * x[i]
+        for i in range(x.shape[0]):
+            out[i] = squares[i] * squares[-1 - i]
+    else:
+        cubes = x**3
+        for i in range(x.shape[0]):
+            out[i] = cubes[i] * cubes[i]
+
+
 def overwritten(x, out):
     a = 1
     for i in range(x.shape[0]):
@@ -99,6 +112,7 @@ def sliced(u, v):
 KERNELS = [
     (early_exits, (X,), (3,)),
     (scattered, (X, Y), (np.array([0, 3, 3, 1, 5, 2]),)),
+    (arrays_of_branches, (X, np.zeros(6)), ()),
     (overwritten, (X, np.zeros(6)), ()),
     (swapped, (X, Y), (3,)),
     (swapped, (X, Y), (6,)),
@@ -128,6 +142,14 @@ def test_values_are_those_of_python_and_derivatives_those_of_differences(functio
         np.testing.assert_allclose(np.asarray(result), value, rtol=1e-13, atol=1e-15)
     with configure(engine="reference"):  # kernels of second order, without compiling them
         ng.testing.check_gradients(lambda *args: operation(*args, *rest), *arrays)
+
+
+def test_arrays_of_branches_end_with_them():
+    f = ng.differentiable(arrays_of_branches)
+    for x in (X, X + 4.0):  # In compiled code their memory is given back.
+        gradient = ng.grad(lambda x: f(x, np.zeros(6)).sum())(x)
+        expected = 4 * x * x[::-1] ** 2 if x[0] < 2.0 else 6 * x**5
+        np.testing.assert_allclose(gradient, expected, rtol=1e-13)
 
 
 def test_arguments_stay_what_they_are():

@@ -77,6 +77,17 @@ def scalars_in_loop(x):
     return s, p, i
 
 
+@case(X)
+def names_of_generated_code(x):
+    k0, thread = x[0], 0
+    for i in range(x.shape[0]):
+        place = np.zeros(2)
+        place[i % 2] = x[i] * k0
+        k0 += place[0] * x[-1]
+        thread += i
+    return k0, thread
+
+
 @case(M, w=(0,))
 def views_alias(m):
     r = m[0]

@@ -2,12 +2,13 @@
 
 A kernel gets its arrays as Numba passes them (`library_kernels/custom_kernels.py`). All of its
 parameters are eight bytes long, so the words of a step are its parameter block, but for the first
-ones: those are the grid, the block, and the dynamic shared memory.
+ones: those are the grid, the block, the dynamic shared memory, and what is copied or zeroed before.
 """
 
 import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +21,9 @@ from numba_grad.compiler.cuda import build, front_end
 from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
 from numba_grad.compiler.library_kernels import Memory
-from numba_grad.compiler.library_kernels.custom_kernels import words_of_array
+from numba_grad.compiler.library_kernels.custom_kernels import ArrayOperand, words_of_array
 from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.numba_functions.generated import GeneratedFunction
 from numba_grad.compiler.steps.custom_kernel_steps import operands_of
 from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.compiler.words import Pointer
@@ -41,7 +43,7 @@ from numba_grad.runtime.plan import Grid
 
 # Of dynamic shared memory a block may have this much without asking.
 _SHARED_BYTES = 48 << 10
-_LAUNCH_WORDS = 7
+_LAUNCH_WORDS = 8
 
 _lock = new_lock()
 _sources: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
@@ -66,10 +68,17 @@ class UserKernel(DeviceKernel):
     def __call__(self, stream: Stream, words: Sequence[int]) -> None:
         driver, device = current_driver(), stream.device.index
         function = loaded_function(driver, device, self)
-        gx, gy, gz, bx, by, bz, shared_bytes = words[:_LAUNCH_WORDS]
+        gx, gy, gz, bx, by, bz, shared_bytes = words[: _LAUNCH_WORDS - 1]
         if shared_bytes > _SHARED_BYTES:
             driver.allow_shared_memory(function, shared_bytes)
-        parameters = np.array(words[_LAUNCH_WORDS:], np.int64)
+        first = _LAUNCH_WORDS + 3 * words[_LAUNCH_WORDS - 1]
+        for k in range(_LAUNCH_WORDS, first, 3):
+            address, source, nbytes = words[k : k + 3]
+            if source:
+                driver.copy_on_device(address, source, nbytes, stream.handle)
+            else:
+                driver.fill(address, 0, nbytes, stream.handle)
+        parameters = np.array(words[first:], np.int64)
         driver.launch(
             function,
             (gx, gy, gz),
@@ -89,9 +98,12 @@ def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
     launch = kernel.launch(inputs, numbers)
     steps = []
     for member in range(1 if members is None else members):
-        words: list[Any] = [*launch.grid, *launch.block, launch.shared_bytes]
-        for array in arrays:
-            words += words_of_array(array.of_member(member))
+        operands = [array.of_member(member) for array in arrays]
+        begun = _beginnings(kernel, operands[: len(inputs)], operands[len(inputs) :])
+        words: list[Any] = [*launch.grid, *launch.block, launch.shared_bytes, len(begun) // 3]
+        words += begun
+        for array in operands:
+            words += words_of_array(array)
         words += [bits for _, bits in numbers]
         words = [_placed(w, node, places) if isinstance(w, Memory) else w for w in words]
         memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
@@ -100,6 +112,20 @@ def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
         size = node.type.size // share
         steps.append(ProgramStep(source, words, Grid(1, 1), memory, nbytes // share, size))
     return steps
+
+
+def _beginnings(
+    kernel: CustomKernel, inputs: Sequence[ArrayOperand], results: Sequence[ArrayOperand]
+) -> list[Any]:
+    """For each result that has elements when the kernel begins: where it is, where they are copied
+    from, 0 for zeros, and how many bytes."""
+    assert kernel.cuda is not None
+    words: list[Any] = []
+    for result, number in zip(results, kernel.cuda.beginnings, strict=False):
+        nbytes = math.prod(result.shape) * result.itemsize
+        if number is not None and nbytes:
+            words += [result.memory, 0 if number < 0 else inputs[number].memory, nbytes]
+    return words
 
 
 def _placed(memory: Memory, node: Node, places: dict[Node, Place]) -> Pointer:
@@ -115,14 +141,20 @@ def _source_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str:
         if source is None:
             assert kernel.cuda is not None
             source = f"# {kernel.name}: user's kernel {_next_number()}\n"
-            try:
-                source += inspect.getsource(python_function(kernel.cuda.function))
-            except (OSError, TypeError):
-                source += "# (its source is not in a file)\n"
+            source += _text_of(kernel.cuda.function)
             _sources[kernel, arguments] = source
             make = functools.partial(_made, kernel, arguments, source)
             build.give_maker(source, functools.cache(make))
     return source
+
+
+def _text_of(function: Any) -> str:
+    if isinstance(function, GeneratedFunction):
+        return function.generated_source
+    try:
+        return inspect.getsource(python_function(function))
+    except (OSError, TypeError):
+        return "# (its source is not in a file)\n"
 
 
 def _made(

@@ -225,7 +225,8 @@ class _Sweeps:
         self._scopes: list[_Scope] = []
         self._scalar_bars: dict[Scalar, Memory] = {}
         self._inner: set[Scalar] = set()  # active scalars that are used in inner regions
-        self._depth_of_allocation: dict[Memory, int] = {}
+        # Memories that end with a pass of a loop, and arrays that end with a branch.
+        self._inner_memories: set[Memory] = set()
         self._stores: list[tuple[Memory, int, tuple[int, ...]]] = []  # memory, place, loops
         self._savings: dict[frozenset[Memory], int] = {}
         self._load_places: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -280,8 +281,8 @@ class _Sweeps:
                 target = defined(s)
                 if target is not None:
                     homes[target] = own
-                if isinstance(s, Allocate):
-                    self._depth_of_allocation[s.memory] = len(loops)
+                if isinstance(s, Allocate) and (loops or (s.memory.rank and own != outermost)):
+                    self._inner_memories.add(s.memory)
                 elif isinstance(s, Store):
                     self._stores.append((s.memory, place, loops))
                 elif isinstance(s, Swap):
@@ -293,7 +294,8 @@ class _Sweeps:
                     visit(region, inner, id(region))
 
         homes: dict[Value, int] = {}
-        visit(self.body, (), id(self.body))
+        outermost = id(self.body)
+        visit(self.body, (), outermost)
 
     # Cotangents.
 
@@ -532,7 +534,7 @@ class _Sweeps:
             if not isinstance(s, Load) or not self._is_overwritten(s):
                 continue
             arrays = self.groups.get(s.memory, frozenset({s.memory}))
-            if self._depth_of_allocation.get(s.memory, 0) or self._changes(scope, position):
+            if s.memory in self._inner_memories or self._changes(scope, position):
                 lost.add(scalar)
             elif self.restored.isdisjoint(arrays):
                 restorable.setdefault(arrays, set()).add(scalar)
@@ -561,7 +563,7 @@ class _Sweeps:
     def _is_overwritten(self, s: Load) -> bool:
         """Whether the memory may hold something else when the reverse sweep comes to the load."""
         names = self.groups.get(s.memory, {s.memory})
-        if self._depth_of_allocation.get(s.memory, 0):
+        if s.memory in self._inner_memories:
             return True
         place, loops = self._load_places[id(s)]
         return any(

@@ -28,6 +28,8 @@ from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, fold
 _RESERVED = {
     *("np", "math", "range", "abs", "bool", "int", "float", "min", "max", "len"),
     *("free", "grown", "new_array", "wrapped", "part", "in_parallel"),
+    *("cuda", "thread", "threads", "place", "extent"),
+    *[f"k{axis}" for axis in range(32)],
 }
 
 

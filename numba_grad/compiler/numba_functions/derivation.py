@@ -16,7 +16,7 @@ from numba_grad.compiler.numba_functions.index_set_splitting import with_split_i
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
 from numba_grad.compiler.numba_functions.loop_distribution import with_distributed_loops
 from numba_grad.compiler.numba_functions.parallel_loops import with_parallel_loops
-from numba_grad.compiler.numba_functions.regions import Function
+from numba_grad.compiler.numba_functions.regions import Function, Kernel
 from numba_grad.compiler.numba_functions.simplifications import simplified
 from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.generated import Parameter, Request
 
 
-def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
-    """The tree of a function for arguments of these types."""
+def tree(
+    function: Any, parameters: "tuple[Parameter, ...]", *, of_thread: bool = False
+) -> Function:
+    """The tree of a function for arguments of these types; `of_thread`: of a kernel."""
     arguments: dict[str, Any] = {}  # types, and lists of them for tuples
     for p in parameters:
         kind = numba_ir.type_of(np.dtype(p.dtype), p.rank)
@@ -45,13 +47,15 @@ def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
     assert found.builder is not None
     builder = found.builder.copy()
     body = with_equal_lifetimes(found, builder)
-    return replace(found, body=simplified(body, builder, found.returned), builder=builder)
+    body = simplified(body, builder, found.returned, of_thread=of_thread)
+    return replace(found, body=body, builder=builder)
 
 
-def fields(
-    function: Function, parameters: "tuple[Parameter, ...]", request: "Request"
-) -> dict[str, Any]:
-    """The fields of a `Generated`."""
+def derived(
+    function: Function, request: "Request"
+) -> tuple[Kernel, int, tape_bound.Outline | None]:
+    """The kernel for a request, as derivatives leave it; how many of its outputs are results; of an
+    adjoint, what it keeps on tapes."""
     names = [function.parameters[k].name for k in request.sources]
     results = [*function.returned, *function.written]
     if not results:
@@ -75,6 +79,14 @@ def fields(
         kernel = tangent.tangent_kernel(kernel, request.sources, chosen)
         count = len(chosen)
         chosen = list(range(count))
+    return kernel, count, outline
+
+
+def fields(
+    function: Function, parameters: "tuple[Parameter, ...]", request: "Request"
+) -> dict[str, Any]:
+    """The fields of a `Generated`."""
+    kernel, count, outline = derived(function, request)
     shapes_of = kernel
     if request.kind != "tape":
         body = with_parallel_loops(kernel.body, kernel.builder, are_large=request.are_large)

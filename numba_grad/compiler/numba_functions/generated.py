@@ -17,7 +17,7 @@ import itertools
 import json
 import linecache
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.locks import LocksByKey
+from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
 
 _making = LocksByKey()
 _next_number = itertools.count().__next__
@@ -53,11 +54,13 @@ class Parameter:
 class Request:
     """A kernel of a function for arguments of some types."""
 
-    kind: str  # "primal", "adjoint" or "tape"
+    kind: str  # "primal", "adjoint" or "tape", which CUDA kernels do not have
     order: int
     sources: tuple[int, ...]  # the parameters that have derivatives
     memory: int = 0  # bytes for the tape of a loop, beyond which it is done again; 0: no limit
     are_large: bool = False  # arrays, so that threads share what loops they can
+    has_atomics: bool = False  # whether threads may add to elements in any order where others can
+    counted: tuple[str, ...] = ()  # in a grid, what tells threads apart: "block_x", "thread_x", ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,14 @@ class Generated:
     returned_count: int  # of the results of the function
     written: list[int]  # parameters
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
+    # Of CUDA kernels. For each output: the array input that it begins as a copy of, -1 for zeros,
+    # None where it is written before it is read; outputs that have a number for each thread, of
+    # which the result is the sum; results and outputs that are added to them; tapes, which follow
+    # the outputs, and what is kept on them.
+    beginnings: list[int | None] = field(default_factory=list)
+    of_threads: list[int] = field(default_factory=list)
+    added: list[tuple[int, int]] = field(default_factory=list)
+    tapes: list[tuple[str, list[Any]]] = field(default_factory=list)
 
     def function(self) -> "GeneratedFunction":
         """The function that Numba is to compile."""
@@ -92,7 +103,8 @@ class GeneratedFunction:
     @property
     def py_func(self) -> Any:
         """The function in Python."""
-        return _executed(self.generated_source, self.name)
+        function = _executed(self.generated_source, self.name)
+        return getattr(function, "py_func", function)  # Kernels of CUDA have a decorator.
 
 
 @functools.cache
@@ -168,11 +180,32 @@ class TypedFunction:
         return result
 
     def _derived(self, request: Request) -> Generated:
+        if self._tree is None:
+            self._tree = self._tree_of()
+        return Generated(**self._fields_of(request))
+
+    def _tree_of(self) -> Any:
         from numba_grad.compiler.numba_functions import derivation
 
-        if self._tree is None:
-            self._tree = derivation.tree(self.function, self.parameters)
-        return Generated(**derivation.fields(self._tree, self.parameters, request))
+        return derivation.tree(self.function, self.parameters)
+
+    def _fields_of(self, request: Request) -> dict[str, Any]:
+        from numba_grad.compiler.numba_functions import derivation
+
+        return derivation.fields(self._tree, self.parameters, request)
+
+    def custom_kernel(self, request: Request) -> CustomKernel:
+        """The kernel as an operation has it."""
+        made = self.generated(request)
+        return CustomKernel(
+            made.name,
+            tuple([name for name, is_number in made.inputs if not is_number]),
+            tuple([name for name, is_number in made.inputs if is_number]),
+            made.shapes(),
+            list(map(np.dtype, made.output_dtypes)),
+            CpuKernel(made.function()),
+            None,
+        )
 
 
 @functools.cache

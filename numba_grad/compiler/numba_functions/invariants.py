@@ -40,14 +40,18 @@ from numba_grad.compiler.numba_functions.regions import (
 _Indices = tuple[Value, ...]
 
 
-def hoisted(body: list[Statement], builder: Builder) -> list[Statement]:
-    """The statements, with what loops do in each pass alike done outside of them."""
-    return _Hoister(body, builder).region(body)
+def hoisted(body: list[Statement], builder: Builder, *, of_thread: bool) -> list[Statement]:
+    """The statements, with what loops do in each pass alike done outside of them.
+
+    `of_thread`: others may add to the same elements, so what is added is summed apart.
+    """
+    return _Hoister(body, builder, of_thread).region(body)
 
 
 class _Hoister:
-    def __init__(self, body: list[Statement], builder: Builder) -> None:
+    def __init__(self, body: list[Statement], builder: Builder, of_thread: bool) -> None:
         self.builder = builder
+        self.of_thread = of_thread
         self.ranges = IndexRanges(body)
         self.groups = swapped_together(body)
 
@@ -129,7 +133,12 @@ class _Hoister:
         accesses = [s for s in walk(body) if isinstance(s, Load | Store)]
         own = {s.memory for s in walk(body) if isinstance(s, Allocate)}
         found: list[tuple[Memory, _Indices]] = []
-        for s in body:
+        stored = [s for s in body if isinstance(s, Store)]
+        if self.of_thread:  # Sums may be in branches.
+            added = {s.memory for s in accesses if isinstance(s, Store) and s.is_added}
+            only = added - {a.memory for a in accesses if isinstance(a, Load) or not a.is_added}
+            stored = [s for s in accesses if s.memory in only or s in stored]
+        for s in stored:
             if not isinstance(s, Store) or not s.memory.rank or s.memory in own:
                 continue
             place = s.memory, s.indices
@@ -175,6 +184,12 @@ class _Hoister:
             return result
 
         result = changed(body)
+        uses = [s for s in walk(result) if isinstance(s, Load | Store) and s.memory == variable]
+        if self.of_thread and all(isinstance(s, Store) and s.is_added for s in uses):
+            before.append(Allocate(variable, (), -0.0))
+            with builder.region(after):
+                builder.store(memory, indices, builder.load(variable), is_added=True)
+            return result
         before.append(Allocate(variable, (), 0.0))
         with builder.region(before):
             builder.store(variable, (), builder.load(memory, *indices))

@@ -33,7 +33,11 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
 from numba.np.numpy_support import from_dtype
 
-from numba_grad.compiler.numba_functions import array_expressions, numpy_in_loops
+from numba_grad.compiler.numba_functions import (
+    array_expressions,
+    kernel_names,
+    numpy_in_loops,
+)
 from numba_grad.compiler.numba_functions.analyses import swapped_together, written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
@@ -616,6 +620,8 @@ class Translation:
                 found = scope[name]
                 if isinstance(found, _Stale):
                     raise self.refused(*_ANOTHER_NAME)
+                if isinstance(found, Known) and found.value is kernel_names.FORMER_SUM:
+                    raise self.refused("what `cuda.atomic.add` returns")
                 if group is None:
                     self._check_alias(name, found)
                 return found
@@ -1393,6 +1399,8 @@ class Translation:
             if name in fields:
                 return found[fields.index(name)]
         if isinstance(found, Known):
+            if isinstance(found.value, kernel_names.Place):
+                return self.builder.define(found.value.operation(name))
             if inspect.ismodule(found.value) or isinstance(found.value, type):
                 return self._constant(getattr(found.value, name))
             raise self.refused(f"the attribute `{name}`")
@@ -1483,11 +1491,30 @@ class Translation:
         if not self._is_element(array, indices) or not is_scalar:
             self.array("set_item", None, (array, indices, meaning))
             return
+        self._store(array, indices, meaning)
+
+    def _store(
+        self,
+        array: Memory | View,
+        indices: Sequence[Value],
+        value: Value,
+        *,
+        is_added: bool = False,
+    ) -> None:
         if isinstance(array, Memory):
-            self.builder.store(array, indices, meaning)
+            self.builder.store(array, indices, value, is_added=is_added)
             return
         indices = [self.wrapped(i, n) for i, n in zip(indices, array.shape, strict=True)]
-        self.builder.store_view(array, indices, meaning)
+        self.builder.store_view(array, indices, value, is_added=is_added)
+
+    def add_to_item(self, array: Meaning, index: Meaning, value: Meaning) -> None:
+        """`array[index] += value`, which no other thread comes between."""
+        indices = index if isinstance(index, tuple) else (index,)
+        is_scalar = isinstance(value, Scalar | bool | int | float)
+        is_array = isinstance(array, Memory | View)
+        if not is_array or not is_scalar or not self._is_element(array, indices):
+            raise self.refused("an atomic sum of this")
+        self._store(array, indices, value, is_added=True)
 
     def _on_getiter(self, target: Any, expression: Any) -> Meaning:
         return self._elements(self.meaning(expression.value))
@@ -1517,6 +1544,8 @@ class Translation:
             return self.array("call", target, (function, arguments, keywords))
         if not isinstance(function, Known):
             raise self.refused("a call of this")
+        if inspect.isfunction(called) and called in kernel_names.CALLS:
+            return kernel_names.CALLS[called](self, arguments)
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
         if isinstance(called, type) and issubclass(called, BaseException):

@@ -137,6 +137,10 @@ def _compare(symbol: str) -> Operation:
     return _binary(symbol, dtype="bool")
 
 
+def _places(name: str, text: str) -> dict[str, Operation]:
+    return {f"{name}_{axis}": Operation(f"{text}.{axis}", dtype="int64") for axis in "xyz"}
+
+
 OPERATIONS: dict[str, Operation] = {
     "add": _binary("+", lambda b, g, x, y: g, lambda b, g, x, y: g),
     "subtract": _binary("-", lambda b, g, x, y: g, lambda b, g, x, y: _neg(b, g)),
@@ -279,6 +283,11 @@ OPERATIONS: dict[str, Operation] = {
     "bitwise_xor": _binary("^"),
     "left_shift": _binary("<<"),
     "right_shift": _binary(">>"),
+    # Of a thread of a CUDA kernel.
+    **_places("thread", "cuda.threadIdx"),
+    **_places("block", "cuda.blockIdx"),
+    **_places("block_size", "cuda.blockDim"),
+    **_places("grid_size", "cuda.gridDim"),
 }
 
 

@@ -58,11 +58,18 @@ _LONGEST_WRITTEN_OUT = 64  # statements
 
 
 def simplified(
-    body: list[Statement], builder: Builder, results: Collection[Memory]
+    body: list[Statement],
+    builder: Builder,
+    results: Collection[Memory],
+    *,
+    of_thread: bool = False,
 ) -> list[Statement]:
-    """The statements, in fewer branches and with fewer variables; `results` are looked at later."""
+    """The statements, in fewer branches and with fewer variables; `results` are looked at later.
+
+    `of_thread`: they are those of one thread of many, which share arrays.
+    """
     straight = accumulated(forwarded(selected(unrolled(body, builder), builder)))
-    return hoisted(narrowed(straight, results), builder)
+    return hoisted(narrowed(straight, results), builder, of_thread=of_thread)
 
 
 # Loops over components.

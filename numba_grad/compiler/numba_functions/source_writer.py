@@ -60,7 +60,7 @@ _FOR_UNKNOWN_SHAPE = "ng.custom_op, with a derivative of your own, for what make
 def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
     """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
     scalars. Other inputs and outputs of rank 0 are arrays without axes."""
-    return _Writer(kernel.body, kernel.builder.copy()).function(kernel, numbers)
+    return SourceWriter(kernel.body, kernel.builder.copy()).function(kernel, numbers)
 
 
 def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
@@ -69,7 +69,7 @@ def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
     unswapped = _unswapped(kernel.body)
     checks = checks_of_shapes(unswapped, numbers)
     body = needed_for(unswapped, lengths(kernel.outputs, kernel.shapes), checks)
-    writer = _Writer(body, kernel.builder.copy(), is_inlined=False)
+    writer = SourceWriter(body, kernel.builder.copy(), is_inlined=False)
     arrays = [m.name for m in kernel.inputs if m.name not in numbers]
     rest = [m.name for m in kernel.inputs if m.name in numbers]
     writer.line(f"def shapes({', '.join([*arrays, *rest])}):")
@@ -113,7 +113,9 @@ def _unswapped(statements: list[Statement]) -> list[Statement]:
     return [with_regions(s, _unswapped) for s in statements if not isinstance(s, Swap)]
 
 
-class _Writer:
+class SourceWriter:
+    """Of code for the CPU; a writer for another target says what differs."""
+
     def __init__(self, body: list[Statement], builder: Builder, *, is_inlined: bool = True) -> None:
         self.lines: list[str] = []
         self.indent = 0
@@ -164,7 +166,7 @@ class _Writer:
         for text in first:
             self.line(text)
         for tape in tapes:
-            kind = _numpy_name(dtype_on(tape))
+            kind = numpy_name(dtype_on(tape))
             self.line(f"{tape}_tape, {tape}_top = new_array((1000,), {kind}), 0")
             self._tapes.add(tape)
             self._open.append(f"{tape}_tape")
@@ -201,10 +203,10 @@ class _Writer:
     def _place(self, memory: Memory, indices: Sequence[Value]) -> str:
         if not memory.rank:
             return memory.name
-        places = [self._index(memory, axis, index) for axis, index in enumerate(indices)]
+        places = [self.index(memory, axis, index) for axis, index in enumerate(indices)]
         return f"{memory.name}[{', '.join(places)}]"
 
-    def _index(self, memory: Memory, axis: int, index: Value) -> str:
+    def index(self, memory: Memory, axis: int, index: Value) -> str:
         """An index that is not negative: to look whether it is keeps code from being vector code,
         so the arrays of generated code take no others (`array_lowering.py`)."""
         length = f"{memory.name}.shape[{axis}]"
@@ -212,13 +214,13 @@ class _Writer:
             return f"{length} - {-index}"
         is_place = not self._is_inlined or self._ranges.is_never_negative(index)
         text = self.text(index)
-        return text if is_place else f"wrapped({_bare(text)}, {length})"
+        return text if is_place else f"wrapped({bare(text)}, {length})"
 
     def _reads_memory(self, values: Sequence[Value]) -> bool:
         return any(self._pending.get(x, ("", False))[1] for x in values if isinstance(x, Scalar))
 
     def _cast(self, value: Value, dtype: str) -> str:
-        return self.text(value) if dtype_of(value) == dtype else _cast(self.text(value), dtype)
+        return self.text(value) if dtype_of(value) == dtype else cast(self.text(value), dtype)
 
     def _define(self, target: Scalar, text: str, *, reads_memory: bool) -> None:
         if self._is_inlined and self._uses.get(target, 0) == 1 and len(text) < 60:
@@ -264,29 +266,37 @@ class _Writer:
         self.flush()
         for s in statements:
             if isinstance(s, Allocate) and s.memory.rank:
-                self.line(f"free({self._owners[s.memory]})")
-                self._open.remove(self._owners[s.memory])
+                self.free(s.memory)
+
+    def free(self, memory: Memory) -> None:
+        """At the end of the region that makes an array."""
+        self.line(f"free({self._owners[memory]})")
+        self._open.remove(self._owners[memory])
 
     def _push(self, tape: str, group: list[Push]) -> None:
         values = [self._cast(s.value, dtype_on(tape)) for s in group]
         count = len(group)
         if not all(s.has_room for s in group):
-            self._room(tape, str(count))
+            self.room(tape, str(count))
         for k, value in enumerate(values):
-            self.line(f"{tape}_tape[{tape}_top{f' + {k}' if k else ''}] = {value}")
+            self.line(f"{self.place_on(tape, k)} = {value}")
         self.line(f"{tape}_top += {count}")
 
-    def _room(self, tape: str, count: str) -> None:
+    def place_on(self, tape: str, number: int) -> str:
+        """A number above the top of a tape."""
+        return f"{tape}_tape[{tape}_top{f' + {number}' if number else ''}]"
+
+    def room(self, tape: str, count: str) -> None:
         self.line(f"if {tape}_top + {count} > {tape}_tape.shape[0]:")
         self.line(f"    {tape}_tape = grown({tape}_tape, {tape}_top, {count})")
 
     def statement(self, s: Statement) -> None:
         if isinstance(s, Define):
             reads = self._reads_memory(s.arguments)
-            template = OPERATIONS[s.operation].template
+            template = self.template(s.operation)
             arguments = [self.text(x) for x in s.arguments]
             if s.operation == "cast":
-                text = _cast(arguments[0], s.target.dtype)
+                text = cast(arguments[0], s.target.dtype)
             elif s.operation == "positive":
                 text = arguments[0]
             else:
@@ -300,19 +310,19 @@ class _Writer:
             place = self._place(s.memory, s.indices)
             value = self.text(s.value)
             if not s.memory.rank and dtype_of(s.value) != s.memory.dtype:
-                value = _cast(value, s.memory.dtype)
+                value = cast(value, s.memory.dtype)
             self.flush(only_loads=True)
-            self.line(f"{place} {'+=' if s.is_added else '='} {_bare(value)}")
+            self.store(s, place, bare(value))
         elif isinstance(s, Pop):
             self.flush(only_loads=True)
-            value = f"{s.tape}_tape[{s.tape}_top]"
+            value = self.place_on(s.tape, 0)
             if s.target.dtype != dtype_on(s.tape):
-                value = _cast(value, s.target.dtype)
+                value = cast(value, s.target.dtype)
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
         elif isinstance(s, Room):
             if s.tape in self._tapes:
-                self._room(s.tape, self.text(s.count))
+                self.room(s.tape, self.text(s.count))
         elif isinstance(s, Height):
             is_there = s.tape in self._tapes
             text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
@@ -322,17 +332,24 @@ class _Writer:
                 top, mark = f"{s.tape}_top", f"{s.tape}_{s.name}"
                 self.line(f"{mark} = {top}" if isinstance(s, Mark) else f"{top} = {mark}")
         elif isinstance(s, Allocate):
-            self._allocate(s)
+            self.allocate(s)
         elif isinstance(s, Swap):
             self.flush(only_loads=True)
             names, others = (", ".join(m.name for m in part) for part in (s.memories, s.others))
             self.line(f"{names} = {others}")
         elif isinstance(s, Check):
-            self._check(s)
+            self.check(s)
         else:
             self._nested(s)
 
-    def _check(self, s: Check) -> None:
+    def template(self, operation: str) -> str:
+        """The text of a scalar operation."""
+        return OPERATIONS[operation].template
+
+    def store(self, s: Store, place: str, value: str) -> None:
+        self.line(f"{place} {'+=' if s.is_added else '='} {value}")
+
+    def check(self, s: Check) -> None:
         if s.condition is not False:
             condition = self.text(s.condition)
             self.flush()
@@ -347,14 +364,14 @@ class _Writer:
         self.line(f"raise {s.error}({arguments})")
         self.indent -= s.condition is not False
 
-    def _allocate(self, s: Allocate) -> None:
+    def allocate(self, s: Allocate) -> None:
         if not s.memory.rank:
             fill = 0.0 if s.fill is None else s.fill
             self.flush(only_loads=True)
-            self.line(f"{s.memory.name} = {_literal(fill, s.memory.dtype)}")
+            self.line(f"{s.memory.name} = {literal_of(fill, s.memory.dtype)}")
             return
         shape = ", ".join(self.text(n) for n in s.shape)
-        self.line(f"{s.memory.name} = new_array(({shape},), {_numpy_name(s.memory.dtype)})")
+        self.line(f"{s.memory.name} = new_array(({shape},), {numpy_name(s.memory.dtype)})")
         owner = s.memory.name
         if s.memory in self._swapped:
             # By then the name may be another array's.
@@ -362,18 +379,20 @@ class _Writer:
             self.line(f"{owner} = {s.memory.name}")
         self._owners[s.memory] = owner
         self._open.append(owner)
-        if s.fill is None:
-            return
-        names = [f"k{axis}" for axis in range(s.memory.rank)]
+        if s.fill is not None:
+            self.fill(s.memory, s.fill)
+
+    def fill(self, memory: Memory, value: float) -> None:
+        names = [f"k{axis}" for axis in range(memory.rank)]
         for axis, name in enumerate(names):
-            self.line(f"for {name} in range({s.memory.name}.shape[{axis}]):")
+            self.line(f"for {name} in range({memory.name}.shape[{axis}]):")
             self.indent += 1
-        self.line(f"{s.memory.name}[{', '.join(names)}] = {_literal(s.fill, s.memory.dtype)}")
-        self.indent -= s.memory.rank
+        self.line(f"{memory.name}[{', '.join(names)}] = {literal_of(value, memory.dtype)}")
+        self.indent -= memory.rank
 
     def _shared(self, s: Parallel) -> None:
         """A function of what the tasks use from outside, and a call of it."""
-        count, grain = _bare(self.text(s.tasks)), _bare(self.text(s.grain))
+        count, grain = bare(self.text(s.tasks)), bare(self.text(s.grain))
         self.flush()
         inside = list(walk(s.body))
         own: set[Scalar | Memory] = {s.first, s.last}
@@ -388,7 +407,7 @@ class _Writer:
                 used[inner.leave] = None
         outside = [x.name for x in used if x not in own]
         name = self._names.name("tasks")
-        part = _Writer(s.body, self._names)
+        part = SourceWriter(s.body, self._names)
         part._ranges = self._ranges
         part.line("@part")
         part.line(f"def {name}({', '.join([s.first.name, s.last.name, *outside])}):")
@@ -412,7 +431,7 @@ class _Writer:
         else:
             assert isinstance(s, If)
             condition = self.text(s.condition)
-            head = f"if {_bare(condition)}:" if s.then else f"if not {condition}:"
+            head = f"if {bare(condition)}:" if s.then else f"if not {condition}:"
         self.flush()
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")
@@ -448,15 +467,15 @@ def _imported(module: str, names: Sequence[str]) -> str:
     return f"from numba_grad.compiler.numba_functions.{module} import {', '.join(names)}\n"
 
 
-def _numpy_name(dtype: str) -> str:
+def numpy_name(dtype: str) -> str:
     return "np.bool_" if dtype == "bool" else f"np.{dtype}"
 
 
-def _cast(text: str, dtype: str) -> str:
-    return f"({text} != 0)" if dtype == "bool" else f"np.{dtype}({_bare(text)})"
+def cast(text: str, dtype: str) -> str:
+    return f"({text} != 0)" if dtype == "bool" else f"np.{dtype}({bare(text)})"
 
 
-def _literal(value: float, dtype: str) -> str:
+def literal_of(value: float, dtype: str) -> str:
     if dtype == "bool":
         return str(bool(value))
     if dtype == "int64":
@@ -466,7 +485,7 @@ def _literal(value: float, dtype: str) -> str:
     return f"np.{dtype}({value!r})"
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
     """Without parentheses around all of it."""
     if not (text.startswith("(") and text.endswith(")")):
         return text

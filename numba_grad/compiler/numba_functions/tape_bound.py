@@ -6,7 +6,8 @@
 
 An outline is made of lists, numbers and strings, which JSON keeps: [kept, [part, ...]] is a region,
 a part ["for", start, stop, step, number, region], ["while", region] or ["if", region, region]. A
-length is a number, None if it depends on elements, or [operation, *lengths].
+length is a number, None if it depends on elements, or [operation, *lengths]; ["place", name] is one
+of a thread in a grid (`tape_capacity.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -50,8 +51,8 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def outline(kernel: Kernel) -> Outline:
-    """The outline of an adjoint that keeps its whole tape."""
+def outline(kernel: Kernel, tape: str | None = None) -> Outline:
+    """The outline of an adjoint that keeps its whole tape: of all tapes, or of one."""
     stored = written(kernel.body)
     lengths: dict[Scalar, Length] = {}
     shapes: dict[Memory, tuple[Value, ...]] = {
@@ -77,8 +78,10 @@ def outline(kernel: Kernel) -> Outline:
         kept = 0
         parts: list[Any] = []
         for s in statements:
-            if isinstance(s, Push):
+            if isinstance(s, Push) and tape in (None, s.tape):
                 kept += entry_bytes(s.tape)
+            elif isinstance(s, Define) and not s.arguments:
+                lengths[s.target] = ["place", s.operation]
             elif isinstance(s, Define) and s.operation in _ARITHMETIC:
                 arguments = [of(x) for x in s.arguments]
                 if None not in arguments:

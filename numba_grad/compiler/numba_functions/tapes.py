@@ -20,6 +20,11 @@ def dtype_on(tape: str) -> str:
     return DTYPES[tape.partition("_")[0]]
 
 
+def dtype_of_result(tape: str) -> str:
+    """The dtype of a tape that is the result of an operation: these have at least 32 bits."""
+    return "int32" if dtype_on(tape) == "bool" else dtype_on(tape)
+
+
 def entry_bytes(tape: str) -> int:
     """The bytes that a number takes on it."""
     return np.dtype(dtype_on(tape)).itemsize

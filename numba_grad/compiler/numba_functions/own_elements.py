@@ -1,0 +1,352 @@
+"""Which elements of arrays only one thread of a grid comes to: there a sum needs no atomics.
+
+Integers are polynomials in the place of a thread, in sizes, lengths and indices of loops. An index
+is looked at modulo the number of threads along an axis, as loops over the grid go on by that: if in
+all places it is the number of the thread, and what is the same for all threads, no other thread has
+that element. It must not be negative, since that counts from the end: conditions around it say so.
+
+Where an array is only added to, at several such places (`u[i - 1]`, `u[i]`, `u[i + 1]`), each has
+an array of its own, and their sum is taken after the launch: so it has one order.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from numba_grad.compiler.numba_functions.grid_kernels import GridKernel
+from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
+    Define,
+    For,
+    If,
+    Kernel,
+    Load,
+    Memory,
+    Scalar,
+    Size,
+    Statement,
+    Store,
+    Value,
+    defined,
+    nested,
+    walk,
+    with_regions,
+)
+
+_MOST_PARTS = 8
+
+_Monomial = tuple[str, ...]
+_Polynomial = dict[_Monomial, int]
+# What an index tells apart ("thread_x", ...), and what it adds to the number of that.
+_Key = tuple[frozenset[str], _Polynomial]
+# That a polynomial is at least a number.
+_Fact = tuple[_Polynomial, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    statement: Load | Store
+    keys: tuple[_Key | None, ...]  # of its indices
+
+
+class OwnElements:
+    """The arrays of a kernel of which it is so."""
+
+    def __init__(self, kernel: Kernel, counted: tuple[str, ...]) -> None:
+        """`counted`: what tells the threads of a launch apart: "block_x", "thread_x", ..."""
+        self._counted = frozenset(counted)
+        stored = {s.memory for s in walk(kernel.body) if isinstance(s, Store)}
+        self._numbers = {m for m in kernel.inputs if not m.rank} - stored
+        self._private = {s.memory for s in walk(kernel.body) if isinstance(s, Allocate)}
+        self._definitions: dict[Scalar, Define] = {}
+        self._exact: dict[Scalar, _Polynomial] = {}
+        self._reduced: dict[Scalar, _Polynomial] = {}
+        self._least: dict[str, _Polynomial] = {}  # of indices of loops
+        self._facts: list[_Fact] = []  # that hold where the walk is
+        self._accesses: dict[Memory, list[_Access]] = {}
+        self._read(kernel.body)
+
+    def __contains__(self, memory: Memory) -> bool:
+        if memory in self._private:
+            return True
+        left = set(self._counted)
+        for keys in zip(*[access.keys for access in self._accesses.get(memory, [])], strict=True):
+            if keys[0] is not None and all(key == keys[0] for key in keys):
+                left -= keys[0][0]
+        return not left
+
+    def parts(self, memory: Memory) -> dict[int, int]:
+        """The part of an array that each store, by its `id`, can add to alone; none if there is
+        another way to its elements."""
+        found: list[tuple[_Key | None, ...]] = []
+        result: dict[int, int] = {}
+        for access in self._accesses.get(memory, []):
+            told = [key[0] for key in access.keys if key is not None]
+            is_sum = isinstance(access.statement, Store) and access.statement.is_added
+            if not is_sum or not self._counted <= frozenset().union(*told):
+                return {}
+            if access.keys not in found:
+                found.append(access.keys)
+            result[id(access.statement)] = found.index(access.keys)
+        return result if len(found) <= _MOST_PARTS else {}
+
+    # Reading.
+
+    def _read(self, statements: list[Statement]) -> None:
+        for s in statements:
+            if isinstance(s, Load | Store) and s.memory.rank and s.memory not in self._private:
+                access = _Access(s, tuple(map(self._key, s.indices)))
+                self._accesses.setdefault(s.memory, []).append(access)
+            target = defined(s)
+            if target is not None:
+                self._define(s, target)
+            if isinstance(s, If):
+                for region, is_true in ((s.then, True), (s.otherwise, False)):
+                    with self._knowing(self._said(s.condition, is_true)):
+                        self._read(region)
+                continue
+            for region in nested(s):
+                self._read(region)
+
+    @contextmanager
+    def _knowing(self, facts: list[_Fact]) -> Iterator[None]:
+        count = len(self._facts)
+        self._facts += facts
+        yield
+        del self._facts[count:]
+
+    def _define(self, s: Statement, target: Scalar) -> None:
+        if isinstance(s, Define):
+            self._definitions[target] = s
+        if target.dtype != "int64":
+            return
+        if isinstance(s, For):
+            self._define_index(s)
+            return
+        for forms in (self._exact, self._reduced):
+            found = self._of(s, forms)
+            forms[target] = {(f"?{target.name}",): 1} if found is None else found
+
+    def _of(self, s: Statement, forms: dict[Scalar, _Polynomial]) -> _Polynomial | None:
+        if isinstance(s, Size):
+            return {(f"length of {s.memory.name} {s.axis}",): 1}
+        if isinstance(s, Load):
+            return {(f"number {s.memory.name}",): 1} if s.memory in self._numbers else None
+        if not isinstance(s, Define):
+            return None
+        if not s.arguments:
+            return {(s.operation,): 1}
+        if s.operation == "select" and self._is_wrapped(s):
+            return _form(s.arguments[2], forms)
+        arguments = [_form(x, forms) for x in s.arguments]
+        combine = _COMBINED.get(s.operation)
+        if combine is None or None in arguments:
+            return None
+        return combine(*arguments)
+
+    def _is_wrapped(self, s: Define) -> bool:
+        """Whether it is an index of a view, which would count from the end if it were negative, and
+        is not."""
+        condition, _, index = s.arguments
+        test = self._definitions.get(condition) if isinstance(condition, Scalar) else None
+        if test is None or test.operation != "less" or test.arguments != (index, 0):
+            return False
+        exact = _form(index, self._exact)
+        return exact is not None and self._is_never_negative(exact)
+
+    def _define_index(self, s: For) -> None:
+        """Of a loop that goes on by as many as there are threads or blocks, the index is where it
+        starts, but for multiples of these."""
+        atom = f"?{s.index.name}"
+        self._exact[s.index] = self._reduced[s.index] = {(atom,): 1}
+        start, stop, step = (_form(x, self._reduced) for x in (s.start, s.stop, s.step))
+        first, last, stride = (_form(x, self._exact) for x in (s.start, s.stop, s.step))
+        if None in (start, stop, step, first, last, stride):
+            return
+        assert start is not None and stop is not None and step is not None
+        assert first is not None and last is not None and stride is not None
+        is_aligned = False
+        for _, _, factors in _NUMBERINGS:
+            if not _without(step, factors):
+                self._reduced[s.index] = _without(start, factors)
+                is_aligned = not _without(_sum(start, stop, -1), factors)
+                break
+        if self._is_never_negative(stride):
+            self._least[atom] = first
+        elif self._is_never_negative(_sum({}, stride, -1)):
+            # Backwards it ends after `stop`; one step after it, if a pass would come there.
+            self._least[atom] = _sum(last, stride, -1) if is_aligned else _sum(last, {(): 1})
+
+    # What is known of integers.
+
+    def _key(self, index: Value) -> _Key | None:
+        exact, form = _form(index, self._exact), _form(index, self._reduced)
+        if exact is None or form is None or not self._is_never_negative(exact):
+            return None
+        for numbers, own, factors in _NUMBERINGS:
+            rest = _sum(_without(form, factors), own, -1)
+            if all(_is_same_for_all(monomial) for monomial in rest):
+                return numbers, rest
+        return None
+
+    def _is_never_negative(self, form: _Polynomial) -> bool:
+        for p in (form, self._with_least(form)):
+            if _is_sum_of_lengths(p):
+                return True
+            for fact, least in self._facts:
+                if _is_sum_of_lengths(_sum(_sum(p, fact, -1), {(): least})):
+                    return True
+        return False
+
+    def _with_least(self, form: _Polynomial) -> _Polynomial:
+        """With their least values in place of indices of loops."""
+        while True:
+            atom = next((m[0] for m in form if len(m) == 1 and m[0] in self._least), None)
+            if atom is None or form[(atom,)] < 0:
+                return form
+            count = form[(atom,)]
+            form = _sum({m: n for m, n in form.items() if m != (atom,)}, self._least[atom], count)
+
+    def _said(self, condition: Value, is_true: bool) -> list[_Fact]:
+        """What follows from a condition that is true, or false."""
+        s = self._definitions.get(condition) if isinstance(condition, Scalar) else None
+        if s is None:
+            return []
+        if s.operation in ("bool", "positive", "cast"):
+            return self._said(s.arguments[0], is_true)
+        if s.operation == "not":
+            return self._said(s.arguments[0], not is_true)
+        if s.operation == "select":
+            chooses, first, second = s.arguments
+            # `a and b`, of which both are true, and `a or b`, of which both are false.
+            if is_true and (second is False or second == chooses):
+                return self._said(chooses, True) + self._said(first, True)
+            if not is_true and (first is True or first == chooses):
+                return self._said(chooses, False) + self._said(second, False)
+            return []
+        return self._compared(s, is_true)
+
+    def _compared(self, s: Define, is_true: bool) -> list[_Fact]:
+        name = s.operation if is_true else _OPPOSITES.get(s.operation, "")
+        forms = [_form(x, self._exact) for x in s.arguments]
+        if name not in _OPPOSITES or forms[0] is None or forms[1] is None:
+            return []
+        over, under = _sum(forms[0], forms[1], -1), _sum(forms[1], forms[0], -1)
+        if name == "equal":
+            return [_fact(over, 0), _fact(under, 0)]
+        if name == "not_equal":
+            return [_fact(x, 1) for x in (over, under) if self._is_never_negative(x)]
+        difference = over if name.startswith("greater") else under
+        return [_fact(difference, 0 if name.endswith("equal") else 1)]
+
+
+def with_parts(
+    grid: GridKernel, count: int, counted: tuple[str, ...]
+) -> tuple[GridKernel, list[tuple[int, int]]]:
+    """The kernel, with an array for each place that adds to a result; and for each of these arrays
+    the numbers of the result and of the output that is to be added to it."""
+    kernel = grid.kernel
+    own = OwnElements(kernel, counted)
+    builder = kernel.builder.copy()
+    outputs, shapes = list(kernel.outputs), dict(kernel.shapes)
+    beginnings = dict(grid.beginnings)
+    places: dict[int, Memory] = {}
+    added: list[tuple[int, int]] = []
+    for number, memory in enumerate(kernel.outputs[:count]):
+        if not memory.rank or memory in own:
+            continue
+        parts = own.parts(memory)
+        made: dict[int, Memory] = {0: memory}
+        for place, part in parts.items():
+            if part not in made:
+                made[part] = builder.memory(memory.name, memory.dtype, memory.rank)
+                shapes[made[part]] = shapes[memory]
+                beginnings[made[part]] = None
+                added.append((number, len(outputs)))
+                outputs.append(made[part])
+            places[place] = made[part]
+
+    def placed(statements: list[Statement]) -> list[Statement]:
+        return [
+            replace(s, memory=places[id(s)])
+            if isinstance(s, Store) and id(s) in places
+            else with_regions(s, placed)
+            for s in statements
+        ]
+
+    body = placed(kernel.body)
+    kernel = replace(kernel, outputs=outputs, shapes=shapes, body=body, builder=builder)
+    return GridKernel(kernel, beginnings), added
+
+
+# Polynomials.
+
+
+def _form(value: Value, forms: dict[Scalar, _Polynomial]) -> _Polynomial | None:
+    if isinstance(value, Scalar):
+        return forms.get(value)
+    return ({(): value} if value else {}) if type(value) is int else None
+
+
+def _fact(form: _Polynomial, least: int) -> _Fact:
+    return form, least
+
+
+def _sum(x: _Polynomial, y: _Polynomial, times: int = 1) -> _Polynomial:
+    total = dict(x)
+    for monomial, count in y.items():
+        total[monomial] = total.get(monomial, 0) + times * count
+    return {m: n for m, n in total.items() if n}
+
+
+def _product(x: _Polynomial, y: _Polynomial) -> _Polynomial:
+    total: _Polynomial = {}
+    for a, n in x.items():
+        for b, m in y.items():
+            total = _sum(total, {tuple(sorted(a + b)): n * m})
+    return total
+
+
+_COMBINED: dict[str, Callable[..., _Polynomial]] = {
+    "add": _sum,
+    "subtract": lambda x, y: _sum(x, y, -1),
+    "multiply": _product,
+    "negative": lambda x: _sum({}, x, -1),
+    "positive": lambda x: x,
+    "cast": lambda x: x,
+}
+_OPPOSITES = {
+    **{"less": "greater_equal", "greater_equal": "less"},
+    **{"greater": "less_equal", "less_equal": "greater"},
+    **{"equal": "not_equal", "not_equal": "equal"},
+}
+
+# What an index may count: threads of the grid along an axis, of the block, or blocks; the form of
+# their number, and the factors of how many there are.
+_NUMBERINGS: list[tuple[frozenset[str], _Polynomial, set[str]]] = []
+for _x in "xyz":
+    _thread, _block = f"thread_{_x}", f"block_{_x}"
+    _whole: _Polynomial = {(_thread,): 1, tuple(sorted((_block, f"block_size_{_x}"))): 1}
+    _NUMBERINGS += [
+        (frozenset({_thread, _block}), _whole, {f"block_size_{_x}", f"grid_size_{_x}"}),
+        (frozenset({_thread}), {(_thread,): 1}, {f"block_size_{_x}"}),
+        (frozenset({_block}), {(_block,): 1}, {f"grid_size_{_x}"}),
+    ]
+
+
+def _without(form: _Polynomial, factors: set[str]) -> _Polynomial:
+    """Without multiples of the product of some factors."""
+    return {m: n for m, n in form.items() if not factors <= set(m)}
+
+
+_LENGTHS = ("length of ", "block_size_", "grid_size_")
+
+
+def _is_same_for_all(monomial: _Monomial) -> bool:
+    return all(atom.startswith((*_LENGTHS, "number ")) for atom in monomial)
+
+
+def _is_sum_of_lengths(form: _Polynomial) -> bool:
+    """Whether it is known to be no negative number."""
+    known = (*_LENGTHS, "thread_", "block_")
+    return all(n > 0 and all(atom.startswith(known) for atom in m) for m, n in form.items())
