@@ -119,12 +119,6 @@ def printing(x):
 
 
 @njit
-def complex_numbers(x):
-    z = complex(x[0], x[1])
-    return abs(z * z)
-
-
-@njit
 def catching(x):
     try:
         y = 1.0 / x[0]
@@ -258,11 +252,6 @@ def large_global(x):
 
 
 @njit
-def real_and_imaginary(x):
-    return (x[0] * 1j).imag
-
-
-@njit
 def bytes_of_numbers(x):
     return x.view(np.int64)[0] * x[0]
 
@@ -303,7 +292,6 @@ REFUSED = (
     (object_mode, "objmode", "objmode"),
     (eigenvalues, "eigvals", "np.linalg.eigvals"),
     (printing, "print", "print(x[0])"),
-    (complex_numbers, "complex", "complex(x[0], x[1])"),
     (catching, "try", "try:"),
     (update_by_its_own_elements, "in place", "x[1:] += x[:-1]"),
     (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),
@@ -323,7 +311,6 @@ REFUSED = (
     (step_of_a_slice, "step that is not a constant", "x[::k]"),
     (callee_that_swaps, "swap of arguments", "a, b = b, a"),
     (large_global, "global array", "MANY[3]"),
-    (real_and_imaginary, "complex", "1j"),
     (bytes_of_numbers, "view", "x.view(np.int64)"),
     (sorted_in_place, "sort", "x.sort()"),
     (call_with_star, "*", "starred(*"),

@@ -29,7 +29,12 @@ def tree(function: Any, parameters: "tuple[Parameter, ...]") -> Function:
     """The tree of a function for arguments of these types."""
     arguments: dict[str, Any] = {}  # types, and lists of them for tuples
     for p in parameters:
-        kind = numba_ir.type_of(np.dtype(p.dtype), p.rank)
+        if p.part == "imag":
+            continue  # of the parameter before
+        dtype = np.dtype(p.dtype)
+        if p.part:
+            dtype = np.result_type(dtype, np.complex64)
+        kind = numba_ir.type_of(dtype, p.rank)
         if p.is_number:
             kind = numba_ir.number_type(p.dtype)
         if not p.path:
@@ -93,4 +98,5 @@ def fields(
         "returned_count": len(function.returned),
         "outline": outline,
         "written": [k for k, p in enumerate(function.parameters) if p in function.written],
+        "complex_results": [k for k, m in enumerate(results) if m in function.real_parts],
     }

@@ -42,6 +42,7 @@ class Parameter:
     rank: int
     is_number: bool
     path: tuple[int, ...] = ()  # where it is in a tuple, in a tuple of that
+    part: str = ""  # "real" or "imag": a complex argument is two parameters, one after the other
 
     @property
     def text(self) -> str:
@@ -73,6 +74,8 @@ class Generated:
     returned_count: int  # of the results of the function
     written: list[int]  # parameters
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
+    # Those of the function's results that are the real parts of complex ones; the others follow.
+    complex_results: list[int]
 
     def function(self) -> "GeneratedFunction":
         """The function that Numba is to compile."""

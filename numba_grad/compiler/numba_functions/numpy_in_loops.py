@@ -493,6 +493,11 @@ for _name in ("trapz", "trapezoid"):
             (1, 0): trapezoids,
             (1, 1): trapezoids_between,
         }
+# Those that are right for complex arrays, too.
+OF_COMPLEX = (
+    *(np.nonzero, np.flatnonzero, np.where, np.cumsum, np.cumprod, np.diff, np.roll, np.trace),
+    *(np.diag, np.tril, np.triu, np.linalg.solve, np.linalg.inv, np.linalg.det),
+)
 METHODS: dict[str, Any] = {
     "cumsum": np.cumsum,
     "cumprod": np.cumprod,

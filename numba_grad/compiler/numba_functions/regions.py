@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
 
 FLOATS = ("float32", "float64")
+# In trees of users' code only: `complex_numbers.py` writes them as pairs of floats.
+COMPLEX = ("complex64", "complex128")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,8 @@ class Function:
     returned: list[Memory]
     returns_tuple: bool = False
     builder: "Builder | None" = None  # knows the names
+    # Of complex parameters and results: an imaginary part comes after each of these.
+    real_parts: frozenset[Memory] = frozenset()
 
 
 @dataclass(slots=True)
