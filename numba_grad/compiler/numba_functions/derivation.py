@@ -82,8 +82,9 @@ def fields(
         chosen = list(range(count))
     shapes_of = kernel
     if request.kind != "tape":
-        body = with_parallel_loops(kernel.body, kernel.builder, are_large=request.are_large)
-        body = with_split_index_sets(with_rooms(body, kernel.builder), kernel.builder)
+        body = with_rooms(kernel.body, kernel.builder)
+        body = with_parallel_loops(body, kernel.builder, are_large=request.are_large)
+        body = with_split_index_sets(body, kernel.builder)
         body = with_distributed_loops(body, kernel.builder, is_reordered=request.kind == "adjoint")
         kernel = replace(kernel, body=body)
     pairs = list(zip(kernel.inputs, parameters, strict=False))
