@@ -244,6 +244,7 @@ class _Lowering:
 
     def inplace(self, function: Any, left: Array, variable: Any) -> Any:
         value = self.translation.meaning(variable)
+        left = stored(self.translation, left)  # of `a[places] += x`, a copy is written back
         if function is operator.matmul:
             value = self.product(left, value)
             function = None
@@ -330,7 +331,9 @@ class _Lowering:
         return first, step, define("select", is_empty, 0, distance, dtype="int64")
 
     def _selected(self, array: Array, indices: tuple[Any, ...]) -> Any:
-        """`a[indices]` with one array of bools, or of integers along the first axis."""
+        """`a[indices]` with one array of bools, or of integers along an axis."""
+        if len(indices) == array.rank == 2:
+            return self._selected_of_matrix(array, indices)
         if len(indices) != 1 or not is_array(indices[0]):
             raise self.refused("an index with arrays")
         (index,) = indices
@@ -351,6 +354,33 @@ class _Lowering:
 
         shape = (*places.shape, *view.shape[1:])
         return Expression(shape, view.dtype, of, (view, *places.reads))
+
+    def _selected_of_matrix(self, array: Array, indices: tuple[Any, ...]) -> Any:
+        """`a[i, places]` or `a[:, places]`, with the integers on either axis."""
+        axis = int(is_array(indices[1]))
+        places, other = indices[axis], indices[1 - axis]
+        if not (is_array(places) and places.dtype[0] in "iu" and places.rank == 1):
+            raise self.refused("an index with arrays")
+        ends = (other.start, other.stop, other.step) if isinstance(other, slice) else (0,)
+        is_whole = all(getattr(end, "value", end) is None for end in ends)
+        is_place = isinstance(other, int | Scalar) and dtype_of(other)[0] in "iu"
+        if not (is_whole or is_place):
+            raise self.refused("an index with arrays")
+        view, chosen = self.view(array), self.expression(places)
+        shape = list(view.shape)
+        shape[axis] = chosen.shape[0]
+        row = None
+        if is_place:
+            row = self.translation.wrapped(other, view.shape[1 - axis])
+            del shape[1 - axis]
+
+        def of(at: Indices) -> Value:
+            position = at[axis] if row is None else at[0]
+            place = self.translation.wrapped(chosen.element((position,)), view.shape[axis])
+            rest = at[1 - axis] if row is None else row
+            return self.builder.load_view(view, *((place, rest) if axis == 0 else (rest, place)))
+
+        return Expression(tuple(shape), view.dtype, of, (view, *chosen.reads))
 
     def set_item(self, array: Array, indices: tuple[Any, ...], value: Any) -> None:
         if isinstance(array, Expression):
@@ -1028,7 +1058,7 @@ class _Lowering:
 
 _METHODS = (
     *("any", "all", "std", "var", "reshape", "ravel", "flatten", "cumsum", "cumprod"),
-    *("trace", "clip", "fill", "nonzero"),
+    *("trace", "clip", "fill", "nonzero", "argsort", "repeat"),
     "copy",
     "sum",
     "prod",
