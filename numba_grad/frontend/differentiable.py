@@ -26,7 +26,7 @@ from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.custom_op import part_of
 from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_bytes
-from numba_grad.graph.node import Node, grad_mode
+from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU
 from numba_grad.ops.custom_kernels import (
     CustomKernel,
@@ -43,9 +43,7 @@ from numba_grad.ops.families import placed
 _LARGE = 1 << 16
 
 _DTYPES = (
-    "float64",
-    "float32",
-    "bool",
+    *("float64", "float32", "complex128", "complex64", "bool"),
     *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)],
 )
 
@@ -59,8 +57,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32 or
-        float64, numbers, and tuples of these. It must depend on nothing else.
+        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32, float64,
+        complex64 or complex128, numbers, and tuples of these. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
@@ -90,7 +88,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     The derivative is that of the steps that were executed: branches and numbers of passes are what
     they are at these arguments. Where a function has no derivative, as `abs` at 0 or `max` of equal
     numbers, it is that of the branch that was taken, and of `abs` 0. NaN and infinities follow
-    IEEE arithmetic: a division by zero raises nothing.
+    IEEE arithmetic: a division by zero raises nothing. Complex numbers are pairs of real ones, and
+    gradients by them PyTorch's, the conjugate Wirtinger derivative; of `abs` at 0 it is 0.
 
     The adjoint keeps what it needs on a tape: `tape_bytes(*args)` says how much. Of an outermost
     loop that would keep more than half of `memory`, the state is kept every so many passes, and
@@ -168,7 +167,9 @@ class Differentiable:
         if sources and grad_mode.enabled:
             request = replace(request, memory=self._budget(found, inputs, numbers, request))
         self._last = found, request
-        results = _applied(_Variant(found, request), inputs, numbers)
+        variant = _Variant(found, request)
+        parts = _applied(variant, inputs, numbers)
+        results = _joined_parts(parts, found.generated(request).complex_results)
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
 
@@ -223,8 +224,12 @@ class Differentiable:
                 parameters.append(Parameter(name, number[0], 0, True, path))
                 continue
             node = self._node(name, value)
-            inputs.append(node)
-            parameters.append(Parameter(name, node.dtype.name, len(node.shape), False, path))
+            parts = [("", node)]
+            if node.dtype.kind == "c":
+                parts = [(part, OPS[part](node)) for part in ("real", "imag")]
+            for part, x in parts:
+                inputs.append(x)
+                parameters.append(Parameter(name, x.dtype.name, len(x.shape), False, path, part))
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
@@ -258,6 +263,8 @@ class Differentiable:
             )
         if isinstance(value, float) and not is_tensor(value):
             value = np.float64(value)
+        elif isinstance(value, complex) and not is_tensor(value):
+            value = np.complex128(value)
         node = as_node(value)
         if node.dtype.name not in _DTYPES:
             raise DTypeError(
@@ -265,7 +272,7 @@ class Differentiable:
                     self.__name__,
                     f"has no derivative of `{name}` of this dtype",
                     got={name: node.type},
-                    expected="bool, integers, float32 or float64",
+                    expected="bool, integers, float32, float64, complex64 or complex128",
                 )
             )
         return node
@@ -298,10 +305,13 @@ class Differentiable:
         if not written:
             return
         parts = self._parts(self._signature.bind(*args, **kwargs))
-        names, values = [p.text for p in found.parameters], [value for _, _, value in parts]
+        given = [p for p in found.parameters if p.part != "imag"]
+        names, values = [p.text for p in given], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]
         arrays = [None if is_scalar(x) or not getattr(x, "shape", ()) else x for x in arrays]
-        for k in written:
+        for k in [
+            given.index(found.parameters[k]) for k in written if found.parameters[k] in given
+        ]:
             for other, array in enumerate(arrays):
                 if other != k and shared_memory([arrays[k], array]) is not None:
                     raise KernelError(
@@ -362,11 +372,13 @@ class Differentiable:
             return f"<differentiable {self.__name__}{self._signature}>"
         found, _ = self._last
         primal = found.generated(Request("primal", 0, ()))
-        names = [p.text for p in found.parameters]
-        results = [f"returned {k}" for k in range(primal.returned_count)]
-        if primal.returned_count == 1:
+        written = [found.parameters[k] for k in primal.written]
+        count = primal.returned_count
+        count -= sum(k < count for k in primal.complex_results)  # two parts are one result
+        results = [f"returned {k}" for k in range(count)]
+        if count == 1:
             results = ["returned"]
-        results += [names[k] for k in primal.written]
+        results += [p.text for p in written if p.part != "imag"]
         return f"<differentiable {self.__name__}{self._signature} -> {', '.join(results)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -503,6 +515,18 @@ def _recorded_results(
     for k, other in made.added:
         results[k] = results[k] + results[other]
     return results[: made.result_count]
+
+
+def _joined_parts(parts: Sequence[Any], complex_results: Sequence[int]) -> tuple[Any, ...]:
+    """The results, of which complex ones come in two parts."""
+    results: list[Any] = []
+    for k, part in enumerate(parts):
+        if k - 1 in complex_results:
+            continue
+        if k in complex_results:
+            part = wrap(OPS["make_complex"](part._node, parts[k + 1]._node))
+        results.append(part)
+    return tuple(results)
 
 
 def _applied(

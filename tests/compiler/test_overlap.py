@@ -20,6 +20,7 @@ from numba_grad.graph.node import OPS, argument, numbers
 from numba_grad.graph.types import array_type
 from numba_grad.ops.communication import Chain, PlaceWord, exchange
 from numba_grad.ops.families import reshape
+from numba_grad.runtime.plan import Tasks
 
 FLOAT = np.dtype(np.float64)
 N = 200
@@ -31,7 +32,7 @@ N = 200
 def unit(phase, reads, writes, time, number):
     words = [number, *[Pointer(External(k), 0) for k in (*reads, *writes)]]
     written = frozenset(range(1 + len(reads), len(words)))
-    step = ProgramStep("", words, 1, 1, [], int(10 * time), 0, written=written, phase=phase)
+    step = ProgramStep("", words, Tasks(1, 1), [], int(10 * time), 0, written=written, phase=phase)
     return Unit(step, lambda source: (source.number, 0), 0)
 
 

@@ -123,6 +123,10 @@ class Case:
         )
 
 
+def is_complex(*xs: Any) -> bool:
+    return any(np.asarray(x).dtype.kind == "c" for x in xs)
+
+
 def _random(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     v = rng.uniform(0.5, 1.5, np.shape(x)) * rng.choice([-1.0, 1.0], np.shape(x))
     if np.asarray(x).dtype.kind == "c":
@@ -197,9 +201,11 @@ def check_second_derivatives(case: Case) -> None:
     gradient = ng.grad(case.loss(weights), argnums=positions)
     chosen, along = case.chosen(), case.directions()
     other = [0.7 * np.cos(np.arange(x.size)).reshape(x.shape) + 0.1 for x in chosen]
+    other = [v * (1 - 0.3j) if is_complex(v, x) else v for v, x in zip(other, chosen, strict=True)]
 
     def product(*xs: Any) -> Any:
-        return sum(np.sum(g * v) for g, v in zip(gradient(*xs), other, strict=True))
+        parts = zip(gradient(*xs), other, strict=True)
+        return sum(np.sum((np.conj(g) * v).real if is_complex(v) else g * v) for g, v in parts)
 
     _, forward = ng.jvp(product, tuple(chosen), tuple(along))
     reverse, size = _inner(ng.grad(product, argnums=positions)(*chosen), along)

@@ -46,6 +46,28 @@ def masks(a, b):
     return a[a > 0.4].sum()
 
 
+@case(X, w=(0,))
+def added_at_places(a):
+    out = np.zeros(4)
+    out[np.array([0, 2, 2])] += a[:3]  # of equal places, the last one
+    a[np.array([5, 1])] *= 3.0
+    return out
+
+
+@case(X, M)
+def places_in_order(a, m):
+    order = np.argsort(a)
+    places = np.array([2, 0, -1])
+    rows = m[places] * m[:, 1][places[0]]
+    columns = m[:, places] + m[1, 2]
+    return a[order] * np.arange(6), rows, columns, m[3, places], m[places, -1], a[a.argsort()[:2]]
+
+
+@case(X, M, S)
+def repetitions(a, m, s):
+    return np.repeat(a, 2) * np.arange(12), np.kron(m, s), np.take(a, np.array([1, -2, 1]))
+
+
 @case(M)
 def masks_of_matrices(m):
     n = m.copy()

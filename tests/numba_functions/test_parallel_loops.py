@@ -87,6 +87,36 @@ def eliminated(a):
                 a[i, j] -= a[i, k] * a[k, j]
 
 
+def iterated(x, steps):
+    out = np.zeros_like(x)
+    for i in numba.prange(x.shape[0]):
+        y = x[i]
+        for k in range(steps):
+            y = math.sin(y) + 0.3 * x[i] * k
+            if k > 1:
+                y *= y
+        out[i] = y
+    return out
+
+
+def overwritten(x, steps):
+    for i in numba.prange(1, x.shape[0] - 1):
+        for k in range(steps):
+            x[i, 1] *= x[i, 0]
+            x[i, 0] = x[i, 1] * x[i, 2] + k
+    return (x * x).sum()
+
+
+def until_near(x):
+    out = np.zeros_like(x)
+    for i in numba.prange(x.shape[0]):
+        y = x[i]
+        while abs(math.cos(y) - y) > 1e-3:
+            y = 0.5 * (y + math.cos(y)) + 1e-3 * x[i]
+        out[i] = y
+    return out
+
+
 def arrays(*shapes):
     numbers = np.random.default_rng(3)
     return [numbers.uniform(0.5, 1.5, shape) for shape in shapes]
@@ -103,7 +133,13 @@ CASES = [
     pytest.param(from_the_end, arrays(9), [0], False, id="from the end"),
     pytest.param(into_one, [*arrays(300), PLACES % 4], [], False, id="sums at one place"),
 ]
-of_cases = pytest.mark.parametrize(("function", "arguments", "writes", "is_shared"), CASES)
+WITH_TAPES = [
+    pytest.param(iterated, [*arrays(200), 4], [], True, id="numbers and flags"),
+    pytest.param(overwritten, [*arrays((50, 3)), 3], [0], True, id="undone"),
+]
+of_cases = pytest.mark.parametrize(
+    ("function", "arguments", "writes", "is_shared"), [*CASES, *WITH_TAPES]
+)
 
 
 def floating(arguments):
@@ -143,6 +179,17 @@ def test_results_do_not_depend_on_threads(function, arguments, writes, is_shared
         assert_allclose(mine, np.asarray(other).ravel(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "is_shared"),
+    [*[(*case.values[:2], True) for case in WITH_TAPES], (until_near, arrays(20), False)],
+)
+def test_a_tape_is_shared_where_passes_keep_equally_much(function, arguments, is_shared):
+    operation = ng.differentiable(function)
+    operation(*arguments)
+    forward, reverse = operation.adjoint_source.count("in_parallel("), 2 * is_shared
+    assert (forward, "_tape[" in operation.adjoint_source) == (reverse, True)
+
+
 @pytest.fixture
 def in_any_order(monkeypatch):
     """Tasks one by one, in an order that would show if one needed another; of all loops that can be
@@ -179,7 +226,7 @@ def test_derivatives(function, arguments, writes, is_shared, in_any_order):
     ("function", "rest", "kinds"),
     [
         (jacobi, (2,), ("primal", "adjoint")),
-        (eliminated, (), ("primal",)),  # its adjoint has a tape
+        (eliminated, (), ("primal", "adjoint")),
     ],
 )
 def test_loops_are_shared_where_arrays_are_large(function, rest, kinds):
@@ -210,7 +257,9 @@ def test_random_programs_in_any_order(first, in_any_order):
     assert not wrong
 
 
-@pytest.mark.parametrize("name", ["jacobi_2d", "mixture_likelihood", "hdiff", "lu"])
+@pytest.mark.parametrize(
+    "name", ["heat_active_coefficient", "jacobi_2d", "mixture_likelihood", "hdiff", "lu"]
+)
 def test_programs_in_any_order(name, in_any_order):
     program = PROGRAMS[name]
     arguments = program.arguments(program.small)

@@ -1,13 +1,11 @@
 """Numba kernels as people write them: values, gradients, tangents, second derivatives of some."""
 
 import inspect
-import re
 
 import pytest
 
 import numba_grad as ng
 from numba_grad.config import configure
-from numba_grad.errors import DTypeError, KernelError
 from tests.numba_functions.derivatives import (
     Case,
     check_gradient,
@@ -21,10 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*faster on contiguous arrays")
 
 # Of each kind of program one that compiles fast; the others take minutes in all.
 SOON = "^(gauss_seidel|heat_two_buffers|nbody|kepler_newton|cholesky|jacobi_1d|insertion_sort)$"
-# Refused so far: complex numbers.
-NOT_YET = {
-    "complex_polynomial": "has no derivative of `coefficients` of this dtype",
-}
 # Whose differences are too coarse, or meet a kink: the tangent is compared with the adjoint.
 WITHOUT_DIFFERENCES = ("cavity_flow", "channel_flow", "van_der_pol_adaptive")
 TWICE = (
@@ -68,7 +62,7 @@ def cases():
 
 
 @pytest.mark.thorough(but=SOON)
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - NOT_YET))
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_values_gradient_and_tangent(name, cases):
     case = cases(name)
     check_values(case)
@@ -81,9 +75,3 @@ def test_values_gradient_and_tangent(name, cases):
 @pytest.mark.parametrize("name", TWICE)
 def test_second_derivatives(name, cases):
     check_second_derivatives(cases(name))
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_programs_that_are_not_taken_yet_say_why(name, cases):
-    with pytest.raises((KernelError, DTypeError), match=re.escape(NOT_YET[name])):
-        check_values(cases(name))

@@ -7,7 +7,7 @@ is, and the loops of who uses it compute that. Slices, rows and transposes are v
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from numba_grad.compiler.numba_functions import numpy_in_loops
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
+    COMPLEX,
     Axis,
     If,
     Memory,
@@ -22,7 +23,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     View,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, part_dtype
 
 Indices = tuple[Value, ...]
 
@@ -35,6 +36,7 @@ class Expression:
     dtype: str
     element: Callable[[Indices], Value]
     reads: tuple[View, ...]
+    is_view: bool = False  # for NumPy: who writes to it, or to what it reads, is refused
 
     @property
     def rank(self) -> int:
@@ -67,6 +69,10 @@ def is_array(meaning: Any) -> bool:
     return isinstance(meaning, Memory | View | Expression)
 
 
+def is_complex(meaning: Any) -> bool:
+    return getattr(meaning, "dtype", "") in COMPLEX
+
+
 def lowered(translation: Any, what: str, numba_type: Any, request: tuple[Any, ...]) -> Any:
     """What code with arrays stands for.
 
@@ -77,12 +83,15 @@ def lowered(translation: Any, what: str, numba_type: Any, request: tuple[Any, ..
     return getattr(_Lowering(translation, numba_type), what)(*request)
 
 
-def stored(builder: Builder, array: Array) -> Memory | View:
+def stored(translation: Any, array: Array) -> Memory | View:
     """An array in memory."""
     if not isinstance(array, Expression):
         return array
+    builder: Builder = translation.builder
     memory = builder.allocate("values", array.dtype, array.shape)
     loops(builder, array.shape, lambda at: builder.store(memory, at, array.element(at)))
+    if array.is_view:
+        translation.share(memory, array.reads[0].memory)
     return memory
 
 
@@ -111,7 +120,7 @@ class _Lowering:
     # Arrays.
 
     def view(self, array: Array) -> View:
-        array = stored(self.builder, array)
+        array = stored(self.translation, array)
         return array if isinstance(array, View) else self.builder.whole(array)
 
     def shape(self, array: Array) -> Indices:
@@ -235,6 +244,7 @@ class _Lowering:
 
     def inplace(self, function: Any, left: Array, variable: Any) -> Any:
         value = self.translation.meaning(variable)
+        left = stored(self.translation, left)  # of `a[places] += x`, a copy is written back
         if function is operator.matmul:
             value = self.product(left, value)
             function = None
@@ -244,11 +254,10 @@ class _Lowering:
     # Elements and views.
 
     def item(self, array: Array, indices: tuple[Any, ...]) -> Any:
-        builder = self.builder
         if any(map(is_array, indices)):
             return self._selected(array, indices)
         if isinstance(array, Expression):
-            array = stored(builder, array)
+            array = stored(self.translation, array)
         return self._viewed(self.view(array), indices)
 
     def _viewed(self, view: View, indices: tuple[Any, ...]) -> View:
@@ -322,7 +331,9 @@ class _Lowering:
         return first, step, define("select", is_empty, 0, distance, dtype="int64")
 
     def _selected(self, array: Array, indices: tuple[Any, ...]) -> Any:
-        """`a[indices]` with one array of bools, or of integers along the first axis."""
+        """`a[indices]` with one array of bools, or of integers along an axis."""
+        if len(indices) == array.rank == 2:
+            return self._selected_of_matrix(array, indices)
         if len(indices) != 1 or not is_array(indices[0]):
             raise self.refused("an index with arrays")
         (index,) = indices
@@ -343,6 +354,33 @@ class _Lowering:
 
         shape = (*places.shape, *view.shape[1:])
         return Expression(shape, view.dtype, of, (view, *places.reads))
+
+    def _selected_of_matrix(self, array: Array, indices: tuple[Any, ...]) -> Any:
+        """`a[i, places]` or `a[:, places]`, with the integers on either axis."""
+        axis = int(is_array(indices[1]))
+        places, other = indices[axis], indices[1 - axis]
+        if not (is_array(places) and places.dtype[0] in "iu" and places.rank == 1):
+            raise self.refused("an index with arrays")
+        ends = (other.start, other.stop, other.step) if isinstance(other, slice) else (0,)
+        is_whole = all(getattr(end, "value", end) is None for end in ends)
+        is_place = isinstance(other, int | Scalar) and dtype_of(other)[0] in "iu"
+        if not (is_whole or is_place):
+            raise self.refused("an index with arrays")
+        view, chosen = self.view(array), self.expression(places)
+        shape = list(view.shape)
+        shape[axis] = chosen.shape[0]
+        row = None
+        if is_place:
+            row = self.translation.wrapped(other, view.shape[1 - axis])
+            del shape[1 - axis]
+
+        def of(at: Indices) -> Value:
+            position = at[axis] if row is None else at[0]
+            place = self.translation.wrapped(chosen.element((position,)), view.shape[axis])
+            rest = at[1 - axis] if row is None else row
+            return self.builder.load_view(view, *((place, rest) if axis == 0 else (rest, place)))
+
+        return Expression(tuple(shape), view.dtype, of, (view, *chosen.reads))
 
     def set_item(self, array: Array, indices: tuple[Any, ...], value: Any) -> None:
         if isinstance(array, Expression):
@@ -386,7 +424,7 @@ class _Lowering:
                     "a loop, or `x[...] = x[...] + y[...]`, which mean the same everywhere; or ",
                 )
             if clashes:
-                value = self.expression(stored(builder, value))
+                value = self.expression(self._call_copy(value))
             if value.rank > target.rank:
                 raise self.refused("an assignment of an array with more axes")
         name = None if function is None else self.translation.operation_name(function)
@@ -417,17 +455,27 @@ class _Lowering:
 
     def attribute(self, name: str, array: Array) -> Any:
         if isinstance(array, Expression):
-            array = stored(self.builder, array)
+            array = stored(self.translation, array)
         if name == "T":
             view = self.view(array)
             return self._permuted(view, tuple(reversed(range(view.rank))))
         if name in _METHODS:
             return Method(name, array)
+        if name in ("real", "imag") and is_complex(array):
+            return self._part(name, array)
         if name == "real":
             return array
         if name == "dtype":
             return self.translation.known(np.dtype(array.dtype))
         raise self.refused(f"the attribute `{name}` of an array")
+
+    def _part(self, name: str, array: Array) -> Expression:
+        """The real or the imaginary parts of a complex array."""
+        dtype = part_dtype(array.dtype)
+        part = self.elementwise(
+            [array], lambda values: self.builder.define(name, *values, dtype=dtype), dtype
+        )
+        return replace(part, is_view=True)
 
     def _permuted(self, view: View, order: tuple[int, ...]) -> View:
         place = {old: new for new, old in enumerate(order)}
@@ -445,10 +493,15 @@ class _Lowering:
         else:
             called = getattr(function, "value", None)
             name = getattr(called, "__name__", str(called))
+            if name in ("real", "imag") and is_complex(arguments[0]):
+                return self._part(name, arguments[0])
             if self.translation.operation_name(called) is not None and not keywords:
                 return self._named(self.translation.operation_name(called), arguments)
             if not (getattr(called, "__module__", None) or "").startswith("numpy"):
                 raise self.refused(f"a call of `{name}` with arrays")
+        parts = [x for y in arguments for x in (y.items if isinstance(y, Listed) else [y])]
+        if any(map(is_complex, parts)) and name not in _OF_COMPLEX:
+            raise self.refused(f"`{name}` of complex numbers")
         handler = getattr(self, f"_call_{name}", None)
         if handler is None:
             raise self.refused(f"a call of `{name}`")
@@ -533,7 +586,7 @@ class _Lowering:
         return Expression((count,), "float64", of, ())
 
     def _call_copy(self, array: Array) -> Memory:
-        result = stored(self.builder, self.expression(array))
+        result = stored(self.translation, replace(self.expression(array), is_view=False))
         assert isinstance(result, Memory)
         return result
 
@@ -753,6 +806,11 @@ class _Lowering:
 
         return element
 
+    def _call_conjugate(self, x: Any) -> Any:
+        return self._each([x], lambda v: self._scalar("conjugate", v))
+
+    _call_conj = _call_conjugate
+
     def _call_reciprocal(self, x: Any) -> Any:
         return self._each([x], lambda v: self._scalar("divide", [1.0, v[0]]))
 
@@ -832,7 +890,9 @@ class _Lowering:
             count = define("multiply", count, length)
         if is_number(total):
             return self._scalar("divide", [total, count])
-        return self.elementwise([total], lambda v: self._scalar("divide", [v[0], count]), "float64")
+        return self.elementwise(
+            [total], lambda v: self._scalar("divide", [v[0], count]), self._result_dtype()
+        )
 
     def _call_max(self, array: Array, axis: Any = None) -> Any:
         return self._extreme(array, axis, -math.inf, "greater")
@@ -914,7 +974,7 @@ class _Lowering:
 
     def _call_var(self, array: Array) -> Value:
         """The mean square of what is left after taking the mean away."""
-        values = stored(self.builder, array)
+        values = stored(self.translation, array)
         mean = self._call_mean(values)
 
         def square(v: list[Value]) -> Value:
@@ -927,7 +987,7 @@ class _Lowering:
         return self._scalar("sqrt", [self._call_var(array)])
 
     def _call_ptp(self, array: Array) -> Value:
-        values = stored(self.builder, array)
+        values = stored(self.translation, array)
         return self._scalar("subtract", [self._call_max(values), self._call_min(values)])
 
     def _call_norm(self, array: Array) -> Value:
@@ -998,7 +1058,7 @@ class _Lowering:
 
 _METHODS = (
     *("any", "all", "std", "var", "reshape", "ravel", "flatten", "cumsum", "cumprod"),
-    *("trace", "clip", "fill", "nonzero"),
+    *("trace", "clip", "fill", "nonzero", "argsort", "repeat"),
     "copy",
     "sum",
     "prod",
@@ -1010,4 +1070,16 @@ _METHODS = (
     "dot",
     "astype",
     "transpose",
+    "conj",
+    "conjugate",
+)
+# What is right for complex arrays, too: no order, and no product with a conjugate in it.
+_OF_COMPLEX = frozenset(
+    (
+        *("zeros_like", "empty_like", "ones_like", "full_like", "full", "fill", "copy", "array"),
+        *("asarray", "ascontiguousarray", "astype", "reshape", "ravel", "flatten", "transpose"),
+        *("flip", "flipud", "fliplr", "expand_dims", "concatenate", "stack", "hstack", "vstack"),
+        *("column_stack", "where", "square", "reciprocal", "conj", "conjugate", "sum", "prod"),
+        *("mean", "any", "all", "count_nonzero", "dot", "matmul", "outer"),
+    )
 )

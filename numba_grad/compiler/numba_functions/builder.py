@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from numba_grad.compiler.numba_functions.regions import (
+    COMPLEX,
     FLOATS,
     Allocate,
     Axis,
@@ -33,11 +34,23 @@ _RESERVED = {
 }
 
 
+class NotOfComplexNumbers(Exception):
+    """An operation that is not defined for complex numbers."""
+
+
 class Builder:
     """Appends statements to the region that is open."""
 
-    def __init__(self, prefix: str = "t", *, is_numbering: bool = False) -> None:
-        """With `is_numbering`, equal operations on integers are written once in a region."""
+    def __init__(
+        self,
+        prefix: str = "t",
+        *,
+        is_numbering: bool = False,
+        of_complex: Collection[str] = frozenset(),
+    ) -> None:
+        """With `is_numbering`, equal operations on integers are written once in a region.
+        `of_complex`: the operations that are defined for complex numbers."""
+        self._of_complex = of_complex
         self.body: list[Statement] = []
         self._is_numbering = is_numbering
         self._numbered: list[dict[tuple[object, ...], Scalar]] = [{}]
@@ -76,8 +89,11 @@ class Builder:
         if known is not None:
             return known
         dtype = dtype or result_dtype(operation, arguments)
+        dtypes = [*map(dtype_of, arguments), dtype]
+        if operation not in self._of_complex and any(d in COMPLEX for d in dtypes):
+            raise NotOfComplexNumbers(operation)
         key = None
-        if self._is_numbering and not any(dtype_of(x) in FLOATS for x in arguments):
+        if self._is_numbering and not any(d in (*FLOATS, *COMPLEX) for d in dtypes[:-1]):
             key = (operation, dtype, *[(type(x), x) for x in arguments])
             for numbered in self._numbered:
                 if key in numbered:

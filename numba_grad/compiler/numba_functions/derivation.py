@@ -31,7 +31,12 @@ def tree(
     """The tree of a function for arguments of these types; `of_thread`: of a kernel."""
     arguments: dict[str, Any] = {}  # types, and lists of them for tuples
     for p in parameters:
-        kind = numba_ir.type_of(np.dtype(p.dtype), p.rank)
+        if p.part == "imag":
+            continue  # of the parameter before
+        dtype = np.dtype(p.dtype)
+        if p.part:
+            dtype = np.result_type(dtype, np.complex64)
+        kind = numba_ir.type_of(dtype, p.rank)
         if p.is_number:
             kind = numba_ir.number_type(p.dtype)
         if not p.path:
@@ -89,8 +94,9 @@ def fields(
     kernel, count, outline = derived(function, request)
     shapes_of = kernel
     if request.kind != "tape":
-        body = with_parallel_loops(kernel.body, kernel.builder, are_large=request.are_large)
-        body = with_split_index_sets(with_rooms(body, kernel.builder), kernel.builder)
+        body = with_rooms(kernel.body, kernel.builder)
+        body = with_parallel_loops(body, kernel.builder, are_large=request.are_large)
+        body = with_split_index_sets(body, kernel.builder)
         body = with_distributed_loops(body, kernel.builder, is_reordered=request.kind == "adjoint")
         kernel = replace(kernel, body=body)
     pairs = list(zip(kernel.inputs, parameters, strict=False))
@@ -105,4 +111,5 @@ def fields(
         "returned_count": len(function.returned),
         "outline": outline,
         "written": [k for k, p in enumerate(function.parameters) if p in function.written],
+        "complex_results": [k for k, m in enumerate(results) if m in function.real_parts],
     }

@@ -43,6 +43,7 @@ class Parameter:
     rank: int
     is_number: bool
     path: tuple[int, ...] = ()  # where it is in a tuple, in a tuple of that
+    part: str = ""  # "real" or "imag": a complex argument is two parameters, one after the other
 
     @property
     def text(self) -> str:
@@ -76,6 +77,8 @@ class Generated:
     returned_count: int  # of the results of the function
     written: list[int]  # parameters
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
+    # Those of the function's results that are the real parts of complex ones; the others follow.
+    complex_results: list[int] = field(default_factory=list)
     # Of CUDA kernels. For each output: the array input that it begins as a copy of, -1 for zeros,
     # None where it is written before it is read; outputs that have a number for each thread, of
     # which the result is the sum; results and outputs that are added to them; tapes, which follow

@@ -13,6 +13,7 @@ function, what follows stands in the other. Whoever leaves a loop sets its flag.
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 import builtins
+import cmath
 import inspect
 import linecache
 import math
@@ -35,11 +36,12 @@ from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions import (
     array_expressions,
+    complex_numbers,
     kernel_names,
     numpy_in_loops,
 )
 from numba_grad.compiler.numba_functions.analyses import swapped_together, written
-from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.builder import Builder, NotOfComplexNumbers
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
@@ -120,7 +122,11 @@ _FUNCTIONS |= {
     **{np.less: "less", np.less_equal: "less_equal", np.greater: "greater"},
     **{np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal"},
     **{np.logical_not: "not", round: "round", np.round: "rint", np.around: "rint"},
+    **{np.real: "real", np.imag: "imag", np.conjugate: "conjugate", np.angle: "angle"},
+    cmath.phase: "angle",
 }
+for _name in ("exp", "log", "sqrt", "sin", "cos", "sinh", "cosh"):
+    _FUNCTIONS[getattr(cmath, _name)] = _name
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +317,7 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
 
 
 def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Findings) -> Function:
-    builder = Builder(is_numbering=True)
+    builder = Builder(is_numbering=True, of_complex=complex_numbers.OPERATIONS)
     parameters: list[Memory] = []
 
     def argument(name: str, numba_type: Any) -> Meaning:
@@ -334,14 +340,16 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: _Find
     _check_copies(builder.body, findings, parameters)
     returned, returns_tuple = _results(translation, result)
     written_names = {s.name for s in translation.written_memories(builder.body)}
-    return Function(
-        plain.__name__,
-        parameters,
-        builder.body,
-        [p for p in parameters if p.rank and p.name in written_names],
-        returned,
-        returns_tuple,
-        builder,
+    return complex_numbers.with_pairs(
+        Function(
+            plain.__name__ if plain.__name__.isidentifier() else "function",
+            parameters,
+            builder.body,
+            [p for p in parameters if p.rank and p.name in written_names],
+            returned,
+            returns_tuple,
+            builder,
+        )
     )
 
 
@@ -378,7 +386,7 @@ def _dtype(numba_type: Any) -> str:
     numba_type = types.unliteral(numba_type)
     if isinstance(numba_type, types.Boolean):
         return "bool"
-    if isinstance(numba_type, types.Integer | types.Float):
+    if isinstance(numba_type, types.Integer | types.Float | types.Complex):
         return str(numba_type)
     raise TypeError(numba_type)
 
@@ -1061,6 +1069,12 @@ class Translation:
     # Statements.
 
     def statement(self, statement: Any) -> None:
+        try:
+            self._written(statement)
+        except NotOfComplexNumbers as operation:
+            raise self.refused(f"`{operation}` of complex numbers") from None
+
+    def _written(self, statement: Any) -> None:
         if isinstance(statement, ir.Assign):
             self._assign(statement.target, statement.value)
         elif isinstance(statement, ir.SetItem):
@@ -1278,8 +1292,10 @@ class Translation:
             if isinstance(value, np.float32):  # pyright: ignore
                 return self.builder.define("cast", float(value), dtype="float32")
             return value.item()
-        if isinstance(value, complex):
-            raise self.refused("a complex number")
+        if isinstance(value, complex | np.generic) and np.iscomplexobj(value):
+            dtype = str(getattr(value, "dtype", "complex128"))
+            parts = float(value.real), float(value.imag)
+            return self.builder.define("complex", *parts, dtype=dtype)
         if type(value) is tuple:
             return tuple(map(self._constant, value))
         if isinstance(value, np.ndarray):
@@ -1288,7 +1304,7 @@ class Translation:
 
     def _constant_array(self, array: np.ndarray) -> Memory:
         """A global array: its elements are a part of the text, as in Numba."""
-        if array.size > _MOST_CONSTANTS or array.dtype.kind not in "biuf" or not array.ndim:
+        if array.size > _MOST_CONSTANTS or array.dtype.kind not in "biufc" or not array.ndim:
             what = f"a global array of {array.dtype} and shape {array.shape}"
             raise self.refused(what, instead="an argument in its place; or ")
         key = id(array)
@@ -1297,7 +1313,7 @@ class Translation:
             with self.builder.region(region):
                 memory = self.builder.allocate("constant", str(array.dtype), array.shape)
                 for place in np.ndindex(array.shape):
-                    self.builder.store(memory, place, array[place].item())
+                    self.builder.store(memory, place, self._constant(array[place].item()))
             body, start = self._start
             body[start:start] = region
             self._constants[key] = memory
@@ -1366,7 +1382,7 @@ class Translation:
     def _stored(self, meaning: Meaning) -> Meaning:
         """What may be looked at later: an expression is computed now."""
         if isinstance(meaning, array_expressions.Expression):
-            return array_expressions.stored(self.builder, meaning)
+            return array_expressions.stored(self, meaning)
         return meaning
 
     def _on_exhaust_iter(self, target: Any, expression: Any) -> Meaning:
@@ -1394,6 +1410,8 @@ class Translation:
                     result = self.builder.define("multiply", result, length)
                 return result
             return self.array("attribute", target, (name, found))
+        if isinstance(found, Scalar | bool | int | float):
+            return self._attribute_of_number(target, name, found)
         if isinstance(found, tuple):
             fields = getattr(self.type_of(expression.value), "fields", ())
             if name in fields:
@@ -1404,6 +1422,13 @@ class Translation:
             if inspect.ismodule(found.value) or isinstance(found.value, type):
                 return self._constant(getattr(found.value, name))
             raise self.refused(f"the attribute `{name}`")
+        raise self.refused(f"the attribute `{name}`")
+
+    def _attribute_of_number(self, target: Any, name: str, number: Value) -> Meaning:
+        if name in ("real", "imag"):
+            return self.scalar_operation(name, [number], self.type_of(target))
+        if name in ("conjugate", "conj"):
+            return array_expressions.Method("conjugate", number)
         raise self.refused(f"the attribute `{name}`")
 
     def shape(self, array: array_expressions.Array) -> tuple[Value, ...]:
@@ -1457,9 +1482,7 @@ class Translation:
             raise self.refused("an index of this")
         indices = index if isinstance(index, tuple) else (index,)
         if self._is_element(found, indices):
-            if isinstance(found, array_expressions.Expression):
-                found = array_expressions.stored(self.builder, found)
-            return self._load(found, indices)
+            return self._load(self._stored(found), indices)
         return self.array("item", target, (found, indices))
 
     def _is_element(self, array: array_expressions.Array, indices: tuple[Meaning, ...]) -> bool:
@@ -1598,7 +1621,9 @@ class Translation:
                 condition = self.builder.define("greater", *larger)
                 result = self.builder.define("select", condition, argument, result, dtype=dtype)
             return result
-        is_type = called in (float, int) or (
+        if called is complex and len(arguments) == 2:
+            return self.scalar_operation("complex", arguments, numba_type)
+        is_type = called in (float, int, complex) or (
             isinstance(called, type) and issubclass(called, np.generic)
         )
         if is_type and len(arguments) == 1:
@@ -1682,6 +1707,9 @@ class Translation:
         key = *ranks, *strings
         if key not in functions:
             return None
+        has_complex = any(map(array_expressions.is_complex, values))
+        if has_complex and called not in numpy_in_loops.OF_COMPLEX:
+            raise self.refused(f"`{called.__name__}` of complex numbers")
         result = self.inline(functions, key, *values)
         expected = self.type_of(target)
         if isinstance(result, tuple):
@@ -1698,7 +1726,7 @@ class Translation:
         numba_type = None if target is None else self.type_of(target)
         result = array_expressions.lowered(self, what, numba_type, request)
         if isinstance(result, array_expressions.Expression) and not self._is_used_at_once(target):
-            return array_expressions.stored(self.builder, result)
+            return array_expressions.stored(self, result)
         return result
 
     def _is_used_at_once(self, target: Any) -> bool:

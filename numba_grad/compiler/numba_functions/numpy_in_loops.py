@@ -300,8 +300,9 @@ def place_after_equals(a: Array, v: float) -> int:
     return low
 
 
-def in_order(a: Array) -> Array:
-    """Sorted by merging: from the least to the largest, NaN last; of equal ones the first first."""
+def order_of(a: Array) -> Array:
+    """The places of `a` by merging: from its least element to the largest, NaN last; of equal ones
+    the first first."""
     n = a.shape[0]
     order = np.arange(n)
     other = np.arange(n)
@@ -327,9 +328,36 @@ def in_order(a: Array) -> Array:
         for k in range(n):
             order[k] = other[k]
         width = 2 * width
-    out = np.empty(n, a.dtype)
-    for k in range(n):
+    return order
+
+
+def in_order(a: Array) -> Array:
+    order = np.argsort(a)
+    out = np.empty(a.shape[0], a.dtype)
+    for k in range(a.shape[0]):
         out[k] = a[order[k]]
+    return out
+
+
+def taken(a: Array, places: Array) -> Array:
+    return a[places]
+
+
+def repeated(a: Array, count: int) -> Array:
+    out = np.empty(a.shape[0] * count, a.dtype)
+    for i in range(a.shape[0]):
+        for k in range(count):
+            out[i * count + k] = a[i]
+    return out
+
+
+def kronecker_product(a: Array, b: Array) -> Array:
+    out = np.empty((a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(b.shape[0]):
+                for m in range(b.shape[1]):
+                    out[i * b.shape[0] + k, j * b.shape[1] + m] = a[i, j] * b[k, m]
     return out
 
 
@@ -478,6 +506,10 @@ FUNCTIONS: dict[Any, dict[tuple[int | str, ...], Callable[..., Any]]] = {
     np.cross: {(1, 1): cross_product},
     np.convolve: {(1, 1): convolution},
     np.sort: {(1,): in_order},
+    np.argsort: {(1,): order_of},
+    np.take: {(1, 1): taken},
+    np.repeat: {(1, 0): repeated},
+    np.kron: {(2, 2): kronecker_product},
     np.median: {(1,): median},
     np.interp: {(1, 1, 1): interpolated, (0, 1, 1): interpolated_at},
     np.searchsorted: {(1, 0): place_in_sorted, (1, 0, "right"): place_after_equals},
@@ -493,11 +525,18 @@ for _name in ("trapz", "trapezoid"):
             (1, 0): trapezoids,
             (1, 1): trapezoids_between,
         }
+# Those that are right for complex arrays, too.
+OF_COMPLEX = (
+    *(np.nonzero, np.flatnonzero, np.where, np.cumsum, np.cumprod, np.diff, np.roll, np.trace),
+    *(np.diag, np.tril, np.triu, np.linalg.solve, np.linalg.inv, np.linalg.det),
+)
 METHODS: dict[str, Any] = {
     "cumsum": np.cumsum,
     "cumprod": np.cumprod,
     "trace": np.trace,
     "nonzero": np.nonzero,
+    "argsort": np.argsort,
+    "repeat": np.repeat,
 }
 # What stands for `a[index]` and `a[index] = values`: by numbers of axes of the array, of the index,
 # and of the values. The last are for indices that are integers.

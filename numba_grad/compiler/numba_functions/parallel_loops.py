@@ -7,6 +7,8 @@ from the linear forms of indices (`index_ranges.py`); of `prange` the user says 
     a sum over passes           each pass has a number of its own; these are added in order
     sums into neighbours        an adjoint adds to `a[i - 1]`, `a[i]` and `a[i + 1]`: passes come in
                                 blocks, every second one at once, then the others
+    a tape                      where each pass keeps, or takes, equally many numbers, it follows
+                                from the pass where on the tape they are
 
 Which loops and blocks there are follows from the program and from sizes, so results are bitwise the
 same for any number of threads. To call threads costs a microsecond, and makes the kernel longer: at
@@ -14,7 +16,7 @@ any size `prange` alone is shared; where arrays are large, nests, and loops outs
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from numba_grad.compiler.numba_functions.analyses import swapped_together
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -36,9 +38,11 @@ from numba_grad.compiler.numba_functions.regions import (
     Rewind,
     Room,
     Scalar,
+    Seek,
     Statement,
     Store,
     Swap,
+    Top,
     Value,
     While,
     defined,
@@ -46,6 +50,7 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
     with_regions,
 )
+from numba_grad.compiler.numba_functions.tape_rooms import passed
 from numba_grad.compiler.numba_functions.trip_counts import TripCounts
 
 # Of a task that is worth a thread: about 10 us, at the least that a statement takes.
@@ -67,6 +72,15 @@ def with_parallel_loops(
     """The statements, with `Parallel` ones in place of such loops: of those by `prange`, and, where
     arrays are large, of all."""
     return _Writer(body, builder, are_large=are_large).region(body, depth=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tape:
+    """A tape in a loop of which all passes do alike with it."""
+
+    name: str
+    step: Value  # what a pass adds to its top
+    top: Scalar  # before the loop
 
 
 class _Writer:
@@ -96,9 +110,9 @@ class _Writer:
         if loop.leave is not None or loop.step not in (1, -1) or not self._is_worth_it(loop, depth):
             return None
         inside = list(walk(loop.body))
-        if any(
-            isinstance(s, Check | Swap | Push | Pop | Room | Mark | Rewind | Height) for s in inside
-        ):
+        if any(isinstance(s, Check | Swap | Room | Mark | Rewind | Height) for s in inside):
+            return None
+        if not all(s.has_room for s in inside if isinstance(s, Push)):
             return None
         own = {s.memory for s in inside if isinstance(s, Allocate)}
         names = {x for s in inside if (x := defined(s)) is not None}
@@ -120,9 +134,12 @@ class _Writer:
             if distance is None:
                 return None
             reach = max(reach, distance)
-        with self.builder.region([]):
-            result = self.builder.body
-            self._write(loop, sums, reach)
+        try:
+            with self.builder.region([]):
+                result = self.builder.body
+                self._write(loop, sums, reach)
+        except LookupError:  # What a pass keeps depends on more than lengths.
+            return None
         return result
 
     def _is_worth_it(self, loop: For, depth: int) -> bool:
@@ -208,24 +225,44 @@ class _Writer:
         if loop.step == -1:  # In any order.
             start, stop = builder.define("add", stop, 1), builder.define("add", start, 1)
         passes = builder.define("most", builder.define("subtract", stop, start), 0)
+        tapes = self._tapes(loop)
         work = builder.define("most", _work(loop.body, TripCounts(loop, builder)), 1)
         grain = builder.define("most", self._divided(_WORK_OF_TASK, work), 1)
         parts = {m: builder.allocate(f"{m.name}_parts", m.dtype, (passes,)) for m in sums}
         body = list(loop.body)
         if sums:
             body = self._with_parts(loop, start, parts)
+        loop = replace(loop, body=body)
         if not reach:
             self._tasks(
-                passes, grain, lambda first, last: self._passes(loop, body, start, first, last)
+                passes, grain, lambda first, last: self._passes(loop, tapes, start, first, last)
             )
         else:
-            self._blocks(loop, body, start, stop, passes, grain, reach)
+            self._blocks(loop, tapes, start, stop, passes, grain, reach)
+        for tape in tapes:
+            ahead = builder.define("multiply", passes, tape.step)
+            builder.body.append(Seek(tape.name, builder.define("add", tape.top, ahead)))
         for memory, part in parts.items():
             span = (0, passes, 1)
             if loop.step == -1:
                 span = (builder.define("subtract", passes, 1), -1, -1)
             with builder.loop(span[1], span[0], span[2]) as k:
                 builder.store(memory, (), builder.load(part, k), is_added=True)
+
+    def _tapes(self, loop: For) -> list[_Tape]:
+        """The tapes that a loop uses. LookupError where passes differ in what they do with one."""
+        builder = self.builder
+        counts = TripCounts(loop, builder)
+        kinds = {s.tape: type(s) for s in walk(loop.body) if isinstance(s, Push | Pop)}
+        result: list[_Tape] = []
+        for name, kind in sorted(kinds.items()):
+            step = passed(kind, loop.body, name, counts)
+            if kind is Pop:
+                step = builder.define("negative", step, dtype="int64")
+            top = builder.scalar("int64", "top")
+            builder.body.append(Top(top, name))
+            result.append(_Tape(name, step, top))
+        return result
 
     def _with_parts(self, loop: For, start: Value, parts: dict[Memory, Memory]) -> list[Statement]:
         """The body of the loop, which sums into its own number of each array."""
@@ -259,16 +296,29 @@ class _Writer:
             write(first, last)
 
     def _passes(
-        self, loop: For, body: list[Statement], start: Value, first: Value, last: Value
+        self, loop: For, tapes: Sequence[_Tape], start: Value, first: Value, last: Value
     ) -> None:
         define = self.builder.define
-        span = define("add", start, first), define("add", start, last)
-        self.builder.body.append(For(loop.index, *span, 1, body))
+        self._some(loop, tapes, define("add", start, first), define("add", start, last))
+
+    def _some(self, loop: For, tapes: Sequence[_Tape], begin: Value, end: Value) -> None:
+        """The passes with an index from `begin` to before `end`."""
+        define = self.builder.define
+        span: tuple[Value, ...] = begin, end, 1
+        number = define("subtract", begin, loop.start)
+        if tapes and loop.step == -1:  # In the order that the tape has.
+            last = define("subtract", end, 1)
+            span = last, define("subtract", begin, 1), -1
+            number = define("subtract", loop.start, last)
+        for tape in tapes:
+            ahead = define("multiply", number, tape.step)
+            self.builder.body.append(Seek(tape.name, define("add", tape.top, ahead)))
+        self.builder.body.append(For(loop.index, *span, loop.body))
 
     def _blocks(
         self,
         loop: For,
-        body: list[Statement],
+        tapes: Sequence[_Tape],
         start: Value,
         stop: Value,
         passes: Value,
@@ -288,7 +338,7 @@ class _Writer:
                     number = define("add", define("multiply", k, 2), half)
                     begin = define("add", start, define("multiply", number, length))
                     end = define("least", define("add", begin, length), stop)
-                    self.builder.body.append(For(loop.index, begin, end, 1, body))
+                    self._some(loop, tapes, begin, end)
 
             self._tasks(self._divided(define("add", rest, 1), 2), 1, blocks)
 

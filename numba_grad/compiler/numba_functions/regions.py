@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
 
 FLOATS = ("float32", "float64")
+# In trees of users' code only: `complex_numbers.py` writes them as pairs of floats.
+COMPLEX = ("complex64", "complex128")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +203,28 @@ class Height:
 
 
 @dataclass(slots=True)
+class Top:
+    """How many numbers are on a tape."""
+
+    target: Scalar
+    tape: str
+
+
+@dataclass(slots=True)
+class Seek:
+    """Go on with a tape where it has so many numbers."""
+
+    tape: str
+    place: Value
+
+
+@dataclass(slots=True)
 class Parallel:
     """`body`, which does the tasks from `first` to before `last`; threads do a part of them each.
 
     Tasks touch no element that another of them writes. Variables of outside are only read. There
-    are no tapes, swaps or checks in it. `grain` tasks are worth a thread.
+    are no swaps or checks in it. Where it keeps or takes something on a tape, it says by a `Seek`
+    at which place; there is room. `grain` tasks are worth a thread.
     """
 
     first: Scalar
@@ -233,6 +252,8 @@ Statement = (
     | Mark
     | Rewind
     | Height
+    | Top
+    | Seek
 )
 
 
@@ -251,6 +272,8 @@ class Function:
     returned: list[Memory]
     returns_tuple: bool = False
     builder: "Builder | None" = None  # knows the names
+    # Of complex parameters and results: an imaginary part comes after each of these.
+    real_parts: frozenset[Memory] = frozenset()
 
 
 @dataclass(slots=True)
@@ -340,6 +363,8 @@ def operands(statement: Statement) -> tuple[Value, ...]:
         return (statement.value,)
     if isinstance(statement, Room):
         return (statement.count,)
+    if isinstance(statement, Seek):
+        return (statement.place,)
     if isinstance(statement, Allocate):
         return statement.shape
     if isinstance(statement, For):
@@ -355,7 +380,7 @@ def operands(statement: Statement) -> tuple[Value, ...]:
 
 def defined(statement: Statement) -> Scalar | None:
     """The scalar that a statement gives its value; of a loop, its index."""
-    if isinstance(statement, Define | Size | Load | Pop | Height):
+    if isinstance(statement, Define | Size | Load | Pop | Height | Top):
         return statement.target
     return statement.index if isinstance(statement, For) else None
 
@@ -399,11 +424,15 @@ def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list
             shapes = tuple(map(all_of, s.shapes))
             result.append(Check(of(s.condition), s.error, s.arguments, shapes))
         elif isinstance(s, Push):
-            result.append(Push(s.tape, of(s.value), s.pair))
+            result.append(replace(s, value=of(s.value)))
         elif isinstance(s, Pop):
             result.append(Pop(scalar(s.target), s.tape, s.pair))
         elif isinstance(s, Height):
             result.append(Height(scalar(s.target), s.tape, s.name))
+        elif isinstance(s, Top):
+            result.append(Top(scalar(s.target), s.tape))
+        elif isinstance(s, Seek):
+            result.append(Seek(s.tape, of(s.place)))
         else:
             result.append(s)
     return result

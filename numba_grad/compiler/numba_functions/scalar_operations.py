@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_grad.compiler.numba_functions.regions import FLOATS, Scalar, Value
+from numba_grad.compiler.numba_functions.regions import COMPLEX, FLOATS, Scalar, Value
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
@@ -31,6 +31,11 @@ def dtype_of(value: Value) -> str:
     return "int64" if isinstance(value, int) else "float64"
 
 
+def part_dtype(dtype: str) -> str:
+    """The dtype of the parts of a complex number; of a real one, its own."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
 def result_dtype(name: str, arguments: Sequence[Value]) -> str:
     """As Numba has it: numbers are int64 and float64, and int64 with float32 is float64."""
     operation = OPERATIONS[name]
@@ -39,6 +44,10 @@ def result_dtype(name: str, arguments: Sequence[Value]) -> str:
     dtypes = [dtype_of(x) for x in arguments]
     if name == "select":
         dtypes = dtypes[1:]
+    if any(d in COMPLEX for d in dtypes):
+        is_single = all(d in ("complex64", "float32", "bool") for d in dtypes)
+        found = "complex64" if is_single else "complex128"
+        return part_dtype(found) if name in _OF_PARTS else found
     floats = {d for d in dtypes if d in FLOATS}
     if floats == {"float32"} and all(d == "float32" or d == "bool" for d in dtypes):
         return "float32"
@@ -137,6 +146,10 @@ def _compare(symbol: str) -> Operation:
     return _binary(symbol, dtype="bool")
 
 
+# Of complex numbers, their results are real.
+_OF_PARTS = ("absolute", "angle", "real", "imag")
+
+
 def _places(name: str, text: str) -> dict[str, Operation]:
     return {f"{name}_{axis}": Operation(f"{text}.{axis}", dtype="int64") for axis in "xyz"}
 
@@ -216,6 +229,18 @@ OPERATIONS: dict[str, Operation] = {
         lambda b, g, x, y: _mul(b, g, _div(b, x[0], y)),
         lambda b, g, x, y: _mul(b, g, _div(b, x[1], y)),
     ),
+    # The absolute value of a complex number: a `hypot` whose slope at 0 is 0.
+    "modulus": _call(
+        "math.hypot",
+        lambda b, g, x, y: _mul(b, g, _div(b, x[0], _or_infinity(b, y))),
+        lambda b, g, x, y: _mul(b, g, _div(b, x[1], _or_infinity(b, y))),
+    ),
+    # What complex numbers are made of, and taken apart by (`complex_numbers.py`).
+    "complex": Operation("complex({0}, {1})"),
+    "real": Operation("{0}.real"),
+    "imag": Operation("{0}.imag"),
+    "conjugate": Operation("{0}.conjugate()"),
+    "angle": Operation("np.angle({0})"),
     "erf": _call(
         "math.erf",
         lambda b, g, x, y: _mul(
@@ -289,6 +314,11 @@ OPERATIONS: dict[str, Operation] = {
     **_places("block_size", "cuda.blockDim"),
     **_places("grid_size", "cuda.gridDim"),
 }
+
+
+def _or_infinity(b: "Builder", x: Value) -> Value:
+    """Infinity in place of 0."""
+    return _select(b, b.define("equal", x, 0.0), math.inf, x)
 
 
 def _norm_squared(b: "Builder", x: Sequence[Value]) -> Value:

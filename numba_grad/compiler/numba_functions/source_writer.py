@@ -27,10 +27,12 @@ from numba_grad.compiler.numba_functions.regions import (
     Rewind,
     Room,
     Scalar,
+    Seek,
     Size,
     Statement,
     Store,
     Swap,
+    Top,
     Value,
     While,
     defined,
@@ -323,6 +325,12 @@ class SourceWriter:
         elif isinstance(s, Room):
             if s.tape in self._tapes:
                 self.room(s.tape, self.text(s.count))
+        elif isinstance(s, Top):
+            top = f"{s.tape}_top" if s.tape in self._tapes else "0"
+            self.line(f"{s.target.name} = {top}")
+        elif isinstance(s, Seek):
+            if s.tape in self._tapes:
+                self.line(f"{s.tape}_top = {_bare(self.text(s.place))}")
         elif isinstance(s, Height):
             is_there = s.tape in self._tapes
             text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
@@ -406,9 +414,12 @@ class SourceWriter:
             elif isinstance(inner, While):
                 used[inner.leave] = None
         outside = [x.name for x in used if x not in own]
+        tapes = dict.fromkeys(inner.tape for inner in inside if isinstance(inner, Seek))
+        outside += [f"{tape}_tape" for tape in tapes if tape in self._tapes]
         name = self._names.name("tasks")
         part = SourceWriter(s.body, self._names)
         part._ranges = self._ranges
+        part._tapes = self._tapes
         part.line("@part")
         part.line(f"def {name}({', '.join([s.first.name, s.last.name, *outside])}):")
         part.indent += 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     For,
+    If,
     Mark,
     Pop,
     Push,
@@ -45,29 +46,38 @@ def _made(loop: For, builder: Builder) -> list[Statement]:
         own: list[Statement] = []
         try:
             with builder.region(own):
-                count = _kept([loop], tape, TripCounts(loop, builder))
+                count = passed(Push, [loop], tape, TripCounts(loop, builder))
         except LookupError:
             continue
         result += [*own, Room(tape, count)]
     return result
 
 
-def _kept(statements: Sequence[Statement], tape: str, counts: TripCounts) -> Value:
-    """How many numbers they keep. LookupError where it is not known."""
+def passed(
+    kind: type[Push | Pop], statements: Sequence[Statement], tape: str, counts: TripCounts
+) -> Value:
+    """How many numbers they keep, or take. LookupError where it is not known, and where they do
+    something else with the tape."""
     define = counts.builder.define
     total: Value = 0
     for s in statements:
-        if isinstance(s, Push) and s.tape == tape:
+        if isinstance(s, kind) and s.tape == tape:
             total = define("add", total, 1)
-        elif isinstance(s, Mark | Rewind | Pop) and s.tape == tape:
+        elif isinstance(s, Push | Pop | Mark | Rewind) and s.tape == tape:
             raise LookupError
         elif isinstance(s, For):
-            inner = _kept(s.body, tape, counts)
+            inner = passed(kind, s.body, tape, counts)
             if inner == 0 and type(inner) is int:
                 continue
             total = define("add", total, define("multiply", counts.of(s), inner))
+        elif isinstance(s, If):
+            branches = [passed(kind, region, tape, counts) for region in nested(s)]
+            if branches[0] != branches[1]:
+                chosen = counts.before(s.condition), *branches
+                branches = [define("select", *chosen, dtype="int64")]
+            total = define("add", total, branches[0])
         elif any(
-            isinstance(x, Push | Mark | Rewind) and x.tape == tape
+            isinstance(x, Push | Pop | Mark | Rewind) and x.tape == tape
             for part in nested(s)
             for x in walk(part)
         ):
@@ -82,7 +92,7 @@ def _with_room(statements: Sequence[Statement], tapes: Collection[str]) -> list[
     for s in statements:
         if isinstance(s, Push) and s.tape in tapes:
             s = Push(s.tape, s.value, s.pair, has_room=True)
-        elif isinstance(s, For):
-            s = replace(s, body=_with_room(s.body, tapes))
+        elif isinstance(s, For | If):
+            s = with_regions(s, lambda region: _with_room(region, tapes))
         result.append(s)
     return result

@@ -25,11 +25,12 @@ class TripCounts:
         """LookupError where it depends on the pass of the outer loop, or on values."""
         if loop.leave is not None or loop.step not in (1, -1):
             raise LookupError
-        start, stop = self._before(loop.start), self._before(loop.stop)
+        start, stop = self.before(loop.start), self.before(loop.stop)
         ends = (stop, start) if loop.step == 1 else (start, stop)
         return self.builder.define("most", self.builder.define("subtract", *ends), 0)
 
-    def _before(self, value: Value) -> Value:
+    def before(self, value: Value) -> Value:
+        """A value of the loop, where it is known before it; LookupError where it is not."""
         if not isinstance(value, Scalar) or value not in self._inside:
             return value
         if value not in self._made:
@@ -38,7 +39,7 @@ class TripCounts:
                 self._made[value] = target = self.builder.scalar("int64")
                 self.builder.body.append(Size(target, s.memory, s.axis))
             elif isinstance(s, Define):
-                arguments = [self._before(x) for x in operands(s)]
+                arguments = [self.before(x) for x in operands(s)]
                 self._made[value] = self.builder.define(
                     s.operation, *arguments, dtype=s.target.dtype
                 )
