@@ -145,8 +145,8 @@ class _Compiler:
         instances = [self.instance(segment) for segment in segments]
         in_place = set()
         for number, result in overwriting.results.items():
-            memory, offset, _ = self.places[self.graph.outputs[result]]
-            if memory == ("input", number) and offset == 0:
+            memory, offset, origin = self.places[self.graph.outputs[result]]
+            if memory == ("input", number) and offset == origin == 0:
                 in_place.add(result)
             elif memory != ("output", result):
                 return None
@@ -225,7 +225,9 @@ class _Compiler:
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
             memory = self.memory_key(instance, place.source)
-            self.places[k] = (memory, place.offset, in_assembly.get(k, (0, 0))[1])
+            # A result that is a value from outside, such as `1 * x[3]`, is where that begins.
+            origin = self.first_byte(instance, place.source) // self.nodes[k].type.dtype.itemsize
+            self.places[k] = (memory, place.offset, origin)
             # An assembly is never written over.
             if k in in_assembly:
                 continue
