@@ -166,8 +166,8 @@ class _Compiler:
         instances = [self.instance(segment) for segment in segments]
         in_place = set()
         for number, result in overwriting.results.items():
-            memory, offset, _ = self.places[self.graph.outputs[result]]
-            if memory == ("input", number) and offset == 0:
+            memory, offset, origin = self.places[self.graph.outputs[result]]
+            if memory == ("input", number) and offset == origin == 0:
                 in_place.add(result)
             elif memory != ("output", result):
                 return None
@@ -200,16 +200,8 @@ class _Compiler:
         externals: dict[tuple[object, int], int] = {}
         places: list[tuple[int, int, Type]] = []  # of what comes from outside
         memories: list[object] = []
-        for k, array, first in zip(
-            segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
-        ):
-            memory, offset, origin = self.places[array]
-            # Devices have been settled: here everything is on the target.
-            type = self.nodes[k].type.on(CPU)
-            # Where a view starts is not part of the key: each row of an array of observations is a
-            # pointer of its own, so that the steps that read them are one segment.
-            pointer = (memory, (origin + first) * type.dtype.itemsize)
-            number = externals.setdefault(pointer, len(externals))
+        for memory, first_byte, offset, type in self.outside_places(segment):
+            number = externals.setdefault((memory, first_byte), len(externals))
             places.append((number, offset, type))
             memories.append(memory)
         writable = self.writable(segment, memories)
@@ -247,13 +239,41 @@ class _Compiler:
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
             memory = self.memory_key(instance, place.source)
-            self.places[k] = (memory, place.offset, in_assembly.get(k, (0, 0))[1])
+            # A result that is a value from outside, such as `1 * x[3]`, is where that begins.
+            origin = self.first_byte(instance, place.source) // self.nodes[k].type.dtype.itemsize
+            self.places[k] = (memory, place.offset, origin)
             # An assembly is never written over.
             if k in in_assembly:
                 continue
             if isinstance(place.source, Output) or memory in self.busy_until:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
+
+    def outside_places(self, segment: SegmentGraph) -> list[tuple[object, int, int, Type]]:
+        """For each value from outside the memory, the byte that a pointer is to, how many elements
+        from there on the value begins, and its type.
+
+        Where a view starts is not part of the key: each row of an array of observations is a
+        pointer of its own, so that the steps that read them are one segment. Neither is where in
+        a block of small values, which several steps may have left together, the values of one step
+        begin.
+        """
+        found: list[tuple[object, int, int, Type]] = []
+        lowest: dict[tuple[object, int], int] = {}
+        for k, array, first in zip(
+            segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
+        ):
+            memory, offset, origin = self.places[array]
+            # Devices have been settled: here everything is on the target.
+            type = self.nodes[k].type.on(CPU)
+            pointer = (memory, (origin + first) * type.dtype.itemsize)
+            lowest[pointer] = min(offset, lowest.get(pointer, offset))
+            found.append((*pointer, offset, type))
+        return [
+            (memory, byte + start * type.dtype.itemsize, offset - start, type)
+            for memory, byte, offset, type in found
+            for start in (lowest[memory, byte],)
+        ]
 
     def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
         """Which arrays from outside the segment may write over: nothing in their memory is needed

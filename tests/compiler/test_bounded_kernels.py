@@ -3,6 +3,9 @@
 Nothing is compiled here: sources are counted.
 """
 
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -148,3 +151,43 @@ def test_small_systems_are_written_out():
 
     (source,) = sources_by_jit(rotated, [0.3, np.ones(3)])
     assert "for " not in source
+
+
+def turned(x):
+    """Three numbers that change places in each step, and all that they have been."""
+    states = []
+    for _ in range(11):
+        x = np.concatenate([x[1:], x[:1]]) * 0.9
+        states.append(x)
+    return (np.stack(states) ** 2).sum()
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, gradient], ids=["value", "gradient"])
+def test_a_loop_looks_a_few_steps_back_into_small_states(transform):
+    """To the start of `turned` it doubled in length with each step: 12,900 lines."""
+    sources = sources_by_jit(transform(turned), [np.linspace(0.1, 1.0, 3)])
+    assert max(source.count("\n") for source in sources) <= LONGEST
+
+
+def test_where_a_step_finds_its_values_in_a_block_makes_no_other_kernel():
+    """Forward, several steps are one segment, which leaves small values of all of them."""
+
+    def attracted(x):
+        v = 0.0 * x
+        for _ in range(8):
+            forces = []
+            for i in range(3):
+                force = np.zeros(2)
+                for j in range(3):
+                    if i != j:
+                        d = x[j] - x[i]
+                        force = force + d / (d @ d + 0.1) ** 1.5
+                forces.append(force)
+            v = v + 0.05 * np.stack(forces)
+            x = x + 0.1 * v
+        return (x * x).sum()
+
+    x = np.linspace(0.0, 1.0, 6).reshape(3, 2) ** 2
+    sources = sources_by_jit(gradient(attracted), [x])
+    alike = Counter(re.sub(r"\[\d+\]", "[]", source) for source in sources)
+    assert max(alike.values()) <= 2

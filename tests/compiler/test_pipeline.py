@@ -276,3 +276,22 @@ def test_long_sums_whose_terms_are_all_in_memory_are_cut():
     gradient = ng.jit(ng.grad(loss))(a)
     _, slope = ng.jvp(loss, (a,), (np.broadcast_to(direction, a.shape).copy(),))
     np.testing.assert_allclose((gradient @ direction).sum(), slope, rtol=1e-10)
+
+
+def test_what_a_segment_passes_on_from_outside_is_read_where_it_begins():
+    """Gradients start with 1 times `a[1]`, which is a part of an argument; two segments read it."""
+
+    def energy(x, a):
+        return a[0] * x[0] ** 2 + a[1] * np.sum(x**3)
+
+    def descended(x, a):
+        for _ in range(8):
+            x = x - 0.05 * ng.grad(energy)(x, a)
+        return (x * x).sum()
+
+    gradient = ng.grad(descended, argnums=(0, 1))
+    x, a = np.array([0.3, -0.2]), np.array([0.5, 1.0])
+    with configure(engine="reference"):
+        expected = gradient(x, a)
+    for actual, wanted in zip(ng.jit(gradient)(x, a), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-12)

@@ -179,7 +179,7 @@ class _Groups:
         """The roots that `node` reads, and whether only at its own loop indices."""
         result: dict[Node, bool] = {}
         for x in memory_operands(node) if is_library(node) else node.inputs:
-            aligned = self.roots.is_aligned(node, x)
+            aligned = self.roots.reading.is_aligned(node, x)
             is_stored = x in self.roots.nodes or x in self.roots.writable
             found = {x: True} if is_stored else reads.get(x, {})
             for root, root_aligned in found.items():

@@ -4,11 +4,11 @@ Results, what library calls read, reductions over loops, and what costs more to 
 to store. Everything else is computed inside of the kernels that use it.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
@@ -68,6 +68,7 @@ class Roots:
             for x in dict.fromkeys(node.inputs):
                 self.users[x].append(node)
         self.loops = {node: loop_axes(node.shape) for node in order}
+        self.reading = Reading(self.loops)
         self.are_roots_known = False
         self.parts: dict[Node, int] = {}  # of concatenations that are read through
         self.find()
@@ -155,10 +156,11 @@ class Roots:
         written: dict[Node, float] = {}  # operations, for all copies of the node
         weights: dict[int, float] = {}  # by number: of what a movement reads at another place
         elsewhere = 0
+        reading = Reading(self.loops_where_read())
 
         def cut(node: Node, bit: int) -> None:
             below[node] = here[node] = bit
-            written[node] = self.copies(node)
+            written[node] = reading.copies(node)
 
         for number, node in enumerate(self.order):
             bit = 1 << number
@@ -167,7 +169,7 @@ class Roots:
                 continue
             for x in node.inputs:
                 below[node] |= below[x]
-            if node.op.family != "movement" or self.is_at_one_place(node):
+            if node.op.family != "movement" or reading.is_at_one_place(node):
                 for x in node.inputs:
                     here[node] |= here[x]
                 written[node] *= here[node].bit_count()
@@ -177,8 +179,8 @@ class Roots:
                     written[node] += weights[last]
                     moved ^= 1 << last
                 continue
-            copies = self.copies(node)
-            weight = copies * sum(written[x] / self.copies(x) for x in node.inputs)
+            copies = reading.copies(node)
+            weight = copies * sum(written[x] / reading.copies(x) for x in node.inputs)
             if weight - copies * below[node].bit_count() <= MOST_REPEATED:
                 weights[number] = weight
                 elsewhere |= bit
@@ -188,27 +190,37 @@ class Roots:
             if any(evaluations.get(x, 1.0) < MOST_OF_IT for x in stored):
                 stored = [node]
             for x in stored:
-                if self.loops[x]:
+                if reading.loops[x]:
                     self.add_root(x)
             for x in (*stored, *node.inputs, node):
                 cut(x, bit)
 
+    def loops_where_read(self) -> dict[Node, tuple[int, ...]]:
+        """As `loops`; but of a value that would be written out, and that a loop computes at its own
+        indices instead, the axes along which it does."""
+        result = dict(self.loops)
+        for node in reversed(self.order):
+            loops = result[node]
+            if not loops or (self.is_stored(node) and not self.loops[node]):
+                continue
+            for x in node.inputs:
+                if self.loops[x] or self.is_stored(x):
+                    continue
+                axes = {axis for axis, n in enumerate(x.shape) if n != 1}
+                if node.op.name not in ("reshape", "transpose") and node.op.family != "reduction":
+                    shift = len(x.shape) - len(node.shape)
+                    axes &= {axis + shift for axis in loops}
+                result[x] = tuple(sorted(axes.union(result[x])))
+        return result
+
     def is_stored(self, node: Node) -> bool:
         return node in self.memory or node in self.nodes
-
-    def is_at_one_place(self, movement: Node) -> bool:
-        return all(self.movement_is_aligned(movement, x) for x in movement.inputs)
 
     def base(self, node: Node) -> Node:
         """What `node` is the elements of, in another order maybe."""
         while node.op.family == "movement" and len(node.inputs) == 1 and not self.is_stored(node):
             node = node.inputs[0]
         return node
-
-    def copies(self, node: Node) -> int:
-        """Elements of `node` that a kernel writes out one by one."""
-        loops = self.loops[node]
-        return max(1, math.prod(n for axis, n in enumerate(node.shape) if axis not in loops))
 
     def add_root(self, node: Node) -> None:
         if node not in self.memory:
@@ -225,7 +237,7 @@ class Roots:
         little at a time to be read through."""
         if node.op.name not in ASSIGNMENTS or not self.loops[node]:
             return False
-        if self.is_decided_while_compiling(node):
+        if self.reading.is_decided_while_compiling(node):
             return False
         before = node.inputs[0]
         if before.op.name not in ASSIGNMENTS:
@@ -244,7 +256,7 @@ class Roots:
         if self.is_added_to_alone(node):
             return False
         chain = 0
-        while node.op.name == "add_slice" and not self.is_decided_while_compiling(node):
+        while node.op.name == "add_slice" and not self.reading.is_decided_while_compiling(node):
             chain += 1
             node = node.inputs[0]
             if not self.is_added_to_alone(node):
@@ -255,11 +267,6 @@ class Roots:
         """Whether nothing but one addition to a slice of it reads it."""
         users = self.users[node]
         return len(users) == 1 and users[0].op.name == "add_slice" and users[0].inputs[0] is node
-
-    def is_decided_while_compiling(self, node: Node) -> bool:
-        """Whether which elements an assignment changes does not depend on indices of loops."""
-        changed = node.inputs[1].shape
-        return all(changed[axis] == node.shape[axis] for axis in self.loops[node])
 
     def is_assigned_to_argument(self, node: Node) -> bool:
         """Whether it may be written over an argument."""
@@ -385,70 +392,11 @@ class Roots:
         for user in self.users[node]:
             if is_library(user):
                 continue
-            if self.is_aligned(user, node):
+            if self.reading.is_aligned(user, node):
                 aligned = max(aligned, evaluations[user])
             else:
-                separate += evaluations[user] * self.repetition(user, node)
+                separate += evaluations[user] * self.reading.repetition(user, node)
         return aligned + separate
-
-    # How values are read
-
-    def is_aligned(self, user: Node, x: Node) -> bool:
-        """Whether `user` reads `x` at its own loop indices, so that both can be computed at one
-        point."""
-        if user.op.family == "elementwise":
-            return self.shape_of_loops(user) == self.shape_of_loops(x)
-        if user.op.family == "reduction":
-            return True
-        if user.op.family == "movement":
-            return self.movement_is_aligned(user, x)
-        return False
-
-    def shape_of_loops(self, node: Node) -> list[tuple[int, int]]:
-        """Loop axes, counted from the last, with extents: what broadcasting lines up."""
-        rank = len(node.shape)
-        return [(axis - rank, node.shape[axis]) for axis in self.loops[node]]
-
-    def movement_is_aligned(self, user: Node, x: Node) -> bool:
-        loops = self.loops[x]
-        if not loops and not self.loops[user]:
-            return True
-        extents = [x.shape[axis] for axis in loops]
-        if extents != [user.shape[axis] for axis in self.loops[user]]:
-            return False
-        name = user.op.name
-        if name == "reshape":
-            return 0 not in x.shape and all(
-                len(old) == len(new) == 1 or not any(axis in loops for axis in old)
-                for old, new in matching_groups(x.shape, user.shape)
-            )
-        if name == "transpose":
-            return [user.params["axes"][axis] for axis in self.loops[user]] == list(loops)
-        if name == "broadcast_to":
-            return self.shape_of_loops(user) == self.shape_of_loops(x)
-        if name == "concatenate":
-            return user.params["axis"] not in self.loops[user]
-        if name == "flip":
-            return not any(axis in loops for axis in user.params["axes"])
-        if name in ("slice", "pad"):
-            return all(x.shape[axis] == user.shape[axis] for axis in loops)
-        return name in ASSIGNMENTS and self.is_decided_while_compiling(user)
-
-    def repetition(self, user: Node, x: Node) -> float:
-        """Evaluations of each element of `x` for one evaluation of all of `user`."""
-        if not self.loops[x]:
-            return 1.0  # outside of all loops
-        if user.op.name in CONDITIONAL:
-            return 1.0  # what is put into it, each element in its place
-        stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
-        if not stretched:
-            return user.type.size / max(1, x.type.size)
-        # Along inner axes a value is kept in a register; along outer ones it is computed again.
-        shift = len(user.shape) - len(x.shape)
-        own = {axis + shift for axis in self.loops[x]}
-        last = max(own)
-        missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
-        return float(math.prod(missing))
 
 
 def is_small_assignment(node: Node) -> bool:
