@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -97,6 +97,17 @@ def _without_lock(name: str) -> Callable[..., Any]:
     return getattr(llvm.ffi.lib, name)._cfn
 
 
+class Written(NamedTuple):
+    """A module before LLVM's passes."""
+
+    module: llvm.ModuleRef
+    # Whether all memory is in buffers that do not overlap: a loop nest of ours. Then LLVM's first
+    # level makes the same code as the third, but for loops around loops, which that has twice.
+    is_loop_nest: bool = False
+    # Whether straight-line code may be worth vectors: to look for them takes a tenth of the time.
+    stores_neighbours: bool = True
+
+
 def module_of(text: str, symbol: str) -> llvm.ModuleRef:
     """The module that exports `symbol`, for this machine, in a context of its own."""
     _initialize()
@@ -107,10 +118,11 @@ def module_of(text: str, symbol: str) -> llvm.ModuleRef:
     return module
 
 
-def optimized(module: llvm.ModuleRef, symbol: str) -> llvm.ModuleRef:
-    """The module after LLVM's full pipeline, checked to need nothing but the C library."""
+def optimized(written: Written, symbol: str) -> llvm.ModuleRef:
+    """The module after LLVM's pipeline, checked to need nothing but the C library."""
+    module = written.module
     _make_private(module, [symbol])
-    _optimize(module)
+    _optimize(written)
     _check_closed(module)
     return module
 
@@ -145,10 +157,11 @@ def _make_private(module: llvm.ModuleRef, symbols: Collection[str]) -> None:
             value.name = f"{module.name}.{number}"
 
 
-def _optimize(module: llvm.ModuleRef) -> None:
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+def _optimize(written: Written) -> None:
+    module = written.module
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if written.is_loop_nest else 3)
     options.loop_vectorization = True
-    options.slp_vectorization = True
+    options.slp_vectorization = written.stores_neighbours
     run = _without_lock("LLVMPY_RunNewModulePassManager")
     with _target_machine() as machine:
         builder = llvm.create_pass_builder(machine, options)

@@ -223,7 +223,7 @@ class _SegmentBuilder:
             partial: object = partials["partial", node] if blocks > 1 else "not run"
             inner = {stand_in: Place(partial), combined: places[node]}
             reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
-            kernel = lower(reduced, inner.get, self.target.reduction_blocks)
+            kernel = lower(reduced, inner.get, None)
             step = self.target.kernel_step(kernel, {})
             if blocks > 1:
                 self.steps.append((step, kernel))

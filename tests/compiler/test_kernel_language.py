@@ -160,6 +160,14 @@ def test_select_evaluates_to_one_side():
     assert y.tolist() == [1.0, 7.0, 7.0]
 
 
+def test_a_quotient_by_zero_is_the_dividend():
+    x, y = np.array([0, 7, 2**62, 5]), np.empty(4, np.int64)
+    for divisor, expected in ((1, x), (2, x // 2), (9, x // 9), (0, x)):
+        source = map_source("quotient(v, integer(args, 2))", "int64", "int64")
+        run(source, x, y, divisor, stop=4)
+        np.testing.assert_array_equal(y, expected)
+
+
 def test_bitcast_keeps_bits():
     x, y = np.array([1.5, -0.0, np.nan]), np.zeros(3, np.int64)
     run(map_source("bitcast(v, int64)", "float64", "int64"), x, y, stop=3)

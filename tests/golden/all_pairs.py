@@ -7,11 +7,10 @@ def kernel(args, lo, hi):
     x1 = buffer(args, 4, float64)
     blocks5 = integer(args, 5)
     for task in range(lo, hi):
-        block = task % blocks5
-        result = task // blocks5
+        block = task
         a0 = float64(0.0)
-        start = n0 * block // blocks5
-        stop = n0 * (block + 1) // blocks5
+        start = quotient(n0 * block, blocks5)
+        stop = quotient(n0 * (block + 1), blocks5)
         for i0 in range(start, stop):
             v0 = x0[i0]
             for i1 in range(0, n1):
@@ -28,16 +27,11 @@ def kernel(args, lo, hi):
     # sum: float64, 0-d
     n0 = integer(args, 0)
     x0 = buffer(args, 1, float64)
-    m2 = integer(args, 2)
-    x1 = buffer(args, 3, float64)
-    blocks4 = integer(args, 4)
+    x1 = buffer(args, 2, float64)
     for task in range(lo, hi):
-        block = task % blocks4
-        result = task // blocks4
         a0 = float64(0.0)
-        start = n0 * block // blocks4
-        stop = n0 * (block + 1) // blocks4
-        for i0 in range(start, stop):
+        for i0 in range(0, n0):
+            i0 = opaque(i0)
             v0 = x0[i0]
             a0 = reduce_add(a0, v0)
-        x1[block * m2 + 0] = a0
+        x1[0] = a0

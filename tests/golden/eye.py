@@ -7,7 +7,7 @@ def kernel(args, lo, hi):
     x1 = buffer(args, 4, int64)
     x2 = buffer(args, 5, float64)
     v5 = x1[0]
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)

@@ -25,7 +25,7 @@ def kernel(args, lo, hi):
     v27 = x0[0]
     v31 = int64(0)
     v35 = float64(0.0)
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)

@@ -27,7 +27,7 @@ def kernel(args, lo, hi):
     v35 = int64(0)
     v39 = float64(0.0)
     v51 = float64(2.0)
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
@@ -153,7 +153,7 @@ def kernel(args, lo, hi):
     v2 = int64(0)
     v27 = int64(0)
     v42 = float64(0.0)
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
@@ -265,7 +265,7 @@ def kernel(args, lo, hi):
     c7 = integer(args, 7)
     x3 = buffer(args, 8, float64)
     v2 = x1[0]
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)

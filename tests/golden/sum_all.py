@@ -6,11 +6,10 @@ def kernel(args, lo, hi):
     x1 = buffer(args, 3, float64)
     blocks4 = integer(args, 4)
     for task in range(lo, hi):
-        block = task % blocks4
-        result = task // blocks4
+        block = task
         a0 = float64(0.0)
-        start = n0 * block // blocks4
-        stop = n0 * (block + 1) // blocks4
+        start = quotient(n0 * block, blocks4)
+        stop = quotient(n0 * (block + 1), blocks4)
         for i0 in range(start, stop):
             v0 = x0[i0]
             a0 = reduce_add(a0, v0 * v0)

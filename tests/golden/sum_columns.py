@@ -6,10 +6,10 @@ def kernel(args, lo, hi):
     s3 = integer(args, 3)
     x1 = buffer(args, 4, float64)
     for task in range(lo, hi):
-        chunks = (n1 + 511) // 512
-        first = task % chunks * 512
+        chunks = quotient(n1 + 511, 512)
+        group = quotient(task, chunks)
+        first = (task - group * chunks) * 512
         last = min(first + 512, n1)
-        group = task // chunks
         for i1 in range(first, last):
             x1[i1] = float64(0.0)
         for i0 in range(0, n0):

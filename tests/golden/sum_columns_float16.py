@@ -7,10 +7,10 @@ def kernel(args, lo, hi):
     x1 = buffer(args, 4, float16)
     chunk_a0 = local(512, float32)
     for task in range(lo, hi):
-        chunks = (n1 + 511) // 512
-        first = task % chunks * 512
+        chunks = quotient(n1 + 511, 512)
+        group = quotient(task, chunks)
+        first = (task - group * chunks) * 512
         last = min(first + 512, n1)
-        group = task // chunks
         for i1 in range(first, last):
             chunk_a0[i1 - first] = float32(0.0)
         for i0 in range(0, n0):

@@ -8,7 +8,7 @@ def kernel(args, lo, hi):
     x2 = buffer(args, 5, float64)
     s6 = integer(args, 6)
     v1 = x1[0]
-    for row in range(lo // n1, (hi - 1) // n1 + 1):
+    for row in range(quotient(lo, n1), quotient(hi + n1 - 1, n1)):
         i0 = row
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)

@@ -191,6 +191,8 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     missing = [request for request, code in codes.items() if code is None]
     quick = [request for request in missing if request.is_quick]
     batches = [(request,) for request in missing if not request.is_quick]
+    # The longest first, or else one thread may be left with it in the end.
+    batches.sort(key=lambda batch: len(batch[0].source), reverse=True)
     batches += [tuple(quick[k : k + _MOST_TOGETHER]) for k in range(0, len(quick), _MOST_TOGETHER)]
     with compile_log.report() as report:
         report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))

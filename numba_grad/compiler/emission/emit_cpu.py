@@ -88,10 +88,11 @@ def _emit_pointwise(source: SourceText, kernel: Kernel) -> None:
     if not outer:
         _emit_inner_loop(source, kernel, kernel.variants[0], "lo", "hi")
         return
-    with source.block(f"for row in range(lo // {inner.word}, (hi - 1) // {inner.word} + 1):"):
+    n = inner.word
+    with source.block(f"for row in range(quotient(lo, {n}), quotient(hi + {n} - 1, {n})):"):
         _emit_decoding(source, "row", outer)
-        source.line(f"first = max(lo - row * {inner.word}, 0)")
-        source.line(f"last = min(hi - row * {inner.word}, {inner.word})")
+        source.line(f"first = max(lo - row * {n}, 0)")
+        source.line(f"last = min(hi - row * {n}, {n})")
         _emit_variants(source, kernel, len(outer), "first", "last")
 
 
@@ -111,9 +112,11 @@ def _emit_register_reduction(source: SourceText, kernel: Kernel) -> None:
 
 def _emit_task(source: SourceText, kernel: Kernel, task: str, kept: list[Axis]) -> None:
     """Decode a task into `block` and the indices of the kept axes."""
-    if kernel.blocks_word:
-        source.line(f"block = {task} % {kernel.blocks_word}")
-        source.line(f"result = {task} // {kernel.blocks_word}")
+    if kernel.blocks_word and not kept:
+        source.line(f"block = {task}")
+    elif kernel.blocks_word:
+        source.line(f"result = quotient({task}, {kernel.blocks_word})")
+        source.line(f"block = {task} - result * {kernel.blocks_word}")
         task = "result"
     _emit_decoding(source, task, kept)
 
@@ -124,10 +127,15 @@ def _emit_reduced_loops(source: SourceText, kernel: Kernel, reduced: list[Axis])
     first = reduced[0]
     start, stop = "0", first.word
     if kernel.blocks_word:
-        source.line(f"start = {first.word} * block // {kernel.blocks_word}")
-        source.line(f"stop = {first.word} * (block + 1) // {kernel.blocks_word}")
-        start, stop = "start", "stop"
+        start, stop = _emit_block(source, first, kernel.blocks_word)
     _nest(source, kernel, outer, inner, start, stop)
+
+
+def _emit_block(source: SourceText, axis: Axis, blocks: str) -> tuple[str, str]:
+    """The part of an axis that is the task's block."""
+    source.line(f"start = quotient({axis.word} * block, {blocks})")
+    source.line(f"stop = quotient({axis.word} * (block + 1), {blocks})")
+    return "start", "stop"
 
 
 def _nest(
@@ -161,10 +169,10 @@ def _emit_memory_reduction(source: SourceText, kernel: Kernel) -> None:
         dtype = compute_name(accumulator.identity.dtype)
         source.line(f"chunk_{accumulator.name} = local({CHUNK}, {dtype})")
     with source.block("for task in range(lo, hi):"):
-        source.line(f"chunks = ({inner.word} + {CHUNK - 1}) // {CHUNK}")
-        source.line(f"first = task % chunks * {CHUNK}")
+        source.line(f"chunks = quotient({inner.word} + {CHUNK - 1}, {CHUNK})")
+        source.line("group = quotient(task, chunks)")
+        source.line(f"first = (task - group * chunks) * {CHUNK}")
         source.line(f"last = min(first + {CHUNK}, {inner.word})")
-        source.line("group = task // chunks")
         _emit_task(source, kernel, "group", outer_kept)
         if len(kernel.variants) == 1:
             for level in range(1, len(outer_kept) + 1):
@@ -176,9 +184,7 @@ def _emit_memory_reduction(source: SourceText, kernel: Kernel) -> None:
         reduced = kernel.reduced
         start, stop = "0", reduced[0].word
         if kernel.blocks_word:
-            source.line(f"start = {reduced[0].word} * block // {kernel.blocks_word}")
-            source.line(f"stop = {reduced[0].word} * (block + 1) // {kernel.blocks_word}")
-            start, stop = "start", "stop"
+            start, stop = _emit_block(source, reduced[0], kernel.blocks_word)
         _memory_nest(source, kernel, reduced, start, stop)
         if kept_apart:
             with source.block(f"for {inner.variable} in range(first, last):"):
@@ -220,8 +226,8 @@ def _emit_decoding(source: SourceText, number: str, axes: list[Axis]) -> None:
         if k == 0:
             source.line(f"{axis.variable} = {number}")
         else:
-            source.line(f"{axis.variable} = {number} % {axis.word}")
-            source.line(f"rest{k} = {number} // {axis.word}")
+            source.line(f"rest{k} = quotient({number}, {axis.word})")
+            source.line(f"{axis.variable} = {number} - rest{k} * {axis.word}")
             number = f"rest{k}"
 
 
@@ -270,7 +276,7 @@ def _emit_inner_loop(
             _emit_blocks(source, kernel, piece, start, stop)
             continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
-            if piece.is_narrow:
+            if piece.is_scalar:
                 source.line(f"{inner.variable} = opaque({inner.variable})")
             _emit_body(source, piece, places)
 

@@ -131,13 +131,17 @@ class Function(NamedTuple):
     symbol: str
 
 
-def module_for(source: str, entry_name: str, signature: str, symbol: str) -> llvm.ModuleRef:
+def module_for(
+    source: str, entry_name: str, signature: str, symbol: str
+) -> code_generation.Written:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
     function = Function(source, entry_name, signature, symbol)
     return module_by(lambda meanings, module: _lower(function, meanings, module), symbol)
 
 
-def module_by(write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str) -> Any:
+def module_by(
+    write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str
+) -> code_generation.Written:
     """The unoptimized LLVM module that `write` writes functions to."""
     return without_collection(_module_of, write, name, is_quick=False)
 
@@ -149,12 +153,12 @@ def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
         for function in functions:
             _lower(function, meanings, module)
 
-    return without_collection(_module_of, write, name, is_quick=True)
+    return without_collection(_module_of, write, name, is_quick=True).module
 
 
 def _module_of(
     write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str, *, is_quick: bool
-) -> llvm.ModuleRef:
+) -> code_generation.Written:
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
@@ -164,7 +168,11 @@ def _module_of(
             write(meanings, module)
         if not is_quick:
             intrinsics.add_alias_metadata(module)
-        return code_generation.module_of(str(module), name)
+        return code_generation.Written(
+            code_generation.module_of(str(module), name),
+            is_loop_nest=not intrinsics.may_overlap(module),
+            stores_neighbours=intrinsics.stores_neighbours(module),
+        )
 
 
 def _lower(function: Function, meanings: syntax_lowering.Meanings, module: ir.Module) -> None:

@@ -142,7 +142,7 @@ class Piece:
     body: Body
     copies_in: list[Copy] = field(default_factory=list)
     copies_out: list[Copy] = field(default_factory=list)
-    is_narrow: bool = False  # of a few elements: not worth vector code
+    is_scalar: bool = False  # of a few elements: not worth vector code
 
     @property
     def in_blocks(self) -> bool:

@@ -66,13 +66,16 @@ MOST_POINTERS = 12
 
 
 def lower(
-    group: Group, place_of: Callable[[Node], Place | None], reduction_blocks: ReductionBlocks
+    group: Group,
+    place_of: Callable[[Node], Place | None],
+    reduction_blocks: ReductionBlocks | None,
 ) -> Kernel:
     """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
     here.
 
     With `blocks > 1` each reduction writes one result per block, to the memory named `("partial",
-    node)`.
+    node)`. Without `reduction_blocks` there is nothing to cut, as where the results of blocks are
+    reduced: they are too few for vector code as well.
     """
     names = tuple(f"i{k}" for k in range(len(group.space)))
     extents = dict(zip(names, group.space, strict=True))
@@ -117,6 +120,7 @@ class _Lowering:
         self.merges: list[Update] = []
         self.blocks = 1
         self.in_blocks = False
+        self.is_short = False  # the innermost loop
 
     # The two passes
 
@@ -126,13 +130,18 @@ class _Lowering:
         self.write_roots()
 
     def kernel(
-        self, conditions: list[Interval], known: Known, reduction_blocks: ReductionBlocks
+        self, conditions: list[Interval], known: Known, reduction_blocks: ReductionBlocks | None
     ) -> Kernel:
         values, order, extents = self.values, self.values.order, self.values.extents
-        self.blocks = number_of_blocks(self.group, order, self.reduced, extents, reduction_blocks)
-        # A sum over everything has the same text for one block and for many: it grows with its
-        # input.
-        self.in_blocks = self.blocks > 1 or len(self.reduced) == len(order) > 0
+        if reduction_blocks is None:
+            self.is_short = order[-1] in self.reduced
+        else:
+            self.blocks = number_of_blocks(
+                self.group, order, self.reduced, extents, reduction_blocks
+            )
+            # A sum over everything has the same text for one block and for many: it grows with its
+            # input.
+            self.in_blocks = self.blocks > 1 or len(self.reduced) == len(order) > 0
         axes = [
             Axis(name, extents[name], self.bound_of_axis(name), name in self.reduced)
             for name in order
@@ -187,9 +196,12 @@ class _Lowering:
                         values.bound(innermost, start),
                         values.bound(innermost, stop),
                         values.body,
-                        is_narrow=len(bounds) > 2
-                        and stop - start <= MOST_SCALAR
-                        and not values.body.updates,
+                        is_scalar=self.is_short
+                        or (
+                            len(bounds) > 2
+                            and stop - start <= MOST_SCALAR
+                            and not values.body.updates
+                        ),
                     )
                 )
         where = [

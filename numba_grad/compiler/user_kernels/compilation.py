@@ -103,7 +103,8 @@ def object_code(result: Any, symbol: str) -> bytes | None:
     function = module.get_function(result.fndesc.llvm_func_name)
     function.name = symbol
     try:
-        return code_generation.object_code(code_generation.optimized(module, symbol))
+        written = code_generation.Written(module)
+        return code_generation.object_code(code_generation.optimized(written, symbol))
     except InternalError:
         return None
 
