@@ -72,7 +72,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Tests and modules stay to the end: no collection of cycles looks at them again, 0.4 s each."""
+    """Tests and modules stay to the end: no collection of cycles looks at them again, for 0.4 s."""
     gc.collect()
     gc.freeze()
 
