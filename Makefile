@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+unexport PYTHONDONTWRITEBYTECODE # a hundred processes of the tests import the package
 
 python = $(VENV)/bin/python
 install = $(python) -m pip install --quiet --disable-pip-version-check

@@ -82,6 +82,7 @@ def test_digits_are_learned(capsys):
     assert "accuracy" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_lennard_jones_cluster_reaches_its_ground_state(capsys):
     best = example("lennard_jones").main()
     assert abs(best.fun - -44.326801) < 1e-6
@@ -89,6 +90,7 @@ def test_lennard_jones_cluster_reaches_its_ground_state(capsys):
     assert np.max(np.abs(best.jac)) < 1e-4
 
 
+@pytest.mark.thorough
 def test_kepler_orbit_is_found(capsys):
     kepler = example("kepler")
     fit, errors = kepler.main()

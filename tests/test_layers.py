@@ -4,6 +4,7 @@ import ast
 import functools
 import subprocess
 import sys
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -56,14 +57,7 @@ def imports() -> list[Import]:
     found: list[Import] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(("numba_grad", *path.relative_to(PACKAGE).with_suffix("").parts))
-        tree = ast.parse(path.read_text())
-        when: dict[ast.AST, str] = {}
-        for block in ast.walk(tree):
-            if isinstance(block, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                when |= dict.fromkeys(ast.walk(block), "late")
-            elif isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
-                when |= dict.fromkeys(ast.walk(block), "never")
-        for node in ast.walk(tree):
+        for node, when in nodes(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.Call):
@@ -73,8 +67,21 @@ def imports() -> list[Import]:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             else:
                 continue
-            found += [(module, name, node.lineno, when.get(node, "now")) for name in names]
+            found += [(module, name, node.lineno, when) for name in names]
     return found
+
+
+def nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """All nodes of a tree, and when each is run."""
+    left = [(tree, "now")]
+    while left:
+        node, when = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            when = "late"
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            when = "never"
+        yield node, when
+        left += [(child, when) for child in ast.iter_child_nodes(node)]
 
 
 def late_imports(module: str, call: ast.Call) -> list[str]:

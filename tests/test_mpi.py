@@ -58,8 +58,22 @@ def test_every_operation_and_its_derivatives(ranks):
     assert (code, f"passed on {ranks}" in output) == (0, True), output
 
 
+# The rest of `programs.py` is more of the same, and compiles for long.
+CHECKS = (
+    *("check_loops", "check_while", "check_branches", "check_unused_results"),
+    *("check_define_by_run", "check_same_gradient_seeded_once"),
+    *("ghost cells (2, 1, True)", "check_heat_inversion"),
+)
+
+
 @needs_mpi
-@pytest.mark.thorough(but="2")
+def test_loops_ghost_cells_and_gradients_on_two_ranks():
+    code, output = run(2, "programs.py", *CHECKS)
+    assert (code, "passed on 2" in output) == (0, True), output
+
+
+@needs_mpi
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks):
     code, output = run(ranks, "programs.py")

@@ -75,6 +75,7 @@ def test_gradients_are_those_of_torch_where_nothing_is_said():
         assert bool(point.why) == (point.torch_gradient is not None), point
 
 
+@pytest.mark.thorough
 def test_gradients_of_jax_are_as_recorded():
     jax = pytest.importorskip("jax", reason="JAX is not installed: recorded values not compared")
     if jax.__version__ != special_points.JAX_VERSION:

@@ -30,7 +30,7 @@ SHARED = (
     "transforms/",
 )
 X = np.array([0.5, 1.5, 2.5])
-SHARES = 8  # of the lines, one of which each test has: together they have all
+SHARES = 24  # of the lines, one of which each test has: together they have all
 Work = Callable[[], list[Any]]
 # Of a scenario the first two run at once; a third one, if there is one, when both are done.
 

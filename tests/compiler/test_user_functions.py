@@ -174,7 +174,12 @@ def test_another_process_needs_no_numba(tmp_path):
     raised = "('negative', 'element') ['in the kernel of kernel']"
     assert printed(tmp_path) == [expected, "True", raised]
     assert printed(tmp_path) == [expected, "False", raised]
-    # A global that changed is another function.
+
+
+@pytest.mark.thorough
+def test_a_global_that_changed_is_another_function(tmp_path):
+    assert printed(tmp_path)[1] == "True"
+    raised = "('negative', 'element') ['in the kernel of kernel']"
     changed = printed(tmp_path, factor=3.0)
     assert changed == [str((3 * np.sin(np.arange(3.0))).tolist()), "True", raised]
 

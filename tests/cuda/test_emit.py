@@ -208,6 +208,7 @@ def test_results_and_sums_share_a_kernel():
     check(lambda x: x - x.mean(axis=0), numbers(40, 50))
 
 
+@pytest.mark.thorough(but="^40$")
 @pytest.mark.parametrize("n", [40, 140])
 def test_interactions_of_all_pairs(n):
     def energy(x):

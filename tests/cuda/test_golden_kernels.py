@@ -139,7 +139,7 @@ def test_every_recorded_file_has_a_case():
     assert {path.stem for path in GOLDEN.glob("*.py")} == set(NAMES)
 
 
-@pytest.mark.thorough(every=9)
+@pytest.mark.thorough(every=15)
 @needs_compiler
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", NAMES)

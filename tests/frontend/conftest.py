@@ -13,3 +13,11 @@ def numpy_engine() -> Iterator[None]:
     """For tests of breadth: what is recorded matters, and kernels are tested elsewhere."""
     with configure(engine="reference"), np.errstate(all="ignore"):
         yield
+
+
+@pytest.fixture(params=["reference", "fused"])
+def engine_of_derivatives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Rules are checked on NumPy in every run, and fused, where each is compiled, in long ones:
+    `@pytest.mark.thorough(but="reference")`."""
+    with configure(engine=request.param), np.errstate(all="ignore"):
+        yield

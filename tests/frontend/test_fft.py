@@ -133,7 +133,8 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(but="reference")
+@pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name], elements=12)

@@ -797,7 +797,6 @@ def test_in_place_operators_of_arrays_are_refused():
         a += ng.ones(3)
 
 
-@pytest.mark.parametrize("name", sorted(ng.__all__))
-def test_public_names_have_docstrings(name):
-    if name not in ("e", "euler_gamma", "inf", "nan", "newaxis", "pi", "config"):
-        assert getattr(ng, name).__doc__
+def test_public_names_have_docstrings():
+    named = set(ng.__all__) - {"e", "euler_gamma", "inf", "nan", "newaxis", "pi", "config"}
+    assert [name for name in sorted(named) if not getattr(ng, name).__doc__] == []

@@ -68,6 +68,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
         np.testing.assert_array_equal(np.signbit(x)[is_number], np.signbit(y)[is_number])
 
 
+@pytest.mark.thorough(but=r"^numpy-|0$")  # ours has other names for the same functions
 @pytest.mark.parametrize("code", LINES)
 @pytest.mark.parametrize("namespace", [np, ng.numpy], ids=["numpy", "numba_grad.numpy"])
 def test_the_result_is_numpys(code, namespace):

@@ -261,6 +261,7 @@ def test_float32_does_not_overflow_on_the_way():
     )
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", CASES)
 def test_float32_agrees_with_float64_and_stays_float32(name):
     with np.errstate(all="ignore"):
@@ -384,7 +385,8 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(but="reference")
+@pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n != "rgamma at a pole"])
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])

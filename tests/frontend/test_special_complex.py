@@ -198,7 +198,8 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(but="reference")
+@pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_to_second_order(name):
     check_gradients(GRADIENTS[name], square(1, 3), rtol=1e-5, atol=1e-7)

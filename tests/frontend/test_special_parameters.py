@@ -50,6 +50,7 @@ def _betainc(a, b, x):
     return mp.betainc(a, b, 0, x, regularized=True)
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(
     ("low", "high", "eps"), [(-2, 0, 100), (-1, 1, 300), (0, 2, 1000), (2, 3, 3000)]
 )
@@ -61,6 +62,7 @@ def test_betainc_by_its_shapes(low, high, eps):
         assert_accurate(special.betainc, _betainc, k, (a, b, x), eps=eps)
 
 
+@pytest.mark.thorough
 def test_betainc_by_its_shapes_in_deep_tails():
     a = np.array([3.0, 30.0, 0.2, 12.0])
     b = np.array([30.0, 3.0, 40.0, 0.3])
@@ -188,12 +190,14 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(but="reference")
+@pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name])
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(
     ("function", "exact", "point"),
     [

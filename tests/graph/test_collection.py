@@ -11,6 +11,16 @@ import pytest
 import numba_grad as ng
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_frozen() -> Iterator[None]:
+    """What pytest has collected is, otherwise."""
+    was_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    yield
+    if was_frozen:
+        gc.freeze()
+
+
 class Cycle:
     def __init__(self) -> None:
         self.itself = self

@@ -19,7 +19,16 @@ def both(f):
 
 
 def check_loops():
-    """Derivatives of a loop that communicates in each step, by checkpoints as well."""
+    """Derivatives of a loop that communicates in each step."""
+    derivatives_of_loops((None,))
+
+
+def check_loops_by_checkpoints():
+    # As many states as there is room for on rank 0, of 24 bytes each: 2.
+    derivatives_of_loops(("2 states", 72 + 1000 * rank))
+
+
+def derivatives_of_loops(budgets):
 
     def states(x, memory=None):
         def step(c, w):
@@ -40,8 +49,7 @@ def check_loops():
 
     x = values((3,), rank)
     want = ng.grad(loss(unrolled))(x)
-    # As many states as there is room for on rank 0, of 24 bytes each: 2.
-    for memory in (None, "2 states", 72 + 1000 * rank):
+    for memory in budgets:
         for f in both(loss(lambda x, memory=memory: states(x, memory))):
             same(f(x), loss(unrolled)(x))
             same(ng.grad(f)(x), want)
@@ -414,6 +422,7 @@ if __name__ == "__main__":
     run(
         [
             check_loops,
+            check_loops_by_checkpoints,
             check_while,
             check_while_condition,
             check_branches,

@@ -250,13 +250,15 @@ def test_a_sum_keeps_its_order():
         assert float(ng.differentiable(total)(x, y)) == expected
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(40, marks=pytest.mark.thorough)])
+@pytest.mark.thorough(but="^0$")
+@pytest.mark.parametrize("first", [0, 6, 40, 46])
 def test_random_programs_in_any_order(first, in_any_order):
-    outcomes = {seed: outcome(random_program(seed)) for seed in range(first, first + 12)}
+    outcomes = {seed: outcome(random_program(seed)) for seed in range(first, first + 6)}
     wrong = {seed: text for seed, text in outcomes.items() if text not in ("agrees", *SKIPPED)}
     assert not wrong
 
 
+@pytest.mark.thorough(but="heat_active_coefficient|jacobi_2d|mixture_likelihood")
 @pytest.mark.parametrize(
     "name", ["heat_active_coefficient", "jacobi_2d", "mixture_likelihood", "hdiff", "lu"]
 )

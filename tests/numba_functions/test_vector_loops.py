@@ -35,6 +35,7 @@ def chosen(condition, step):
     return namespace["chosen"]
 
 
+@pytest.mark.thorough(but=r"^1-j (!=|<|==) i$|^-1-i <= j$")
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("step", [1, -1])
 def test_conditions_on_the_index_choose_the_passes_that_they_did(condition, step):

@@ -297,12 +297,11 @@ def test_batching_matches_a_loop(op):
         )
 
 
-@pytest.mark.parametrize("op", TESTED, ids=lambda op: op.name)
-def test_a_missing_derivative_has_a_reason(op):
-    if op.vjp is not None or not op.input_names:
-        return
-    results = [op(*inputs_of(arrays), **params) for arrays, params in examples(op)]
-    assert op.extras.get("no_vjp") or not any(is_inexact(node) for node in results)
+def test_a_missing_derivative_has_a_reason():
+    for op in TESTED:
+        if op.vjp is None and op.input_names and not op.extras.get("no_vjp"):
+            results = [op(*inputs_of(arrays), **params) for arrays, params in examples(op)]
+            assert not any(is_inexact(node) for node in results), op.name
 
 
 REFUSING = [(op, name) for op in TESTED for name in op.extras.get("no_derivative", {})]
@@ -489,10 +488,10 @@ def cast_where_inexact(array, dtype):
     return array.astype(dtype) if is_inexact(array) else array
 
 
-@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
-def test_a_tangent_of_zero_is_not_computed_with(op):
-    for arrays, params in examples(op)[:2]:
-        inputs = variables_of(op, arrays)
-        out = op(*inputs, **params)
-        assert tangents([out], dict.fromkeys(inputs)) == [None]
-        assert tangents([out], {}) == [None]
+def test_a_tangent_of_zero_is_not_computed_with():
+    for op in DIFFERENTIABLE:
+        for arrays, params in examples(op)[:2]:
+            inputs = variables_of(op, arrays)
+            out = op(*inputs, **params)
+            assert tangents([out], dict.fromkeys(inputs)) == [None], op.name
+            assert tangents([out], {}) == [None], op.name
