@@ -57,8 +57,9 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32, float64,
-        complex64 or complex128, numbers, and tuples of these. It must depend on nothing else.
+        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
+        float64, complex64 or complex128, numbers, and tuples of these. It must depend on nothing
+        else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;

@@ -111,5 +111,9 @@ def fields(
         "returned_count": len(function.returned),
         "outline": outline,
         "written": [k for k, p in enumerate(function.parameters) if p in function.written],
-        "complex_results": [k for k, m in enumerate(results) if m in function.real_parts],
+        "complex_results": [
+            k
+            for k, m in enumerate([*function.returned, *function.written])
+            if m in function.real_parts
+        ],
     }

@@ -330,7 +330,7 @@ class SourceWriter:
             self.line(f"{s.target.name} = {top}")
         elif isinstance(s, Seek):
             if s.tape in self._tapes:
-                self.line(f"{s.tape}_top = {_bare(self.text(s.place))}")
+                self.line(f"{s.tape}_top = {bare(self.text(s.place))}")
         elif isinstance(s, Height):
             is_there = s.tape in self._tapes
             text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
