@@ -21,7 +21,7 @@ from numba_grad.autograd.hooks import (
     through_tensor_hooks,
 )
 from numba_grad.autograd.release import release
-from numba_grad.autograd.state import GradientState, accumulation_lock, state_of
+from numba_grad.autograd.state import GradientState, accumulation_lock, replace, state_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating
@@ -727,7 +727,7 @@ def _is_held(node: Node) -> bool:
 class _Update:
     """What one `.grad` becomes."""
 
-    __slots__ = ("g", "keeps_node", "previous", "state", "total")
+    __slots__ = ("g", "keeps_node", "previous", "previous_node", "state", "total")
 
     def __init__(self, state: GradientState, g: Node, keeps_node: bool) -> None:
         self.state = state
@@ -738,17 +738,28 @@ class _Update:
     def restart(self) -> None:
         """Add to what `.grad` is now."""
         self.previous = self.state.grad
-        if self.previous is not None:
-            self.total = OPS["add"](self.previous._node, self.g)
+        self.previous_node = None if self.previous is None else self.previous._node
+        if self.previous_node is not None:
+            self.total = OPS["add"](self.previous_node, self.g)
         else:
             self.total = OPS["identity"](self.g) if self.keeps_node else self.g
 
     def try_to_set(self) -> bool:
-        """Set `.grad`, unless it is no longer what was added to."""
-        if self.state.grad is not self.previous:
+        """Set `.grad`, unless it is no longer what was added to.
+
+        As in torch, it stays the tensor that it was, with another value, unless one of the two has
+        history: who holds it sees the sum.
+        """
+        previous = self.previous
+        if self.state.grad is not previous:
+            return False
+        if previous is not None and previous._node is not self.previous_node:
             return False
         node = self.total if self.keeps_node else leaf(self.total.value)
-        self.state.grad = new_tensor(node)
+        if previous is None or self.keeps_node or previous._node.requires_grad:
+            self.state.grad = new_tensor(node)
+        else:
+            replace(previous, node)
         return True
 
 

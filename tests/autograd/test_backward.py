@@ -292,3 +292,26 @@ def test_what_a_deep_hook_records_is_computed_with_the_first_pass(programs):
     y.register_hook(lambda g: nested(25, lambda: kept.append(g * 5), "hook"))
     y.backward()
     assert kept[0]._node.value is not None and kept[0].item() == 5
+
+
+def test_who_holds_a_gradient_sees_what_is_added_to_it():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    held, before = x.grad, x.grad * 1.0
+    (3.0 * x).sum().backward()
+    assert x.grad is held
+    np.testing.assert_array_equal(held, [5.0, 7.0])
+    np.testing.assert_array_equal(before, [2.0, 4.0])  # recorded of the gradient as it was
+    given = x.grad = ng.tensor([1.0, 1.0])
+    (3.0 * x).sum().backward()
+    assert x.grad is given
+    np.testing.assert_array_equal(given, [4.0, 4.0])
+
+
+def test_a_gradient_with_history_is_another_tensor_than_before():
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    (x * x * x).sum().backward(create_graph=True)
+    held = x.grad
+    (x * x).sum().backward(create_graph=True)
+    assert x.grad is not held
+    np.testing.assert_array_equal(held.detach(), [3.0, 12.0])
