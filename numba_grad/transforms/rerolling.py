@@ -557,11 +557,14 @@ class _Loop:
                 made[place] = record(_RESHAPE, (rows[place, 0],), {"shape": node.shape})
                 continue
             given = []
-            for k, x in enumerate(recorded.inputs_of(first + place)):
+            following = recorded.inputs_of(first + place + steps.period)
+            for k, (x, y) in enumerate(
+                zip(recorded.inputs_of(first + place), following, strict=True)
+            ):
                 if (place, k) in rows:
                     given.append(rows[place, k])
-                elif x in constants and x < first:
-                    given.append(constants[x])
+                elif y - x != steps.period or x < 0:
+                    given.append(constants[x])  # which a loop may begin with, too
                 elif x >= first:
                     given.append(made[x - first])
                 else:

@@ -14,6 +14,8 @@ from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build, engine_build
 from tests.compiler.loops_as_written import LOOPS
 
+pytestmark = pytest.mark.usefixtures("loops_stay_steps")
+
 # Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step
 # has some 60 forward and 150 backward.
 LONGEST = 320

@@ -13,6 +13,8 @@ from numba_grad.compiler.partition import flat_graph, materialization, segments
 from numba_grad.compiler.partition.segments import LONGEST, LONGEST_WHOLE, cut
 from numba_grad.config import configure
 
+pytestmark = pytest.mark.usefixtures("loops_stay_steps")
+
 START = np.array([10.0, 5.0])
 PARAMETERS = np.array([1.0, 0.1, 1.5, 0.075])
 

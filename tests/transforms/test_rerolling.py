@@ -231,7 +231,23 @@ def parts_without_history(p: Any, data: Any) -> Any:
     return np.sum(y) + 0.0 * np.sum(data)
 
 
+def begun_with_a_constant(p: Any, data: Any) -> Any:
+    y = p
+    for k in range(120):
+        y = 0.1 * y + 0.5 if k % 2 else y * p
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+def begun_with_an_earlier_constant(p: Any, data: Any) -> Any:
+    before, now = p, p
+    for _ in range(60):
+        before, now = now, np.sin(now * p) + 0.3 * before
+    return np.sum(now) + 0.0 * np.sum(data)
+
+
 ROLLED = [
+    begun_with_a_constant,
+    begun_with_an_earlier_constant,
     parts_without_history,
     array_state,
     scalar_state,
@@ -441,10 +457,12 @@ def random_loop(seed: int) -> Program:
         for _ in range(random.integers(2, 7))
     ]
     steps, is_delayed = int(random.integers(40, 60)), bool(random.integers(0, 2))
+    is_same = seed % 3 == 0  # all begin as one node, which steps read as well
     appended, first = int(random.integers(0, count + 1)), int(random.integers(0, 3))
 
     def f(p: Any, data: Any) -> Any:
-        variables = [p[k % 4 : k % 4 + 1] * (1.0 + k) for k in range(count)]
+        base = p[1:2]
+        variables = [base if is_same else p[k : k + 1] * (1.0 + k) for k in range(count)]
         older, kept = list(variables), []
         for k in range(steps):
             before = list(variables)
@@ -452,6 +470,8 @@ def random_loop(seed: int) -> Program:
                 y = (older if is_delayed else variables)[b]
                 row = functools.partial(data.__getitem__, k)
                 variables[target] = operation(variables[a], y, older[a], p, row, k)
+                if is_same and target == 0:
+                    variables[target] = 0.5 * variables[target] * base
             if appended < count and k >= first:
                 kept.append(variables[appended])
             older = before
