@@ -921,6 +921,11 @@ def mean_over_ranks(leaves: Sequence[Any], comm: Any) -> list[Tensor]:
     return [found[k] for k in range(len(nodes))]
 
 
+def agree_on_steps(operation: str, count: int, comm: Any) -> None:
+    """In the checking mode, compare how many steps a loop has that communicates."""
+    agree(comm, operation, f"of {count} steps that communicate")
+
+
 def least_on_ranks(number: int, comm: Any) -> int:
     """The least of the numbers that ranks have, now."""
     return comm.allreduce(number, library().MIN)

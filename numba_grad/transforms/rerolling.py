@@ -103,6 +103,9 @@ def reroll(
     fewest: int,
 ) -> Rerolled | None:
     """See `python_loops.loop_in`; of at least `fewest` nodes."""
+    some = order[::16]
+    if 32 * sum(map(_may_be_inside, some)) < fewest:
+        return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = _Recorded(order, fixed, is_read_later, fewest)
     steps = recorded.repetition()
     return None if steps is None else _Loop(recorded, steps, known).made()

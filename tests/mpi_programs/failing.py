@@ -27,6 +27,13 @@ def disagree():
         for f in (once, twice, once):
             f(np.ones(3))
         told(lambda: (twice if rank else once)(np.ones(3)), "jit of <lambda> mpi.allreduce")
+        # Loops of different lengths.
+        sums = ng.jit(
+            lambda x, n: ng.fori_loop(0, n, lambda k, y: ng.mpi.allreduce(y, comm=comm), x),
+            static_argnums=1,
+        )
+        sums(np.ones(2), 3)
+        told(lambda: sums(np.ones(2), 3 + rank), f"of {2 + size} steps")
         # Messages: who gets one is told.
         after, before = (rank + 1) % size, (rank - 1) % size
         pass_on = ng.jit(lambda x: ng.mpi.sendrecv(x, after, before, comm=comm))

@@ -32,6 +32,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
     states_within,
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
+from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
@@ -139,6 +140,8 @@ def _scan(
         step = _checked(operation, f, structure)
         body = traced(operation, step, types, pair_structure, given, name, device=device)
         if body.communicates:
+            for communicator in body.communicators:
+                namespace("mpi").agree_on_steps(operation, count, communicator)
             memory = memory_on_all_ranks(operation, memory, carried, body.communicators)
             return _scan_with_token(
                 operation, f, init, rows, rows_structure, count, reverse, memory, names, name
