@@ -4,7 +4,7 @@ Nothing is compiled here: sources are counted.
 """
 
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build, engine_build
+from numba_grad.compiler.partition import flat_graph
 from tests.compiler.loops_as_written import LOOPS
 
 pytestmark = pytest.mark.usefixtures("loops_stay_steps")
@@ -30,6 +31,9 @@ def not_compiled(monkeypatch):
         return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
     monkeypatch.setattr(engine_build, "build_requests", kernels)
+    # Nor what other tests of this process have compiled of the same operations.
+    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
+    monkeypatch.setattr(evaluate, "_programs", OrderedDict())
     # A plan that another process has left on disk says nothing of sources.
     monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
 
