@@ -104,7 +104,7 @@ class _GrowingGraph:
     @staticmethod
     def _is_graph() -> bool:
         young = gc.get_objects(generation=0)  # one is empty: just collected
-        return 4 * sum(x.__class__ is Node for x in young) > len(young)
+        return 4 * [x.__class__ for x in young].count(Node) > len(young)
 
 
 gc.callbacks.append(_GrowingGraph())
