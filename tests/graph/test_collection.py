@@ -81,7 +81,7 @@ def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = weakref.ref(Cycle())
     with full_collections() as found:
         kept = recorded_until(lambda: False in found)
-    assert found == [True, True, True, False]
+    assert found[:4] == [True, True, True, False]
     assert cycle() is None
     del kept
 
