@@ -9,7 +9,7 @@ nothing.
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.forward_ad import current_level, has_tangent
@@ -43,6 +43,9 @@ from numba_grad.transforms.vjp import (
     leading_to,
     released_error,
 )
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.rerolling import Rerolled
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -410,6 +413,7 @@ class _Pass:
         "is_traced",
         "leaf_gradients",
         "leaves",
+        "loops",
         "may_reroll",
         "order",
         "pending",
@@ -417,7 +421,6 @@ class _Pass:
         "retain_graph",
         "retained",
         "roots",
-        "steps",
         "target_nodes",
         "targets",
     )
@@ -440,7 +443,7 @@ class _Pass:
         # and as it is gone through, with loops in place of their steps.
         self.recorded: list[Node] = []
         self.order: list[Node] = []
-        self.steps: list[Node] = []
+        self.loops: list[Rerolled] = []
         self.copies: dict[Node, Node] = {}  # of what comes after loops
         self.may_reroll = False
         self.inside: Any = ()  # the nodes that gradients flow to
@@ -527,7 +530,7 @@ class _Pass:
             copies = found.rewired(self.order, nodes)
             # Of copies before, copies.
             self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
-            self.steps += [x for x in found.steps if x.requires_grad]
+            self.loops.append(found)
             nodes = [copies.get(x, x) for x in nodes]
             fixed |= set(nodes)
             self.roots.nodes = [copies.get(x, x) for x in self.roots.nodes]
@@ -706,18 +709,18 @@ class _Pass:
                 through_posthooks(state.node_hooks, [], [g])
 
     def _release(self) -> None:
-        found, copies = self.found, self.copies
-        steps = set(self.steps)
+        copies = self.copies
+        executed = {x for x in self.order if self._is_executed(x)}
+        for rerolled in self.loops:
+            if rerolled.loop in executed:
+                executed.update(x for x in rerolled.steps if x.requires_grad)
+        release(self.recorded, [x for x in self.recorded if copies.get(x, x) in executed])
 
-        def is_executed(node: Node) -> bool:
-            if node in steps:
-                return True
-            node = copies.get(node, node)
-            if node.op.vjp is None or found.get(node) is None:
-                return False
-            return self.targets is None or self._goes_on(node)
-
-        release(self.recorded, [x for x in self.recorded if is_executed(x)])
+    def _is_executed(self, node: Node) -> bool:
+        """Whether the pass has gone through an operation."""
+        if node.op.vjp is None or self.found.get(node) is None:
+            return False
+        return self.targets is None or self._goes_on(node)
 
 
 def _is_held(node: Node) -> bool:

@@ -114,6 +114,7 @@ def run_on_variables(
                 expected="(value, anything else)",
             )
         )
+    call.auxiliary = [x._node for x in trees.flatten(out[1])[0] if isinstance(x, Tensor)]
     return call, *out
 
 
@@ -209,6 +210,7 @@ class Differentiation:
     variables: list[Node] = field(default_factory=list)  # what the function got instead
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
     first_serial: int = 0  # nodes with a smaller one are the caller's
+    auxiliary: list[Node] = field(default_factory=list)  # what else the function has returned
     # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
     history: tuple[set[Node], list[Node]] | None = None
     meets_callers: bool = True  # whether that history has ends that are not this call's own
@@ -342,7 +344,10 @@ class Differentiation:
         if self.last_token is not None:
             return False
         ends = set(self._ends)
-        order = list(dict.fromkeys(outputs))
+        # What else the function returns is of the same steps, mostly: they are not computed twice.
+        others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
+        outputs = list(dict.fromkeys([*outputs, *others]))
+        order = [*outputs]
         seen = set(order)
         for node in order:  # grows while it is walked
             if node in ends:

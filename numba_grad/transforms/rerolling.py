@@ -49,6 +49,7 @@ _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"
 class Rerolled:
     """What has become of a loop."""
 
+    loop: Node
     steps: Sequence[Node]  # the nodes that are inside of it now
     instead: dict[Node, Node] = field(default_factory=dict)  # for each that others read
     # Concatenations of what steps gave, one after the other: their pieces now.
@@ -483,20 +484,23 @@ class _Loop:
             reads.setdefault(number % steps.period, []).append(number // steps.period)
         return reads
 
+    def _is_carried_out(self, place: int, steps: Sequence[int]) -> bool:
+        """Whether the values that a place has in these steps are carried out of the last one."""
+        return all((place, self.steps.count - step) in self.carried for step in steps)
+
     def _ends_well(self, reads: dict[int, list[int]]) -> bool:
-        """Whether what others read of single steps is carried out of the last one."""
+        """Whether what others read of the last step alone is carried out of it."""
         last = self.steps.count - 1
-        carried = set(self.carried)
-        return all((place, 1) in carried or read != [last] for place, read in reads.items())
+        return all(
+            read != [last] or self._is_carried_out(place, read) for place, read in reads.items()
+        )
 
     # The loop itself.
 
     def _loop(self, reads: dict[int, list[int]]) -> Rerolled | None:
         steps, recorded = self.steps, self.recorded
-        last = steps.count - 1
-        carried = set(self.carried)
         self.stacked = [
-            place for place, read in reads.items() if not ((place, 1) in carried and read == [last])
+            place for place, read in reads.items() if not self._is_carried_out(place, read)
         ]
         for place in self.invariant.values():
             self.constants[steps.first + place] = recorded.nodes[steps.first + place]
@@ -504,9 +508,10 @@ class _Loop:
         body, constants = self._body(rows)
         initial = [self._initial(place, delay) for place, delay in self.carried]
         finals, stacks = loop(body, initial, rows, constants, steps.count)
-        made = Rerolled(recorded.nodes[steps.first : steps.end])
+        node = (*finals, *stacks)[0].inputs[0]
+        made = Rerolled(node, recorded.nodes[steps.first : steps.end])
         self._replace(made, reads, finals, stacks)
-        return made if self._date(rows, finals, stacks, made) else None
+        return made if self._date(rows, [*finals, *stacks], made) else None
 
     def _initial(self, place: int, delay: int) -> Node:
         steps, nodes = self.steps, self.recorded.nodes
@@ -524,16 +529,9 @@ class _Loop:
             return leaf(np.array(values, recorded.node(int(column[0])).dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
         move = int(recorded.row_starts[number + steps.period] - recorded.row_starts[number])
-        rows = record(
-            _SLICE,
-            (x,),
-            {
-                "starts": params["starts"],
-                "sizes": (steps.count, *params["sizes"][1:]),
-                "steps": (move, *params["steps"][1:]),
-            },
-        )
-        return rows
+        sizes = (steps.count, *params["sizes"][1:])
+        strides = (move, *params["steps"][1:])
+        return record(_SLICE, (x,), {"starts": params["starts"], "sizes": sizes, "steps": strides})
 
     def _body(self, sequences: Sequence[Node]) -> tuple[CallTarget, list[Node]]:
         """One step, and the constants that it takes."""
@@ -603,8 +601,9 @@ class _Loop:
         for place, read in reads.items():
             for step in read:
                 node = nodes[steps.first + step * steps.period + place]
-                if step == steps.count - 1 and (place, 1) in final_of:
-                    made.instead[node] = final_of[place, 1]
+                final = final_of.get((place, steps.count - step))
+                if final is not None:
+                    made.instead[node] = final
                 elif node not in only_joined:
                     made.instead[node] = _row(stack_of[place], step)
 
@@ -680,12 +679,10 @@ class _Loop:
         finish_run()
         return tuple(pieces) if len(pieces) < len(node.inputs) else None
 
-    def _date(
-        self, rows: Sequence[Node], finals: Sequence[Node], stacks: Sequence[Node], made: Rerolled
-    ) -> bool:
+    def _date(self, rows: Sequence[Node], results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        node = (*finals, *stacks)[0].inputs[0]
+        node = made.loop
         after: dict[Node, None] = {}
         joined = [x for pieces in made.pieces.values() for x in pieces]
         new = [x for x in (*made.instead.values(), *joined) if x.serial > node.serial]
@@ -693,7 +690,6 @@ class _Loop:
             for y in _with_inputs(x, node.serial + len(node.type.items)):
                 after[y] = None
         last = self.recorded.nodes[self.steps.end - 1].serial
-        results = [*finals, *stacks]
         offsets = [x.serial - node.serial for x in results]
         serial = last - len(after) - len(node.type.items) - len(rows)
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:

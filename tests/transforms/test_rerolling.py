@@ -316,6 +316,41 @@ def test_a_second_pass_through_freed_steps_is_refused(loops: list[int]) -> None:
         second.backward()
 
 
+def test_steps_that_a_pass_does_not_go_through_are_not_freed(loops: list[int]) -> None:
+    x, w = (ng.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    value = np.sum(chain(x) + w * w)
+    ng.autograd.grad(value, w)
+    assert loops
+    (found,) = ng.autograd.grad(value, x)  # additions and sums save nothing
+    (expected,) = ng.autograd.grad(np.sum(chain(x)), x)
+    numpy.testing.assert_array_equal(found, expected)
+    with pytest.raises(RuntimeError, match="second time"):
+        ng.autograd.grad(value, x)
+
+
+def test_states_that_are_returned_as_well_are_of_the_same_loop(loops: list[int]) -> None:
+    def f(x: Any) -> Any:
+        y, states = x, []
+        for _ in range(60):
+            y = np.sin(y) * 1.1 + 0.1
+            states.append(y)
+        return np.sum(y**2), np.stack(states)
+
+    point = numpy.array([0.7, 1.3])
+    expected = [point]
+    for _ in range(60):
+        expected.append(numpy.sin(expected[-1]) * 1.1 + 0.1)
+    for call in (
+        ng.value_and_grad(f, has_aux=True),
+        ng.jit(ng.value_and_grad(f, has_aux=True)),
+    ):
+        loops.clear()
+        (_, states), gradient = call(point)
+        assert len(loops) == 1
+        numpy.testing.assert_allclose(states, expected[1:], rtol=1e-13)
+        numpy.testing.assert_allclose(gradient, ng.grad(lambda x: f(x)[0])(point), rtol=1e-12)
+
+
 def test_hooks_and_retained_gradients_after_a_loop(loops: list[int]) -> None:
     x = ng.tensor([1.0, 2.0], requires_grad=True)
     seen = []
