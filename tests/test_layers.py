@@ -38,6 +38,7 @@ SELDOM = {
     "numba_grad.frontend.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.transforms.rerolling",
+    "numba_grad.transforms.repeated_steps",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.

@@ -58,8 +58,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
         `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
-        float64, complex64 or complex128, numbers, and tuples of these. It must depend on nothing
-        else.
+        float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, and
+        tuples of these. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
@@ -432,6 +432,20 @@ class DifferentiableKernel(Differentiable):
         request: Request,
     ) -> int:
         return 0
+
+    def _node(self, name: str, value: Any) -> Node:
+        node = super()._node(name, value)
+        if node.dtype.kind == "c":
+            raise DTypeError(
+                explain(
+                    self.__name__,
+                    "is a kernel for CUDA, and has no derivative of complex arguments",
+                    got={name: node.type},
+                    expected="bool, integers, float32 or float64",
+                    fix="real and imaginary part as two arrays, or ng.custom_op",
+                )
+            )
+        return node
 
     def _on_device(self, parameters: Sequence[Parameter], inputs: list[Node]) -> list[Node]:
         device = next((x.type.device for x in inputs if x.type.device != CPU), None)

@@ -13,7 +13,7 @@ from numba_grad.compiler.cuda import user_functions
 from numba_grad.compiler.numba_functions.generated import Parameter, Request
 from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
 from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
-from numba_grad.errors import DeviceError, KernelError
+from numba_grad.errors import DeviceError, DTypeError, KernelError
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import encoded
 from numba_grad.runtime.cuda.devices import is_available
@@ -392,3 +392,11 @@ def test_generated_kernels_compile(name, architecture):
         assert usage.spilled_bytes == 0
         if kind == "adjoint" and not case.shares:
             assert "atom." not in ptx
+
+
+def test_complex_arguments_are_refused():
+    case = CASES["scaled"]
+    f = ng.differentiable(case.kernel, launch=case.launch)
+    given = [x.astype(complex) if isinstance(x, np.ndarray) else x for x in case.arguments]
+    with pytest.raises(DTypeError, match="has no derivative of complex arguments"):
+        f(*given)
