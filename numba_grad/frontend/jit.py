@@ -38,7 +38,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
-from numba_grad.transforms.python_loops import is_long, loop_in
+from numba_grad.transforms.python_loops import is_long_with_derivatives, loop_in
 
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
@@ -414,7 +414,7 @@ class Jitted:
         own = set(arguments)
         captured, constants, reached, count = _surroundings(outputs, own, first)
         if not scope.communicates:
-            while is_long(reached, is_compiled=True) and _has_rerolled(
+            while is_long_with_derivatives(reached) and _has_rerolled(
                 outputs, own, reached, first, trace
             ):
                 captured, constants, reached, count = _surroundings(outputs, own, first)

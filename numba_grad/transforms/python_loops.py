@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 # Below, a graph runs at once, by kernels of single operations.
 FEWEST_NODES = 8192
 # A compiled function is called often: steps that are planned one by one take 0.8 to 1.1 of the time
-# of a loop, and below this little to plan.
+# of a loop, and below this there is little to plan.
 FEWEST_NODES_COMPILED = 32768
+# With derivatives a function has some three times as many, and loops were looked for before.
+FEWEST_NODES_WITH_DERIVATIVES = 3 * FEWEST_NODES_COMPILED
 
 
 def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
-    """Whether to look for loops among so many; `is_compiled`: for a function that is traced."""
+    """Whether to look for loops before these are differentiated; `is_compiled`: in a function that
+    is traced."""
     return len(nodes) >= (FEWEST_NODES_COMPILED if is_compiled else FEWEST_NODES)
+
+
+def is_long_with_derivatives(nodes: Collection[Node]) -> bool:
+    """Whether to look for loops in all that a traced function computes."""
+    return len(nodes) >= FEWEST_NODES_WITH_DERIVATIVES
 
 
 def loop_in(
