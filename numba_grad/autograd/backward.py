@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.forward_ad import current_level, has_tangent
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
-from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.hooks import (
     through_posthooks,
     through_prehooks,
@@ -22,6 +21,7 @@ from numba_grad.autograd.hooks import (
 )
 from numba_grad.autograd.release import release
 from numba_grad.autograd.state import GradientState, accumulation_lock, replace, state_of
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor, tensor_of
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.state import state_of
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import carried

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba_grad.autograd import forward_ad
-from numba_grad.autograd.handles import is_tensor, new_tensor, tensor_of
 from numba_grad.autograd.state import state_of
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, grad_mode, record, recording

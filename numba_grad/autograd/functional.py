@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.autograd.backward import grad
-from numba_grad.autograd.handles import is_tensor, new_tensor
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
 from numba_grad.autograd.running import running
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.backward import grad
-from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.compiler.backends import copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_inexact

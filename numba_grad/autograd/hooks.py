@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from numba_grad.autograd.handles import is_tensor, tensor_of
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
+from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import Node
 

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from typing import Any
 
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph import traced_bodies

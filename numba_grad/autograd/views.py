@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import state
-from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, grad_mode, record, recording
 from numba_grad.graph.types import Type

@@ -8,15 +8,15 @@ from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.library_kernels.calls import grain_for
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.passes.half_products import half_products
 from numba_grad.compiler.passes.of_every_target import PASSES
 from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.cpu_row_chains import CHAINING
 from numba_grad.compiler.steps.cpu_steps import kernel_step
-from numba_grad.compiler.steps.program_steps import ProgramStep
 from numba_grad.compiler.steps.row_chains import with_row_chains
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.target import Target
 from numba_grad.runtime.plan import Tasks
 
@@ -40,14 +40,14 @@ def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) ->
 
 
 def _join(
-    steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
-) -> list[ProgramStep]:
+    steps: list[tuple[ScheduledStep, LoopNest | None]], nbytes_of: Callable[[Any], int | None]
+) -> list[ScheduledStep]:
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
-def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
+def _copy_step(itemsize: int, nbytes: int) -> ScheduledStep:
     unit = min(itemsize, 8)
-    return ProgramStep(
+    return ScheduledStep(
         _copy_source(unit),
         [],
         Tasks(nbytes // unit, grain_for(1, 1 << 17)),

@@ -77,15 +77,15 @@ def _with_what_comes_along(targets: list[Node]) -> list[Node]:
     return list(found)
 
 
-Place = tuple[str, Any]  # a device, and its stream
+DeviceStream = tuple[str, Any]  # a device, and its stream
 
 
-def _place(node: Node) -> Place:
+def _place(node: Node) -> DeviceStream:
     return node.type.device, stream_of(node)
 
 
 def _evaluate_by_place(nodes: Iterable[Node]) -> None:
-    by_place: dict[Place, list[Node]] = {}
+    by_place: dict[DeviceStream, list[Node]] = {}
     for node in dict.fromkeys(nodes):
         if node.value is None:
             by_place.setdefault(_place(node), []).append(node)

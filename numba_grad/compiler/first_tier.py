@@ -24,7 +24,6 @@ from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.emission.emit_cpu import dtype_name
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
 from numba_grad.compiler.operation_kernels import (
     POINTERS,
@@ -36,8 +35,8 @@ from numba_grad.compiler.operation_kernels import (
 )
 from numba_grad.compiler.partition.flat_graph import FlatGraph
 from numba_grad.compiler.partition.roles import RENAMINGS
+from numba_grad.compiler.segment_memory import External, Output, Place, Small, Temporary
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
-from numba_grad.compiler.steps.program_steps import External, Output, Small, Temporary
 from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record

@@ -24,23 +24,16 @@ from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
 from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
+from numba_grad.compiler.segment_memory import External, FileMemory, Output, Place, Small, Temporary
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
 from numba_grad.compiler.steps.overlap import Unit, overlapped
-from numba_grad.compiler.steps.program_steps import (
-    External,
-    FileMemory,
-    Output,
-    Phase,
-    Small,
-    Temporary,
-)
+from numba_grad.compiler.steps.schedule import Phase
 from numba_grad.compiler.target import Target
 from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
 from numba_grad.config import config
@@ -71,7 +64,7 @@ class Of:
     """Memory of the member with this number."""
 
     member: int
-    source: Any
+    memory: Any
 
 
 def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
@@ -183,8 +176,8 @@ class _Compiler:
         return Body(steps, arena_bytes, frozenset(in_place))
 
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
-        key = self.memory_key(instance, word.source)
-        offset = word.offset + self.first_byte(instance, word.source)
+        key = self.memory_key(instance, word.memory)
+        offset = word.offset + self.first_byte(instance, word.memory)
         match key:
             case ("input", number):
                 return Pointer(Opened("argument", number), offset)
@@ -238,14 +231,14 @@ class _Compiler:
         for k, place, until in zip(
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
-            memory = self.memory_key(instance, place.source)
+            memory = self.memory_key(instance, place.memory)
             # A result that is a value from outside, such as `1 * x[3]`, is where that begins.
-            origin = self.first_byte(instance, place.source) // self.nodes[k].type.dtype.itemsize
+            origin = self.first_byte(instance, place.memory) // self.nodes[k].type.dtype.itemsize
             self.places[k] = (memory, place.offset, origin)
             # An assembly is never written over.
             if k in in_assembly:
                 continue
-            if isinstance(place.source, Output) or memory in self.busy_until:
+            if isinstance(place.memory, Output) or memory in self.busy_until:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
 
@@ -356,20 +349,20 @@ class _Compiler:
         units = []
         for number, instance in enumerate(members):
 
-            def name_of(source: object, instance: Instance = instance) -> tuple[object, int]:
-                return self.memory_key(instance, source), self.first_byte(instance, source)
+            def name_of(memory: object, instance: Instance = instance) -> tuple[object, int]:
+                return self.memory_key(instance, memory), self.first_byte(instance, memory)
 
             units += [Unit(step, name_of, number) for step in instance.program.steps]
         steps = []
         for unit in overlapped(units):
             step = unit.placed_step
             words = [
-                Pointer(Of(unit.owner, word.source), word.offset)
+                Pointer(Of(unit.owner, word.memory), word.offset)
                 if isinstance(word, Pointer)
                 else word
                 for word in step.words
             ]
-            memory: list[Any] = [Of(unit.owner, source) for source in step.memory]
+            memory: list[Any] = [Of(unit.owner, own) for own in step.memory]
             steps.append(replace(step, words=words, memory=memory))
         spare = [text for x in members for text in x.program.spare_sources]
         graph = [node for x in members for node in x.program.graph]
@@ -391,9 +384,9 @@ class _Compiler:
             self.append(builder, instance, template, offsets, sizes)
         return builder.build()
 
-    def memory_key(self, instance: Instance, source: object) -> object:
+    def memory_key(self, instance: Instance, memory: object) -> object:
         """The program-wide name of a segment's memory."""
-        match source:
+        match memory:
             case Of(member, own):
                 return self.memory_key(instance.members[member], own)
             case External(number):
@@ -411,16 +404,16 @@ class _Compiler:
             case Temporary(number):
                 return (id(instance), "temporary", number)
             case FileMemory():
-                return ("file", source)
-        raise InternalError(f"plan: no memory called {source!r}")
+                return ("file", memory)
+        raise InternalError(f"plan: no memory called {memory!r}")
 
     def assembly_key(self, k: int) -> object:
         output = self.output_number.get(k)
         return ("assembly", k) if output is None else ("output", output)
 
-    def first_byte(self, instance: Instance, source: object) -> int:
-        """Where in its memory a segment's source begins."""
-        match source:
+    def first_byte(self, instance: Instance, memory: object) -> int:
+        """Where in its memory a segment's memory begins."""
+        match memory:
             case Of(member, own):
                 return self.first_byte(instance.members[member], own)
             case External(number):
@@ -445,8 +438,8 @@ class _Compiler:
                 for k, nbytes in enumerate(program.temporaries):
                     sizes[id(member), "temporary", k] = nbytes
             for step in instance.program.steps:
-                for source in step.memory:
-                    key = self.memory_key(instance, source)
+                for memory in step.memory:
+                    key = self.memory_key(instance, memory)
                     if isinstance(key, tuple) and key[0] not in ("input", "output", "file"):
                         lifetimes.use(key, number, sizes)
                 number += 1
@@ -462,10 +455,10 @@ class _Compiler:
     ) -> None:
         relocations = template.relocations.copy()
         accesses: list[tuple[int, int, int, int, bool]] = []
-        for row, source in template.memory:
-            key = self.memory_key(instance, source)
+        for row, memory in template.memory:
+            key = self.memory_key(instance, memory)
             kind = key[0]  # type: ignore[index]
-            relocations[row, 2] += self.first_byte(instance, source)
+            relocations[row, 2] += self.first_byte(instance, memory)
             if kind == "input":
                 relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
             elif kind == "output":
@@ -520,10 +513,10 @@ class _Template:
                         relocations.append((len(words), builder.words, 8 * (start + number)))
                     case Symbol(name):
                         relocations.append((len(words), builder.symbol(name), 0))
-                    case Pointer(source, offset):
+                    case Pointer(memory, offset):
                         is_written = step.written is None or number_of_word in step.written
                         self.uses[len(relocations)] = (number_of_step, is_written)
-                        self.memory.append((len(relocations), source))
+                        self.memory.append((len(relocations), memory))
                         relocations.append((len(words), 0, offset))
                     case _:
                         raise InternalError(f"plan: no word for {word!r}")

@@ -11,14 +11,15 @@ from functools import partial
 import numpy as np
 
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
-from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.loop_nests.lower import lower
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
 from numba_grad.compiler.passes.added_products import added_products
-from numba_grad.compiler.steps.program_steps import Output, ProgramStep, Small, Source, Temporary
+from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.target import Target
 from numba_grad.config import config
 from numba_grad.graph.check import check
@@ -31,7 +32,7 @@ from numba_grad.graph.walk import toposort
 class SegmentProgram:
     """What a segment compiles to."""
 
-    steps: list[ProgramStep]
+    steps: list[ScheduledStep]
     outputs: list[Place]  # of each result: an Output, or a Small and its first element
     temporaries: list[int]  # bytes
     small: dict[np.dtype, int]  # elements
@@ -101,7 +102,7 @@ class _SegmentBuilder:
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
         # Each with the kernel that it was made from; None if it does not follow its loops.
-        self.steps: list[tuple[ProgramStep, LoopKernel | None]] = []
+        self.steps: list[tuple[ScheduledStep, LoopNest | None]] = []
         self.spare_sources: list[str] = []
         self.temporaries: list[int] = []
         self.small: dict[np.dtype, int] = {}
@@ -149,9 +150,9 @@ class _SegmentBuilder:
         self.temporaries.append(nbytes)
         return Temporary(len(self.temporaries) - 1)
 
-    def nbytes_of(self, source: Source) -> int | None:
+    def nbytes_of(self, memory: SegmentMemory) -> int | None:
         """Of memory that holds one array of this segment's own."""
-        match source:
+        match memory:
             case Temporary(number):
                 return self.temporaries[number]
             case Output(number):
@@ -173,7 +174,7 @@ class _SegmentBuilder:
         own array."""
         for number, node in enumerate(self.outputs):
             place = self.places[node]
-            if not self.has_own_memory[number] or place.source == Output(number):
+            if not self.has_own_memory[number] or place.memory == Output(number):
                 continue
             stand_in = argument(node.type)
             copy = record(OPS["reshape"], (stand_in,), {"shape": node.shape})

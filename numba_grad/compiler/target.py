@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.fusion.costs import Costs
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.graph.node import Node
 
 Pass = Callable[[list[Node]], list[Node]]
@@ -53,7 +53,7 @@ class Target:
     # sizes alone, so that results do not depend on threads
     reduction_blocks: Callable[[int, int, int, bool], int]
     # (kernel, where its partial results are) -> step
-    kernel_step: Callable[[Kernel, dict[object, Any]], Any]
+    kernel_step: Callable[[LoopNest, dict[object, Any]], Any]
     # (node, places, temporary, whether in place) -> steps of an operation that is no loop nest
     library_steps: Callable[..., list[Any]]
     # (steps with their kernels, bytes of a memory) -> steps

@@ -9,7 +9,7 @@ from numba_grad.runtime.plan import ErrorSite
 class Pointer:
     """A place in memory that is known by what it is for."""
 
-    source: object
+    memory: object
     offset: int  # bytes
 
 

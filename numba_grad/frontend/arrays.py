@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from numba_grad.autograd.handles import new_tensor
+from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import FLOAT64, is_inexact, kind_of, promoted

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Context, Function
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import INT64, is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
 from numba_grad.frontend.arrays import as_node, is_scalar, weak_class, wrap

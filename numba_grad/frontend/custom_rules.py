@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor, tensor_of
 from numba_grad.autograd.state import state_of
+from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.fresh_thread import carried

@@ -10,7 +10,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Function
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
     Generated,
     Parameter,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numba_grad.autograd.function import Function
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 
 MOST_CONDITIONS = 64  # a microsecond
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor, is_tensor_class
+from numba_grad.autograd.tensor_class import is_tensor, is_tensor_class
 from numba_grad.errors import explain
 from numba_grad.frontend import array_api
 from numba_grad.frontend.arrays import ArrayLike, has_tensors

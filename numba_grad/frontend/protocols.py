@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import as_node, node_of, wrap
 from numba_grad.frontend.calling_lines import calling_line, instead_of_array

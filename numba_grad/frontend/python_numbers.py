@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import (
     DEFAULT_DTYPES,

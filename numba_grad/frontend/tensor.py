@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from numba_grad.autograd import graph, handles, hooks, state, views
+from numba_grad.autograd import graph, hooks, state, tensor_class, views
 from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
@@ -415,4 +415,4 @@ def _rebuilt(value: np.ndarray, requires_grad: bool, device: str = CPU) -> Tenso
     return result.requires_grad_() if requires_grad else result
 
 
-handles.register(Tensor)
+tensor_class.register(Tensor)

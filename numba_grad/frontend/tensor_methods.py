@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from numba_grad.autograd.handles import new_tensor
+from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.autograd.views import note_array
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import ArrayLike

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd import views
-from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (

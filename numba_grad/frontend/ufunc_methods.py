@@ -24,7 +24,7 @@ from numba_grad.frontend.arrays import (
     wrap,
 )
 from numba_grad.frontend.functions import nans, reductions, scans
-from numba_grad.frontend.functions.folds import Join, folded_segments, folded_up_to_each
+from numba_grad.frontend.functions.associative_folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.functions.indexing import index_of_nodes, mask_value
 from numba_grad.frontend.functions.reductions import Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf

@@ -3,7 +3,7 @@
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
 
@@ -27,6 +27,6 @@ def mirrored_call(dtype: np.dtype, rows: int, n: int) -> LibraryCall:
 
 
 @lowers("mirrored", by=mirrored_call)
-def _mirrored(kernel: Kernel, node: Node) -> LibraryCall:
+def _mirrored(kernel: LibraryKernel, node: Node) -> LibraryCall:
     n = node.shape[-1]
     return kernel(node.dtype, node.type.size // max(n, 1), n)

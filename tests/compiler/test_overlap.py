@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import numba_grad as ng
 from numba_grad.compiler.loop_nests.kernel_ir import IndexValue, Load
 from numba_grad.compiler.programs import compile_program
+from numba_grad.compiler.segment_memory import External
 from numba_grad.compiler.steps.accesses import accesses_of, row_count
 from numba_grad.compiler.steps.library_steps import Pointer
 from numba_grad.compiler.steps.overlap import Unit, overlapped
-from numba_grad.compiler.steps.program_steps import External, Phase, ProgramStep
+from numba_grad.compiler.steps.schedule import Phase, ScheduledStep
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, argument, numbers
 from numba_grad.graph.types import array_type
@@ -32,8 +33,10 @@ N = 200
 def unit(phase, reads, writes, time, number):
     words = [number, *[Pointer(External(k), 0) for k in (*reads, *writes)]]
     written = frozenset(range(1 + len(reads), len(words)))
-    step = ProgramStep("", words, Tasks(1, 1), [], int(10 * time), 0, written=written, phase=phase)
-    return Unit(step, lambda source: (source.number, 0), 0)
+    step = ScheduledStep(
+        "", words, Tasks(1, 1), [], int(10 * time), 0, written=written, phase=phase
+    )
+    return Unit(step, lambda memory: (memory.number, 0), 0)
 
 
 def after(units):
@@ -44,7 +47,7 @@ def after(units):
     communicated = []
     for x in units:
         number, *pointers = x.step.words
-        numbers = [p.source.number for p in pointers]
+        numbers = [p.memory.number for p in pointers]
         reads = [k for k, p in zip(numbers, range(1, 99), strict=False) if p not in x.step.written]
         writes = numbers[len(reads) :]
         seen = tuple(memory.get(k) for k in reads)
@@ -204,7 +207,7 @@ def test_bounds_of_what_a_kernel_touches(name):
                     said = [
                         a
                         for a in accesses
-                        if a.memory == word.source and (a.is_written or not is_written)
+                        if a.memory == word.memory and (a.is_written or not is_written)
                     ]
                     for first in own:
                         assert any(a.first <= first and first + size <= a.end for a in said)

@@ -14,12 +14,13 @@ from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit import Emitted, emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
-from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.lower import lower
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.split_sums import split_sums
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.words import Errors
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import array_type
@@ -35,7 +36,7 @@ SITE = 7  # what stands for the operation that an index error names
 class GraphRun:
     """The kernels of a graph, and the arrays that they leave."""
 
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[LoopNest] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
     values: dict[Node, np.ndarray] = field(default_factory=dict)
     errors: np.ndarray = field(default_factory=lambda: np.zeros(4, np.int64))
@@ -107,7 +108,7 @@ class GraphRun:
             inner = {stand_in: Place(stand_in), combined: places[node]}
             self.launch(Group(space_of(stand_in.shape), (0,), [], [combined]), inner)
 
-    def run(self, kernel: Kernel, partials: dict[object, np.ndarray]) -> None:
+    def run(self, kernel: LoopNest, partials: dict[object, np.ndarray]) -> None:
         emitted = emit(kernel)
         self.kernels.append(kernel)
         self.emitted.append(emitted)
@@ -117,17 +118,21 @@ class GraphRun:
         words: list[int] = []
         arguments: list[int | np.ndarray] = []
         for word in kernel.words:
-            source, offset = word.source, 0
-            if isinstance(source, Place):
-                source, offset = source.source, source.offset
-            if source is None or (isinstance(source, ErrorSite)):
-                words.append(word.value if source is None else SITE)
+            pointed_to, offset = word.memory, 0
+            if isinstance(pointed_to, Place):
+                pointed_to, offset = pointed_to.memory, pointed_to.offset
+            if pointed_to is None or (isinstance(pointed_to, ErrorSite)):
+                words.append(word.value if pointed_to is None else SITE)
                 arguments.append(words[-1])
                 continue
-            if isinstance(source, Errors):
+            if isinstance(pointed_to, Errors):
                 array = self.errors
             else:
-                array = self.values[source] if isinstance(source, Node) else partials[source]
+                array = (
+                    self.values[pointed_to]
+                    if isinstance(pointed_to, Node)
+                    else partials[pointed_to]
+                )
             words.append(memory.add(array) + offset)
             arguments.append(array.reshape(-1)[offset // array.itemsize :].copy())
         self.arguments.append(arguments)

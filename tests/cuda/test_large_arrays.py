@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.autograd.handles import new_tensor
+from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
 from numba_grad.compiler.cuda.library_steps import MOST_BLOCKS

@@ -7,7 +7,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler.cuda.library_kernels import matrix_products
-from numba_grad.compiler.cuda.library_kernels.source import merged_axes
+from numba_grad.compiler.cuda.library_kernels.kernel_source import merged_axes
 from numba_grad.compiler.library_kernels import MatrixOperand
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from numba_grad.compiler.control_flow.carried_state import two_buffers
 from numba_grad.compiler.control_flow.checkpoint_schedule import (
     NEXT_SOURCE,
     START_SOURCE,
@@ -12,7 +13,6 @@ from numba_grad.compiler.control_flow.checkpoint_schedule import (
     ScheduleWord,
     schedule_bytes,
 )
-from numba_grad.compiler.control_flow.states import two_buffers
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     Moving,

@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Writer
 from numba_grad.compiler.library_kernels.calls import kernel_dtype, sum_text
-from numba_grad.compiler.steps.program_steps import Phase
+from numba_grad.compiler.steps.schedule import Phase
 from numba_grad.compiler.target import HostCopy
 from numba_grad.compiler.words import Errors, Pointer, Symbol, Word
 from numba_grad.graph.node import Node

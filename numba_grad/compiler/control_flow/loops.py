@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from numba_grad.compiler.control_flow.states import after, followers_in, overwriting_in, state_of
+from numba_grad.compiler.control_flow.carried_state import (
+    after,
+    followers_in,
+    overwriting_in,
+    state_of,
+)
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     Moving,

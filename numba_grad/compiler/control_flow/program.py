@@ -7,7 +7,7 @@ from numba_grad.compiler.control_flow.branches import write_branch
 from numba_grad.compiler.control_flow.communications import write_communication
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
 from numba_grad.compiler.control_flow.writer import CompileBody, Writer
-from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.compiler.target import Target
 from numba_grad.graph.node import Node

@@ -20,11 +20,11 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Buffer,
     Expression,
     IndexValue,
-    Kernel,
     Let,
     Load,
+    LoopNest,
 )
-from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Word
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.types import Type
@@ -40,7 +40,7 @@ class Line:
     """Straight-line code: a kernel without loops. `roles` are, by word, what a pointer points to:
     "argument" or "result", its number, and the first element there."""
 
-    kernel: Kernel
+    kernel: LoopNest
     words: list[Word]
     roles: dict[int, tuple[str, int, int]]
 
@@ -55,7 +55,7 @@ class Line:
         return max(1, self.kernel.operations, len(self.lets))
 
 
-def straight_line(step: ProgramStep, roles: dict[int, tuple[str, int, int]]) -> Line | None:
+def straight_line(step: ScheduledStep, roles: dict[int, tuple[str, int, int]]) -> Line | None:
     """The code of a body that is this step; None if it is not straight."""
     kernel = step.loop_nest
     if kernel is None:

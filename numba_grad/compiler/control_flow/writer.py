@@ -4,7 +4,7 @@ memory.
 A body is compiled as any graph, with its memory left open (`Opened`). Here its arguments and
 results become places in the memory of the segment that the loop is. What changes from pass to pass
 are pointers (`Moving`): rows of sequences and results move by a stride, and what is carried is read
-from one buffer and written to another, in a ring of buffers (`states.py`).
+from one buffer and written to another, in a ring of buffers (`carried_state.py`).
 """
 
 import itertools
@@ -23,16 +23,10 @@ from numba_grad.compiler.control_flow.register_loops import (
     start_source,
     straight_line,
 )
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, value_inputs
 from numba_grad.compiler.passes.small_branches import small_branches
-from numba_grad.compiler.steps.program_steps import (
-    FileMemory,
-    Output,
-    Phase,
-    ProgramStep,
-    Temporary,
-)
+from numba_grad.compiler.segment_memory import FileMemory, Output, Place, Temporary
+from numba_grad.compiler.steps.schedule import Phase, ScheduledStep
 from numba_grad.compiler.target import Target
 from numba_grad.compiler.words import OwnWord, Pointer, Word
 from numba_grad.errors import InternalError
@@ -69,7 +63,7 @@ class AmongWords:
 class Body:
     """The steps of a graph, over `Opened` memory."""
 
-    steps: list[ProgramStep]
+    steps: list[ScheduledStep]
     arena_bytes: int
     in_place: frozenset[int] = frozenset()  # results that are in the memory of their argument
 
@@ -120,7 +114,7 @@ class Shown:
 
 
 def further(pointer: Pointer, offset: int) -> Pointer:
-    return Pointer(pointer.source, pointer.offset + offset)
+    return Pointer(pointer.memory, pointer.offset + offset)
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +127,7 @@ class Writer:
     has_own_memory: list[bool]
     compile_body: CompileBody
     target: Target
-    steps: list[ProgramStep] = field(default_factory=list)
+    steps: list[ScheduledStep] = field(default_factory=list)
     temporaries: list[int] = field(default_factory=list)
     word_count: int = 0
     placed: dict[int, Place] = field(default_factory=dict)  # results, by number
@@ -157,7 +151,7 @@ class Writer:
     def input(self, number: int) -> Pointer:
         place = self.places[number]
         itemsize = self.call.inputs[number].dtype.itemsize
-        return Pointer(place.source, place.offset * itemsize)
+        return Pointer(place.memory, place.offset * itemsize)
 
     def output(self, number: int) -> Pointer:
         """The array of a result that is needed."""
@@ -190,7 +184,9 @@ class Writer:
         if known is not None:
             return self.memory_of_rows(8, known)
         target = self.memory_of_rows(8)
-        step = ProgramStep(self.target.host.number, [], Tasks(1, 1), [], 0, 0, written=frozenset())
+        step = ScheduledStep(
+            self.target.host.number, [], Tasks(1, 1), [], 0, 0, written=frozenset()
+        )
         self.pointing(step, [pointer, target])
         return target
 
@@ -201,13 +197,13 @@ class Writer:
 
     def _relative(self, word: Word, position: int) -> Word:
         """A word of a step whose words begin at `position`, with words counted from there."""
-        if isinstance(word, Pointer) and isinstance(word.source, AmongWords):
-            return OwnWord(word.source.position + word.offset // 8 - position)
+        if isinstance(word, Pointer) and isinstance(word.memory, AmongWords):
+            return OwnWord(word.memory.position + word.offset // 8 - position)
         return word
 
     # Steps
 
-    def append(self, step: ProgramStep) -> int:
+    def append(self, step: ScheduledStep) -> int:
         """Append a step; the position of its words."""
         position = self.word_count
         step.words = [self._relative(word, position) for word in step.words]
@@ -217,9 +213,9 @@ class Writer:
         return position
 
     def control(self, kind: Control, words: list[Word]) -> int:
-        memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
+        memory: list[Any] = [word.memory for word in words if isinstance(word, Pointer)]
         return self.append(
-            ProgramStep("", words, Tasks(0, SERIAL), memory, 0, 0, control=int(kind))
+            ScheduledStep("", words, Tasks(0, SERIAL), memory, 0, 0, control=int(kind))
         )
 
     def copy(
@@ -232,7 +228,7 @@ class Writer:
         return self.pointing(step, [source, target, *step.words])
 
     def pointing(
-        self, step: ProgramStep, words: Sequence[Word | Moving]
+        self, step: ScheduledStep, words: Sequence[Word | Moving]
     ) -> list[tuple[int, Moving]]:
         """Append a step with these words; which of them move, by position."""
         moving: list[tuple[int, Moving]] = []
@@ -242,11 +238,11 @@ class Writer:
             if isinstance(word, Moving):
                 moving.append((self.word_count + len(own), word))
                 pointers = (word.start, word.first)
-                memory += [p.source for p in pointers if p is not None]
+                memory += [p.memory for p in pointers if p is not None]
                 own.append(0)
                 continue
             if isinstance(word, Pointer):
-                memory.append(word.source)
+                memory.append(word.memory)
             own.append(word)
         self.append(replace(step, words=own, memory=memory))
         return moving
@@ -279,9 +275,9 @@ class Writer:
         }
 
         def placed(word: Word) -> Word | Moving:
-            if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+            if not (isinstance(word, Pointer) and isinstance(word.memory, Opened)):
                 return word
-            place = opened[word.source.kind][word.source.number]
+            place = opened[word.memory.kind][word.memory.number]
             if place is None:
                 raise InternalError("control steps: a body uses an arena that it lacks")
             if isinstance(place, Moving):
@@ -366,7 +362,7 @@ class Writer:
         phase: Phase = Phase.NONE,
     ) -> None:
         """Append a small kernel of our own."""
-        step = ProgramStep(source, [], Tasks(1, 1), [], 0, 0, written=written, phase=phase)
+        step = ScheduledStep(source, [], Tasks(1, 1), [], 0, 0, written=written, phase=phase)
         self.pointing(step, words)
 
     def finish(self, number: int, final: Pointer, type: Type) -> None:
@@ -376,7 +372,7 @@ class Writer:
         if self.is_own(number):
             self.copy(final, self.output(number), type)
         else:
-            self.placed[number] = Place(final.source, final.offset // type.dtype.itemsize)
+            self.placed[number] = Place(final.memory, final.offset // type.dtype.itemsize)
 
     def rows_of(self, number: int, type: Type, length: int, reverse: bool) -> "Moving":
         """The rows of a result; of one that nobody needs, memory for one."""
@@ -420,7 +416,7 @@ class Writer:
         from_memory = isinstance(trips, Pointer)
         self.kernel(start_source(from_memory=from_memory), [progress, trips])
         own: list[Any] = [words.get(word, word) for word in made.words]
-        step = ProgramStep(made.source, [], Tasks(1, 1), [], 0, made.operations)
+        step = ScheduledStep(made.source, [], Tasks(1, 1), [], 0, made.operations)
         if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
             self.pointing(step, own)
             return progress
@@ -476,9 +472,9 @@ def line_of(
     words = [*step.words]
     roles = {}
     for number, word in enumerate(step.words):
-        if not (isinstance(word, Pointer) and isinstance(word.source, Opened)):
+        if not (isinstance(word, Pointer) and isinstance(word.memory, Opened)):
             continue
-        kind, which = word.source.kind, word.source.number
+        kind, which = word.memory.kind, word.memory.number
         if number not in buffers or kind == "arena":
             return None
         roles[number] = (kind, which, word.offset // buffers[number].dtype.itemsize)

@@ -8,9 +8,9 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Apply,
     Expression,
     IndexValue,
-    Kernel,
     Let,
     Load,
+    LoopNest,
     Variant,
 )
 
@@ -49,7 +49,7 @@ class ReductionLets:
         return any(isinstance(let.expression, Load) for let in self.of_reduced)
 
 
-def reduction_lets(kernel: Kernel, variant: Variant) -> ReductionLets:
+def reduction_lets(kernel: LoopNest, variant: Variant) -> ReductionLets:
     """Sort the lets of `variant`; those of its pieces, too, if there is one piece only."""
     kept = {axis.variable for axis in kernel.kept}
     reduced = {axis.variable for axis in kernel.reduced}

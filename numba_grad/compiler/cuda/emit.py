@@ -23,7 +23,7 @@ from numba_grad.compiler.cuda.launch import (
     points_at_once,
     transposed_axis,
 )
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.runtime.plan import Grid
 
 
@@ -35,7 +35,7 @@ class Emitted:
     grid: Grid
 
 
-def emit(kernel: Kernel) -> Emitted:
+def emit(kernel: LoopNest) -> Emitted:
     """The source text of a kernel that has something to do, and its launch."""
     text = KernelText(kernel)
     with text.definition():

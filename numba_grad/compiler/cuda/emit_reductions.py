@@ -30,7 +30,7 @@ from numba_grad.compiler.cuda.launch import (
     staged_lets,
     threads_per_result,
 )
-from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Kernel, Let
+from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Let, LoopNest
 from numba_grad.dtypes import computed_in
 from numba_grad.runtime.plan import Grid
 
@@ -395,7 +395,7 @@ def _merge(text: KernelText) -> None:
         text.update(update)
 
 
-def shared_arrays(kernel: Kernel, size: int) -> dict[str, str]:
+def shared_arrays(kernel: LoopNest, size: int) -> dict[str, str]:
     """For each accumulator an array of a block, by name."""
     return {
         f"shared_{accumulator.name}": f"cuda.shared.array({size}, "

@@ -30,12 +30,12 @@ from numba_grad.compiler.cuda.launch import (
     points_at_once,
 )
 from numba_grad.compiler.emission.text import SourceText
-from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, LoopNest
 
 _BARRIERS = {WARP: "cuda.syncwarp()", THREADS_PER_BLOCK: "cuda.syncthreads()"}
 
 
-def emit_row_chain(kernels: Sequence[Kernel], rows: int, threads: int) -> Emitted:
+def emit_row_chain(kernels: Sequence[LoopNest], rows: int, threads: int) -> Emitted:
     """One kernel with the words: how many rows, then those of each member.
 
     Parameters

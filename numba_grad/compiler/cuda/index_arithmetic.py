@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
-from numba_grad.compiler.loop_nests.kernel_ir import Apply, Constant, IndexValue, Kernel, Let, Load
+from numba_grad.compiler.loop_nests.kernel_ir import (
+    Apply,
+    Constant,
+    IndexValue,
+    Let,
+    Load,
+    LoopNest,
+)
 
 INT64 = np.dtype(np.int64)
 MOST_NARROW = 2**31 - 1
@@ -56,7 +63,7 @@ class IndexArithmetic:
         return "uint32" if self.is_narrow else "int64"
 
 
-def index_arithmetic(kernel: Kernel) -> IndexArithmetic:
+def index_arithmetic(kernel: LoopNest) -> IndexArithmetic:
     """What the kernel's indices are computed in."""
     ranges = _Ranges(kernel)
     for let in lets_of(kernel):
@@ -99,7 +106,7 @@ def split_position(index: Index) -> tuple[Index, Index]:
     return Index(moving), Index(fixed, index.literal, index.runtime)
 
 
-def lets_of(kernel: Kernel) -> Iterator[Let]:
+def lets_of(kernel: LoopNest) -> Iterator[Let]:
     """All lets, each after those that it needs."""
     for variant in kernel.variants:
         for level in variant.lets:
@@ -111,9 +118,9 @@ def lets_of(kernel: Kernel) -> Iterator[Let]:
 class _Ranges:
     """The ranges of indices, let by let; None where it is not known."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: LoopNest) -> None:
         self.known: dict[str, Interval | None] = {
-            word.name: (word.value, word.value) for word in kernel.words if word.source is None
+            word.name: (word.value, word.value) for word in kernel.words if word.memory is None
         }
         for axis in kernel.axes:
             self.known[axis.variable] = (0, max(axis.extent - 1, 0))
@@ -191,7 +198,7 @@ class _Ranges:
                 return None if k is None else (0, max(k[1], 0))
 
 
-def _names_used_as_values(kernel: Kernel, index_expressions: set[str]) -> set[str]:
+def _names_used_as_values(kernel: LoopNest, index_expressions: set[str]) -> set[str]:
     """Names of which something else than an index is computed."""
     used: set[str] = set()
     expressions: list[tuple[str, object]] = [(let.name, let.expression) for let in lets_of(kernel)]

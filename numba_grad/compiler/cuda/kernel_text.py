@@ -24,9 +24,9 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Constant,
     Expression,
     IndexValue,
-    Kernel,
     Let,
     Load,
+    LoopNest,
     Update,
     Variant,
 )
@@ -48,7 +48,7 @@ class KernelText:
     """
 
     def __init__(
-        self, kernel: Kernel, expressions: Expressions | None = None, group: int = 0
+        self, kernel: LoopNest, expressions: Expressions | None = None, group: int = 0
     ) -> None:
         self.kernel = kernel
         self.source = SourceText()
@@ -75,7 +75,7 @@ class KernelText:
         for number, word in enumerate(self.kernel.words):
             if number in pointers:
                 types.append(f"CPointer({storage_name(pointers[number].dtype)})")
-            elif isinstance(word.source, Errors):
+            elif isinstance(word.memory, Errors):
                 types.append("CPointer(int64)")
             else:
                 types.append("int64")
@@ -102,7 +102,7 @@ class KernelText:
                 self.line(f"# {comment}")
             if self.indices.is_narrow:
                 for word in self.kernel.words:
-                    if word.source is None:
+                    if word.memory is None:
                         self.line(f"{word.name} = int32({word.name})")
             for variant in self.kernel.variants:
                 self.lets(variant.lets[0])

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from numba_grad.compiler.cuda.dependences import names_in, reduction_lets, used_by
 from numba_grad.compiler.loop_nests.iteration_spaces import ONE
-from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel, Let, Load, Variant
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Let, Load, LoopNest, Variant
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.runtime.plan import Grid
 
@@ -45,7 +45,7 @@ SHORT = 8
 LONG = 2 * THREADS_PER_BLOCK
 
 
-def points_at_once(kernel: Kernel, known: Collection[str] = ()) -> int:
+def points_at_once(kernel: LoopNest, known: Collection[str] = ()) -> int:
     """How many points a thread loads before it stores the first; `known` are values that need no
     loads.
 
@@ -65,7 +65,7 @@ def points_at_once(kernel: Kernel, known: Collection[str] = ()) -> int:
     return 1 if is_heavy or not loads or points < 2 else points
 
 
-def transposed_axis(kernel: Kernel) -> Axis | None:
+def transposed_axis(kernel: LoopNest) -> Axis | None:
     """The axis along which a kernel reads neighbours, other than the innermost one; None if there
     is none, or if it would not fit through shared memory."""
     (*special, variant) = kernel.variants
@@ -136,7 +136,7 @@ def reduction_blocks(kept: int, summed: int, outermost: int, in_memory: bool) ->
     return max(min(wanted, most), fewest_blocks())
 
 
-def threads_per_result(kernel: Kernel) -> int:
+def threads_per_result(kernel: LoopNest) -> int:
     """Threads that share a result and a part: 1, 8, 32 or 256.
 
     In `is_by_columns` kernels those share one that are 32 or 8 apart, so that neighbours have
@@ -157,7 +157,7 @@ def threads_per_result(kernel: Kernel) -> int:
     return WARP if summed > 4 * SHORT else SHORT
 
 
-def is_by_columns(kernel: Kernel) -> bool:
+def is_by_columns(kernel: LoopNest) -> bool:
     """Whether the threads of a warp have neighbouring results, not neighbouring points."""
     if kernel.accumulates_in_memory:
         return True
@@ -167,7 +167,7 @@ def is_by_columns(kernel: Kernel) -> bool:
     return not any(reduction_lets(kernel, variant).loads_of_points for variant in kernel.variants)
 
 
-def is_tiled(kernel: Kernel) -> bool:
+def is_tiled(kernel: LoopNest) -> bool:
     """Whether what all results read goes through shared memory: interactions of all pairs."""
     if len(kernel.variants) > 1 or len(kernel.reduced) != 1 or not kernel.kept:
         return False
@@ -181,7 +181,7 @@ def is_tiled(kernel: Kernel) -> bool:
     return (bytes_of_accumulators(kernel) + staged) * THREADS_PER_BLOCK <= SHARED_BYTES
 
 
-def staged_lets(kernel: Kernel) -> list[Let]:
+def staged_lets(kernel: LoopNest) -> list[Let]:
     """What of a tiled kernel goes through shared memory: computed once for all results."""
     (variant,) = kernel.variants
     lets = reduction_lets(kernel, variant)
@@ -189,6 +189,6 @@ def staged_lets(kernel: Kernel) -> list[Let]:
     return [let for let in lets.of_reduced if let.name in used]
 
 
-def bytes_of_accumulators(kernel: Kernel) -> int:
+def bytes_of_accumulators(kernel: LoopNest) -> int:
     """Of one thread."""
     return sum(accumulator.identity.dtype.itemsize for accumulator in kernel.accumulators)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from numba_grad.compiler.cuda import build, user_functions
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, NoKernels, Options, kernels_for
-from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.steps import library_steps
-from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.ops.custom_kernels import MOST_EXTENTS
@@ -25,7 +25,7 @@ def lower(
     *,
     in_place: bool,
     options: Options = DEFAULT,
-) -> list[ProgramStep]:
+) -> list[ScheduledStep]:
     """The steps that compute `node` from its operands in memory.
 
     Raises
@@ -50,7 +50,7 @@ def lower(
     return [_checked(node, step) for step in steps if step.launch[0]]
 
 
-def _checked(node: Node, step: ProgramStep) -> ProgramStep:
+def _checked(node: Node, step: ScheduledStep) -> ScheduledStep:
     blocks = step.launch[0]
     if blocks > MOST_BLOCKS:
         raise KernelError(

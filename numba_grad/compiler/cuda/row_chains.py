@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from numba_grad.compiler.cuda import costs
 from numba_grad.compiler.cuda.emit_row_chains import emit_row_chain
 from numba_grad.compiler.cuda.launch import LONG, SHORT, THREADS_PER_BLOCK, WARP
-from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
-from numba_grad.compiler.steps.program_steps import ProgramStep, Source, bytes_of_buffers
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, LoopNest
+from numba_grad.compiler.segment_memory import SegmentMemory
+from numba_grad.compiler.steps.memory_traffic import bytes_of_buffers
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer, Word
 
 # Points that one thread may sum up alone, where a row has several results.
@@ -17,7 +19,7 @@ MOST_ALONE = 64
 MOST_WORDS = 500
 
 
-def _row_axes(kernel: Kernel, rows: int) -> Sequence[Axis] | None:
+def _row_axes(kernel: LoopNest, rows: int) -> Sequence[Axis] | None:
     """Kept axes, unless a row would keep few of its threads busy for long."""
     results = math.prod(axis.extent for axis in kernel.kept) // rows
     summed = math.prod(axis.extent for axis in kernel.reduced)
@@ -49,14 +51,14 @@ def _threads_of_row(members: Sequence[Candidate], rows: int) -> int:
 def _bytes_of_chain(members: Sequence[Candidate], rows: int) -> int:
     """Of memory traffic: each array once, if the rows that are done at the same time fit the
     cache."""
-    once: dict[Source, int] = {}
+    once: dict[SegmentMemory, int] = {}
     total = 0
     for x in members:
         for buffer, nbytes in bytes_of_buffers(_kernel(x)).items():
             word = x.step.words[buffer.word]
             assert isinstance(word, Pointer)
-            source: Source = word.source  # type: ignore[assignment]
-            once[source] = max(once.get(source, 0), nbytes)
+            memory: SegmentMemory = word.memory  # type: ignore[assignment]
+            once[memory] = max(once.get(memory, 0), nbytes)
             total += nbytes
     resident = costs.MULTIPROCESSORS * costs.THREADS_OF_MULTIPROCESSOR
     at_once = min(rows, resident // _threads_of_row(members, rows))
@@ -64,7 +66,7 @@ def _bytes_of_chain(members: Sequence[Candidate], rows: int) -> int:
     return nbytes if nbytes / rows * at_once <= costs.CACHE_BYTES else total
 
 
-def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
+def _step(members: Sequence[Candidate], rows: int) -> ScheduledStep:
     steps = [x.step for x in members]
     kernels = [_kernel(x) for x in members]
     emitted = emit_row_chain(kernels, rows, _threads_of_row(members, rows))
@@ -74,18 +76,18 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
         assert step.written is not None
         written.update(len(words) + word for word in step.written)
         words += step.words
-    return ProgramStep(
+    return ScheduledStep(
         emitted.source,
         words,
         emitted.grid,
-        list(dict.fromkeys(source for step in steps for source in step.memory)),
+        list(dict.fromkeys(memory for step in steps for memory in step.memory)),
         _bytes_of_chain(members, rows),
         sum(step.flops for step in steps),
         written=frozenset(written),
     )
 
 
-def _kernel(x: Candidate) -> Kernel:
+def _kernel(x: Candidate) -> LoopNest:
     assert x.kernel is not None  # members follow loops
     return x.kernel
 

@@ -9,33 +9,28 @@ from numba_grad.compiler.cuda import build, costs, host_steps, library_steps
 from numba_grad.compiler.cuda.emit import emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     copy_source,
 )
 from numba_grad.compiler.cuda.row_chains import CHAINING
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.passes.of_every_target import PASSES
-from numba_grad.compiler.steps.program_steps import (
-    ProgramStep,
-    Temporary,
-    arguments_of,
-    bytes_of_buffers,
-    work_of,
-    written_words,
-)
+from numba_grad.compiler.segment_memory import Temporary
+from numba_grad.compiler.steps.memory_traffic import bytes_of_buffers, work_of
 from numba_grad.compiler.steps.row_chains import with_row_chains
+from numba_grad.compiler.steps.schedule import ScheduledStep, arguments_of, written_words
 from numba_grad.compiler.target import Target
 from numba_grad.runtime.plan import Grid
 
 
-def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
+def _kernel_step(kernel: LoopNest, partials: dict[object, Temporary]) -> ScheduledStep:
     words, memory = arguments_of(kernel, partials)
     _, flops = work_of(kernel)
     nbytes = sum(bytes_of_buffers(kernel).values())
     emitted = emit(kernel)
-    return ProgramStep(
+    return ScheduledStep(
         emitted.source,
         words,
         emitted.grid,
@@ -47,14 +42,14 @@ def _kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSt
 
 
 def _join(
-    steps: list[tuple[ProgramStep, Kernel | None]], nbytes_of: Callable[[Any], int | None]
-) -> list[ProgramStep]:
+    steps: list[tuple[ScheduledStep, LoopNest | None]], nbytes_of: Callable[[Any], int | None]
+) -> list[ScheduledStep]:
     return with_row_chains(steps, nbytes_of, CHAINING)
 
 
-def _copy_step(itemsize: int, nbytes: int) -> ProgramStep:
+def _copy_step(itemsize: int, nbytes: int) -> ScheduledStep:
     elements = nbytes // itemsize
-    return ProgramStep(
+    return ScheduledStep(
         "# copy: bytes\n" + copy_source(itemsize),
         [elements],
         Grid(blocks_for(elements), THREADS),

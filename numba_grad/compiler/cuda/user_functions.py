@@ -22,10 +22,10 @@ from numba_grad.compiler.cuda.build import DeviceKernel
 from numba_grad.compiler.cuda.link import Usage, link
 from numba_grad.compiler.library_kernels import Memory
 from numba_grad.compiler.library_kernels.custom_kernels import ArrayOperand, words_of_array
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.numba_functions.generated import GeneratedFunction
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.steps.custom_kernel_steps import operands_of
-from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
@@ -90,7 +90,7 @@ class UserKernel(DeviceKernel):
         )
 
 
-def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
+def lower(node: Node, places: dict[Node, Place]) -> list[ScheduledStep]:
     """The steps of a `custom_kernel`: a launch, or one for each member of a batch."""
     kernel, numbers = node.params["kernel"], node.params["numbers"]
     inputs, arrays, members = operands_of(node)
@@ -106,11 +106,11 @@ def lower(node: Node, places: dict[Node, Place]) -> list[ProgramStep]:
             words += words_of_array(array)
         words += [bits for _, bits in numbers]
         words = [_placed(w, node, places) if isinstance(w, Memory) else w for w in words]
-        memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
+        memory: list[Any] = [word.memory for word in words if isinstance(word, Pointer)]
         nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
         share = members or 1
         size = node.type.size // share
-        steps.append(ProgramStep(source, words, Grid(1, 1), memory, nbytes // share, size))
+        steps.append(ScheduledStep(source, words, Grid(1, 1), memory, nbytes // share, size))
     return steps
 
 
@@ -131,7 +131,7 @@ def _beginnings(
 def _placed(memory: Memory, node: Node, places: dict[Node, Place]) -> Pointer:
     x = node if memory.role == "output" else node.inputs[memory.number]
     place = places[x]
-    return Pointer(place.source, place.offset * x.dtype.itemsize + memory.offset)
+    return Pointer(place.memory, place.offset * x.dtype.itemsize + memory.offset)
 
 
 def _source_of(kernel: CustomKernel, arguments: tuple[Argument, ...]) -> str:

@@ -29,9 +29,9 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Copy,
     Expression,
     IndexValue,
-    Kernel,
     Let,
     Load,
+    LoopNest,
     Piece,
     Variant,
 )
@@ -43,7 +43,7 @@ CHUNK = 512
 NO_PLACES: Mapping[str, str] = MappingProxyType({})
 
 
-def number_of_tasks(kernel: Kernel) -> int:
+def number_of_tasks(kernel: LoopNest) -> int:
     """How many tasks there are for the sizes of this graph."""
     kept = [axis.extent for axis in kernel.kept]
     if kernel.accumulates_in_memory:
@@ -51,7 +51,7 @@ def number_of_tasks(kernel: Kernel) -> int:
     return math.prod(kept) * kernel.blocks
 
 
-def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
+def emit(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> str:
     """The source text. What is copied to `streamed` buffers goes past the caches."""
     source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
@@ -73,7 +73,7 @@ def emit(kernel: Kernel, streamed: Collection[Buffer] = ()) -> str:
     return str(source)
 
 
-def _emit_arguments(source: SourceText, kernel: Kernel) -> None:
+def _emit_arguments(source: SourceText, kernel: LoopNest) -> None:
     pointers = {buffer.word: buffer for buffer in kernel.buffers}
     for number, word in enumerate(kernel.words):
         if number in pointers:
@@ -83,7 +83,7 @@ def _emit_arguments(source: SourceText, kernel: Kernel) -> None:
             source.line(f"{word.name} = integer(args, {number})")
 
 
-def _emit_pointwise(source: SourceText, kernel: Kernel) -> None:
+def _emit_pointwise(source: SourceText, kernel: LoopNest) -> None:
     *outer, inner = kernel.axes
     if not outer:
         _emit_inner_loop(source, kernel, kernel.variants[0], "lo", "hi")
@@ -96,7 +96,7 @@ def _emit_pointwise(source: SourceText, kernel: Kernel) -> None:
         _emit_variants(source, kernel, len(outer), "first", "last")
 
 
-def _emit_register_reduction(source: SourceText, kernel: Kernel) -> None:
+def _emit_register_reduction(source: SourceText, kernel: LoopNest) -> None:
     with source.block("for task in range(lo, hi):"):
         _emit_task(source, kernel, "task", kernel.kept)
         if len(kernel.variants) == 1:
@@ -110,7 +110,7 @@ def _emit_register_reduction(source: SourceText, kernel: Kernel) -> None:
                 _emit_result(source, accumulator, accumulator.name)
 
 
-def _emit_task(source: SourceText, kernel: Kernel, task: str, kept: list[Axis]) -> None:
+def _emit_task(source: SourceText, kernel: LoopNest, task: str, kept: list[Axis]) -> None:
     """Decode a task into `block` and the indices of the kept axes."""
     if kernel.blocks_word and not kept:
         source.line(f"block = {task}")
@@ -121,7 +121,7 @@ def _emit_task(source: SourceText, kernel: Kernel, task: str, kept: list[Axis]) 
     _emit_decoding(source, task, kept)
 
 
-def _emit_reduced_loops(source: SourceText, kernel: Kernel, reduced: list[Axis]) -> None:
+def _emit_reduced_loops(source: SourceText, kernel: LoopNest, reduced: list[Axis]) -> None:
     """The loops over reduced axes, the first of them cut into blocks, down to the innermost one."""
     *outer, inner = reduced
     first = reduced[0]
@@ -139,7 +139,7 @@ def _emit_block(source: SourceText, axis: Axis, blocks: str) -> tuple[str, str]:
 
 
 def _nest(
-    source: SourceText, kernel: Kernel, outer: list[Axis], inner: Axis, start: str, stop: str
+    source: SourceText, kernel: LoopNest, outer: list[Axis], inner: Axis, start: str, stop: str
 ) -> None:
     if not outer:
         _emit_variants(source, kernel, len(kernel.axes) - 1, start, stop)
@@ -150,17 +150,17 @@ def _nest(
         _nest(source, kernel, outer[1:], inner, "0", ([*outer[1:], inner])[0].word)
 
 
-def _emit_level(source: SourceText, kernel: Kernel, axis: Axis) -> None:
+def _emit_level(source: SourceText, kernel: LoopNest, axis: Axis) -> None:
     if len(kernel.variants) == 1:
         _emit_lets(source, _lets_of(kernel, kernel.axes.index(axis) + 1))
 
 
-def _lets_of(kernel: Kernel, level: int) -> list[Let]:
+def _lets_of(kernel: LoopNest, level: int) -> list[Let]:
     lets = kernel.variants[0].lets
     return lets[level] if level < len(lets) else []
 
 
-def _emit_memory_reduction(source: SourceText, kernel: Kernel) -> None:
+def _emit_memory_reduction(source: SourceText, kernel: LoopNest) -> None:
     inner = kernel.axes[-1]
     outer_kept = kernel.kept[:-1]
     places = _places_in_memory(kernel)
@@ -192,7 +192,7 @@ def _emit_memory_reduction(source: SourceText, kernel: Kernel) -> None:
                     _emit_result(source, accumulator, places[accumulator.name])
 
 
-def _places_in_memory(kernel: Kernel) -> dict[str, str]:
+def _places_in_memory(kernel: LoopNest) -> dict[str, str]:
     """Where each accumulator is meanwhile: where its result goes, or if it would be rounded there
     each time, in an array of the task's own."""
     places = {}
@@ -209,7 +209,7 @@ def _places_in_memory(kernel: Kernel) -> dict[str, str]:
 
 
 def _memory_nest(
-    source: SourceText, kernel: Kernel, reduced: list[Axis], start: str, stop: str
+    source: SourceText, kernel: LoopNest, reduced: list[Axis], start: str, stop: str
 ) -> None:
     if not reduced:
         _emit_variants(source, kernel, len(kernel.axes) - 1, "first", "last")
@@ -232,7 +232,7 @@ def _emit_decoding(source: SourceText, number: str, axes: list[Axis]) -> None:
 
 
 def _emit_variants(
-    source: SourceText, kernel: Kernel, levels_outside: int, first: str, last: str
+    source: SourceText, kernel: LoopNest, levels_outside: int, first: str, last: str
 ) -> None:
     """The innermost loop, for the rows of each variant."""
     *special, general = kernel.variants
@@ -253,7 +253,7 @@ def _emit_variants(
 
 
 def _emit_variant(
-    source: SourceText, kernel: Kernel, variant: Variant, first: str, last: str
+    source: SourceText, kernel: LoopNest, variant: Variant, first: str, last: str
 ) -> None:
     for level in variant.lets[1:]:
         _emit_lets(source, level)
@@ -261,7 +261,7 @@ def _emit_variant(
 
 
 def _emit_inner_loop(
-    source: SourceText, kernel: Kernel, variant: Variant, first: str, last: str
+    source: SourceText, kernel: LoopNest, variant: Variant, first: str, last: str
 ) -> None:
     inner = kernel.axes[-1]
     places = _places_in_memory(kernel)
@@ -281,7 +281,7 @@ def _emit_inner_loop(
             _emit_body(source, piece, places)
 
 
-def _emit_blocks(source: SourceText, kernel: Kernel, piece: Piece, start: str, stop: str) -> None:
+def _emit_blocks(source: SourceText, kernel: LoopNest, piece: Piece, start: str, stop: str) -> None:
     rows = f"for {kernel.axes[-1].variable} in range({FIRST_ROW}, last_row):"
     source.line(f"stop_row = {stop}")
     with source.block(f"for {FIRST_ROW} in range({start}, stop_row, {ROWS_OF_BLOCK}):"):

@@ -16,9 +16,9 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Body,
     Buffer,
     Copy,
-    Kernel,
     Let,
     Load,
+    LoopNest,
     Piece,
     Store,
 )
@@ -31,7 +31,7 @@ FEWEST_COMPONENTS = 4
 MOST_COMPONENTS = 96
 
 
-def transposed_rows(kernel: Kernel, streamed: Collection[Buffer] = ()) -> Kernel:
+def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> LoopNest:
     """The kernel with its innermost loops cut into blocks where that pays.
 
     What is copied to `streamed` buffers goes past the caches.

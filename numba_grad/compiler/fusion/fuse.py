@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.roots import EXPANSION, Roots, is_small_assignment
 from numba_grad.compiler.library_kernels.operands import memory_operands
-from numba_grad.compiler.loop_nests.groups import Group
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, space_of
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
 from numba_grad.compiler.partition.roles import OVERWRITES, is_library

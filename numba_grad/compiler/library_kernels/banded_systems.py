@@ -5,7 +5,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.lapack import stack_call
 from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
@@ -95,7 +95,7 @@ for k in range(n - 1, -1, -1):
     operations=of_matrix(lambda m, n, k: m * m * n),
     on_gpus=BY_MATRIX,
 )
-def _solve_banded(kernel: Kernel, node: Node) -> LibraryCall:
+def _solve_banded(kernel: LibraryKernel, node: Node) -> LibraryCall:
     bands, b = node.inputs
     n, columns = b.shape[-2:]
     return kernel(node.dtype, n, columns, number_of_matrices(bands), **node.params)

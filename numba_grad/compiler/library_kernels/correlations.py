@@ -12,7 +12,7 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, Translated, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, Translated, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
 
@@ -131,7 +131,7 @@ def _sums_source(dtype: np.dtype) -> str:
 
 
 @lowers("correlate", by=correlate_call, on_gpus=Translated({"one_by_one": True}))
-def _correlate(kernel: Kernel, node: Node) -> LibraryCall:
+def _correlate(kernel: LibraryKernel, node: Node) -> LibraryCall:
     x, y = node.inputs
     size, offset = node.params["size"], node.params["offset"]
     return kernel(node.dtype, x.shape, y.shape[-1], size, offset=offset)

@@ -12,7 +12,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     stack_call,
 )
 from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
@@ -187,28 +187,28 @@ start += n * n
 
 
 @lowers("eigh", by=eigh_call, operations=of_matrix(lambda m, n, k: 9 * n**3))
-def _eigh(kernel: Kernel, node: Node) -> LibraryCall:
+def _eigh(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return _hermitian(kernel, node, vectors=True)
 
 
 @lowers("eigvalsh", by=eigh_call, operations=of_matrix(lambda m, n, k: 4 * n**3 // 3))
-def _eigvalsh(kernel: Kernel, node: Node) -> LibraryCall:
+def _eigvalsh(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return _hermitian(kernel, node, vectors=False)
 
 
-def _hermitian(kernel: Kernel, node: Node, *, vectors: bool) -> LibraryCall:
+def _hermitian(kernel: LibraryKernel, node: Node, *, vectors: bool) -> LibraryCall:
     (a,) = node.inputs
     lower = node.params["lower"]
     return kernel(a.dtype, a.shape[-1], number_of_matrices(a), lower=lower, vectors=vectors)
 
 
 @lowers("eig", by=eig_call, operations=of_matrix(lambda m, n, k: 25 * n**3))
-def _eig(kernel: Kernel, node: Node) -> LibraryCall:
+def _eig(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (a,) = node.inputs
     return kernel(a.dtype, a.shape[-1], number_of_matrices(a), vectors=True)
 
 
 @lowers("eigvals", by=eig_call, operations=of_matrix(lambda m, n, k: 10 * n**3))
-def _eigvals(kernel: Kernel, node: Node) -> LibraryCall:
+def _eigvals(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (a,) = node.inputs
     return kernel(a.dtype, a.shape[-1], number_of_matrices(a), vectors=False)

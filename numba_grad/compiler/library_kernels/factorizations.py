@@ -19,7 +19,7 @@ from numba_grad.compiler.library_kernels.matrix_operations import (
     number_of_matrices,
     of_matrix,
 )
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     cholesky_factor,
     is_small,
@@ -225,21 +225,21 @@ lowers_square_matrices(
     by=lu_call,
     operations=of_matrix(lambda m, n, k: 2 * m * n * k - (m + n) * k**2 + 2 * k**3 // 3),
 )
-def _lu(kernel: Kernel, node: Node) -> LibraryCall:
+def _lu(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernel(a.dtype, m, n, number_of_matrices(a))
 
 
 @lowers("permutation", by=permutation_call, on_gpus=BY_MATRIX)
-def _permutation(kernel: Kernel, node: Node) -> LibraryCall:
+def _permutation(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (pivots,) = node.inputs
     count = math.prod(pivots.shape[:-1])
     return kernel(node.shape[-1], pivots.shape[-1], count)
 
 
 @lowers("qr", by=qr_call, operations=of_matrix(lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3))
-def _qr(kernel: Kernel, node: Node) -> LibraryCall:
+def _qr(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernel(a.dtype, m, n, number_of_matrices(a), mode=node.params["mode"])

@@ -17,7 +17,7 @@ from numba_grad.compiler.library_kernels.calls import (
     grain_for,
     kernel_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.ops.fourier import scale_of
 from numba_grad.runtime.plan import ErrorSite, Tasks
@@ -265,23 +265,25 @@ def _operations(node: Node) -> int:
 
 
 @lowers("fft", by=fourier_call, operations=_operations)
-def _fft(kernel: Kernel, node: Node) -> LibraryCall:
+def _fft(kernel: LibraryKernel, node: Node) -> LibraryCall:
     inverse = node.params["inverse"]
     return _transform(kernel, node, "ifft" if inverse else "fft", inverse=inverse)
 
 
 @lowers("rfft", by=fourier_call, operations=_operations)
-def _rfft(kernel: Kernel, node: Node) -> LibraryCall:
+def _rfft(kernel: LibraryKernel, node: Node) -> LibraryCall:
     is_odd = node.inputs[0].shape[node.params["axis"]] % 2
     return _transform(kernel, node, "rfft_n_odd" if is_odd else "rfft_n_even")
 
 
 @lowers("irfft", by=fourier_call, operations=_operations)
-def _irfft(kernel: Kernel, node: Node) -> LibraryCall:
+def _irfft(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return _transform(kernel, node, "irfft", inverse=True)
 
 
-def _transform(kernel: Kernel, node: Node, function: str, *, inverse: bool = False) -> LibraryCall:
+def _transform(
+    kernel: LibraryKernel, node: Node, function: str, *, inverse: bool = False
+) -> LibraryCall:
     (x,) = node.inputs
     axis = node.params["axis"]
     points = (node if inverse else x).shape[axis]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
-from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
 
@@ -64,5 +64,5 @@ def kernel(args, lo, hi):
 
 
 @lowers("gamma_moment", by=gamma_moment_call, on_gpus=BY_TASK)
-def _gamma_moment(kernel: Kernel, node: Node) -> LibraryCall:
+def _gamma_moment(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size, node.params["order"])

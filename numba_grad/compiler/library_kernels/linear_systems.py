@@ -7,7 +7,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
 from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices, of_matrix
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     element_size,
     eliminated,
@@ -235,6 +235,6 @@ lowers_square_matrices(
     operations=of_matrix(lambda m, n, k: 2 * n**3 // 3, for_each_right_side=2),
     on_gpus=BY_MATRIX,
 )
-def _solve(kernel: Kernel, node: Node) -> LibraryCall:
+def _solve(kernel: LibraryKernel, node: Node) -> LibraryCall:
     a, b = node.inputs
     return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])

@@ -19,7 +19,7 @@ from numba_grad.compiler.library_kernels.matrix_operations import (
     number_of_matrices,
     of_matrix,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
@@ -238,6 +238,6 @@ lowers_square_matrices("sqrtm", by=sqrtm_call, operations=lambda m, n, k: 100 * 
     by=solve_sylvester_call,
     operations=of_matrix(lambda m, n, k: 100 * n**3),
 )
-def _solve_sylvester(kernel: Kernel, node: Node) -> LibraryCall:
+def _solve_sylvester(kernel: LibraryKernel, node: Node) -> LibraryCall:
     a, b, _ = node.inputs
     return kernel(node.dtype, a.shape[-1], b.shape[-1], number_of_matrices(a))

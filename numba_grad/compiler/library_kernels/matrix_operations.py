@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall
-from numba_grad.compiler.library_kernels.registry import Kernel, Translated, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, Translated, lowers
 from numba_grad.graph.node import Node
 
 
@@ -35,13 +35,13 @@ def of_matrix(
 def lowers_square_matrices(
     name: str,
     *,
-    by: Kernel,
+    by: LibraryKernel,
     operations: Callable[[int, int, int], int],
     on_gpus: Translated | None = None,
 ) -> None:
     """An operation whose kernel takes dtype, rows and the number of matrices."""
 
     @lowers(name, by=by, operations=of_matrix(operations), on_gpus=on_gpus)
-    def call_of(kernel: Kernel, node: Node) -> LibraryCall:
+    def call_of(kernel: LibraryKernel, node: Node) -> LibraryCall:
         a = node.inputs[0]
         return kernel(a.dtype, a.shape[-1], number_of_matrices(a), **node.params)

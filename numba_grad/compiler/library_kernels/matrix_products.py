@@ -23,7 +23,7 @@ from numba_grad.compiler.library_kernels.matrix_stacks import (
     words_of_stack,
 )
 from numba_grad.compiler.library_kernels.operands import extents_of_product, operand
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
@@ -390,13 +390,13 @@ def _operations(node: Node) -> int:
 
 
 @lowers("matmul", by=matmul_call, operations=_operations)
-def _matmul(kernel: Kernel, node: Node) -> LibraryCall:
+def _matmul(kernel: LibraryKernel, node: Node) -> LibraryCall:
     x, y = node.inputs
     return kernel(node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y))
 
 
 @lowers("matmul_add", by=matmul_add_call, operations=_operations, in_place=True)
-def _matmul_add(kernel: Kernel, node: Node) -> LibraryCall:
+def _matmul_add(kernel: LibraryKernel, node: Node) -> LibraryCall:
     _, x, y = node.inputs
     return kernel(node.dtype, *extents_of_product(x, y), _matrix_operand(x), _matrix_operand(y))
 

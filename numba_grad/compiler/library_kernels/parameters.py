@@ -7,7 +7,7 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
 from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
-from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.ops.series import (
     EULER_MACLAURIN,
@@ -235,5 +235,5 @@ def kernel(args, lo, hi):
 @lowers("beta_moment", by=beta_moment_call, on_gpus=BY_TASK)
 @lowers("zeta_derivative", by=zeta_derivative_call, on_gpus=BY_TASK)
 @lowers("hyp1f1_derivative", by=hyp1f1_derivative_call, on_gpus=BY_TASK)
-def _of_elements(kernel: Kernel, node: Node) -> LibraryCall:
+def _of_elements(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size, **node.params)

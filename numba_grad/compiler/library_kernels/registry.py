@@ -7,7 +7,8 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall
 from numba_grad.graph.node import Node
 
 # Of sizes and dtypes. Each kind of device may have its own, of the same parameters.
-Kernel = Callable[..., LibraryCall]
+LibraryKernel = Callable[..., LibraryCall]
+CallOfKernel = Callable[[LibraryKernel, Node], LibraryCall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ BY_MATRIX = Translated(is_of_stacks=True)
 class Lowering:
     """How an operation becomes the call of a kernel."""
 
-    kernel: Kernel  # of the CPU
-    call_of: Callable[[Kernel, Node], LibraryCall]
+    kernel: LibraryKernel  # of the CPU
+    call_of: CallOfKernel
     operations: Callable[[Node], int]  # roughly, what it computes, for profiles
     is_in_place: bool  # whether the result may go to the memory of the first input
     on_gpus: Translated | None  # None: where GPUs have it, that is said beside their kernel
@@ -43,11 +44,11 @@ def one_for_each_element(node: Node) -> int:
 
 def lowers(
     *names: str,
-    by: Kernel,
+    by: LibraryKernel,
     operations: Callable[[Node], int] = one_for_each_element,
     in_place: bool = False,
     on_gpus: Translated | None = None,
-) -> Callable[[Callable[[Kernel, Node], LibraryCall]], Callable[[Kernel, Node], LibraryCall]]:
+) -> Callable[[CallOfKernel], CallOfKernel]:
     """A decorator for what calls a kernel, `by` or another device's, with the sizes of a node.
 
     Parameters
@@ -59,9 +60,7 @@ def lowers(
         which of the CPU's they stand for (`stands_for`); an operation with neither is refused there
     """
 
-    def register(
-        call_of: Callable[[Kernel, Node], LibraryCall],
-    ) -> Callable[[Kernel, Node], LibraryCall]:
+    def register(call_of: CallOfKernel) -> CallOfKernel:
         for name in names:
             LOWERINGS[name] = Lowering(by, call_of, operations, in_place, on_gpus)
         return call_of

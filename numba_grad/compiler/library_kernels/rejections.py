@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
-from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, Translated, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, Translated, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
 
@@ -155,10 +155,10 @@ def kernel(args, lo, hi):
 
 
 @lowers("gamma_draw", by=gamma_draw_call, on_gpus=Translated({"block": 1}))
-def _gamma_draw(kernel: Kernel, node: Node) -> LibraryCall:
+def _gamma_draw(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size)
 
 
 @lowers("poisson_draw", by=poisson_draw_call, on_gpus=BY_TASK)
-def _poisson_draw(kernel: Kernel, node: Node) -> LibraryCall:
+def _poisson_draw(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return kernel(node.inputs[2].dtype, node.type.size)

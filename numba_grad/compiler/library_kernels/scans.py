@@ -16,7 +16,7 @@ from numba_grad.compiler.library_kernels.calls import (
     sum_text,
     value_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
@@ -170,25 +170,25 @@ def _row_source(scan: _Scan) -> str:
 
 
 @lowers("cumsum", by=cumsum_call)
-def _cumsum(kernel: Kernel, node: Node) -> LibraryCall:
+def _cumsum(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (x,) = node.inputs
     return kernel(x.dtype, node.dtype, x.shape, node.params["axis"], reverse=node.params["reverse"])
 
 
 @lowers("cumprod", by=cumprod_call)
-def _cumprod(kernel: Kernel, node: Node) -> LibraryCall:
+def _cumprod(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (x,) = node.inputs
     return kernel(x.dtype, node.dtype, x.shape, node.params["axis"])
 
 
 @lowers("linear_recurrence", by=linear_recurrence_call)
-def _linear_recurrence(kernel: Kernel, node: Node) -> LibraryCall:
+def _linear_recurrence(kernel: LibraryKernel, node: Node) -> LibraryCall:
     axis, reverse = node.params["axis"], node.params["reverse"]
     return kernel(node.dtype, node.shape, axis, reverse=reverse)
 
 
 @lowers("cumargmax", "cumargmin", by=cumulative_position_call)
-def _cumulative_position(kernel: Kernel, node: Node) -> LibraryCall:
+def _cumulative_position(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (x,) = node.inputs
     comparison = {"cumargmax": ">=", "cumargmin": "<="}[node.op.name]
     return kernel(x.dtype, x.shape, node.params["axis"], comparison=comparison)

@@ -15,7 +15,7 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     sum_text,
 )
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite, Tasks
 
@@ -115,7 +115,7 @@ def _scatter_source(dtype: np.dtype, index_dtypes: Sequence[np.dtype], adds: boo
 
 
 @lowers("scatter_add", "scatter_set", by=scatter_call, in_place=True)
-def _scatter(kernel: Kernel, node: Node) -> LibraryCall:
+def _scatter(kernel: LibraryKernel, node: Node) -> LibraryCall:
     x, _, *indices = node.inputs
     count = len(indices)
     named = node.params.get("named_axes") or range(count)

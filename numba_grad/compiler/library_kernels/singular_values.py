@@ -18,7 +18,7 @@ from numba_grad.compiler.library_kernels.lapack import (
 )
 from numba_grad.compiler.library_kernels.matrix_operations import number_of_matrices, of_matrix
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
-from numba_grad.compiler.library_kernels.registry import Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
@@ -248,16 +248,16 @@ call(gemm, as_it_is_at, as_it_is_at, columns_at, n_at, least_at, one_at, coordin
 
 
 @lowers("svd", by=svd_call, operations=of_matrix(lambda m, n, k: 14 * m * n * k + 8 * k**3))
-def _svd(kernel: Kernel, node: Node) -> LibraryCall:
+def _svd(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return _of_rectangles(kernel, node, "full" if node.params["full"] else "reduced")
 
 
 @lowers("svdvals", by=svd_call, operations=of_matrix(lambda m, n, k: 4 * m * n * k - 4 * k**3 // 3))
-def _svdvals(kernel: Kernel, node: Node) -> LibraryCall:
+def _svdvals(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return _of_rectangles(kernel, node, "values")
 
 
-def _of_rectangles(kernel: Kernel, node: Node, part: str) -> LibraryCall:
+def _of_rectangles(kernel: LibraryKernel, node: Node, part: str) -> LibraryCall:
     (a,) = node.inputs
     m, n = a.shape[-2:]
     return kernel(a.dtype, m, n, number_of_matrices(a), part=part)
@@ -268,7 +268,7 @@ def _of_rectangles(kernel: Kernel, node: Node, part: str) -> LibraryCall:
     by=lstsq_call,
     operations=of_matrix(lambda m, n, k: 14 * m * n * k + 8 * k**3, for_each_right_side=4),
 )
-def _lstsq(kernel: Kernel, node: Node) -> LibraryCall:
+def _lstsq(kernel: LibraryKernel, node: Node) -> LibraryCall:
     a, b, _ = node.inputs
     *a_stack, m, n = a.shape
     return kernel(node.dtype, m, n, b.shape[-1], tuple(a_stack), b.shape[:-2])

@@ -13,7 +13,7 @@ from numba_grad.compiler.library_kernels.calls import (
     kernel_dtype,
     value_dtype,
 )
-from numba_grad.compiler.library_kernels.registry import BY_TASK, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, lowers
 from numba_grad.dtypes import computed_in, is_floating, is_inexact
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
@@ -295,12 +295,12 @@ def kernel(args, lo, hi):
 
 
 @lowers("argsort", by=argsort_call)
-def _argsort(kernel: Kernel, node: Node) -> LibraryCall:
+def _argsort(kernel: LibraryKernel, node: Node) -> LibraryCall:
     (x,) = node.inputs
     return kernel(x.dtype, x.shape, node.params["axis"], descending=node.params["descending"])
 
 
 @lowers("searchsorted", by=searchsorted_call, on_gpus=BY_TASK)
-def _searchsorted(kernel: Kernel, node: Node) -> LibraryCall:
+def _searchsorted(kernel: LibraryKernel, node: Node) -> LibraryCall:
     x, v = node.inputs
     return kernel(x.dtype, x.shape, v.type.size, right=node.params["right"])

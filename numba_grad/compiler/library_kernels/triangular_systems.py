@@ -7,7 +7,7 @@ import numpy as np
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call, stack_starts
 from numba_grad.compiler.library_kernels.matrix_operations import of_matrix
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, Kernel, lowers
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     has_zero_on_diagonal,
     is_small,
@@ -117,6 +117,6 @@ start = matrix * {n * columns}
     operations=of_matrix(lambda m, n, k: 0, for_each_right_side=1),
     on_gpus=BY_MATRIX,
 )
-def _solve_triangular(kernel: Kernel, node: Node) -> LibraryCall:
+def _solve_triangular(kernel: LibraryKernel, node: Node) -> LibraryCall:
     a, b = node.inputs
     return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params)

@@ -5,7 +5,7 @@ What loop ranges decide is known here, and costs nothing in the kernel.
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index, constant_index, is_loop, variable
 from numba_grad.compiler.loop_nests.loop_cuts import Interval
-from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values
+from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
 
 
 def holds(values: Values, index: Index, low: int, high: int) -> bool | str:

@@ -26,7 +26,7 @@ from numba_grad.compiler.loop_nests.reductions import (
     combining_expression,
     reduction_axes,
 )
-from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values
+from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
 from numba_grad.compiler.words import Errors
 from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError

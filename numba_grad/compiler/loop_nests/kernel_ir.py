@@ -160,15 +160,15 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One argument: an integer, or a pointer to what `source` names."""
+    """One argument: an integer, or a pointer to what `memory` names."""
 
     name: str
     value: int = 0
-    source: object = None  # of a pointer
+    memory: object = None  # of a pointer
 
 
 @dataclass(slots=True)
-class Kernel:
+class LoopNest:
     """One loop nest. `compiler/emission/emit_cpu.py` says what a task is."""
 
     axes: list[Axis]  # in the order of loops

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from numba_grad.compiler.loop_nests.groups import Group
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
 from numba_grad.config import config
 

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.loop_cuts import Interval
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.segment_memory import Place
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.groups import Group, Place
+from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.index_rules import broadcast, factors_of, value_at
 from numba_grad.compiler.loop_nests.iteration_spaces import (
     Factor,
@@ -30,7 +30,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
-    Kernel,
+    LoopNest,
     Piece,
     Range,
     Update,
@@ -58,7 +58,8 @@ from numba_grad.compiler.loop_nests.reductions import (
     identity_of,
     reduction_axes,
 )
-from numba_grad.compiler.loop_nests.values import BOOL, INT64, Values, constant
+from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values, constant
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.graph.node import Node
 
 # Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
@@ -69,7 +70,7 @@ def lower(
     group: Group,
     place_of: Callable[[Node], Place | None],
     reduction_blocks: ReductionBlocks | None,
-) -> Kernel:
+) -> LoopNest:
     """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
     here.
 
@@ -131,7 +132,7 @@ class _Lowering:
 
     def kernel(
         self, conditions: list[Interval], known: Known, reduction_blocks: ReductionBlocks | None
-    ) -> Kernel:
+    ) -> LoopNest:
         values, order, extents = self.values, self.values.order, self.values.extents
         if reduction_blocks is None:
             self.is_short = order[-1] in self.reduced
@@ -153,7 +154,7 @@ class _Lowering:
             variants.append(self.variant(interior, conditions, known | inside))
             known = known | around(interior, extents, conditions)
         variants.append(self.variant({}, conditions, known))
-        return Kernel(
+        return LoopNest(
             axes,
             values.words,
             list(values.buffers.values()),

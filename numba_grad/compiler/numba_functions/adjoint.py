@@ -34,11 +34,11 @@ from numba_grad.compiler.numba_functions.regions import (
     For,
     Function,
     If,
-    Kernel,
     Load,
     Memory,
     Pop,
     Push,
+    RegionKernel,
     Scalar,
     Shape,
     Size,
@@ -108,7 +108,7 @@ def with_copies(function: Function, builder: Builder) -> tuple[list[Memory], lis
     return inputs, body
 
 
-def primal_kernel(function: Function) -> Kernel:
+def primal_kernel(function: Function) -> RegionKernel:
     """The function as code that leaves its arguments alone: results are those that are returned,
     then the arrays that it writes."""
     assert function.builder is not None
@@ -123,12 +123,12 @@ def primal_kernel(function: Function) -> Kernel:
         if isinstance(s, Allocate) and s.memory in returned:
             like[s.memory] = s.shape
     body = without_unused([*variables, *copies, *body], [*outputs, *lengths(outputs, like)])
-    return Kernel(function.name, inputs, outputs, body, builder, like)
+    return RegionKernel(function.name, inputs, outputs, body, builder, like)
 
 
 def adjoint_kernel(
     function: Function, sources: Collection[str], most_bytes: int | None = None
-) -> Kernel:
+) -> RegionKernel:
     """Inputs: those of the function, then the cotangents of its results of floating dtype. Outputs:
     the cotangents of the parameters in `sources`, then working copies of arrays.
 
@@ -187,7 +187,7 @@ def adjoint_kernel(
     like: dict[Memory, Shape] = dict(zip(function.parameters, inputs, strict=True))
     like |= {bar: like[p] for p, bar in outputs.items() if bar is not None and p in like}
     name = f"{function.name}_adjoint"
-    return Kernel(name, [*inputs, *cotangents], [*bars, *working], body, builder, like)
+    return RegionKernel(name, [*inputs, *cotangents], [*bars, *working], body, builder, like)
 
 
 @dataclass(slots=True)
@@ -607,7 +607,7 @@ def _used_scalars(statements: Sequence[Statement]) -> set[Scalar]:
     return {x for s in walk(list(statements)) for x in operands(s) if isinstance(x, Scalar)}
 
 
-def tape_kernel(kernel: Kernel) -> Kernel:
+def tape_kernel(kernel: RegionKernel) -> RegionKernel:
     """Inputs: those of an adjoint. Output: the bytes that it keeps on tapes."""
     builder = kernel.builder.copy()
     total = builder.memory("tape_bytes", "int64")
@@ -627,4 +627,4 @@ def tape_kernel(kernel: Kernel) -> Kernel:
     body = without_unused([Allocate(total, (), 0.0), *counted(list(forward))], [total])
     working = [m for m in kernel.outputs if m.rank]
     name = f"{kernel.name}_tape"
-    return Kernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)
+    return RegionKernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)

@@ -16,7 +16,7 @@ from numba_grad.compiler.numba_functions.index_set_splitting import with_split_i
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
 from numba_grad.compiler.numba_functions.loop_distribution import with_distributed_loops
 from numba_grad.compiler.numba_functions.parallel_loops import with_parallel_loops
-from numba_grad.compiler.numba_functions.regions import Function, Kernel
+from numba_grad.compiler.numba_functions.regions import Function, RegionKernel
 from numba_grad.compiler.numba_functions.simplifications import simplified
 from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
@@ -58,7 +58,7 @@ def tree(
 
 def derived(
     function: Function, request: "Request"
-) -> tuple[Kernel, int, tape_bound.Outline | None]:
+) -> tuple[RegionKernel, int, tape_bound.Outline | None]:
     """The kernel for a request, as derivatives leave it; how many of its outputs are results; of an
     adjoint, what it keeps on tapes."""
     names = [function.parameters[k].name for k in request.sources]

@@ -15,7 +15,13 @@ from numba_grad.compiler.numba_functions.analyses import checks_of_shapes
 from numba_grad.compiler.numba_functions.counting_loops import with_counting_loops
 from numba_grad.compiler.numba_functions.grid_kernels import check_threads, on_grid, without_guards
 from numba_grad.compiler.numba_functions.own_elements import with_parts
-from numba_grad.compiler.numba_functions.regions import FLOATS, Function, Kernel, Memory, Shape
+from numba_grad.compiler.numba_functions.regions import (
+    FLOATS,
+    Function,
+    Memory,
+    RegionKernel,
+    Shape,
+)
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result
 
 if TYPE_CHECKING:
@@ -75,7 +81,7 @@ def fields(
 
 
 def _shapes_of_inputs(
-    kernel: Kernel, function: Function, request: "Request"
+    kernel: RegionKernel, function: Function, request: "Request"
 ) -> dict[Memory, Shape]:
     """Cotangents and directions have the shapes of arguments."""
     arguments, others = kernel.inputs[: len(function.parameters)], []

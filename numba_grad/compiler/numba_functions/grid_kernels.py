@@ -17,11 +17,11 @@ from numba_grad.compiler.numba_functions.regions import (
     For,
     Function,
     If,
-    Kernel,
     Load,
     Memory,
     Pop,
     Push,
+    RegionKernel,
     Scalar,
     Shape,
     Size,
@@ -45,7 +45,7 @@ Beginning = Memory | None
 class GridKernel:
     """A kernel whose body is that of one thread, and what its outputs begin as: those with axes."""
 
-    kernel: Kernel
+    kernel: RegionKernel
     beginnings: dict[Memory, Beginning]
 
 
@@ -104,7 +104,7 @@ def without_guards(function: Function) -> tuple[Function, list[Guard]]:
     return replace(function, body=[*first, *region]), guards
 
 
-def _guarded(kernel: Kernel, guards: list[Guard]) -> list[Statement]:
+def _guarded(kernel: RegionKernel, guards: list[Guard]) -> list[Statement]:
     """The body, done by those threads."""
     builder = kernel.builder
     results = {m for m in kernel.outputs if not m.rank}
@@ -124,7 +124,7 @@ def _guarded(kernel: Kernel, guards: list[Guard]) -> list[Statement]:
     return [*first, *body]
 
 
-def on_grid(kernel: Kernel, count: int, guards: list[Guard]) -> GridKernel:
+def on_grid(kernel: RegionKernel, count: int, guards: list[Guard]) -> GridKernel:
     """The kernel for a grid.
 
     Parameters
@@ -137,7 +137,7 @@ def on_grid(kernel: Kernel, count: int, guards: list[Guard]) -> GridKernel:
 
 
 class _Division:
-    def __init__(self, kernel: Kernel, count: int) -> None:
+    def __init__(self, kernel: RegionKernel, count: int) -> None:
         self.kernel = kernel
         self.count = count
         self.sizes = {

@@ -11,10 +11,10 @@ from numba_grad.compiler.numba_functions.own_elements import OwnElements
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
-    Kernel,
     Memory,
     Pop,
     Push,
+    RegionKernel,
     Statement,
     Store,
     walk,
@@ -45,17 +45,17 @@ _TEMPLATES = {
 _MISSING = {"logaddexp"}
 
 
-def tapes_of(kernel: Kernel) -> list[str]:
+def tapes_of(kernel: RegionKernel) -> list[str]:
     return list(dict.fromkeys(s.tape for s in walk(kernel.body) if isinstance(s, Push)))
 
 
-def kernel_source(kernel: Kernel, numbers: Collection[str], counted: tuple[str, ...]) -> str:
+def kernel_source(kernel: RegionKernel, numbers: Collection[str], counted: tuple[str, ...]) -> str:
     """The text of the kernel; `counted`: what tells its threads apart ("block_x", "thread_x")."""
     return _Writer(kernel, counted).kernel(numbers)
 
 
 class _Writer(SourceWriter):
-    def __init__(self, kernel: Kernel, counted: tuple[str, ...]) -> None:
+    def __init__(self, kernel: RegionKernel, counted: tuple[str, ...]) -> None:
         super().__init__(kernel.body, kernel.builder.copy())
         self._kernel = kernel
         self._own = OwnElements(kernel, counted)

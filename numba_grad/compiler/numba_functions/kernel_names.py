@@ -17,7 +17,7 @@ from numba.extending import type_callable
 WARP = 32
 
 
-class Place(NamedTuple):
+class Dim3(NamedTuple):
     """Three extents or positions: a tuple, so that Numba knows what its fields are."""
 
     x: int = 0
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 _KINDS = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "block_size"} | {
     "gridDim": "grid_size"
 }
-PLACES = {name: type(kind, (Place,), {})() for name, kind in _KINDS.items()}
+PLACES = {name: type(kind, (Dim3,), {})() for name, kind in _KINDS.items()}
 
 
 def grid(ndim: int) -> Any:

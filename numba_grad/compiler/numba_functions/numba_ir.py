@@ -1417,7 +1417,7 @@ class Translation:
             if name in fields:
                 return found[fields.index(name)]
         if isinstance(found, Known):
-            if isinstance(found.value, kernel_names.Place):
+            if isinstance(found.value, kernel_names.Dim3):
                 return self.builder.define(found.value.operation(name))
             if inspect.ismodule(found.value) or isinstance(found.value, type):
                 return self._constant(getattr(found.value, name))

@@ -19,9 +19,9 @@ from numba_grad.compiler.numba_functions.regions import (
     Define,
     For,
     If,
-    Kernel,
     Load,
     Memory,
+    RegionKernel,
     Scalar,
     Size,
     Statement,
@@ -52,7 +52,7 @@ class _Access:
 class OwnElements:
     """The arrays of a kernel of which it is so."""
 
-    def __init__(self, kernel: Kernel, counted: tuple[str, ...]) -> None:
+    def __init__(self, kernel: RegionKernel, counted: tuple[str, ...]) -> None:
         """`counted`: what tells the threads of a launch apart: "block_x", "thread_x", ..."""
         self._counted = frozenset(counted)
         stored = {s.memory for s in walk(kernel.body) if isinstance(s, Store)}

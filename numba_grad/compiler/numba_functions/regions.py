@@ -277,7 +277,7 @@ class Function:
 
 
 @dataclass(slots=True)
-class Kernel:
+class RegionKernel:
     """Code that reads `inputs` and writes all elements of `outputs`; numbers are of rank 0."""
 
     name: str

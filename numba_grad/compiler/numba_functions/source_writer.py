@@ -17,13 +17,13 @@ from numba_grad.compiler.numba_functions.regions import (
     For,
     Height,
     If,
-    Kernel,
     Load,
     Mark,
     Memory,
     Parallel,
     Pop,
     Push,
+    RegionKernel,
     Rewind,
     Room,
     Scalar,
@@ -59,13 +59,13 @@ _UNKNOWN_SHAPE = "the shape of a result depends on values, not on shapes and Pyt
 _FOR_UNKNOWN_SHAPE = "ng.custom_op, with a derivative of your own, for what makes such an array"
 
 
-def kernel_source(kernel: Kernel, numbers: Collection[str]) -> str:
+def kernel_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
     """The text of a function of the inputs, the outputs, and the inputs in `numbers`, which are
     scalars. Other inputs and outputs of rank 0 are arrays without axes."""
     return SourceWriter(kernel.body, kernel.builder.copy()).function(kernel, numbers)
 
 
-def shapes_source(kernel: Kernel, numbers: Collection[str]) -> str:
+def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
     """The text of a Python function `shapes` of the inputs' types, and the numbers: the list of the
     outputs' shapes. It checks what can be checked with these, before the kernel runs."""
     unswapped = _unswapped(kernel.body)
@@ -140,7 +140,7 @@ class SourceWriter:
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
 
-    def function(self, kernel: Kernel, numbers: Collection[str]) -> str:
+    def function(self, kernel: RegionKernel, numbers: Collection[str]) -> str:
         body = kernel.body
         parameters, first, last = [], [], []
         for memory in kernel.inputs:

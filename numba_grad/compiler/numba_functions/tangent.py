@@ -8,12 +8,12 @@ from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
-    Kernel,
     Load,
     Mark,
     Memory,
     Pop,
     Push,
+    RegionKernel,
     Rewind,
     Scalar,
     Statement,
@@ -27,7 +27,9 @@ from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.tapes import of_tangents
 
 
-def tangent_kernel(kernel: Kernel, sources: Collection[int], results: Collection[int]) -> Kernel:
+def tangent_kernel(
+    kernel: RegionKernel, sources: Collection[int], results: Collection[int]
+) -> RegionKernel:
     """Inputs: those of the kernel, then the tangents of those at the places `sources`. Outputs: the
     tangents of the outputs at the places `results`, then those of the kernel that are needed and
     tangents of others."""
@@ -56,7 +58,7 @@ def tangent_kernel(kernel: Kernel, sources: Collection[int], results: Collection
     used = [*tangents, *lengths(outputs, shapes)]
     body = without_unused([*variables, *first, *body], used)
     name, inputs = f"{kernel.name}_tangent", [*kernel.inputs, *given]
-    return Kernel(name, inputs, outputs, body, writer.builder, shapes)
+    return RegionKernel(name, inputs, outputs, body, writer.builder, shapes)
 
 
 class _Tangent:

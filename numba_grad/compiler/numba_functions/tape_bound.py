@@ -19,10 +19,10 @@ from numba_grad.compiler.numba_functions.regions import (
     Define,
     For,
     If,
-    Kernel,
     Load,
     Memory,
     Push,
+    RegionKernel,
     Scalar,
     Size,
     Statement,
@@ -51,7 +51,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def outline(kernel: Kernel, tape: str | None = None) -> Outline:
+def outline(kernel: RegionKernel, tape: str | None = None) -> Outline:
     """The outline of an adjoint that keeps its whole tape: of all tapes, or of one."""
     stored = written(kernel.body)
     lengths: dict[Scalar, Length] = {}

@@ -12,13 +12,13 @@ from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Buffer,
     IndexValue,
-    Kernel,
     Let,
     Load,
+    LoopNest,
     Store,
     Variant,
 )
-from numba_grad.compiler.steps.program_steps import ProgramStep, written_words
+from numba_grad.compiler.steps.schedule import ScheduledStep, written_words
 from numba_grad.compiler.words import KernelAddress, OwnWord, Pointer
 
 _EVERYTHING = 1 << 62
@@ -47,7 +47,7 @@ class Access:
 
 
 def accesses_of(
-    step: ProgramStep, name_of: NameOf, rows: tuple[int, int] | None = None
+    step: ScheduledStep, name_of: NameOf, rows: tuple[int, int] | None = None
 ) -> list[Access]:
     """What a step reads and writes; `rows`: those of them alone (`row_count`), from the first to
     before the second."""
@@ -58,7 +58,7 @@ def accesses_of(
     for number, word in enumerate(step.words):
         if not isinstance(word, Pointer):
             continue
-        memory, first = name_of(word.source)
+        memory, first = name_of(word.memory)
         first += word.offset
         if nest is None or number in nest.unknown:
             is_written = written is None or number in written
@@ -71,7 +71,7 @@ def accesses_of(
     return found
 
 
-def row_count(step: ProgramStep) -> int:
+def row_count(step: ScheduledStep) -> int:
     """How many rows a step can be cut into, which do not need each other; 0 if it cannot be."""
     nest = step.loop_nest
     if nest is None or nest.accumulators or not nest.axes:
@@ -81,7 +81,7 @@ def row_count(step: ProgramStep) -> int:
     return nest.axes[0].extent
 
 
-def tasks_of_row(step: ProgramStep) -> int:
+def tasks_of_row(step: ScheduledStep) -> int:
     assert step.loop_nest is not None
     return math.prod(axis.extent for axis in step.loop_nest.axes[1:])
 
@@ -89,7 +89,7 @@ def tasks_of_row(step: ProgramStep) -> int:
 class _Touched:
     """The bytes that a kernel reads and writes, by the number of the word that points to them."""
 
-    def __init__(self, kernel: Kernel, rows: tuple[int, int] | None) -> None:
+    def __init__(self, kernel: LoopNest, rows: tuple[int, int] | None) -> None:
         self.read: dict[int, Bounds] = {}
         self.written: dict[int, Bounds] = {}
         self.unknown: set[int] = set()
@@ -106,7 +106,7 @@ class _Touched:
                 self.unknown.add(accumulator.buffer.word)
 
     def _look_at_variant(
-        self, kernel: Kernel, variant: Variant, ranges: Mapping[str, Bounds]
+        self, kernel: LoopNest, variant: Variant, ranges: Mapping[str, Bounds]
     ) -> None:
         of_rows = dict(ranges)
         for part in variant.where:

@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 
 from numba_grad.compiler.emission.emit_cpu import number_of_tasks
-from numba_grad.compiler.loop_nests.kernel_ir import Axis, Kernel
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, LoopNest
+from numba_grad.compiler.segment_memory import SegmentMemory
 from numba_grad.compiler.steps.cpu_steps import TASK_MULTIPLE, grain_of, nanoseconds
-from numba_grad.compiler.steps.program_steps import ProgramStep, Source
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import KernelAddress, OwnWord, Word
 from numba_grad.runtime.plan import Tasks
 
@@ -39,7 +40,7 @@ def kernel(args, lo, hi):
 """
 
 
-def _row_axes(kernel: Kernel, rows: int) -> Sequence[Axis] | None:
+def _row_axes(kernel: LoopNest, rows: int) -> Sequence[Axis] | None:
     if rows < FEWEST_ROWS or number_of_tasks(kernel) % rows:
         return None
     return kernel.kept[:-1] if kernel.accumulates_in_memory else kernel.kept
@@ -48,15 +49,15 @@ def _row_axes(kernel: Kernel, rows: int) -> Sequence[Axis] | None:
 def _is_worth(members: Sequence[Candidate], rows: int) -> bool:
     """By the arrays that more than one member goes through, roughly."""
     del rows
-    users: dict[Source, list[int]] = {}
+    users: dict[SegmentMemory, list[int]] = {}
     for x in members:
-        for source in x.sources:
-            users.setdefault(source, []).append(x.step.nbytes // max(1, len(x.step.memory)))
+        for memory in x.memories:
+            users.setdefault(memory, []).append(x.step.nbytes // max(1, len(x.step.memory)))
     shared = sum(min(sizes) for sizes in users.values() if len(sizes) > 1)
     return shared >= LEAST_SHARED_BYTES
 
 
-def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
+def _step(members: Sequence[Candidate], rows: int) -> ScheduledStep:
     steps = [x.step for x in members]
     bytes_of_row = max(step.nbytes for step in steps) / rows
     block = max(1, min(rows, int(BLOCK_BYTES / bytes_of_row)))
@@ -70,11 +71,11 @@ def _step(members: Sequence[Candidate], rows: int) -> ProgramStep:
         words += [KernelAddress(step.source), OwnWord(start), step.launch[0] // rows]
         start += len(step.words)
     words += [word for step in steps for word in step.words]
-    return ProgramStep(
+    return ScheduledStep(
         SOURCE,
         words,
         Tasks(tasks, grain_of(tasks, sum(nanoseconds(step.nbytes, step.flops) for step in steps))),
-        list(dict.fromkeys(source for step in steps for source in step.memory)),
+        list(dict.fromkeys(memory for step in steps for memory in step.memory)),
         sum(step.nbytes for step in steps),
         sum(step.flops for step in steps),
         steps,

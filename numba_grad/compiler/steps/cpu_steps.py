@@ -4,16 +4,10 @@ import math
 
 from numba_grad.compiler.emission import emit_cpu
 from numba_grad.compiler.emission.transposed_rows import transposed_rows
-from numba_grad.compiler.loop_nests.groups import Place
-from numba_grad.compiler.loop_nests.kernel_ir import Buffer, Kernel
-from numba_grad.compiler.steps.program_steps import (
-    Output,
-    ProgramStep,
-    Temporary,
-    arguments_of,
-    elements_of_a_point,
-    work_of,
-)
+from numba_grad.compiler.loop_nests.kernel_ir import Buffer, LoopNest
+from numba_grad.compiler.segment_memory import Output, Place, Temporary
+from numba_grad.compiler.steps.memory_traffic import elements_of_a_point, work_of
+from numba_grad.compiler.steps.schedule import ScheduledStep, arguments_of
 from numba_grad.runtime.plan import Tasks
 
 # Work below this many nanoseconds, as estimated, is not worth waking another thread for.
@@ -26,13 +20,13 @@ TASK_MULTIPLE = 64
 STREAMED_BYTES = 1 << 25
 
 
-def kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramStep:
+def kernel_step(kernel: LoopNest, partials: dict[object, Temporary]) -> ScheduledStep:
     """A kernel's text, its words, and how its tasks may be cut."""
     words, memory = arguments_of(kernel, partials)
     nbytes, flops = work_of(kernel)
     tasks = emit_cpu.number_of_tasks(kernel)
     streamed = _streamed(kernel)
-    return ProgramStep(
+    return ScheduledStep(
         emit_cpu.emit(transposed_rows(kernel, streamed), streamed),
         words,
         Tasks(tasks, grain_of(tasks, nanoseconds(nbytes, flops))),
@@ -43,7 +37,7 @@ def kernel_step(kernel: Kernel, partials: dict[object, Temporary]) -> ProgramSte
     )
 
 
-def _streamed(kernel: Kernel) -> list[Buffer]:
+def _streamed(kernel: LoopNest) -> list[Buffer]:
     """Results of a plan that no cache would still have when they are read."""
     points = math.prod(axis.extent for axis in kernel.axes)
     elements = elements_of_a_point(kernel)
@@ -53,13 +47,13 @@ def _streamed(kernel: Kernel) -> list[Buffer]:
         if buffer.dtype.kind in "fiu"
         and buffer.dtype.itemsize in (4, 8)
         and points * elements[buffer] * buffer.dtype.itemsize >= STREAMED_BYTES
-        and isinstance(_source_of(kernel, buffer), Output)
+        and isinstance(_memory_of(kernel, buffer), Output)
     ]
 
 
-def _source_of(kernel: Kernel, buffer: Buffer) -> object:
-    source = kernel.words[buffer.word].source
-    return source.source if isinstance(source, Place) else source
+def _memory_of(kernel: LoopNest, buffer: Buffer) -> object:
+    memory = kernel.words[buffer.word].memory
+    return memory.memory if isinstance(memory, Place) else memory
 
 
 def nanoseconds(nbytes: int, flops: int) -> float:

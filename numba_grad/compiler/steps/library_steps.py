@@ -10,13 +10,13 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, 
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.library_kernels.registry import (
     LOWERINGS,
-    Kernel,
+    LibraryKernel,
     Lowering,
     one_for_each_element,
 )
-from numba_grad.compiler.loop_nests.groups import Place
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.steps.custom_kernel_steps import call_of_custom_kernel
-from numba_grad.compiler.steps.program_steps import ProgramStep
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer, Word
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
@@ -24,7 +24,7 @@ from numba_grad.graph.node import Node
 
 def lower(
     node: Node, places: dict[Node, Place], temporary: Callable[[int], object], *, in_place: bool
-) -> list[ProgramStep]:
+) -> list[ScheduledStep]:
     """The steps that compute `node` from its operands in memory."""
     if node.op.name == "custom_kernel":
         call = call_of_custom_kernel(node)
@@ -33,7 +33,9 @@ def lower(
     return steps_of(call, node, places, temporary, in_place=in_place)
 
 
-def call_of(node: Node, kernel_of: Callable[[Lowering], Kernel], *, in_place: bool) -> LibraryCall:
+def call_of(
+    node: Node, kernel_of: Callable[[Lowering], LibraryKernel], *, in_place: bool
+) -> LibraryCall:
     """The call that computes `node`, of the kernels of one kind of devices."""
     lowering = LOWERINGS.get(node.op.name)
     if lowering is None:
@@ -51,7 +53,7 @@ def steps_of(
     temporary: Callable[[int], object],
     *,
     in_place: bool,
-) -> list[ProgramStep]:
+) -> list[ScheduledStep]:
     """The steps of a call, with pointers in place of the roles of memory."""
     roles = {
         "input": [_pointer(places[x], x) for x in memory_operands(node)],
@@ -67,7 +69,7 @@ def steps_of(
     def word(value: LibraryWord) -> Word:
         if isinstance(value, Memory):
             start = roles[value.role][value.number]
-            return Pointer(start.source, start.offset + value.offset)
+            return Pointer(start.memory, start.offset + value.offset)
         return value
 
     return [
@@ -78,7 +80,7 @@ def steps_of(
 
 def _program_step(
     node: Node, step: LibraryStep, words: list[Word], *, in_place: bool
-) -> ProgramStep:
+) -> ScheduledStep:
     """A step with its traffic and operations for profiles."""
     nbytes = node.type.nbytes + sum(x.type.nbytes for x in node.inputs)
     lowering = LOWERINGS.get(node.op.name)
@@ -93,8 +95,8 @@ def _program_step(
         for number, value in enumerate(step.words)
         if isinstance(value, Memory) and value.role != "input"
     ]
-    memory: list[Any] = [word.source for word in words if isinstance(word, Pointer)]
-    return ProgramStep(
+    memory: list[Any] = [word.memory for word in words if isinstance(word, Pointer)]
+    return ScheduledStep(
         f"# {name}: {node.dtype.name}\n{step.source}",
         words,
         step.launch,
@@ -106,4 +108,4 @@ def _program_step(
 
 
 def _pointer(place: Place, node: Node) -> Pointer:
-    return Pointer(place.source, place.offset * node.dtype.itemsize)
+    return Pointer(place.memory, place.offset * node.dtype.itemsize)

@@ -25,7 +25,7 @@ from numba_grad.compiler.steps.accesses import (
     tasks_of_row,
 )
 from numba_grad.compiler.steps.cpu_steps import TASK_MULTIPLE, nanoseconds
-from numba_grad.compiler.steps.program_steps import Phase, ProgramStep
+from numba_grad.compiler.steps.schedule import Phase, ScheduledStep
 from numba_grad.compiler.words import KernelAddress
 
 # Work that is looked for, in nanoseconds: messages of a few rows take 1 to 20 us, and longer where
@@ -51,7 +51,7 @@ def kernel(args, lo, hi):
 class Unit:
     """A step among others. `name_of`: names of its memory in the plan."""
 
-    step: ProgramStep
+    step: ScheduledStep
     name_of: NameOf
     owner: int  # the number of what the memory of its words is of
     rows: tuple[int, int] | None = None
@@ -79,12 +79,12 @@ class Unit:
         return Unit(self.step, self.name_of, self.owner, (first, end))
 
     @property
-    def placed_step(self) -> ProgramStep:
+    def placed_step(self) -> ScheduledStep:
         """The step, of these rows alone."""
         return self.step if self.rows is None else _part(self.step, *self.rows)
 
 
-def _part(step: ProgramStep, first: int, end: int) -> ProgramStep:
+def _part(step: ScheduledStep, first: int, end: int) -> ScheduledStep:
     size, rows = tasks_of_row(step), row_count(step)
     share = replace(
         step,

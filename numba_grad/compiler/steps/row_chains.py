@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
-from numba_grad.compiler.loop_nests.kernel_ir import Axis, Buffer, Load
-from numba_grad.compiler.loop_nests.kernel_ir import Kernel as LoopKernel
-from numba_grad.compiler.steps.program_steps import ProgramStep, Source
+from numba_grad.compiler.loop_nests.kernel_ir import Axis, Buffer, Load, LoopNest
+from numba_grad.compiler.segment_memory import SegmentMemory
+from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer
 
 # How many of the steps that follow and share memory a chain is looked for among: with all of them
@@ -29,10 +29,10 @@ REACH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AffineAccess:
     """Where a kernel reads or writes an array."""
 
-    source: Source
+    memory: SegmentMemory
     factors: dict[str, int]  # the position: the sum of loop variables, times these, and `constant`
     constant: int
     itemsize: int
@@ -43,16 +43,16 @@ class Access:
 class Candidate:
     """A step, with what is known of its accesses; of a library call, nothing but its memory."""
 
-    step: ProgramStep
-    kernel: LoopKernel | None
-    accesses: list[Access]
-    sources: frozenset[Source] = field(init=False)
-    written: frozenset[Source] = field(init=False)
+    step: ScheduledStep
+    kernel: LoopNest | None
+    accesses: list[AffineAccess]
+    memories: frozenset[SegmentMemory] = field(init=False)
+    written: frozenset[SegmentMemory] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sources = self.written = frozenset(self.step.memory)
+        self.memories = self.written = frozenset(self.step.memory)
         if self.accesses:
-            self.written = frozenset(x.source for x in self.accesses if x.is_write)
+            self.written = frozenset(x.memory for x in self.accesses if x.is_write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Chaining:
     """A target's part."""
 
     # (kernel, rows) -> the axes whose points may be cut into that many rows, None if none may
-    row_axes: Callable[[LoopKernel, int], Sequence[Axis] | None]
+    row_axes: Callable[[LoopNest, int], Sequence[Axis] | None]
     is_worth: Callable[[Sequence[Candidate], int], bool]  # (members, rows)
-    step: Callable[[Sequence[Candidate], int], ProgramStep]  # (members, rows)
+    step: Callable[[Sequence[Candidate], int], ScheduledStep]  # (members, rows)
 
 
-def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
+def _candidate(step: ScheduledStep, kernel: LoopNest | None) -> Candidate:
     """`kernel`: what the step was made from, None if that does not follow its loops."""
     if kernel is None or kernel.blocks_word or not kernel.axes:
         return Candidate(step, None, [])
@@ -76,8 +76,8 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
         assert isinstance(word, Pointer)
         itemsize = buffer.dtype.itemsize
         accesses.append(
-            Access(
-                word.source,  # type: ignore[arg-type]
+            AffineAccess(
+                word.memory,  # type: ignore[arg-type]
                 _factors(position, arguments),
                 position.constant + word.offset // itemsize,
                 itemsize,
@@ -87,7 +87,7 @@ def _candidate(step: ProgramStep, kernel: LoopKernel | None) -> Candidate:
     return Candidate(step, kernel, accesses)
 
 
-def _accesses(kernel: LoopKernel) -> Iterator[tuple[Buffer, Index, bool]]:
+def _accesses(kernel: LoopNest) -> Iterator[tuple[Buffer, Index, bool]]:
     """(buffer, position, whether it is written)"""
     for accumulator in kernel.accumulators:
         if accumulator.buffer is not None:
@@ -114,10 +114,10 @@ def _factors(position: Index, arguments: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_row_chains(
-    steps: Sequence[tuple[ProgramStep, LoopKernel | None]],
-    nbytes_of: Callable[[Source], int | None],
+    steps: Sequence[tuple[ScheduledStep, LoopNest | None]],
+    nbytes_of: Callable[[SegmentMemory], int | None],
     chaining: Chaining,
-) -> list[ProgramStep]:
+) -> list[ScheduledStep]:
     """The steps, with chains in place of their members.
 
     What stands between two members and does not belong to them comes after the chain.
@@ -155,7 +155,7 @@ class _Search:
     def __init__(
         self,
         candidates: Sequence[Candidate],
-        nbytes_of: Callable[[Source], int | None],
+        nbytes_of: Callable[[SegmentMemory], int | None],
         chaining: Chaining,
     ) -> None:
         self.candidates = candidates
@@ -166,25 +166,25 @@ class _Search:
         # For each one those that must run before it, and those that use one of its memories next.
         self.needed: list[set[int]] = []
         self.next_users: list[set[int]] = [set() for _ in candidates]
-        last_user: dict[Source, int] = {}
-        last_writer: dict[Source, int] = {}
-        readers: dict[Source, list[int]] = {}  # since then
+        last_user: dict[SegmentMemory, int] = {}
+        last_writer: dict[SegmentMemory, int] = {}
+        readers: dict[SegmentMemory, list[int]] = {}  # since then
         for number, x in enumerate(candidates):
             needed: set[int] = set()
-            for source in x.sources:
-                if source in last_user:
-                    self.next_users[last_user[source]].add(number)
-                last_user[source] = number
-                if source in last_writer:
-                    needed.add(last_writer[source])
-                if source in x.written:
-                    needed.update(readers.pop(source, ()))
-                    last_writer[source] = number
+            for memory in x.memories:
+                if memory in last_user:
+                    self.next_users[last_user[memory]].add(number)
+                last_user[memory] = number
+                if memory in last_writer:
+                    needed.add(last_writer[memory])
+                if memory in x.written:
+                    needed.update(readers.pop(memory, ()))
+                    last_writer[memory] = number
                 else:
-                    readers.setdefault(source, []).append(number)
+                    readers.setdefault(memory, []).append(number)
             self.needed.append(needed)
 
-    def chain_from(self, first: int) -> ProgramStep | None:
+    def chain_from(self, first: int) -> ScheduledStep | None:
         """The chain that this candidate begins, None if there is none that is worth it."""
         if self.candidates[first].kernel is None or self.place[first] != first:
             return None
@@ -212,32 +212,32 @@ class _Search:
 
     def members(self, first: int, reach: Sequence[int], rows: int) -> list[int]:
         """The candidates that are a chain over `rows` with the first one, which share memory."""
-        used, written = set[Source](), set[Source]()
-        users: dict[Source, list[Candidate]] = {}
+        used, written = set[SegmentMemory](), set[SegmentMemory]()
+        users: dict[SegmentMemory, list[Candidate]] = {}
         members: list[int] = []
         for number in (first, *reach):
             x = self.candidates[number]
             if members and (
-                used.isdisjoint(x.sources)
+                used.isdisjoint(x.memories)
                 or any(self.place[k] >= first and k not in members for k in self.needed[number])
             ):
                 continue
             # What it writes over, others may have read.
             new = x.written - written
-            readers = [y for source in new for y in users.get(source, ())]
+            readers = [y for memory in new for y in users.get(memory, ())]
             if self.keeps_rows(x, rows, written | new) and all(
                 self.keeps_rows(y, rows, new) for y in readers
             ):
                 members.append(number)
-                used |= x.sources
+                used |= x.memories
                 written |= new
-                for source in x.sources:
-                    users.setdefault(source, []).append(x)
+                for memory in x.memories:
+                    users.setdefault(memory, []).append(x)
             elif not members:
                 break
         return members
 
-    def keeps_rows(self, x: Candidate, rows: int, written: Collection[Source]) -> bool:
+    def keeps_rows(self, x: Candidate, rows: int, written: Collection[SegmentMemory]) -> bool:
         """Whether row r of the work of `x` touches only row r of each array in `written`."""
         kernel = x.kernel
         outer = None if kernel is None else self.chaining.row_axes(kernel, rows)
@@ -249,9 +249,9 @@ class _Search:
         names = [axis.variable for axis in outer]
         extents = {axis.variable: axis.extent for axis in kernel.axes}
         for access in x.accesses:
-            if access.source not in written:
+            if access.memory not in written:
                 continue
-            nbytes = self.nbytes_of(access.source)
+            nbytes = self.nbytes_of(access.memory)
             if nbytes is None:
                 return False
             elements, remainder = divmod(nbytes, access.itemsize * rows)
@@ -283,7 +283,7 @@ def _strides_of_rows(extents: Sequence[int], rows: int) -> list[tuple[int, int]]
 
 
 def _is_in_row(
-    access: Access,
+    access: AffineAccess,
     names: Sequence[str],
     steps: Sequence[tuple[int, int]],
     extents: dict[str, int],

@@ -62,7 +62,9 @@ __all__ = [
 ]
 
 Shape = int | Sequence[int]
-Buffer = bytes | bytearray | memoryview  # what numpy.frombuffer takes: a Buffer, since Python 3.12
+BytesLike = (
+    bytes | bytearray | memoryview
+)  # what numpy.frombuffer takes: a Buffer, since Python 3.12
 _ON_GPU = "__cuda_array_interface__"  # of arrays on a GPU: CuPy's, PyTorch's, Numba's
 
 
@@ -204,7 +206,9 @@ def copy(x: ArrayLike, /) -> "Tensor":
     return asarray(x, copy=True)
 
 
-def frombuffer(buffer: Buffer, dtype: object = float, count: int = -1, offset: int = 0) -> "Tensor":
+def frombuffer(
+    buffer: BytesLike, dtype: object = float, count: int = -1, offset: int = 0
+) -> "Tensor":
     """`count` numbers, or all, from the bytes of `buffer` after the first `offset`: a copy."""
     return tensor(np.frombuffer(buffer, as_dtype(dtype), count, offset))
 

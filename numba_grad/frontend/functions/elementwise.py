@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact

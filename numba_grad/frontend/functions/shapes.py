@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.autograd.handles import is_tensor
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.autograd.views import is_contiguous, shares_memory, view_of
 from numba_grad.dtypes import FLOAT64
 from numba_grad.errors import ShapeError, explain

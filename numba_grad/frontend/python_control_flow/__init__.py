@@ -16,12 +16,12 @@ and become the bodies of one operation, a loop or a branch.
 So variables stay variables of the user's function, in the cells that its inner functions share, and
 their values there are replaced by stand-ins while a part is traced (`variables.py`).
 
-    source.py       the syntax tree of a function
-    jumps.py        break, continue and return -> flags and branches
-    names.py        which variables a statement assigns, and which are read afterwards
-    rewriting.py    the function with calls in place of its loops and branches
-    decisions.py    what is called: Python, or an operation?
-    values.py       what a variable holds: arrays and numbers of certain types, in containers
-    variables.py    the variables of a loop or a branch, and what else it must not change
-    sites.py        where a loop or branch is in the user's source, for messages
+    function_source.py   the syntax tree of a function
+    jumps.py             break, continue and return -> flags and branches
+    liveness.py          which variables a statement assigns, and which are read afterwards
+    rewriting.py         the function with calls in place of its loops and branches
+    decisions.py         what is called: Python, or an operation?
+    flattened_values.py  what a variable holds: arrays and numbers of certain types, in containers
+    variables.py         the variables of a loop or a branch, and what else it must not change
+    sites.py             where a loop or branch is in the user's source, for messages
 """

@@ -19,11 +19,10 @@ from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_traced
 from numba_grad.frontend.loops_and_branches.branches import cond
 from numba_grad.frontend.loops_and_branches.loops import while_loop
-from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.values import (
+from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
+    FlattenedValue,
     Kind,
-    Value,
     is_same_number,
     joined,
     leaf_of,
@@ -32,6 +31,7 @@ from numba_grad.frontend.python_control_flow.values import (
     taken_apart,
     zero_of,
 )
+from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables, contents_of
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensor import Tensor
@@ -346,7 +346,7 @@ def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) 
     arrays = variables.arrays_that_change
     replaced: set[str] = set()  # variables that hold another thing after a side
 
-    def side(part: Part | None) -> dict[str, Value]:
+    def side(part: Part | None) -> dict[str, FlattenedValue]:
         variables.restore()
         given = {name: contents_of(variables.cells[name]) for name in (*outputs, *arrays)}
         if part is not None:
@@ -383,13 +383,13 @@ class _Choice:
         self._site = site
         self._titles = titles  # of the side of False, and that of True
         self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
-        self._sides: list[dict[str, Value]] = []
+        self._sides: list[dict[str, FlattenedValue]] = []
 
     def made(
         self,
         condition: Any,
-        body: Callable[[], dict[str, Value]],
-        orelse: Callable[[], dict[str, Value]],
+        body: Callable[[], dict[str, FlattenedValue]],
+        orelse: Callable[[], dict[str, FlattenedValue]],
     ) -> dict[str, Any]:
         """What the variables hold afterwards; those that have no value on either side are left
         out."""
@@ -418,7 +418,7 @@ class _Choice:
             results[name] = rebuilt(value, kinds, own)
         return results
 
-    def _leaves(self, values: dict[str, Value]) -> list[Tensor]:
+    def _leaves(self, values: dict[str, FlattenedValue]) -> list[Tensor]:
         """What a side returns. That of False is traced first."""
         self._sides.append(values)
         if len(self._sides) == 2:
@@ -450,14 +450,14 @@ def _are_same(first: dict[str, list[Kind]], second: dict[str, list[Kind]]) -> bo
     )
 
 
-def _leaves_as(value: Value, kinds: Sequence[Kind]) -> list[Tensor]:
+def _leaves_as(value: FlattenedValue, kinds: Sequence[Kind]) -> list[Tensor]:
     leaves = value.leaves if value is not MISSING else [zero_of(kind) for kind in kinds]
     given = zip(leaves, kinds, strict=True)
     return [leaf_of(node_as(x, kind), kind) for x, kind in given if kind.type is not None]
 
 
 def _common(
-    site: Site, name: str, first: Value, second: Value, titles: tuple[str, str]
+    site: Site, name: str, first: FlattenedValue, second: FlattenedValue, titles: tuple[str, str]
 ) -> list[Kind] | None:
     """The kinds of a variable's leaves after either side; None if it has no value."""
     if first is MISSING or second is MISSING:
@@ -473,7 +473,10 @@ def _common(
         if is_same_number(a, b):
             result.append(Kind(None, constant=a))
             continue
-        kind = joined(Value([a], first.structure).kinds[0], Value([b], second.structure).kinds[0])
+        kind = joined(
+            FlattenedValue([a], first.structure).kinds[0],
+            FlattenedValue([b], second.structure).kinds[0],
+        )
         if kind is None:
             raise _different(site, name, first, second, titles, number)
         result.append(kind)
@@ -487,7 +490,7 @@ def _title(name: str) -> str:
 
 
 def _missing(
-    site: Site, name: str, first: Value, second: Value, titles: tuple[str, str]
+    site: Site, name: str, first: FlattenedValue, second: FlattenedValue, titles: tuple[str, str]
 ) -> TracingError:
     shown: dict[str, object] = {
         f"{_title(name)} {title}": "has no value" if value is MISSING else _shown(value)
@@ -503,7 +506,7 @@ def _missing(
     )
 
 
-def _shown(value: Value) -> str:
+def _shown(value: FlattenedValue) -> str:
     if value.structure == trees.flatten(0)[1]:
         return str(value.kinds[0])
     if not value.leaves:
@@ -522,8 +525,8 @@ class _Text(str):
 def _different(
     site: Site,
     name: str,
-    first: Value,
-    second: Value,
+    first: FlattenedValue,
+    second: FlattenedValue,
     titles: tuple[str, str],
     number: int | None = None,
 ) -> Exception:
@@ -700,7 +703,7 @@ class _TracedLoop:
             return False
         value, kinds = self.values[name], self.kinds[name]
         if now is MISSING:
-            before = Value(value.leaves, value.structure)
+            before = FlattenedValue(value.leaves, value.structure)
             raise _missing(self.site, name, before, now, _BEFORE_AND_AFTER)
         if contents_of(self.variables.cells[name]) is not given[name]:
             self.replaced.add(name)
@@ -709,17 +712,21 @@ class _TracedLoop:
 
 
 def _fill(
-    site: Site, name: str, now: Value, values: dict[str, Value], kinds: dict[str, list[Kind]]
+    site: Site,
+    name: str,
+    now: FlattenedValue,
+    values: dict[str, FlattenedValue],
+    kinds: dict[str, list[Kind]],
 ) -> None:
     """A variable that a step assigns, and that has no value before the loop."""
     if name not in site.filled:
         raise _missing(site, name, MISSING, now, _BEFORE_AND_AFTER)
     kinds[name] = now.kinds
-    values[name] = Value([zero_of(kind) for kind in kinds[name]], now.structure)
+    values[name] = FlattenedValue([zero_of(kind) for kind in kinds[name]], now.structure)
 
 
 def _after_step(
-    site: Site, name: str, before: Value, kinds: Sequence[Kind], now: Value
+    site: Site, name: str, before: FlattenedValue, kinds: Sequence[Kind], now: FlattenedValue
 ) -> list[Kind]:
     if now.structure != before.structure:
         raise _different(site, name, before, now, _BEFORE_AND_AFTER)

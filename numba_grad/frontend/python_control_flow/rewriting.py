@@ -14,13 +14,14 @@ from typing import Any
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.derived_functions import DerivedFunction
 from numba_grad.frontend.python_control_flow.decisions import Decisions
+from numba_grad.frontend.python_control_flow.function_source import source_of
 from numba_grad.frontend.python_control_flow.jumps import (
     PREFIX,
     VALUE,
     is_over_range,
     without_jumps,
 )
-from numba_grad.frontend.python_control_flow.names import (
+from numba_grad.frontend.python_control_flow.liveness import (
     ReadLater,
     assigned_in,
     captured_in,
@@ -29,7 +30,6 @@ from numba_grad.frontend.python_control_flow.names import (
     nodes_of,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.source import source_of
 
 _COMPARISONS = {
     ast.Lt: "<",

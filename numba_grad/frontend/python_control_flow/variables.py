@@ -14,8 +14,12 @@ from numba_grad.errors import TracingError
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import wrap
 from numba_grad.frontend.guards import is_of_library
+from numba_grad.frontend.python_control_flow.flattened_values import (
+    MISSING,
+    FlattenedValue,
+    taken_apart,
+)
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.values import MISSING, Value, taken_apart
 from numba_grad.frontend.python_numbers import is_number
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS
@@ -49,7 +53,7 @@ class Variables:
 
     # Values
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> FlattenedValue:
         held = contents_of(self.cells[name])
         return MISSING if held is _UNASSIGNED else taken_apart(held)
 

@@ -34,7 +34,7 @@ from numba_grad.compiler.cuda.library_kernels.translation import (
     translated_stack,
 )
 from numba_grad.compiler.library_kernels import LibraryCall
-from numba_grad.compiler.library_kernels.registry import Kernel, Lowering
+from numba_grad.compiler.library_kernels.registry import LibraryKernel, Lowering
 from numba_grad.errors import KernelError, explain
 from numba_grad.runtime.cuda import cupy_calls
 
@@ -50,7 +50,7 @@ class NoKernels(Exception):
     """An operation has none here."""
 
 
-def kernels_for(options: Options) -> Callable[[Lowering], Kernel]:
+def kernels_for(options: Options) -> Callable[[Lowering], LibraryKernel]:
     """The kernel of an operation, as `library_steps.call_of` wants it: the first that there is of
     one for GPUs, the CPU's, translated, and CuPy's.
 
@@ -60,7 +60,7 @@ def kernels_for(options: Options) -> Callable[[Lowering], Kernel]:
         If there is none.
     """
 
-    def kernel_of(lowering: Lowering) -> Kernel:
+    def kernel_of(lowering: Lowering) -> LibraryKernel:
         of_cpu = lowering.kernel
         if of_cpu not in STAND_INS and of_cpu not in BY_CUPY and lowering.on_gpus is None:
             raise NoKernels(of_cpu.__name__)
@@ -82,7 +82,7 @@ def kernels_for(options: Options) -> Callable[[Lowering], Kernel]:
     return kernel_of
 
 
-def _by_cupy(of_cpu: Kernel, options: Options, *sizes: Any, **params: Any) -> LibraryCall:
+def _by_cupy(of_cpu: LibraryKernel, options: Options, *sizes: Any, **params: Any) -> LibraryCall:
     if of_cpu not in BY_CUPY:
         raise NoKernels(of_cpu.__name__)
     found = BY_CUPY[of_cpu](*sizes, **params)

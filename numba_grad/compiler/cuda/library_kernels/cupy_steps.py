@@ -14,7 +14,7 @@ from numba_grad.compiler.cuda.library_kernels.registry import by_cupy
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.compiler.library_kernels.lapack import real_name
-from numba_grad.compiler.library_kernels.registry import Kernel
+from numba_grad.compiler.library_kernels.registry import LibraryKernel
 from numba_grad.runtime.cuda.cupy_calls import words_of
 from numba_grad.runtime.plan import ErrorSite, Grid
 
@@ -53,7 +53,7 @@ def _sites(call: LibraryCall) -> list[ErrorSite]:
     return [word for step in call.steps for word in step.words if isinstance(word, ErrorSite)]
 
 
-def _square(of_cpu_call: Kernel, result: Callable[[int], Shape], *, inputs: int = 1) -> None:
+def _square(of_cpu_call: LibraryKernel, result: Callable[[int], Shape], *, inputs: int = 1) -> None:
     """Of stacks of square matrices, whose results have the dtype of these."""
     name = of_cpu_call.__name__.removesuffix("_call")
 

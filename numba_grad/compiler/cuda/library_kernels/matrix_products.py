@@ -9,8 +9,7 @@ from textwrap import indent
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels.registry import Options, stands_for
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     computed_name,
@@ -22,6 +21,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     walk_of_stack,
     zero,
 )
+from numba_grad.compiler.cuda.library_kernels.registry import Options, stands_for
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from numba_grad.compiler.library_kernels.registry import Kernel
+from numba_grad.compiler.library_kernels.registry import LibraryKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ DEFAULT = Options()
 class StandIn:
     """A kernel for GPUs, of the parameters and results of one of the CPU's."""
 
-    kernel: Kernel
+    kernel: LibraryKernel
     takes: Callable[..., bool]  # of the positional parameters: whether it does such sizes
     given: Callable[[Options], Mapping[str, object]]  # further parameters
 
 
-STAND_INS: dict[Kernel, list[StandIn]] = {}  # by the CPU's
-BY_CUPY: dict[Kernel, Kernel] = {}  # the last resort
+STAND_INS: dict[LibraryKernel, list[StandIn]] = {}  # by the CPU's
+BY_CUPY: dict[LibraryKernel, LibraryKernel] = {}  # the last resort
 
 
 def stands_for(
-    of_cpu: Kernel,
+    of_cpu: LibraryKernel,
     *,
     takes: Callable[..., bool] = lambda *sizes: True,
     given: Callable[[Options], Mapping[str, object]] = lambda options: {},
-) -> Callable[[Kernel], Kernel]:
+) -> Callable[[LibraryKernel], LibraryKernel]:
     """A decorator for a kernel in place of the CPU's.
 
     Parameters
@@ -47,17 +47,17 @@ def stands_for(
     given : parameters that the CPU's has not, of the options
     """
 
-    def register(kernel: Kernel) -> Kernel:
+    def register(kernel: LibraryKernel) -> LibraryKernel:
         STAND_INS.setdefault(of_cpu, []).append(StandIn(kernel, takes, given))
         return kernel
 
     return register
 
 
-def by_cupy(of_cpu: Kernel) -> Callable[[Kernel], Kernel]:
+def by_cupy(of_cpu: LibraryKernel) -> Callable[[LibraryKernel], LibraryKernel]:
     """A decorator for a call of CuPy in place of a kernel, where there is nothing else."""
 
-    def register(kernel: Kernel) -> Kernel:
+    def register(kernel: LibraryKernel) -> LibraryKernel:
         BY_CUPY[of_cpu] = kernel
         return kernel
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels.registry import stands_for
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     computed_name,
@@ -24,6 +23,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     stored_name,
     zero,
 )
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.dtypes import is_inexact

@@ -12,9 +12,7 @@ import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
 from numba_grad.compiler.cuda import device_functions
-from numba_grad.compiler.cuda.library_kernels.registry import stands_for
-from numba_grad.compiler.cuda.library_kernels.sorts import Sort
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     computed_name,
@@ -24,6 +22,8 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     pointer_to,
     stored_name,
 )
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
+from numba_grad.compiler.cuda.library_kernels.sorts import Sort
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord
 from numba_grad.runtime.plan import ErrorSite, Grid

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels.registry import stands_for
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     kernel_source,
     pointer_to,
     stored_name,
 )
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, LibraryWord, Shape
 from numba_grad.dtypes import computed_in, is_storage_only

@@ -21,7 +21,7 @@ from numba_grad.compiler.cuda.expressions import (
     constant,
     storage_name,
 )
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     each_task,

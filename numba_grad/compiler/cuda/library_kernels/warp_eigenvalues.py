@@ -8,8 +8,8 @@ import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
 from numba_grad.compiler.cuda.library_kernels import warp_stacks
+from numba_grad.compiler.cuda.library_kernels.kernel_source import WARP, indented, zero
 from numba_grad.compiler.cuda.library_kernels.registry import stands_for
-from numba_grad.compiler.cuda.library_kernels.source import WARP, indented, zero
 from numba_grad.compiler.cuda.library_kernels.warp_stacks import (
     FAILED,
     LOADED,

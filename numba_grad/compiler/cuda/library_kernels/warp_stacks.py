@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     WARP,
     indented,
     kernel_source,

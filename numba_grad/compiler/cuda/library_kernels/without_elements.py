@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from numba_grad.compiler import library_kernels as of_cpu
-from numba_grad.compiler.cuda.library_kernels.registry import stands_for
-from numba_grad.compiler.cuda.library_kernels.source import (
+from numba_grad.compiler.cuda.library_kernels.kernel_source import (
     THREADS,
     blocks_for,
     each_task,
@@ -14,6 +13,7 @@ from numba_grad.compiler.cuda.library_kernels.source import (
     pointer_to,
     zero,
 )
+from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.runtime.plan import Grid

@@ -46,7 +46,7 @@ _PYTHON_NAMES = {"b": "bool", "i": "int", "f": "float", "c": "complex"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class FlattenedValue:
     """What a variable holds."""
 
     leaves: list[Any]
@@ -57,12 +57,12 @@ class Value:
         return [_kind_of(x) for x in self.leaves]
 
 
-MISSING = Value([], trees.flatten(None)[1])  # of a variable that has not been assigned
+MISSING = FlattenedValue([], trees.flatten(None)[1])  # of a variable that has not been assigned
 
 
-def taken_apart(held: Any) -> Value:
+def taken_apart(held: Any) -> FlattenedValue:
     """`held`, taken apart."""
-    return Value(*trees.flatten(held))
+    return FlattenedValue(*trees.flatten(held))
 
 
 def _kind_of(leaf: Any) -> Kind:
@@ -121,7 +121,7 @@ def leaf_of(node: Node, kind: Kind) -> Tensor:
     return handle_like(0 if kind.is_number else None, node)
 
 
-def rebuilt(value: Value, kinds: Sequence[Kind], nodes: Sequence[Node]) -> Any:
+def rebuilt(value: FlattenedValue, kinds: Sequence[Kind], nodes: Sequence[Node]) -> Any:
     """What a variable holds, with new nodes for its arrays and numbers, in order."""
     rest = iter(nodes)
     leaves = [k.constant if k.type is None else leaf_of(next(rest), k) for k in kinds]

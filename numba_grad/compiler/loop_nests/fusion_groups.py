@@ -1,17 +1,8 @@
-"""What shares one loop nest, and where values are in memory."""
+"""What shares one loop nest."""
 
 from dataclasses import dataclass, field
 
 from numba_grad.graph.node import Node
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a value lives: `source` names the memory, `offset` the first element (in a `Word`, the
-    first byte)."""
-
-    source: object
-    offset: int = 0
 
 
 @dataclass(slots=True)

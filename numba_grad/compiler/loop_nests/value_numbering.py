@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.loop_nests.iteration_spaces import ONE, Factor, Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Apply,
@@ -24,6 +23,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
 )
 from numba_grad.compiler.loop_nests.loop_cuts import Known
 from numba_grad.compiler.loop_nests.loop_order import Survey
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.graph.node import Node
 
 INT64 = np.dtype(np.int64)
@@ -76,12 +76,12 @@ class Values:
             self.words.append(Word(name, value))
         return name
 
-    def buffer(self, source: object, dtype: np.dtype) -> Buffer:
-        found = self.buffers.get((source, dtype))
+    def buffer(self, memory: object, dtype: np.dtype) -> Buffer:
+        found = self.buffers.get((memory, dtype))
         if found is None:
             found = Buffer(f"x{len(self.buffers)}", len(self.words), dtype)
-            self.words.append(Word(found.name, source=source))
-            self.buffers[source, dtype] = found
+            self.words.append(Word(found.name, memory=memory))
+            self.buffers[memory, dtype] = found
         return found
 
     def special_word(self, source: object, prefix: str) -> str:
@@ -89,7 +89,7 @@ class Values:
         name = self.word_names.get(source)
         if name is None:
             name = self.word_names[source] = f"{prefix}{len(self.words)}"
-            self.words.append(Word(name, source=source))
+            self.words.append(Word(name, memory=source))
         return name
 
     def bound(self, name: str, value: int) -> str:
@@ -178,8 +178,8 @@ class Values:
             self.survey.places.add(place)
             self.survey.accesses.append(where)
         if self.addresses_blocks:
-            return self.buffer(place.source, dtype), where.shifted(place.offset, literal=True)
-        start = Place(place.source, place.offset * dtype.itemsize)
+            return self.buffer(place.memory, dtype), where.shifted(place.offset, literal=True)
+        start = Place(place.memory, place.offset * dtype.itemsize)
         return self.buffer(start, dtype), where
 
     def place_to_load(self, node: Node) -> Place | None:

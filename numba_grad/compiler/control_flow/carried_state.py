@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
-from numba_grad.compiler.loop_nests.groups import Place
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.words import Pointer
 from numba_grad.graph.types import Type
 
@@ -14,7 +14,7 @@ _OF_THEIR_OWN = 17
 
 
 @dataclass(slots=True)
-class State:
+class CarriedState:
     """Where carried values are from step to step.
 
     What is computed is written to another buffer than the one that is read, in a ring of buffers.
@@ -73,7 +73,7 @@ def state_of(
     *,
     reverse: bool = False,
     in_place: Collection[int] = (),
-) -> State:
+) -> CarriedState:
     """Memory for what is carried, without anything in it.
 
     `entries`: by the number of a carried value that of the result with its values at the beginning
@@ -115,7 +115,9 @@ def state_of(
         start = Pointer(memory, (last + 1) * nbytes)
         writes[chain[0]] = Moving(start, nbytes, limit, ring)
     computed = [k for k in range(len(types)) if k not in followers]
-    return State(computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed])
+    return CarriedState(
+        computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed]
+    )
 
 
 def after(moving: Moving, passes: int) -> Pointer:
