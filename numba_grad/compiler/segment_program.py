@@ -15,7 +15,7 @@ from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
-from numba_grad.compiler.loop_nests.lower import lower
+from numba_grad.compiler.loop_nests.lowering import lower_group
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
 from numba_grad.compiler.passes.added_products import added_products
 from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
@@ -194,7 +194,7 @@ class _SegmentBuilder:
         self.emit_group(step, self.places)
 
     def emit_group(self, group: Group, places: dict[Node, Place]) -> None:
-        kernel = lower(group, places.get, self.target.reduction_blocks)
+        kernel = lower_group(group, places.get, self.target.reduction_blocks)
         if any(axis.extent == 0 for axis in kernel.kept):
             # No results: what it loads before its loops, and tests, would not be there.
             return
@@ -224,7 +224,7 @@ class _SegmentBuilder:
             partial: object = partials["partial", node] if blocks > 1 else "not run"
             inner = {stand_in: Place(partial), combined: places[node]}
             reduced = Group(space_of(stand_in.shape), (0,), [], [combined])
-            kernel = lower(reduced, inner.get, None)
+            kernel = lower_group(reduced, inner.get, None)
             step = self.target.kernel_step(kernel, {})
             if blocks > 1:
                 self.steps.append((step, kernel))

@@ -144,7 +144,7 @@ class Line:
         except (SyntaxError, ValueError, IndexError):
             return None  # the file has changed since it was imported
 
-    def value_of(self, expression: ast.expr) -> Any:
+    def evaluated(self, expression: ast.expr) -> Any:
         """What a name, or a name in a module, stands for; None for anything else."""
         if isinstance(expression, ast.Name):
             frame = self.frame
@@ -152,7 +152,7 @@ class Line:
                 if expression.id in names:
                     return names[expression.id]
         elif isinstance(expression, ast.Attribute):
-            owner = self.value_of(expression.value)
+            owner = self.evaluated(expression.value)
             if isinstance(owner, ModuleType):
                 return getattr(owner, expression.attr, None)
         return None
@@ -202,7 +202,7 @@ def _instead_of(line: Line) -> str:
 def _instead_of_lookup(line: Line, expression: ast.expr | None) -> str:
     if not isinstance(expression, ast.Subscript):
         return "ng.asarray(values)[x] in place of values[x]"
-    joining = line.value_of(expression.value)
+    joining = line.evaluated(expression.value)
     for name in ("r_", "c_"):
         if joining is getattr(np, name):
             return f"ng.{name}[x, y] in place of np.{name}[x, y]"
@@ -223,14 +223,14 @@ def instead_of_array(line: Line) -> str:
         new = f"{target.id} = {target.id} {line.symbol[:-1]} x, a new tensor; or "
     if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         owner = target.func.value  # of array.fill(x), and np.fill_diagonal(array, x)
-        is_function = isinstance(line.value_of(owner), ModuleType)
+        is_function = isinstance(line.evaluated(owner), ModuleType)
         target = target.args[0] if is_function and target.args else owner
     while isinstance(target, ast.Subscript):
         target = target.value
     name, size = "b", "n"
     if isinstance(target, ast.Name | ast.Attribute):
         name = ast.unparse(target)
-        array = line.value_of(target)
+        array = line.evaluated(target)
         if isinstance(array, np.ndarray):
             size = str(array.shape[0] if array.ndim == 1 else array.shape)
     return (
@@ -240,12 +240,12 @@ def instead_of_array(line: Line) -> str:
 
 
 def _instead_of_call(line: Line, call: ast.Call) -> str:
-    called, name = line.value_of(call.func), ast.unparse(call.func)
+    called, name = line.evaluated(call.func), ast.unparse(call.func)
     if isinstance(called, BuiltinFunctionType) and called.__module__ in ("math", "cmath"):
         other = _counterpart(called.__name__)
         return f"{other} in place of {name}(x)" if other else ""
     given = call.args[0] if call.args else None
-    if isinstance(given, _SEQUENCES) or isinstance(given and line.value_of(given), list | tuple):
+    if isinstance(given, _SEQUENCES) or isinstance(given and line.evaluated(given), list | tuple):
         return f"np.stack([x, y]) in place of {name}([x, y])"
     if any(called is function for function in _ARRAY_MAKERS):
         return (
@@ -267,7 +267,7 @@ def instead_of_truth() -> str:
     expression = None if line is None else line.expression()
     if line is None or not isinstance(expression, ast.Call):
         return ""
-    called, name = line.value_of(expression.func), ast.unparse(expression.func)
+    called, name = line.evaluated(expression.func), ast.unparse(expression.func)
     if not isinstance(called, BuiltinFunctionType) or called.__module__ != "builtins":
         return ""
     other = _OF_TRUTH.get(called.__name__)

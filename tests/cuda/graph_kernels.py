@@ -17,7 +17,7 @@ from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
-from numba_grad.compiler.loop_nests.lower import lower
+from numba_grad.compiler.loop_nests.lowering import lower_group
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.split_sums import split_sums
 from numba_grad.compiler.segment_memory import Place
@@ -94,7 +94,7 @@ class GraphRun:
         return array
 
     def launch(self, group: Group, places: dict[Node, Place]) -> None:
-        kernel = lower(group, places.get, reduction_blocks)
+        kernel = lower_group(group, places.get, reduction_blocks)
         if any(axis.extent == 0 for axis in kernel.kept):
             return
         partials: dict[object, np.ndarray] = {}

@@ -29,7 +29,7 @@ MARGIN = 2**24
 
 Interval = tuple[int, int]
 
-# What lower.py computes with indices, in the words of kernels. Divisions are unsigned: what is
+# What lowering.py computes with indices, in the words of kernels. Divisions are unsigned: what is
 # divided is not negative, or not used if it is, and a signed one is slow and rounds up.
 INDEX_TEMPLATES = {
     "select({c}, {x}, {y})": "{x} if {c} else {y}",
@@ -100,7 +100,7 @@ def index_arithmetic(kernel: LoopNest) -> IndexArithmetic:
 
 
 def split_position(index: Index) -> tuple[Index, Index]:
-    """The part of a position that loops move, and what lower.py adds by a word or a literal."""
+    """The part of a position that loops move, and what lowering.py adds by a word or a literal."""
     moving = tuple([term for term in index.terms if not term[0].startswith("c")])
     fixed = tuple([term for term in index.terms if term[0].startswith("c")])
     return Index(moving), Index(fixed, index.literal, index.runtime)

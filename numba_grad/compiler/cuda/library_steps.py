@@ -18,7 +18,7 @@ MOST_BLOCKS = MOST_EXTENTS["grid"][0]  # kernels whose blocks take several tasks
 Temporaries = Callable[[int], object]
 
 
-def lower(
+def steps_of_operation(
     node: Node,
     places: dict[Node, Place],
     temporary: Temporaries,
@@ -34,7 +34,7 @@ def lower(
         If there is none for this operation.
     """
     if node.op.name == "custom_kernel":
-        return user_functions.lower(node, places)
+        return user_functions.steps_of_user_kernel(node, places)
     try:
         call = library_steps.call_of(node, kernels_for(options), in_place=in_place)
     except NoKernels:
@@ -46,7 +46,7 @@ def lower(
                 fix="x.cpu() before it, and .cuda() of the result: gradients flow through both",
             )
         ) from None
-    steps = library_steps.steps_of(call, node, places, temporary, in_place=in_place)
+    steps = library_steps.steps_of_call(call, node, places, temporary, in_place=in_place)
     return [_checked(node, step) for step in steps if step.launch[0]]
 
 

@@ -69,7 +69,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         costs=costs.COSTS,
         reduction_blocks=reduction_blocks,
         kernel_step=_kernel_step,
-        library_steps=functools.partial(library_steps.lower, options=options),
+        library_steps=functools.partial(library_steps.steps_of_operation, options=options),
         join=_join,
         copy_step=_copy_step,
         build=functools.partial(build.build_all, architecture=architecture),

@@ -90,7 +90,7 @@ class UserKernel(DeviceKernel):
         )
 
 
-def lower(node: Node, places: dict[Node, Place]) -> list[ScheduledStep]:
+def steps_of_user_kernel(node: Node, places: dict[Node, Place]) -> list[ScheduledStep]:
     """The steps of a `custom_kernel`: a launch, or one for each member of a batch."""
     kernel, numbers = node.params["kernel"], node.params["numbers"]
     inputs, arrays, members = operands_of(node)

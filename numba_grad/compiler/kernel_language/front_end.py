@@ -179,7 +179,7 @@ def _lower(function: Function, meanings: syntax_lowering.Meanings, module: ir.Mo
     source, entry_name, signature, symbol = function
     return_type, argument_types = _parse_signature(signature)
     try:
-        syntax_lowering.lower(
+        syntax_lowering.lower_function(
             source, entry_name, NAMES, meanings, module, symbol, return_type, argument_types
         )
     except errors.NumbaError as error:

@@ -752,7 +752,7 @@ def _constants(statements: Sequence[ast.stmt]) -> dict[str, int | float]:
     return found
 
 
-def lower(
+def lower_function(
     text: str,
     entry_name: str,
     names: dict[str, Any],

@@ -1,4 +1,4 @@
 """A fused group as loops over an iteration space.
 
-Start with `lower.py`; what comes out is in `kernel_ir.py`.
+Start with `lowering.py`; what comes out is in `kernel_ir.py`.
 """

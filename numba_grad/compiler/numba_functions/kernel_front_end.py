@@ -117,7 +117,7 @@ def _check_names(function: Any) -> None:
     except errors.NumbaError:
         return  # Reported by the front end, with types.
 
-    def value_of(variable: Any) -> Any:
+    def known_value_of(variable: Any) -> Any:
         """A name's value, or None."""
         try:
             definition = code.get_definition(variable)
@@ -126,7 +126,7 @@ def _check_names(function: Any) -> None:
         if isinstance(definition, ir.Global | ir.FreeVar):
             return definition.value
         if isinstance(definition, ir.Expr) and definition.op == "getattr":
-            of = value_of(definition.value)
+            of = known_value_of(definition.value)
             if isinstance(of, types.ModuleType) and of.__name__.split(".")[0] == "cuda":
                 return getattr(of, definition.attr, _Refused(f"`{of.__name__}.{definition.attr}`"))
         return None
@@ -137,6 +137,6 @@ def _check_names(function: Any) -> None:
             what = "`raise` or `assert` in a kernel, whose threads report nothing,"
             raise refused(end.loc, what, instead="a result that says so; or ")
         for assignment in block.find_insts(ir.Assign):
-            found = value_of(assignment.target)
+            found = known_value_of(assignment.target)
             if isinstance(found, _Refused):
                 raise refused(assignment.loc, found.name)

@@ -22,7 +22,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 
 
-def lower(
+def steps_of_operation(
     node: Node, places: dict[Node, Place], temporary: Callable[[int], object], *, in_place: bool
 ) -> list[ScheduledStep]:
     """The steps that compute `node` from its operands in memory."""
@@ -30,7 +30,7 @@ def lower(
         call = call_of_custom_kernel(node)
     else:
         call = call_of(node, operator.attrgetter("kernel"), in_place=in_place)
-    return steps_of(call, node, places, temporary, in_place=in_place)
+    return steps_of_call(call, node, places, temporary, in_place=in_place)
 
 
 def call_of(
@@ -46,7 +46,7 @@ def call_of(
     return lowering.call_of(kernel, node)
 
 
-def steps_of(
+def steps_of_call(
     call: LibraryCall,
     node: Node,
     places: dict[Node, Place],

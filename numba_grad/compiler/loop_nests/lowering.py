@@ -66,7 +66,7 @@ from numba_grad.graph.node import Node
 MOST_POINTERS = 12
 
 
-def lower(
+def lower_group(
     group: Group,
     place_of: Callable[[Node], Place | None],
     reduction_blocks: ReductionBlocks | None,
