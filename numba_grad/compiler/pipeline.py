@@ -24,7 +24,13 @@ from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
-from numba_grad.compiler.partition.flat_graph import FlatGraph, value_inputs, with_stored_operands
+from numba_grad.compiler.partition.flat_graph import (
+    ClosedGraph,
+    FlatGraph,
+    target_of,
+    value_inputs,
+    with_stored_operands,
+)
 from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
@@ -320,7 +326,7 @@ class _Compiler:
             call = self.graph.calls.get(k)
             if call is not None:
                 if call not in called:
-                    called[call] = _outputs_of_call(call.params["target"], inputs)
+                    called[call] = _outputs_of_call(target_of(call), inputs)
                 local.append(called[call][node.params["number"]])
             elif node.op.name in ALIASES:
                 local.append(inputs[0])
@@ -526,7 +532,7 @@ class _Template:
         self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
 
 
-def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
+def _outputs_of_call(target: ClosedGraph, inputs: Sequence[Node]) -> list[Node]:
     """The outputs of the called function's graph over `inputs`, with the calls in it written
     out."""
     called: dict[Node, list[Node]] = {}
@@ -541,7 +547,7 @@ def _outputs_of_call(target: Any, inputs: Sequence[Node]) -> list[Node]:
             return value_inputs(node)[0]
         if parent not in called:
             # As deep as jitted functions call each other.
-            called[parent] = _outputs_of_call(parent.params["target"], parent.inputs)
+            called[parent] = _outputs_of_call(target_of(parent), parent.inputs)
         return called[parent][node.params["number"]]
 
     given = dict(zip(target.arguments, inputs, strict=True))

@@ -60,10 +60,10 @@ def straight_line(step: ScheduledStep, roles: dict[int, tuple[str, int, int]]) -
     kernel = step.loop_nest
     if kernel is None:
         return None
-    if kernel.axes or kernel.accumulators or kernel.locals or len(kernel.variants) != 1:
+    if kernel.axes or kernel.accumulators or len(kernel.variants) != 1:
         return None
     [variant] = kernel.variants
-    if len(variant.pieces) != 1 or variant.pieces[0].in_blocks or len(variant.lets) > 1:
+    if len(variant.pieces) != 1 or len(variant.lets) > 1:
         return None
     body = variant.pieces[0].body
     lets = [*(variant.lets[0] if variant.lets else []), *body.lets]

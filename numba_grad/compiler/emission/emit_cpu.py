@@ -18,15 +18,19 @@ from types import MappingProxyType
 import numpy as np
 
 from numba_grad.compiler.emission.text import SourceText, index_text
-from numba_grad.compiler.loop_nests.kernel_ir import (
+from numba_grad.compiler.emission.transposed_rows import (
     FIRST_ROW,
     ROWS_OF_BLOCK,
+    Copy,
+    LoopNestInBlocks,
+    PieceInBlocks,
+)
+from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
     Buffer,
     Constant,
-    Copy,
     Expression,
     IndexValue,
     Let,
@@ -58,7 +62,7 @@ def emit(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> str:
         for comment in kernel.comment:
             source.line(f"# {comment}")
         _emit_arguments(source, kernel)
-        for local in kernel.locals:
+        for local in kernel.locals if isinstance(kernel, LoopNestInBlocks) else ():
             source.line(f"{local.name} = local({ROWS_OF_BLOCK}, {dtype_name(local.dtype)})")
         level_zero = [let for variant in kernel.variants for let in variant.lets[0]]
         _emit_lets(source, level_zero)
@@ -272,7 +276,7 @@ def _emit_inner_loop(
             start = piece.start
         if last == inner.word:
             stop = piece.stop
-        if piece.in_blocks:
+        if isinstance(piece, PieceInBlocks):
             _emit_blocks(source, kernel, piece, start, stop)
             continue
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
@@ -281,7 +285,9 @@ def _emit_inner_loop(
             _emit_body(source, piece, places)
 
 
-def _emit_blocks(source: SourceText, kernel: LoopNest, piece: Piece, start: str, stop: str) -> None:
+def _emit_blocks(
+    source: SourceText, kernel: LoopNest, piece: PieceInBlocks, start: str, stop: str
+) -> None:
     rows = f"for {kernel.axes[-1].variable} in range({FIRST_ROW}, last_row):"
     source.line(f"stop_row = {stop}")
     with source.block(f"for {FIRST_ROW} in range({start}, stop_row, {ROWS_OF_BLOCK}):"):
@@ -296,7 +302,7 @@ def _emit_blocks(source: SourceText, kernel: LoopNest, piece: Piece, start: str,
                 _emit_copies(source, piece.copies_out)
 
 
-def _emit_copies(source: SourceText, copies: list[Copy]) -> None:
+def _emit_copies(source: SourceText, copies: tuple[Copy, ...]) -> None:
     # Vector code would gather, which is slower: 10 % of a kernel with 48 components.
     source.line("keep_scalar()")
     for copy in copies:

@@ -7,15 +7,12 @@ with these alone, its results are copied to where they belong.
 """
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from numba_grad.compiler.loop_nests.iteration_spaces import ONE, Factor, Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
-    FIRST_ROW,
-    LOCAL,
     Body,
     Buffer,
-    Copy,
     Let,
     Load,
     LoopNest,
@@ -23,12 +20,43 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Store,
 )
 
+# Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
+ROWS_OF_BLOCK = 16
+FIRST_ROW = "first_row"  # the name of the first of them
+LOCAL = -1  # the word of a buffer that is a local array
 # Rows of at most so many elements LLVM reads as vectors and shuffles, three times as fast.
 LONGEST_SHUFFLED = 4
 # Of fewer, reading them one by one is cheap. Of more, the local arrays would not stay in the
 # first-level cache.
 FEWEST_COMPONENTS = 4
 MOST_COMPONENTS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`target[target_position] = source[source_position]`."""
+
+    target: Buffer
+    target_position: Index
+    source: Buffer
+    source_position: Index
+    is_streamed: bool = False  # goes past the caches
+
+
+@dataclass(slots=True)
+class PieceInBlocks(Piece):
+    """A piece that runs in blocks of `ROWS_OF_BLOCK` rows: what comes in is copied, then the body
+    runs, then what goes out is copied."""
+
+    copies_in: tuple[Copy, ...] = ()
+    copies_out: tuple[Copy, ...] = ()
+
+
+@dataclass(slots=True)
+class LoopNestInBlocks(LoopNest):
+    """A loop nest some pieces of which run in blocks."""
+
+    locals: tuple[Buffer, ...] = ()  # arrays of `ROWS_OF_BLOCK` elements
 
 
 def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> LoopNest:
@@ -47,7 +75,21 @@ def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> Loop
         )
         for variant in kernel.variants
     ]
-    return replace(kernel, variants=variants, locals=arrays)
+    if not arrays:
+        return kernel
+    return LoopNestInBlocks(
+        kernel.axes,
+        kernel.words,
+        kernel.buffers,
+        kernel.accumulators,
+        variants,
+        kernel.comment,
+        kernel.blocks,
+        kernel.blocks_word,
+        kernel.operations,
+        kernel.merges,
+        tuple(arrays),
+    )
 
 
 def _transposed(
@@ -78,17 +120,19 @@ def _transposed(
     def to_local(store: Store) -> Store:
         return Store(local_of[store], here, store.value) if store in local_of else store
 
-    return replace(
-        piece,
-        body=Body(
+    return PieceInBlocks(
+        piece.start,
+        piece.stop,
+        Body(
             [from_local(let) for let in body.lets],
             body.updates,
             [to_local(store) for store in body.stores],
         ),
-        copies_in=[Copy(local_of[x], here, x.buffer, x.position) for x in loads],
-        copies_out=[
-            Copy(x.buffer, x.position, local_of[x], here, x.buffer in streamed) for x in stores
-        ],
+        piece.is_scalar,
+        tuple([Copy(local_of[x], here, x.buffer, x.position) for x in loads]),
+        tuple(
+            [Copy(x.buffer, x.position, local_of[x], here, x.buffer in streamed) for x in stores]
+        ),
     )
 
 

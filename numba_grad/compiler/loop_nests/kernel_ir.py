@@ -1,11 +1,11 @@
 """The kernel IR: what an emitter turns into source. No target is known here.
 
-    Kernel      words, axes, accumulators, variants      one kernel
+    LoopNest    words, axes, accumulators, variants      one kernel
     Variant     rows it is for, lets by level, pieces    one way through the loop nest
-    Piece       a range of the innermost loop, a body, copies in and out of local arrays
+    Piece       a range of the innermost loop, and a body
     Body        lets, updates of accumulators, stores
 
-Loops nest in the order of `Kernel.axes`. A let belongs to a *level*: 0 is outside of all loops, k
+Loops nest in the order of `LoopNest.axes`. A let belongs to a *level*: 0 is outside of all loops, k
 inside of the k-th.
 """
 
@@ -15,19 +15,15 @@ import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 
-# Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
-ROWS_OF_BLOCK = 16
-FIRST_ROW = "first_row"  # the name of the first of them
-LOCAL = -1
 OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A pointer argument of a kernel, or a local array of `ROWS_OF_BLOCK` elements."""
+    """A pointer argument of a kernel, the one with the number `word`."""
 
     name: str
-    word: int  # LOCAL if it is an array
+    word: int
     dtype: np.dtype
 
 
@@ -121,32 +117,14 @@ class Range:
     stop: str
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """`target[target_position] = source[source_position]`."""
-
-    target: Buffer
-    target_position: Index
-    source: Buffer
-    source_position: Index
-    is_streamed: bool = False  # goes past the caches
-
-
 @dataclass(slots=True)
 class Piece:
-    """The innermost loop over a range. With copies it runs in blocks of `ROWS_OF_BLOCK` rows: what
-    comes in is copied, then the body runs, then what goes out is copied."""
+    """The innermost loop over a range."""
 
     start: str
     stop: str
     body: Body
-    copies_in: list[Copy] = field(default_factory=list)
-    copies_out: list[Copy] = field(default_factory=list)
     is_scalar: bool = False  # of a few elements: not worth vector code
-
-    @property
-    def in_blocks(self) -> bool:
-        return bool(self.copies_in or self.copies_out)
 
 
 @dataclass(slots=True)
@@ -182,7 +160,6 @@ class LoopNest:
         str  # the name of the argument that holds it, "" if there are no reductions in blocks
     )
     operations: int  # scalar operations per innermost point, roughly
-    locals: list[Buffer] = field(default_factory=list)
     # How the accumulators of another part, named with `OTHER`, are added to these. An accumulator
     # that starts from its identity changes nothing: (extreme, index 0) does so for argmax, too.
     merges: list[Update] = field(default_factory=list)

@@ -43,6 +43,11 @@ class ClosedGraph(Protocol):
         ...
 
 
+def target_of(call: Node) -> ClosedGraph:
+    """The graph of the function that is called."""
+    return call.params["target"]
+
+
 class Role:
     """How the value of a node comes about. Plain numbers: members of an Enum cost 1 us to name."""
 

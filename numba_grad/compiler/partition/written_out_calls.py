@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, target_of
 from numba_grad.compiler.partition.segment_graphs import has_several_segments
 from numba_grad.compiler.partition.segments import FEWEST_NODES_OF_INNER_LOOP
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -22,7 +22,7 @@ MOST_WRITTEN_OUT = 20_000
 def with_long_calls_written_out(graph: FlatGraph) -> FlatGraph:
     """The graph with the operations of functions that have loops in the place of their calls."""
     calls = {call: None for call in graph.calls.values() if call.op.name == "call"}
-    counts = Counter([_target(call) for call in calls])
+    counts = Counter([target_of(call) for call in calls])
     bodies = {target: _body(target) for target in counts}
     chosen = {
         target: body
@@ -31,11 +31,7 @@ def with_long_calls_written_out(graph: FlatGraph) -> FlatGraph:
     }
     if not chosen:
         return graph
-    return _written_out(graph, {x: chosen[_target(x)] for x in calls if _target(x) in chosen})
-
-
-def _target(call: Node) -> ClosedGraph:
-    return call.params["target"]
+    return _written_out(graph, {x: chosen[target_of(x)] for x in calls if target_of(x) in chosen})
 
 
 def _body(target: ClosedGraph) -> FlatGraph:

@@ -123,10 +123,6 @@ class _Touched:
                 of_piece[inner] = _cut(inner, piece.start, piece.stop, of_piece)
             if not _is_empty(of_piece):
                 self._look_at(piece.body.lets, piece.body.stores, of_piece)
-                if piece.in_blocks:
-                    copies = [*piece.copies_in, *piece.copies_out]
-                    self.unknown.update(c.source.word for c in copies)
-                    self.unknown.update(c.target.word for c in copies)
 
     def _look_at(
         self, lets: Iterable[Let], stores: Iterable[Store], ranges: Mapping[str, Bounds]
