@@ -6,37 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend import interchange, polynomials
+from numba_grad.frontend import functions, interchange, polynomials
 from numba_grad.frontend.arrays import as_node, value_of
-from numba_grad.frontend.functions import (
-    along_axes,
-    assignments,
-    bits,
-    calculus,
-    choosing,
-    comparisons,
-    contractions,
-    counting,
-    creation,
-    dtypes,
-    einsum,
-    elementwise,
-    index_arrays,
-    indexing,
-    joining,
-    nans,
-    numbers,
-    order_statistics,
-    padding,
-    ranges,
-    reductions,
-    samples,
-    scans,
-    sets,
-    shapes,
-    sorting,
-    statistics,
-)
+from numba_grad.frontend.functions import contractions, creation, elementwise, numbers
 from numba_grad.frontend.namespaces import namespace
 
 Function = Callable[..., Any]
@@ -51,12 +23,7 @@ of_ufunc: dict[np.ufunc, Function] = {
 }
 
 # Their public functions that NumPy has under the same names stand for NumPy's.
-_modules = (
-    *(along_axes, assignments, bits, calculus, choosing, comparisons, contractions, counting),
-    *(creation, dtypes, einsum, elementwise, index_arrays, indexing, interchange, joining, nans),
-    *(numbers, order_statistics, padding, polynomials, ranges, reductions, samples, scans, sets),
-    *(shapes, sorting, statistics),
-)
+_MODULES = (*functions.modules(), interchange, polynomials)
 # But for those that no tensor comes to: they take neither arrays nor `like=`, or make NumPy's.
 _numpys_alone = frozenset(
     (
@@ -68,7 +35,7 @@ _numpys_alone = frozenset(
 
 
 def _of_same_names() -> Iterator[tuple[Function, Function]]:
-    for module in _modules:
+    for module in _MODULES:
         for name in module.__all__:
             theirs: Any = getattr(np, name, None)
             is_function = callable(theirs) and not isinstance(theirs, type | np.ufunc)

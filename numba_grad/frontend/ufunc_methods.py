@@ -23,8 +23,8 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.associative_folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.functions import nans, reductions, scans
-from numba_grad.frontend.functions.associative_folds import Join, folded_segments, folded_up_to_each
 from numba_grad.frontend.functions.indexing import index_of_nodes, mask_value
 from numba_grad.frontend.functions.reductions import Axis, kept, mask_like
 from numba_grad.graph.node import OPS, Node, leaf

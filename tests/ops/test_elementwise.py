@@ -22,7 +22,6 @@ OF_TORCH = {
     "cast": None,  # tested below, as the next two
     "make_complex": None,
     "where": None,
-    "cbrt": None,  # torch has none
     "clip_to_numbers": None,  # has the derivatives of clip, which is compared
     "floor_divide": None,  # has no derivative in torch
     "ldexp": None,  # of whole exponents; compared in tests/frontend/test_ufuncs.py
@@ -38,10 +37,17 @@ MODULES = (elementwise, functions, logic)
 OPERATIONS = dict.fromkeys(
     x for module in MODULES for x in vars(module).values() if isinstance(x, Op)
 )
+
+
+def in_torch(name):
+    """None where torch has no such function: tests/ops/test_registry.py has differences."""
+    return OF_TORCH[name] if name in OF_TORCH else getattr(torch, name, None)
+
+
 COMPARED = [
     op
     for op in OPERATIONS
-    if op.family == "elementwise" and op.vjp is not None and OF_TORCH.get(op.name, True)
+    if op.family == "elementwise" and op.vjp is not None and in_torch(op.name)
 ]
 # Of complex numbers torch has none of these; tests/ops/test_registry.py compares with differences.
 REAL_IN_TORCH = {"clip", "erf", "erfc", "maximum", "minimum"}
@@ -57,10 +63,6 @@ DIFFERENT = {
     "fmod": lambda x, y: np.isnan(np.fmod(x, y)),  # infinite, for a value of NaN
     "nextafter": lambda x, y: x == y,  # 0; the neighbours on both sides move with x
 }
-
-
-def in_torch(name):
-    return OF_TORCH.get(name) or getattr(torch, name)
 
 
 def gradients(op, arrays, g, **params):
