@@ -206,7 +206,7 @@ def elementwise(
 ) -> Op:
     """An op applied element by element; inputs broadcast as in NumPy.
 
-    Inputs must already have the dtypes of NumPy's loop for this ufunc: `apply_elementwise` casts.
+    Inputs must already have the dtypes of NumPy's loop for this ufunc: who calls the op casts.
 
     Parameters
     ----------
@@ -408,12 +408,6 @@ def batch_elementwise(name: str) -> Callable[..., Node]:
         return record(OPS[name], tuple(aligned), params)
 
     return batch
-
-
-def apply_elementwise(op: Op, ufunc: np.ufunc, *inputs: Node) -> Node:
-    """`op` on inputs of any dtypes, cast as NumPy's `ufunc` casts them (NEP 50)."""
-    loop = loop_dtypes(ufunc, tuple(x.dtype for x in inputs))
-    return op(*(cast(x, dtype) for x, dtype in zip(inputs, loop, strict=False)))
 
 
 _loops: dict[tuple, tuple[np.dtype, ...]] = {}

@@ -7,9 +7,10 @@ import pytest
 
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError
+from numba_grad.frontend.arrays import operands
 from numba_grad.graph.node import OPS, Op, leaf
 from numba_grad.ops import elementwise, functions, logic
-from numba_grad.ops.families import apply_elementwise, loop_dtypes
+from numba_grad.ops.families import loop_dtypes
 from numba_grad.ops.samples import draw_operands
 from numba_grad.transforms.vjp import cotangents, reached
 
@@ -268,18 +269,17 @@ def test_integers_wrap_as_in_numpy(engine):
 
 def test_comparing_signed_with_unsigned_is_exact(engine):
     x, y = np.array([-1, 2**62], np.int64), np.array([2**64 - 1, 2**62], np.uint64)
-    node = apply_elementwise(OPS["equal"], np.equal, leaf(x), leaf(y))
-    less = apply_elementwise(OPS["less"], np.less, leaf(x), leaf(y))
+    node = OPS["equal"](*operands(np.equal, (x, y)))
+    less = OPS["less"](*operands(np.less, (x, y)))
     evaluate([node, less])
     assert node.value.tolist() == [False, True]
     assert less.value.tolist() == [True, False]
 
 
 def test_promotion_is_that_of_numpy_loops():
-    x = leaf(np.ones(2, np.int32))
-    y = leaf(np.ones(2, np.float32))
-    assert apply_elementwise(OPS["add"], np.add, x, y).dtype == np.float64
-    assert apply_elementwise(OPS["sqrt"], np.sqrt, x).dtype == np.float64
+    x, y = np.ones(2, np.int32), np.ones(2, np.float32)
+    assert OPS["add"](*operands(np.add, (x, y))).dtype == np.float64
+    assert OPS["sqrt"](*operands(np.sqrt, (x,))).dtype == np.float64
     assert loop_dtypes(np.multiply, (np.dtype(np.float32), float))[0] == np.float32
     with pytest.raises(DTypeError, match="bitwise_and: not defined for these dtypes"):
         loop_dtypes(np.bitwise_and, (np.dtype(np.float64), int))

@@ -18,23 +18,7 @@ from numba_grad.dtypes import computed_in, is_floating, is_inexact
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import Tasks
 
-__all__ = ["argsort_call", "searchsorted_call", "sort_call"]
-
-
-def argsort_call(
-    dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False
-) -> LibraryCall:
-    """The int64 positions along an axis that would sort it. Input: x. One output."""
-    return _sorting_call(dtype, shape, axis, _argsort_result, descending)
-
-
-def sort_call(dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False) -> LibraryCall:
-    """The elements along an axis in order. Input: x. One output."""
-    return _sorting_call(dtype, shape, axis, _sort_result, descending)
-
-
-_argsort_result = "order[source + i]"
-_sort_result = "x[start + order[source + i] * inner]"
+__all__ = ["argsort_call", "searchsorted_call"]
 
 
 # From so many elements on for each byte of a key, bytes are counted rather than elements compared:
@@ -42,9 +26,10 @@ _sort_result = "x[start + order[source + i] * inner]"
 _LEAST_COUNTED = 16
 
 
-def _sorting_call(
-    dtype: np.dtype, shape: Shape, axis: int, result: str, descending: bool
+def argsort_call(
+    dtype: np.dtype, shape: Shape, axis: int, *, descending: bool = False
 ) -> LibraryCall:
+    """The int64 positions along an axis that would sort it. Input: x. One output."""
     n = shape[axis]
     inner = math.prod(shape[axis + 1 :])
     tasks = math.prod(shape[:axis]) * inner
@@ -63,7 +48,7 @@ def _sorting_call(
     )
     source = _counting_source if is_counted else _merging_source
     step = LibraryStep(
-        source(dtype, result, descending),
+        source(dtype, descending),
         words,
         Tasks(tasks if n else 0, grain_for(n * max(1, n.bit_length()), 1 << 11)),
     )
@@ -92,7 +77,7 @@ def _comes_before(dtype: np.dtype, a: str, b: str) -> str:
     )
 
 
-def _merging_source(dtype: np.dtype, result: str, descending: bool) -> str:
+def _merging_source(dtype: np.dtype, descending: bool) -> str:
     """Insertion sort in runs of 16, then runs are merged, between two halves of the scratch.
 
     Words: x, out, keys, order, length of the axis, elements after one step along it.
@@ -104,7 +89,7 @@ def _merging_source(dtype: np.dtype, result: str, descending: bool) -> str:
     return f"""\
 def kernel(args, lo, hi):
     x = buffer(args, 0, {kernel_dtype(dtype)})
-    out = buffer(args, 1, {"int64" if result is _argsort_result else kernel_dtype(dtype)})
+    out = buffer(args, 1, int64)
     keys = buffer(args, 2, {value_dtype(dtype)})
     order = buffer(args, 3, int64)
     n = integer(args, 4)
@@ -165,11 +150,11 @@ def kernel(args, lo, hi):
             target = swapped
             width *= 2
         for i in range(n):
-            out[start + i * inner] = {result}
+            out[start + i * inner] = order[source + i]
 """
 
 
-def _counting_source(dtype: np.dtype, result: str, descending: bool) -> str:
+def _counting_source(dtype: np.dtype, descending: bool) -> str:
     """Sorts by the last byte of unsigned keys, then by the one before it, and so on; bytes that are
     the same everywhere are left out. Stable, without comparisons: five times as fast as merging.
 
@@ -185,7 +170,7 @@ def _counting_source(dtype: np.dtype, result: str, descending: bool) -> str:
     return f"""\
 def kernel(args, lo, hi):
     x = buffer(args, 0, {kernel_dtype(dtype)})
-    out = buffer(args, 1, {"int64" if result is _argsort_result else kernel_dtype(dtype)})
+    out = buffer(args, 1, int64)
     keys = buffer(args, 2, {unsigned})
     order = buffer(args, 3, int32)
     n = integer(args, 4)
@@ -223,7 +208,7 @@ def kernel(args, lo, hi):
                 source = target
                 target = swapped
         for i in range(n):
-            out[start + i * inner] = {result}
+            out[start + i * inner] = order[source + i]
 """
 
 
