@@ -155,6 +155,25 @@ def test_what_a_layer_is_made_of_has_no_circles(layer_name):
     TopologicalSorter(parts).prepare()  # CycleError names one
 
 
+def test_the_modules_that_know_numbas_intermediate_representation_have_no_circles():
+    parts: dict[str, set[str]] = {}
+    start = "numba_grad.compiler.numba_functions.numba_ir."
+    for module, name, _, when in imports():
+        if when != "never" and module.startswith(start) and imported_module(name).startswith(start):
+            parts.setdefault(module, set()).add(imported_module(name))
+    assert len(parts) > 5
+    TopologicalSorter(parts).prepare()  # CycleError names one
+
+
+def test_one_folder_knows_numbas_intermediate_representation():
+    private = ("ir", "ir_utils", "analysis", "compiler", "compiler_machinery", "untyped_passes")
+    names = tuple(f"numba.core.{name}." for name in (*private, "typed_passes", "bytecode"))
+    know = {module for module, name, *_ in imports() if f"{name}.".startswith(names)}
+    folder = "numba_grad.compiler.numba_functions.numba_ir."
+    others = {module for module in know if not module.startswith(folder)}
+    assert know and not others, sorted(others)
+
+
 def test_modules_are_imported_late_only_to_compile_or_where_few_programs_need_them():
     compiling = compiling_modules("numba.", "llvmlite.") | LOWERING | SELDOM
     wrong = [

@@ -14,6 +14,7 @@ import numpy as np
 
 from numba_grad.compiler.numba_functions import numpy_in_loops
 from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.named_operations import operation_name
 from numba_grad.compiler.numba_functions.regions import (
     COMPLEX,
     Axis,
@@ -229,7 +230,7 @@ class _Lowering:
     def operation(self, function: Any, meanings: Sequence[Any]) -> Any:
         if function is operator.matmul:
             return self.product(*meanings)
-        name = self.translation.operation_name(function)
+        name = operation_name(function)
         if function is operator.invert and self._result_dtype() == "bool":
             name = "not"
         if name is None:
@@ -427,7 +428,7 @@ class _Lowering:
                 value = self.expression(self._call_copy(value))
             if value.rank > target.rank:
                 raise self.refused("an assignment of an array with more axes")
-        name = None if function is None else self.translation.operation_name(function)
+        name = None if function is None else operation_name(function)
         if function is not None and name is None:
             raise self.refused("an assignment in place")
         if is_number(value):
@@ -495,8 +496,9 @@ class _Lowering:
             name = getattr(called, "__name__", str(called))
             if name in ("real", "imag") and is_complex(arguments[0]):
                 return self._part(name, arguments[0])
-            if self.translation.operation_name(called) is not None and not keywords:
-                return self._named(self.translation.operation_name(called), arguments)
+            operation = operation_name(called)
+            if operation is not None and not keywords:
+                return self._named(operation, arguments)
             if not (getattr(called, "__module__", None) or "").startswith("numpy"):
                 raise self.refused(f"a call of `{name}` with arrays")
         parts = [x for y in arguments for x in (y.items if isinstance(y, Listed) else [y])]

@@ -7,7 +7,6 @@ import numpy as np
 
 from numba_grad.compiler.numba_functions import (
     adjoint,
-    numba_ir,
     source_writer,
     tangent,
     tape_bound,
@@ -15,6 +14,8 @@ from numba_grad.compiler.numba_functions import (
 from numba_grad.compiler.numba_functions.index_set_splitting import with_split_index_sets
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
 from numba_grad.compiler.numba_functions.loop_distribution import with_distributed_loops
+from numba_grad.compiler.numba_functions.numba_ir import type_inference
+from numba_grad.compiler.numba_functions.numba_ir.function_tree import function_tree
 from numba_grad.compiler.numba_functions.parallel_loops import with_parallel_loops
 from numba_grad.compiler.numba_functions.regions import Function, RegionKernel
 from numba_grad.compiler.numba_functions.simplifications import simplified
@@ -36,9 +37,9 @@ def tree(
         dtype = np.dtype(p.dtype)
         if p.part:
             dtype = np.result_type(dtype, np.complex64)
-        kind = numba_ir.type_of(dtype, p.rank)
+        kind = type_inference.type_of(dtype, p.rank)
         if p.is_number:
-            kind = numba_ir.number_type(p.dtype)
+            kind = type_inference.number_type(p.dtype)
         if not p.path:
             arguments[p.name] = kind
             continue
@@ -48,7 +49,7 @@ def tree(
                 parts.append([])
             parts = parts[place]
         parts.append(kind)
-    found = numba_ir.function_tree(function, list(map(numba_ir.tuple_type, arguments.values())))
+    found = function_tree(function, list(map(type_inference.tuple_type, arguments.values())))
     assert found.builder is not None
     builder = found.builder.copy()
     body = with_equal_lifetimes(found, builder)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from numba_grad.compiler.numba_functions import (
     derivation,
     grid_source_writer,
-    kernel_front_end,
     source_writer,
     tape_bound,
 )
 from numba_grad.compiler.numba_functions.analyses import checks_of_shapes
 from numba_grad.compiler.numba_functions.counting_loops import with_counting_loops
 from numba_grad.compiler.numba_functions.grid_kernels import check_threads, on_grid, without_guards
+from numba_grad.compiler.numba_functions.numba_ir import kernel_front_end
 from numba_grad.compiler.numba_functions.own_elements import with_parts
 from numba_grad.compiler.numba_functions.regions import (
     FLOATS,

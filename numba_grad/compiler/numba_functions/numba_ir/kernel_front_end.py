@@ -21,7 +21,7 @@ from numba.core.compiler import run_frontend
 from numba.core.types import Boolean, Number
 
 from numba_grad.compiler.numba_functions import kernel_names
-from numba_grad.compiler.numba_functions.numba_ir import refused
+from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
 
 _CUDA_MODULES = ("numba.cuda", "numba_cuda_mlir.cuda")
 

@@ -1,0 +1,188 @@
+"""Calls: of the user's other functions, of Python's and of NumPy's."""
+
+# Numba's annotations are few, and wrong where they come from class attributes set at run time.
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numba import typeof
+from numba.core import types
+from numba.core.dispatcher import Dispatcher
+from numba.np.numpy_support import from_dtype
+
+from numba_grad.compiler.numba_functions import array_expressions, kernel_names, numpy_in_loops
+from numba_grad.compiler.numba_functions.named_operations import FUNCTIONS, is_of_numpy
+from numba_grad.compiler.numba_functions.numba_ir.iteration import Iteration
+from numba_grad.compiler.numba_functions.numba_ir.meanings import Elements, Known, Meaning
+from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
+from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
+from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+
+
+class Calls(Iteration):
+    """What users have written, and `numpy_in_loops`, is translated in place."""
+
+    def _on_call(self, target: Any, expression: Any) -> Meaning:
+        function = self.meaning(expression.func)
+        arguments = [self.meaning(a) for a in expression.args]
+        keywords = {name: self.meaning(a) for name, a in expression.kws}
+        if expression.vararg is not None:
+            raise self.refused("a call with *")
+        is_method = isinstance(function, array_expressions.Method)
+        called = function.value if isinstance(function, Known) else function
+        found = self._in_loops(called, target, arguments, keywords)
+        if found is not None:
+            return found
+        if is_method:
+            return self.array("call", target, (function, arguments, keywords))
+        if not isinstance(function, Known):
+            raise self.refused("a call of this")
+        if inspect.isfunction(called) and called in kernel_names.CALLS:
+            return kernel_names.CALLS[called](self, arguments)
+        if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
+            return self._inlined(called, expression, arguments, keywords)
+        if isinstance(called, type) and issubclass(called, BaseException):
+            return Known(called)  # What is raised has it, too.
+        if isinstance(called, type) and hasattr(called, "_fields"):
+            named = inspect.signature(called).bind(*arguments, **keywords)
+            return named.args  # of a named tuple
+        is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
+        name = getattr(called, "__name__", str(called))
+        if called in (enumerate, zip) and not (called is zip and keywords):
+            start = keywords.get(
+                "start", arguments[1] if called is enumerate and arguments[1:] else 0
+            )
+            parts = arguments[:1] if called is enumerate else arguments
+            return Elements(called.__name__, tuple(map(self._elements, parts)), start)
+        is_parallel = getattr(called, "__name__", "") == "prange"
+        if called is range or is_parallel:
+            return replace(self._range(arguments), is_parallel=is_parallel)
+        if called is tuple and arguments and isinstance(arguments[0], tuple):
+            return arguments[0]
+        if called is len:
+            if isinstance(arguments[0], tuple):
+                return len(arguments[0])
+            if isinstance(arguments[0], Memory | View | array_expressions.Expression):
+                return self.shape(arguments[0])[0]
+        if called is slice or called is types.SliceType:
+            return slice(*arguments)
+        if is_scalar and not keywords:
+            found = self._scalar_call(called, target, arguments)
+            if found is not None:
+                return found
+        if not is_scalar or is_of_numpy(called):
+            return self.array("call", target, (function, arguments, keywords))
+        raise self.refused(f"a call of `{name}`")
+
+    def _scalar_call(self, called: Any, target: Any, arguments: list[Value]) -> Meaning | None:
+        numba_type = self.code.type_of(target)
+        try:
+            name = FUNCTIONS.get(called)
+        except TypeError:
+            return None
+        if name is not None and len(arguments) == OPERATIONS[name].template.count("{"):
+            return self.scalar_operation(name, arguments, numba_type)
+        if called in (max, min):
+            # Python's max is the first of equals; the second is taken only if it is larger.
+            result = arguments[0]
+            for argument in arguments[1:]:
+                dtype = dtype_name(numba_type)
+                larger = (argument, result) if called is max else (result, argument)
+                condition = self.builder.define("greater", *larger)
+                result = self.builder.define("select", condition, argument, result, dtype=dtype)
+            return result
+        if called is complex and len(arguments) == 2:
+            return self.scalar_operation("complex", arguments, numba_type)
+        is_type = called in (float, int, complex) or (
+            isinstance(called, type) and issubclass(called, np.generic)
+        )
+        if is_type and len(arguments) == 1:
+            return self.builder.define("cast", arguments[0], dtype=dtype_name(numba_type))
+        if called is round or called is np.round:
+            return None
+        return None
+
+    def _inlined(
+        self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning:
+        plain = called.py_func
+        if plain in self.callers:
+            raise self.refused(f"recursion: `{plain.__name__}` calls itself")
+        signature = inspect.signature(plain)
+        bound = signature.bind(*range(len(arguments)), **{k: k for k in keywords})
+        kinds = {a: self.code.type_of(v) for a, v in enumerate(expression.args)}
+        kinds |= {name: self.code.type_of(v) for name, v in expression.kws}
+        values: list[Meaning] = []
+        numba_types: list[Any] = []
+        for name, parameter in signature.parameters.items():
+            if name in bound.arguments:
+                key = bound.arguments[name]
+                values.append(keywords[key] if isinstance(key, str) else arguments[key])
+                numba_types.append(kinds[key])  # pyright: ignore
+            else:
+                values.append(self._constant(parameter.default))
+                numba_types.append(types.unliteral(typeof(parameter.default)))
+        values = list(map(self._stored, values))
+        return self._inline(plain, values, numba_types)
+
+    def _inline(
+        self, plain: Any, values: Sequence[Meaning], numba_types: Sequence[types.Type]
+    ) -> Meaning:
+        inner = type(self)(self.builder, plain, numba_types, self.findings, self.callers)
+        return inner.run(values)
+
+    def inline(self, functions: Any, key: tuple[int | str, ...], *values: Meaning) -> Meaning:
+        """One of `numpy_in_loops`, by numbers of axes."""
+        if key not in functions:
+            return None
+        function = functions[key]
+        given = list(map(self._stored, values))
+        rest = list(inspect.signature(function).parameters.values())[len(given) :]
+        given += [parameter.default for parameter in rest]
+        return self._inline(function, given, list(map(self._type_of_meaning, given)))
+
+    def _type_of_meaning(self, meaning: Meaning) -> types.Type:
+        if isinstance(meaning, Memory | View):
+            layout = "C" if isinstance(meaning, Memory) else "A"
+            return types.Array(from_dtype(np.dtype(meaning.dtype)), meaning.rank, layout)
+        if not isinstance(meaning, Scalar | bool | int | float):
+            raise self.refused("an argument like this")
+        return from_dtype(np.dtype(dtype_of(meaning)))
+
+    def _in_loops(
+        self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning | None:
+        """A call of a function of NumPy that `numpy_in_loops` has; None of another."""
+        if isinstance(called, array_expressions.Method):
+            arguments = [called.array, *arguments]
+            called = numpy_in_loops.METHODS.get(called.name)
+        try:
+            functions = numpy_in_loops.FUNCTIONS.get(called)
+        except TypeError:
+            return None
+        if functions is None:
+            return None
+        values = list(inspect.signature(called).bind(*arguments, **keywords).arguments.values())
+        strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
+        values = [v for v in values if not isinstance(v, Known)]
+        ranks = [0 if isinstance(v, bool | int | float) else getattr(v, "rank", 0) for v in values]
+        key = *ranks, *strings
+        if key not in functions:
+            return None
+        has_complex = any(map(array_expressions.is_complex, values))
+        if has_complex and called not in numpy_in_loops.OF_COMPLEX:
+            raise self.refused(f"`{called.__name__}` of complex numbers")
+        result = self.inline(functions, key, *values)
+        expected = self.code.type_of(target)
+        if isinstance(result, tuple):
+            return result
+        if isinstance(result, Scalar | bool | int | float):
+            return self.builder.define("cast", result, dtype=dtype_name(expected))
+        is_expected = isinstance(expected, types.Array) and isinstance(result, Memory | View)
+        if not is_expected or result.dtype != str(expected.dtype):
+            raise self.refused(f"a call of `{called.__name__}` with these arguments")
+        return result

@@ -1,0 +1,65 @@
+"""What a variable of the function stands for in the text that is translated."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.regions import Memory, Value, View
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    start: Value
+    stop: Value
+    step: Value
+    is_parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """`zip` or `enumerate` of arrays and ranges, or these themselves."""
+
+    kind: str  # "zip", "enumerate", "array", "range"
+    parts: tuple[Any, ...]
+    start: Value = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known while compiling: a function, a module, a type, a string, None, a slice."""
+
+    value: Any
+
+
+# Scalars, arrays, tuples, and the others above.
+Meaning: TypeAlias = Any
+
+
+class Stale:
+    """A name of an array that has been swapped, or overwritten, since."""
+
+
+ANOTHER_NAME = (
+    "another name, or a view, of an array whose variable has been given another array since,",
+    "",
+    "a .copy() of it; or ",
+)
+
+
+def memories_of(meaning: Meaning) -> frozenset[Memory]:
+    """The arrays that something reads."""
+    if isinstance(meaning, Memory):
+        return frozenset([meaning])
+    if isinstance(meaning, View):
+        return frozenset([meaning.memory])
+    if isinstance(meaning, array_expressions.Expression):
+        return frozenset([view.memory for view in meaning.reads])
+    if isinstance(meaning, array_expressions.Method):
+        return memories_of(meaning.array)
+    if isinstance(meaning, Elements):
+        return memories_of(meaning.parts)
+    if isinstance(meaning, array_expressions.Listed):
+        return memories_of(meaning.items)
+    if isinstance(meaning, tuple):
+        return frozenset([memory for part in meaning for memory in memories_of(part)])
+    return frozenset()
