@@ -31,7 +31,7 @@ from numba_grad.graph import order as order_of
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import history_of, leading_to, stands_for_a_value
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
@@ -40,7 +40,6 @@ from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
     cotangents,
-    leading_to,
     released_error,
 )
 
@@ -504,22 +503,13 @@ class _Pass:
 
     def _follow(self, nodes: Iterable[Node]) -> None:
         """Find what is behind `nodes`."""
-        order = list(nodes)
-        seen = set(order)
-        self.leaves = []
-        for node in order:  # grows while it is walked
-            # Read before `value`: another thread may compute the node and then drop its inputs.
-            inputs = node.inputs
-            if node.value is None and node.op is ARGUMENT:
-                self.is_traced = self.is_traced or node not in self.roots.batched
-            if node.requires_grad and node.op.vjp is None and not order_of.is_first(node):
-                self.leaves.append(node)
-            for x in inputs:
-                if x not in seen and (x.requires_grad or x.value is None):
-                    seen.add(x)
-                    order.append(x)
-        self.order = in_order_of_recording(order)
-        self.inside = seen
+        self.order, ends = history_of(nodes, with_pending=True)
+        self.inside = set(self.order)
+        self.leaves = [
+            x for x in ends if x.requires_grad and x.op.vjp is None and not order_of.is_first(x)
+        ]
+        of_batch = self.roots.batched
+        self.is_traced = any(stands_for_a_value(x) and x not in of_batch for x in ends)
 
     def _reroll(self, given: Iterable[Node]) -> None:
         """Go through loops in place of steps that were recorded one by one: in copies of what comes

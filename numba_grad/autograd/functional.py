@@ -2,8 +2,13 @@
 vhp.
 
 `func` takes tensors and returns a tensor or a tuple of them; it is called once, on fresh variables.
-Rows of Jacobians are computed together, in one batched program, also without `vectorize`. For
-NumPy-style signatures and nested arguments see `ng.vjp`, `ng.jacobian`, ...
+Rows of Jacobians are computed together, in one batched program, also without `vectorize`.
+
+`ng.vjp`, `ng.jacobian` and their kin (`frontend/gradients.py`) have JAX's contract: nested
+arguments, and a history where the caller's values have one. Here it is torch's: `strict`,
+`create_graph`, passes with all hooks of `backward`. Neither can be a face of the other; both call
+the same transforms (`cotangents`, `pushed_forward`, `by_rows`, `by_columns`), and no algorithm is
+in these modules.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +22,9 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, argument, leaf
-from numba_grad.graph.walk import reads_arguments
-from numba_grad.ops.families import cast, ones_like, reshape, unit_vectors, zeros_like
-from numba_grad.transforms.batch import batch, blocks_of_columns, blocks_of_rows
+from numba_grad.graph.walk import is_traced
+from numba_grad.ops.families import cast, ones_like, reshape, zeros_like
+from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 
 Tensor = Any
@@ -144,11 +149,11 @@ def jacobian(
         call = _Call("jacobian", func, inputs, create_graph, strict)
         if strict:
             blocks = [
-                _strict_rows(call, number, output, create_graph)
+                _rows(call, [output], create_graph, _INDEPENDENT.format(output=number))[0]
                 for number, output in enumerate(call.outputs)
             ]
         else:
-            blocks = _rows(call.outputs, call.inputs, create_graph)
+            blocks = _rows(call, call.outputs, create_graph)
         return _unpacked(
             [call.results(row, True) for row in blocks], call.is_outputs_tuple, call.is_inputs_tuple
         )
@@ -268,6 +273,7 @@ _OUTPUT_CONSTANT = (
     "output {number} of the user-provided function does not require gradients: outputs must be "
     "computed in a differentiable manner from the inputs"
 )
+_INDEPENDENT = "output {output} of the user-provided function is independent of input {{number}}"
 _NO_JACOBIAN = "the jacobian of the user-provided function is independent of input {number}"
 _NO_HESSIAN = "the hessian of the user-provided function is independent of input {number}"
 
@@ -349,7 +355,7 @@ class _Call:
             is_recorded=is_grad_enabled(),
         )
         wanted = [*values, *[t for t in found if t is not None]]
-        if not self._create_graph and not reads_arguments(wanted):
+        if not self._create_graph and not is_traced(*wanted):
             evaluate(wanted)
         return [new_tensor(x) for x in values], [
             None if t is None else new_tensor(t) for t in found
@@ -498,52 +504,30 @@ def _gradient_of_scalar(
 
 
 def _rows(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], create_graph: bool
+    call: _Call, outputs: Sequence[Tensor], create_graph: bool, missing: str = ""
 ) -> list[list[Tensor]]:
-    """For each output, its derivatives by each input: one batched pass for all elements."""
-    sizes = [x._node.type.size for x in outputs]
-    if sizes == [1]:
-        seeds = [ones_like(outputs[0]._node)]
-    else:
-        seeds = unit_vectors([x._node.type for x in outputs])
-    found: tuple[Tensor | None, ...] = (None,) * len(inputs)
-    if sum(sizes):
-        found = _grad(
-            outputs,
-            inputs,
-            [new_tensor(x) for x in seeds],
-            create_graph,
-            retain_graph=True,
-            is_grads_batched=sizes != [1],
-        )
-    return _blocks(found, outputs, inputs)
+    """For each output, its derivatives by each input: one batched pass for all elements.
 
+    In strict mode each of them must exist: `missing` is what to say.
+    """
+    types = [x._node.type for x in outputs]
+    size = sum([type.size for type in types])
 
-def _blocks(
-    found: Sequence[Tensor | None], outputs: Sequence[Tensor], inputs: Sequence[Tensor]
-) -> list[list[Tensor]]:
-    """For each output, its derivatives by each input, of the cotangents of these."""
-    types = [output._node.type for output in outputs]
-    by_input = [
-        blocks_of_rows(None if g is None else g._node, types, x._node.type)
-        for g, x in zip(found, inputs, strict=True)
-    ]
-    return [[new_tensor(block) for block in row] for row in zip(*by_input, strict=True)]
+    def pull_back(seeds: list[Node]) -> list[Node | None]:
+        if size == 1:  # a pass as any other
+            seeds = [reshape(seed, type.shape) for seed, type in zip(seeds, types, strict=True)]
+        vectors = [new_tensor(seed) for seed in seeds]
+        found: Sequence[Tensor | None] = (None,) * len(call.inputs)
+        if size:
+            found = _grad(outputs, call.inputs, vectors, create_graph, True, size != 1)
+        if missing and size:
+            found = _without_none(
+                found, call.inputs, True, create_graph, missing=missing, constant=_NO_JACOBIAN
+            )
+        return [None if g is None else g._node for g in found]
 
-
-def _strict_rows(call: _Call, number: int, output: Tensor, create_graph: bool) -> list[Tensor]:
-    """The derivatives of one output by each input, each of which must exist."""
-    (seed,) = unit_vectors([output._node.type])
-    found = _grad((output,), call.inputs, (new_tensor(seed),), create_graph, True, True)
-    found = _without_none(
-        found,
-        call.inputs,
-        True,
-        create_graph,
-        missing=f"output {number} of the user-provided function is independent of input {{number}}",
-        constant=_NO_JACOBIAN,
-    )
-    return _blocks(found, [output], call.inputs)[0]
+    rows = by_rows(pull_back, types, [x._node.type for x in call.inputs])
+    return [[new_tensor(block) for block in row] for row in rows]
 
 
 def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
@@ -567,16 +551,17 @@ def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
     outputs = [x._node for x in call.outputs]
     with set_grad_enabled(False):
         pushed = tangents(outputs, dict(zip(nodes, directions, strict=True)))
+
+        def push_forward(units: list[Node]) -> list[Node | None]:
+            found = [t for t in pushed if t is not None]
+            seeds = dict(zip(directions, units, strict=True))
+            of_batch = iter(batch(found, seeds, sum([x.type.size for x in nodes])))
+            return [None if t is None else next(of_batch) for t in pushed]
+
         types = [x.type for x in nodes]
-        found = [t for t in pushed if t is not None]
-        seeds = dict(zip(directions, unit_vectors(types), strict=True))
-        of_batch = iter(batch(found, seeds, sum(type.size for type in types)))
-        blocks = [
-            blocks_of_columns(None if t is None else next(of_batch), types, output.type)
-            for t, output in zip(pushed, outputs, strict=True)
-        ]
+        blocks = by_columns(push_forward, [x.type for x in outputs], types)
     wanted = [block for row in blocks for block in row]
-    if not reads_arguments(wanted):
+    if not is_traced(*wanted):
         evaluate(wanted)
     rows = [call.results([new_tensor(block) for block in row], True) for row in blocks]
     return _unpacked(rows, call.is_outputs_tuple, call.is_inputs_tuple)

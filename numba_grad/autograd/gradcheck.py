@@ -5,13 +5,20 @@ For complex inputs the gradient is the conjugate Wirtinger derivative; complex o
 as two real ones, their real and imaginary parts.
 """
 
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from numba_grad.autograd.backward import grad
+from numba_grad.autograd.finite_differences import (
+    SECOND_ORDER,
+    slopes,
+    slopes_by_element,
+    units,
+)
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.compiler.backends import copied_to, on_host
 from numba_grad.compiler.evaluate import evaluate
@@ -263,25 +270,21 @@ class _Check:
 
     def _difference(self, number: int, direction: np.ndarray) -> list[np.ndarray]:
         """The derivatives of the outputs along a change of one input, by central differences."""
-        at = _value(self.inputs[number])
-        step = self.eps * direction
-        above, below = self._values(number, at + step), self._values(number, at - step)
-        return [(a - b) / (2 * self.eps) for a, b in zip(above, below, strict=True)]
+        return slopes(
+            functools.partial(self._values, number),
+            _value(self.inputs[number]),
+            direction,
+            self.eps,
+            SECOND_ORDER,
+        )
 
     def _numerical(self, number: int) -> list[np.ndarray]:
         """For each output, its Jacobian by one input."""
         x = _value(self.inputs[number])
-        columns: list[list[np.ndarray]] = []
-        for k in range(x.size):
-            unit = np.zeros(x.size)
-            unit[k] = 1
-            unit = unit.reshape(x.shape)
-            derivative = self._difference(number, unit)
-            if x.dtype.kind == "c":
-                # Conjugate Wirtinger, up to torch's factor 2: d/dx + i d/dy.
-                along_imaginary = self._difference(number, 1j * unit)
-                derivative = [a + 1j * b for a, b in zip(derivative, along_imaginary, strict=True)]
-            columns.append(derivative)
+        values = functools.partial(self._values, number)
+        columns = [
+            slopes_by_element(values, x, unit, self.eps, SECOND_ORDER) for unit in units(x.shape)
+        ]
         return [
             np.stack([c[k] for c in columns], axis=1)
             if columns
@@ -313,7 +316,7 @@ class _Check:
         """The Jacobians of one output by all inputs, row by row."""
         rows = [
             [g.reshape(-1) for g in self._gradients(output, seed)]
-            for seed in _unit_arrays(output._node.shape)
+            for seed in units(output._node.shape)
         ]
         return [
             np.stack([row[k] for row in rows]) if rows else np.zeros((0, x._node.type.size))
@@ -362,10 +365,10 @@ class _Check:
         """Compare tangents in the directions of all entries, or in a random one."""
         for number, x in enumerate(self.inputs):
             at = _value(x)
-            units = list(_unit_arrays(at.shape))
+            directions = list(units(at.shape))
             if at.dtype.kind == "c":
-                units += [1j * unit for unit in units]
-            for direction in [self._random_direction(at)] if is_fast else units:
+                directions += [1j * unit for unit in directions]
+            for direction in [self._random_direction(at)] if is_fast else directions:
                 found = self._tangents(number, direction)
                 expected = self._difference(number, direction)
                 bound = self._atol * (float(np.abs(direction).sum()) if is_fast else 1.0)
@@ -433,7 +436,7 @@ class _Check:
         """No output is differentiable: then they should not change with the inputs."""
         for number, x in enumerate(self.inputs):
             at = _value(x)
-            for unit in _unit_arrays(at.shape):
+            for unit in units(at.shape):
                 nodes = []
                 for sign in (1, -1):
                     arguments = list(self.arguments)
@@ -523,12 +526,3 @@ def _random(rng: "np.random.Generator", node: Node) -> np.ndarray:
     if node.dtype.kind == "c":
         value = value + 1j * rng.uniform(-1, 1, node.shape)
     return value.astype(node.dtype)
-
-
-def _unit_arrays(shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Every array of this shape with one 1 and zeros."""
-    size = int(np.prod(shape, dtype=np.int64))
-    for k in range(size):
-        unit = np.zeros(size)
-        unit[k] = 1
-        yield unit.reshape(shape)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from numba_grad.graph.node import grad_mode
+from numba_grad.graph.node import grad_mode, recording
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,15 +23,16 @@ def is_grad_enabled() -> bool:
 class _Mode:
     """Sets the mode on entry and restores it on exit; as a decorator, around each call."""
 
-    __slots__ = ("_mode", "_previous")
+    __slots__ = ("_blocks", "_mode")
 
     def __init__(self, mode: bool) -> None:
         self._mode = mode
-        self._previous: list[bool] = []  # a list, so that one object can be entered within itself
+        self._blocks: list[recording] = []  # several, as one object can be entered within itself
 
     def __enter__(self) -> Self:
-        self._previous.append(grad_mode.enabled)
-        grad_mode.enabled = self._mode
+        block = recording(self._mode)
+        block.__enter__()
+        self._blocks.append(block)
         return self
 
     def __exit__(
@@ -40,7 +41,7 @@ class _Mode:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        grad_mode.enabled = self._previous.pop()
+        self._blocks.pop().__exit__()
 
     def __call__(self, function: F) -> F:
         return _in_mode(function, self._mode)
@@ -61,7 +62,7 @@ def _in_mode(function: F, mode: bool) -> F:
 
     @functools.wraps(function)
     def in_mode(*args: Any, **kwargs: Any) -> Any:
-        with _Mode(mode):
+        with recording(mode):
             return function(*args, **kwargs)
 
     return in_mode  # type: ignore[return-value]
@@ -71,7 +72,7 @@ def _steps_in_mode(generator: Generator[Any, Any, Any], mode: bool) -> Generator
     """Run `generator` in `mode`, and what consumes it in the consumer's own."""
 
     def step(resume: Callable[..., Any], *args: Any) -> Any:
-        with _Mode(mode):
+        with recording(mode):
             return resume(*args)
 
     try:
@@ -137,21 +138,20 @@ class set_grad_enabled(_Mode):
     mode : bool
     """
 
-    __slots__ = ("_before",)
+    __slots__ = ("_first",)
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))
-        self._before = grad_mode.enabled
-        grad_mode.enabled = self._mode
+        self._first = recording(self._mode)
+        self._first.__enter__()
 
     def __enter__(self) -> Self:
-        # Making this object has set the mode already: the exit restores what was before that.
-        self._previous.append(grad_mode.enabled if self._previous else self._before)
-        grad_mode.enabled = self._mode
-        return self
+        if not self._blocks:
+            self._first.__exit__()  # making this object has set the mode: the exit ends that, too
+        return super().__enter__()
 
     def __call__(self, function: F) -> F:
-        grad_mode.enabled = self._before
+        self._first.__exit__()
         return _in_mode(function, self._mode)
 
     def __repr__(self) -> str:

@@ -21,10 +21,10 @@ from numba_grad.dtypes import FLOAT64, is_inexact, kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion, instead_of_truth
 from numba_grad.frontend.tracing import current, values_asked_for
-from numba_grad.graph.node import ARGUMENT, OPS, Node, leaf, numbers
+from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
-from numba_grad.graph.walk import reads_arguments, toposort
+from numba_grad.graph.walk import is_traced, stands_for_a_value, toposort, traced_arguments
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
     control,
@@ -566,8 +566,8 @@ def computed_value(node: Node, operation: str) -> Any:
     """As `value_of`, on the device that `node` is on."""
     value = node.value
     if value is None:
-        if reads_arguments([node]):
-            for argument in _traced_arguments(node):
+        if is_traced(node):
+            for argument in traced_arguments([node]):
                 check_inside(argument)
             raise TracingError(
                 explain(
@@ -595,17 +595,6 @@ def known_value(node: Node) -> np.ndarray | None:
     return node.value
 
 
-def is_traced(node: Node) -> bool:
-    """Whether the value of `node` depends on an argument that has no value."""
-    return node.value is None and reads_arguments([node])
-
-
-def _traced_arguments(node: Node) -> list[Node]:
-    """The arguments without values that the value of `node` depends on, in the order of reading."""
-    order = toposort([node], stop=lambda n: n.value is not None)
-    return [n for n in order if n.op is ARGUMENT and n.value is None]
-
-
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a
 # loop it is not always the same operation, maybe one that nobody holds.
 FLUSH_EVERY = 65_521
@@ -620,7 +609,7 @@ def flush(node: Node) -> None:
     if node.requires_grad or node.value is not None:
         return
     pending = toposort([node], stop=lambda n: n.value is not None)
-    if any(n.op is ARGUMENT and n.value is None for n in pending):
+    if any(map(stands_for_a_value, pending)):
         return
     evaluate(
         [

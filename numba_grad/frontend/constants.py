@@ -7,9 +7,10 @@ import numpy as np
 
 from numba_grad.autograd.running import transform_behind
 from numba_grad.errors import GradientError, explain
-from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.arrays import value_of
 from numba_grad.frontend.calling_lines import instead_of_conversion
 from numba_grad.graph.node import Node, grad_mode
+from numba_grad.graph.walk import is_traced
 
 # What to type where a constant is meant, or in its place.
 AS_CONSTANT = {

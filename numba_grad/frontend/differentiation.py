@@ -31,19 +31,14 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import is_read_at_each_call, is_tracing, values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
-from numba_grad.graph.walk import in_order_of_recording, reads_arguments
+from numba_grad.graph.walk import history_of, is_traced, leading_to
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, unit_vectors, zeros_like
-from numba_grad.transforms.batch import batch, blocks_of_columns, blocks_of_rows
+from numba_grad.ops.families import cast, full, zeros_like
+from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
-from numba_grad.transforms.vjp import (
-    Cotangent,
-    contributions,
-    cotangents,
-    leading_to,
-)
+from numba_grad.transforms.vjp import Cotangent, contributions, cotangents
 
 Argnums = int | Sequence[int]
 
@@ -309,28 +304,13 @@ class Differentiation:
 
         Inputs come before users.
         """
-        ends = set(self._ends)
-        seen = {node for node in outputs if node.requires_grad}
-        if self.history is not None and self.history[0] == seen:
+        roots = {node for node in outputs if node.requires_grad}
+        if self.history is not None and self.history[0] == roots:
             return self.history[1]
         self.history = None
-        roots, history = set(seen), list(seen)
-        self.meets_callers = False
-        for node in history:  # grows while it is walked
-            if node in ends:
-                continue
-            if node.serial < self.first_serial:
-                self.meets_callers = True
-                continue
-            is_end = True
-            for x in node.inputs:
-                if x.requires_grad:
-                    is_end = False
-                    if x not in seen:
-                        seen.add(x)
-                        history.append(x)
-            self.meets_callers = self.meets_callers or is_end
-        history = in_order_of_recording(history)
+        ends = set(self._ends)
+        history, met = history_of(roots, ends, since=self.first_serial)
+        self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
             if is_long(history, is_compiled=is_tracing()) and self._has_rerolled(outputs):
                 return self._own_history(outputs)
@@ -347,17 +327,8 @@ class Differentiation:
         # What else the function returns is of the same steps, mostly: they are not computed twice.
         others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
         outputs = list(dict.fromkeys([*outputs, *others]))
-        order = [*outputs]
-        seen = set(order)
-        for node in order:  # grows while it is walked
-            if node in ends:
-                continue
-            for x in node.inputs:
-                is_own = x.serial >= self.first_serial and (x.requires_grad or x.value is None)
-                if is_own and x not in seen:
-                    seen.add(x)
-                    order.append(x)
-        order = in_order_of_recording(order)
+        walk = history_of(outputs, ends, since=self.first_serial, with_pending=True)
+        order = [x for x in walk.nodes if x.serial >= self.first_serial]
         found = loop_in(order, {*outputs, *ends}, known_body, is_read_at_each_call)
         if found is not None:
             found.rewire(order, outputs)
@@ -468,13 +439,12 @@ class Differentiation:
         seed = argument(output.type)
         pulled = self.gradients([output], [seed])
 
+        def pull_back(seeds: list[Node]) -> list[Node]:
+            return self._batched(pulled, {seed: seeds[0]}, output.type.size)
+
         def blocks(unit: complex) -> list[Node]:
-            seeds = {seed: unit_vectors([output.type], unit)[0]}
-            rows = self._batched(pulled, seeds, output.type.size)
-            return [
-                blocks_of_rows(r, [output.type], x.type)[0]
-                for r, x in zip(rows, self.variables, strict=True)
-            ]
+            types = [x.type for x in self.variables]
+            return by_rows(pull_back, [output.type], types, unit)[0]
 
         if output.dtype.kind != "c":
             return blocks(1)
@@ -495,15 +465,14 @@ class Differentiation:
             outputs, [direction if node is x else None for node in self.variables]
         )
 
-        def blocks(unit: complex) -> list[Node]:
+        def push_forward(units: list[Node]) -> list[Node]:
             # With each value beside the tangents that it is for: a loop keeps none.
             since = self.variables[-1].serial + 1
-            units = {direction: unit_vectors([x.type], unit)[0]}
-            columns = self._batched(pushed, units, x.type.size, since=since)
-            return [
-                blocks_of_columns(c, [x.type], output.type)[0]
-                for c, output in zip(columns, outputs, strict=True)
-            ]
+            return self._batched(pushed, {direction: units[0]}, x.type.size, since=since)
+
+        def blocks(unit: complex) -> list[Node]:
+            types = [output.type for output in outputs]
+            return [block for (block,) in by_columns(push_forward, types, [x.type], unit)]
 
         columns = blocks(1)
         if x.dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
@@ -555,7 +524,7 @@ class Differentiation:
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
         self.closing = None
-        if _running.depth == 0 and not reads_arguments(nodes):
+        if _running.depth == 0 and not is_traced(*nodes):
             values_asked_for(*nodes)
             evaluate(nodes)
         return [_result(node, node in callers) for node in nodes]

@@ -1,5 +1,9 @@
 """Derivatives of functions: grad, value_and_grad, vjp, jvp, linearize, jacobian, jacrev, jacfwd,
-hessian, hvp."""
+hessian, hvp.
+
+The contract is JAX's: functions of nested arguments. `autograd/functional.py` has torch's, of
+tensors and tuples, over the same transforms; no algorithm is in these modules.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

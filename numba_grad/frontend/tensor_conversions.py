@@ -16,7 +16,7 @@ import numpy as np
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, TracingError, explain
 from numba_grad.frontend import array_api, interchange, protocols
-from numba_grad.frontend.arrays import is_traced, value_of
+from numba_grad.frontend.arrays import value_of
 from numba_grad.frontend.callers import own_function_in_place_of_caller
 from numba_grad.frontend.calling_lines import (
     Line,
@@ -29,6 +29,7 @@ from numba_grad.frontend.functions import indexing
 from numba_grad.frontend.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import is_flat
 from numba_grad.ops.index_expressions import take_index
 

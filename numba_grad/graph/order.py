@@ -22,7 +22,7 @@ from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.types import array_type
-from numba_grad.graph.walk import reads_arguments, toposort
+from numba_grad.graph.walk import is_traced, toposort
 
 TOKEN = array_type((), np.dtype(np.float64))
 VALUE = np.zeros((), np.float64)  # of every token
@@ -153,7 +153,7 @@ def compute(nodes: Sequence[Node]) -> None:
     """Compute what a communication gave, all of it at once: who asks for a part of it later must
     not make it happen again."""
     pending = [node for node in nodes if node.value is None]
-    if pending and evaluate is not None and not reads_arguments(pending):
+    if pending and evaluate is not None and not is_traced(*pending):
         evaluate(pending)
 
 

@@ -1,7 +1,8 @@
-"""Orders of a graph. Iterative throughout: chains of 100,000 nodes are ordinary."""
+"""Walks of a graph. Iterative throughout: chains of 100,000 nodes are ordinary."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +53,80 @@ def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) 
     return order
 
 
-def reads_arguments(nodes: Iterable[Node]) -> bool:
-    """Whether one of `nodes` depends on a parameter of a trace, so that it cannot be computed."""
+class History(NamedTuple):
+    """What is behind some nodes."""
+
+    nodes: list[Node]  # inputs before users
+    ends: list[Node]  # those of them that gradients do not go on from
+
+
+def history_of(
+    roots: Iterable[Node],
+    ends: Container[Node] = (),
+    *,
+    since: int = 0,
+    with_pending: bool = False,
+) -> History:
+    """What gradients of `roots` flow through, whoever asks: one walk, which stops where it is told.
+
+    Parameters
+    ----------
+    roots : of which those count that require grad; with `with_pending`, all
+    ends : nodes that are included, and not followed
+    since : the serial of a node: what was recorded before it is not followed either
+    with_pending : whether it includes what has to be computed before, which has no value yet
+    """
+    order = [x for x in dict.fromkeys(roots) if with_pending or x.requires_grad]
+    seen = set(order)
+    met = []
+    for node in order:  # grows while it is walked
+        # Read once: another thread may compute the node, and then drop its inputs.
+        inputs = node.inputs
+        is_end = True
+        if inputs and node.serial >= since and node not in ends:
+            flows = node.op.vjp is not None
+            for x in inputs:
+                if flows and x.requires_grad:
+                    is_end = False
+                elif not with_pending or x.value is not None:
+                    continue
+                if x not in seen:
+                    seen.add(x)
+                    order.append(x)
+        if is_end:
+            met.append(node)
+    return History(in_order_of_recording(order), met)
+
+
+def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
+    """`targets`, and what gradients flow through on the way to one; `order`: inputs first."""
+    leads = set(targets)
+    for node in order:
+        if node.requires_grad and node.op.vjp is not None and node not in leads:
+            for x in node.inputs:
+                if x in leads and x.requires_grad:
+                    leads.add(node)
+                    break
+    return leads
+
+
+# What is traced: an argument stands for a value that is not there while a function is recorded, so
+# what depends on it cannot be computed.
+
+
+def stands_for_a_value(node: Node) -> bool:
+    """Whether this is an argument of what is being traced."""
+    return node.op is ARGUMENT and node.value is None
+
+
+def traced_arguments(nodes: Iterable[Node]) -> list[Node]:
+    """The arguments that the values of `nodes` depend on, in the order of reading."""
+    pending = toposort(nodes, stop=lambda node: node.value is not None)
+    return [node for node in pending if stands_for_a_value(node)]
+
+
+def is_traced(*nodes: Node) -> bool:
+    """Whether the value of one of `nodes` depends on such an argument."""
     seen = set(nodes)
     stack = list(seen)
     while stack:

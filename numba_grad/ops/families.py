@@ -68,27 +68,6 @@ def placed(x: Node, device: str) -> Node:
     return OPS["to_device"](x, device=device)
 
 
-def unit_vectors(types: Sequence[Type], unit: complex = 1) -> list[Node]:
-    """The unit vectors for all elements of `types` together: of each its part, of shape (all
-    elements, *shape)."""
-    index = np.dtype(np.int64)
-    sizes = [x.size for x in types]
-    count = sum(sizes)
-    row = reshape(OPS["iota"](size=count, dtype=index), (count, 1))
-    result = []
-    start = 0
-    for x, size in zip(types, sizes, strict=True):
-        column = OPS["iota"](size=size, dtype=index)
-        if start:
-            column = OPS["add"](column, full(start, (size,), index))
-        is_one = OPS["equal"](row, column)
-        one, zero = full(unit, (), x.dtype), full(0, (), x.dtype)
-        vectors = reshape(OPS["where"](is_one, one, zero), (count, *x.shape))
-        result.append(placed(vectors, x.device))
-        start += size
-    return result
-
-
 def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:
     if x.shape == shape:
         return x

@@ -4,15 +4,17 @@ One batched program, not a loop. What does not depend on the batched nodes is sh
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from numba_grad.errors import InternalError, explain
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.control import custom, custom_node
-from numba_grad.ops.families import broadcast_to, full, reshape
+from numba_grad.ops.families import broadcast_to, full, placed, reshape
 from numba_grad.ops.movement import permuted
 
 
@@ -41,19 +43,16 @@ def batch(
     done = dict(batched)
     again: dict[Node, Node] = {}
     is_recorded = grad_mode.enabled
-    with recording(is_recorded):  # what is set below for each node, ends with this
-        for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
-            if node in done or node.value is not None:
-                continue
-            is_batched = tuple([x in done for x in node.inputs])
-            if any(is_batched):
-                grad_mode.enabled = is_recorded and not _was_recorded_without_history(node)
+    for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
+        if node in done or node.value is not None:
+            continue
+        is_batched = tuple([x in done for x in node.inputs])
+        if any(is_batched):
+            with recording(is_recorded and not _was_recorded_without_history(node)):
                 done[node] = _batched_node(node, is_batched, done, again, size)
-            elif since is not None and node.serial >= since and node.inputs:
-                grad_mode.enabled = is_recorded
-                again[node] = rebuilt(node, tuple([again.get(x, x) for x in node.inputs]), again)
-        grad_mode.enabled = is_recorded
-        return [done[node] if node in done else repeat(node, size) for node in outputs]
+        elif since is not None and node.serial >= since and node.inputs:
+            again[node] = rebuilt(node, tuple([again.get(x, x) for x in node.inputs]), again)
+    return [done[node] if node in done else repeat(node, size) for node in outputs]
 
 
 def _was_recorded_without_history(node: Node) -> bool:
@@ -172,11 +171,62 @@ def _member(g: Node) -> Node:
 
 
 # A Jacobian is a batch of cotangents, one for each element of the results, or of tangents, one for
-# each element of the arguments: its seeds are `unit_vectors` of all types in turn. Below it is cut
-# into a block for each result and argument.
+# each element of the arguments, cut into a block for each result and argument. How cotangents go
+# back and tangents go on is the caller's.
+
+# A batch of vectors for each of some values -> one for each of the others, None for 0.
+Batched = Callable[[list[Node]], Sequence[Node | None]]
 
 
-def blocks_of_rows(rows: Node | None, outputs: Sequence[Type], x: Type) -> list[Node]:
+def by_rows(
+    pull_back: Batched, outputs: Sequence[Type], variables: Sequence[Type], unit: complex = 1
+) -> list[list[Node]]:
+    """For each output its derivatives by each variable, in reverse mode.
+
+    Parameters
+    ----------
+    pull_back : takes cotangents of all outputs, with an axis for the batch, which may be left out
+        where the outputs have one element together; gives those of the variables
+    unit : what stands in the unit vectors
+    """
+    found = pull_back(_unit_vectors(outputs, unit))
+    columns = [_blocks_of_rows(g, outputs, x) for g, x in zip(found, variables, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def by_columns(
+    push_forward: Batched, outputs: Sequence[Type], variables: Sequence[Type], unit: complex = 1
+) -> list[list[Node]]:
+    """The same in forward mode. `push_forward` takes tangents of all variables, and gives those of
+    the outputs."""
+    found = push_forward(_unit_vectors(variables, unit))
+    return [_blocks_of_columns(t, variables, y) for t, y in zip(found, outputs, strict=True)]
+
+
+def _unit_vectors(types: Sequence[Type], unit: complex) -> list[Node]:
+    """The unit vectors for all elements of `types` together: of each its part, of shape (all
+    elements, *shape)."""
+    index = np.dtype(np.int64)
+    sizes = [x.size for x in types]
+    count = sum(sizes)
+    if count == 1:
+        return [full(unit, (1, *x.shape), x.dtype, x.device) for x in types]
+    row = reshape(OPS["iota"](size=count, dtype=index), (count, 1))
+    result = []
+    start = 0
+    for x, size in zip(types, sizes, strict=True):
+        column = OPS["iota"](size=size, dtype=index)
+        if start:
+            column = OPS["add"](column, full(start, (size,), index))
+        is_one = OPS["equal"](row, column)
+        one, zero = full(unit, (), x.dtype), full(0, (), x.dtype)
+        vectors = reshape(OPS["where"](is_one, one, zero), (count, *x.shape))
+        result.append(placed(vectors, x.device))
+        start += size
+    return result
+
+
+def _blocks_of_rows(rows: Node | None, outputs: Sequence[Type], x: Type) -> list[Node]:
     """The derivatives of each of `outputs` by an argument of type `x`, whose cotangents `rows` are:
     None for 0, and without an axis for the batch where there is one element."""
     shapes = [(*output.shape, *x.shape) for output in outputs]
@@ -186,7 +236,7 @@ def blocks_of_rows(rows: Node | None, outputs: Sequence[Type], x: Type) -> list[
     return [reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def blocks_of_columns(columns: Node | None, inputs: Sequence[Type], output: Type) -> list[Node]:
+def _blocks_of_columns(columns: Node | None, inputs: Sequence[Type], output: Type) -> list[Node]:
     """The derivatives by each of `inputs` of a result of type `output`, whose tangents `columns`
     are: None for 0."""
     shapes = [(*output.shape, *x.shape) for x in inputs]

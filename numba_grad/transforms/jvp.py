@@ -17,9 +17,9 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph import order, streams
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import OPS, Node, grad_mode, recording
+from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import in_order_of_recording, rebuilt
+from numba_grad.graph.walk import history_of, in_order_of_recording, rebuilt
 from numba_grad.ops.control import custom, item, pullback_of, several_results
 from numba_grad.ops.families import full, placed
 from numba_grad.transforms.vjp import cotangents, reached, released_error
@@ -91,19 +91,9 @@ def pushed_forward(
 
 
 def _recorded(roots: Sequence[Node], given: Container[Node], since: int) -> list[Node]:
-    """The operations behind `roots`, inputs before users. Of those with values only what requires
-    grad is followed."""
-    seen = set()
-    operations = []
-    pending = list(roots)
-    for node in pending:  # grows while it is walked
-        if node in seen or node in given or not node.inputs or node.serial < since:
-            continue
-        seen.add(node)
-        operations.append(node)
-        inputs = node.inputs
-        pending += inputs if node.value is None else [x for x in inputs if x.requires_grad]
-    return in_order_of_recording(operations)
+    """The operations behind `roots`, inputs before users."""
+    behind = history_of(roots, given, since=since, with_pending=True)
+    return [x for x in behind.nodes if x.inputs and x.serial >= since and x not in given]
 
 
 def _pushed_forward(
@@ -114,8 +104,7 @@ def _pushed_forward(
 ) -> tuple[list[Node], list[Tangent]]:
     again: dict[Node, Node] = {}
     found = {node: t for node, t in given.items() if t is not None}
-    # What is set below for each node, ends with this.
-    with recording(grad_mode.enabled), _on_streams() as block:
+    with _on_streams() as block:
         for node in order:
             if node in given:
                 continue
@@ -125,22 +114,21 @@ def _pushed_forward(
             own = [found.get(x) for x in inputs]
             flows = node.requires_grad and any(t is not None for t in own)
             with_tangents = node.op.extras.get("with_tangents") if flows else None
-            grad_mode.enabled = True
             if node.value is not None and not _came_with_tangents(node, again):
                 copy = node
-            elif with_tangents is not None:
-                copy, t = with_tangents(own, *inputs, **node.params)
-                found[copy] = t
-                flows = False
             else:
-                copy = rebuilt(node, inputs, again)
+                with recording(True):
+                    if with_tangents is not None:
+                        copy, found[copy] = with_tangents(own, *inputs, **node.params)
+                        flows = False
+                    else:
+                        copy = rebuilt(node, inputs, again)
             again[node] = copy
-            if not flows:
-                continue
-            grad_mode.enabled = is_recorded
-            t = tangent_of(copy, inputs, own)
-            if t is not None:
-                found[copy] = t
+            if flows:
+                with recording(is_recorded):
+                    t = tangent_of(copy, inputs, own)
+                if t is not None:
+                    found[copy] = t
     values = [again.get(root, root) for root in roots]
     return values, [found.get(value) for value in values]
 

@@ -13,7 +13,7 @@ from numba_grad.errors import GradientError, InternalError, explain
 from numba_grad.graph import streams
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, SharedParams, record
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import history_of, leading_to
 from numba_grad.ops.control import item, pullback_of, several_results
 from numba_grad.ops.families import placed
 
@@ -226,30 +226,8 @@ def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> lis
     With `targets`, only those on a way from a root to a target, and nothing below a target unless
     another target is there.
     """
-    order = [node for node in roots if node.requires_grad]
-    seen = set(order)
-    order = list(seen)
-    for node in order:  # grows while it is walked
-        if node.op.vjp is None:
-            continue
-        for x in node.inputs:
-            if x.requires_grad and x not in seen:
-                seen.add(x)
-                order.append(x)
-    order = in_order_of_recording(order)
+    order = history_of(roots).nodes
     if targets is None:
         return order
     leads = leading_to(order, set(targets))
     return [node for node in order if node in leads]
-
-
-def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
-    """`targets`, and what gradients flow through on the way to one; `order`: inputs first."""
-    leads = set(targets)
-    for node in order:
-        if node.requires_grad and node.op.vjp is not None and node not in leads:
-            for x in node.inputs:
-                if x in leads and x.requires_grad:
-                    leads.add(node)
-                    break
-    return leads

@@ -8,8 +8,9 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import GradientError, InternalError
 from numba_grad.graph.node import OPS, Op, leaf, new_node
 from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import leading_to
 from numba_grad.ops.control import aliases
-from numba_grad.transforms.vjp import contributions, cotangents, leading_to, reached
+from numba_grad.transforms.vjp import contributions, cotangents, reached
 
 
 def variable(*values):

@@ -12,7 +12,6 @@ from numba_grad.frontend.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
-    is_traced,
     known_value,
     wrap,
 )
@@ -21,6 +20,7 @@ from numba_grad.frontend.functions.indexing import brought_into_range, mask_valu
 from numba_grad.frontend.functions.joining import stack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape, zeros_like
 from numba_grad.ops.index_expressions import assign_index, take_index
 from numba_grad.ops.indexing import gather

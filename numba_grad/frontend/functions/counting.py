@@ -14,7 +14,6 @@ from numba_grad.frontend.arrays import (
     as_node,
     canonical_dtype,
     constant_beside,
-    is_traced,
     node_of,
     scalar_leaf,
     value_of,
@@ -24,6 +23,7 @@ from numba_grad.frontend.functions.joining import unstack
 from numba_grad.frontend.functions.reductions import sum as total
 from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast, full, placed, reshape
 
 if TYPE_CHECKING:

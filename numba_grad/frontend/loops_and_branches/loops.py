@@ -13,7 +13,7 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_traced, is_weak, wrap
+from numba_grad.frontend.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.loops_and_branches.bodies import (
     Traced,
@@ -36,6 +36,7 @@ from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes

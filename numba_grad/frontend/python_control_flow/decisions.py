@@ -16,7 +16,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_traced
+from numba_grad.frontend.arrays import as_node
 from numba_grad.frontend.loops_and_branches.branches import cond
 from numba_grad.frontend.loops_and_branches.loops import while_loop
 from numba_grad.frontend.python_control_flow.flattened_values import (
@@ -36,7 +36,7 @@ from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Var
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
 
 _BOOL = np.dtype(np.bool_)
