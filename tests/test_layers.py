@@ -34,6 +34,7 @@ MAY_IMPORT = {
 LOWERING = {f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")}
 # What most programs do without.
 SELDOM = {
+    "numba_grad.autograd.functional",
     "numba_grad.frontend.absent_attributes",
     "numba_grad.frontend.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
