@@ -65,6 +65,20 @@ def misfit(logarithms, measured):
     return np.sum((temperatures(np.exp(logarithms)) - measured) ** 2)
 
 
+def plot(found, path):
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(6, 4)).subplots()
+    x = np.linspace(0, 1, POINTS)
+    for conductivities, style in ((CONDUCTIVITIES, "k."), ([0.15, 0.15], ":"), (found, "-")):
+        label = "conductivities {:.2f}, {:.2f}".format(*conductivities)
+        axes.plot(x, temperatures(ng.tensor(conductivities)).numpy(), style, label=label)
+    axes.set(xlabel="along the rod", ylabel="temperature: measured, first guess, fit")
+    axes.legend()
+    axes.figure.savefig(path, dpi=120)
+    print(f"temperatures: {path}")
+
+
 def main():
     measured = np.asarray(temperatures(ng.tensor(CONDUCTIVITIES)))
     start = np.log([0.15, 0.15])
@@ -77,4 +91,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    found = main()
+    try:
+        plot(found, "custom_kernel.png")
+    except ImportError:
+        print("no plot, which needs matplotlib: pip install matplotlib")

@@ -63,15 +63,36 @@ def accuracy(images, labels, parameters):
         return np.mean(np.argmax(logits(images, *parameters), axis=1) == labels).item()
 
 
+def plot(parameters, path):
+    """New digits, above each what the network reads."""
+    from matplotlib.figure import Figure
+
+    images, _ = synthetic_digits(20, np.random.default_rng(2))
+    with ng.no_grad():
+        read = np.argmax(logits(images, *parameters), axis=1).numpy()
+    figure = Figure(figsize=(7, 2))
+    for axes, image, digit in zip(figure.subplots(2, 10).flat, images, read, strict=True):
+        axes.imshow(image.reshape(28, 28), cmap="gray_r")
+        axes.set_title(digit, fontsize=8)
+        axes.set_axis_off()
+    figure.savefig(path, dpi=120)
+    print(f"digits and what they are read as: {path}")
+
+
 def main(epochs=5):
+    """The parameters, and how many of new digits are read right."""
     generator = np.random.default_rng(1)
     images, labels = synthetic_digits(4000, generator)
     parameters = initial_parameters(generator)
     train(images, labels, parameters, epochs)
     result = accuracy(*synthetic_digits(1000, generator), parameters)
     print(f"accuracy on digits not seen before: {result:.1%}")
-    return result
+    return parameters, result
 
 
 if __name__ == "__main__":
-    main()
+    parameters, _ = main()
+    try:
+        plot(parameters, "digits.png")
+    except ImportError:
+        print("no plot, which needs matplotlib: pip install matplotlib")

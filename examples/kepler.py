@@ -44,11 +44,29 @@ def misfit(orbit, times, observed):
     return np.sum(((positions(orbit, times) - observed) / NOISE) ** 2) / 2
 
 
-def main():
+def observations():
+    """Times, and where the companion was seen (times, 2)."""
     rng = np.random.default_rng(0)
     times = np.sort(rng.uniform(0, 20, 60))
     exact = ng.jit(positions)(TRUE, times)
-    observed = exact + NOISE * rng.normal(size=exact.shape)
+    return times, exact + NOISE * rng.normal(size=exact.shape)
+
+
+def plot(orbit, path):
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(6, 4)).subplots()
+    axes.plot(*positions(orbit, np.linspace(0, orbit[2], 300)).numpy().T, label="orbit")
+    axes.plot(*observations()[1].T, ".", label="observed")
+    axes.plot(0, 0, "k*", label="star")
+    axes.set(aspect="equal", xlabel="along the major axis", ylabel="across")
+    axes.legend()
+    axes.figure.savefig(path, dpi=120)
+    print(f"orbit and data: {path}")
+
+
+def main():
+    times, observed = observations()
     objective = ng.jit(ng.value_and_grad(misfit))
     bounds = [(0.1, 10), (0, 0.95), (5, 30), (-np.pi, np.pi)]
     fit = minimize(objective, GUESS, (times, observed), "L-BFGS-B", jac=True, bounds=bounds)
@@ -60,4 +78,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    fit, _ = main()
+    try:
+        plot(fit.x, "kepler.png")
+    except ImportError:
+        print("no plot, which needs matplotlib: pip install matplotlib")

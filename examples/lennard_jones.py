@@ -44,6 +44,20 @@ def lowest_of_random_starts(count, seed=0):
     return min((relaxed(start) for start in starts), key=lambda result: result.fun)
 
 
+def plot(positions, path):
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(5, 5)).add_subplot(projection="3d")
+    axes.scatter(*positions.T, s=200, depthshade=True)
+    for a in range(ATOMS):
+        for b in range(a):
+            if np.linalg.norm(positions[a] - positions[b]) < 1.3:  # neighbours
+                axes.plot(*positions[[a, b]].T, color="grey", linewidth=1)
+    axes.set(aspect="equal", title="thirteen atoms at their lowest energy")
+    axes.figure.savefig(path, dpi=120)
+    print(f"atoms and their neighbours: {path}")
+
+
 def main():
     best = lowest_of_random_starts(20)
     print(f"lowest energy of 20 random starts: {best.fun:.6f} (known minimum: {KNOWN_MINIMUM})")
@@ -54,4 +68,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    best = main()
+    try:
+        plot(best.x.reshape(-1, 3), "lennard_jones.png")
+    except ImportError:
+        print("no plot, which needs matplotlib: pip install matplotlib")

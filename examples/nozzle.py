@@ -86,7 +86,7 @@ def main():
 
 
 def plot(heights, path):
-    from matplotlib.figure import Figure  # pip install matplotlib
+    from matplotlib.figure import Figure
 
     above, below = Figure(figsize=(7, 5)).subplots(2, sharex=True)
     above.plot(FACES, 1 + BUMPS @ TRUE, "k", FACES, 1 + BUMPS @ heights, "C1--")
@@ -95,7 +95,12 @@ def plot(heights, path):
     below.plot(x, pressure(TRUE), "k.", x, pressure(heights), "C1")
     below.set(xlabel="along the nozzle", ylabel="pressure: measured, found")
     below.figure.savefig(path, dpi=120)
+    print(f"widths and pressures: {path}")
 
 
 if __name__ == "__main__":
-    plot(main().x, "nozzle.png")
+    found = main().x
+    try:
+        plot(found, "nozzle.png")
+    except ImportError:
+        print("no plot, which needs matplotlib: pip install matplotlib")
