@@ -94,7 +94,7 @@ def _rows(entry: Entry) -> list[list[str]]:
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """What `docs/performance.md` shows."""
+    """What `docs/performance_figures.md` shows."""
     machine = report["machine"]
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     all_entries = list(entries(report))
@@ -106,27 +106,27 @@ def as_markdown(report: dict[str, Any]) -> str:
             "",
             *_summary(all_entries),
             "",
-            "### Times of one value and gradient, warm",
+            "## Times of one value and gradient, warm",
             "",
             *_times(all_entries),
             "",
-            "### The same problem, written otherwise",
+            "## The same problem, written otherwise",
             "",
             *_ways(all_entries),
             "",
-            "### First gradient and memory",
+            "## First gradient and memory",
             "",
             *_first(all_entries),
             "",
-            "### Share of the machine",
+            "## Share of the machine",
             "",
             *_share(all_entries, machine["triad (GB/s)"]),
             "",
-            "### Figures without peers",
+            "## Figures without peers",
             "",
             *_others(all_entries),
             "",
-            "### Goals",
+            "## Goals",
             "",
             *_goals(all_entries),
         ]
