@@ -126,8 +126,9 @@ def test_every_name_of_theirs_exists(page):
             found(name)
 
 
-def test_the_table_of_operations_is_that_of_the_records():
+@pytest.mark.parametrize("page", ["operations", "modules"])
+def test_the_page_is_what_the_package_says(page):
     # In a process of its own: tests add operations.
-    command = [sys.executable, ROOT / "docs" / "operations.py", "--check"]
+    command = [sys.executable, ROOT / "docs" / f"{page}.py", "--check"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,7 @@
-"""From nodes to the tensors users hold. The frontend registers its class here."""
+"""The class Tensor, for what is below the frontend: from nodes to the tensors users hold.
+
+The frontend registers it here.
+"""
 
 from typing import Any, TypeGuard
 

@@ -1,4 +1,4 @@
-"""Which values get memory, and which of them share a kernel.
+"""Which values of a segment share a kernel, and in which order the kernels run.
 
 Roots (`roots.py`) over the same loops share a kernel, if none of them needs a finished result of
 another.
