@@ -3,6 +3,7 @@
 A process that meets what another has compiled imports none of the modules that lower graphs.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from numba_grad.compiler import plan_cache
 from numba_grad.compiler.building import build
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.partition.flat_graph import (
+    ClosedGraph,
     FlatGraph,
     calls_of,
     flatten,
@@ -107,21 +109,31 @@ def is_small(graph: FlatGraph) -> bool:
     With the functions that it calls and with all branches; not with the bodies of loops, which are
     compiled as a whole in any case, nor with what only they read.
     """
-    nodes = nbytes = 0
-    left = [graph]
-    while left:
-        own = left.pop()
-        nodes += len(own.nodes)
-        if nodes > MOST_NODES or _has_large(own):
-            return False
-        given = {*own.inputs}
-        nbytes += sum([x.type.nbytes for k, x in enumerate(own.nodes) if k not in given])
-        left += [
-            graph_of(target, tuple(results), own.table)
-            for call, results in calls_of(own).items()
-            for target in once_run(call)
-        ]
-    return nbytes <= MOST_BYTES
+    if len(graph.nodes) > MOST_NODES:
+        return False
+    nodes, nbytes = _work(graph, {})
+    return nodes <= MOST_NODES and nbytes <= MOST_BYTES
+
+
+_Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function
+
+
+def _work(graph: FlatGraph, known: dict[_Part, tuple[float, int]]) -> tuple[float, int]:
+    """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
+    they compute; `known`: of the functions that it calls, each of which is looked at once."""
+    if _has_large(graph):
+        return math.inf, 0
+    given = {*graph.inputs}
+    nodes: float = len(graph.nodes)
+    nbytes = sum([x.type.nbytes for k, x in enumerate(graph.nodes) if k not in given])
+    for call, results in calls_of(graph).items():
+        for target in once_run(call):
+            part = target, tuple(results)
+            if part not in known:
+                known[part] = _work(graph_of(*part, graph.table), known)
+            nodes += known[part][0]
+            nbytes += known[part][1]
+    return nodes, nbytes
 
 
 def _has_large(graph: FlatGraph) -> bool:
