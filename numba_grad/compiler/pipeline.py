@@ -85,7 +85,19 @@ def _compiled(graph: FlatGraph, target: Target) -> CompiledProgram:
     return _Compiler(graph, target).compile()
 
 
-def body_of(graph: FlatGraph, target: Target, overwriting: Overwriting) -> Body:
+def program_of_control(
+    call: Node,
+    numbers: Sequence[int],
+    places: Sequence[Place],
+    has_own_memory: Sequence[bool],
+    target: Target,
+) -> SegmentProgram:
+    """The program of one loop, branch or communication, see `control_program`."""
+    compile_body = partial(_body_of, target=target)
+    return control_program(call, numbers, places, has_own_memory, compile_body, target)
+
+
+def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> Body:
     """The steps of a graph that is the body of a loop or a branch."""
     body = _Compiler(graph, target).body(overwriting)
     if body is None:
@@ -303,12 +315,11 @@ class _Compiler:
         call = self.graph.calls.get(int(segment.own[0]))
         if call is not None and call.op.name != "call":
             reads = segment.reads[: len(call.inputs)].tolist()
-            return control_program(
+            return program_of_control(
                 call,
                 [self.nodes[k].params["number"] for k in segment.needed],
                 [Place(External(places[k][0]), places[k][1]) for k in reads],
                 has_own_memory,
-                lambda graph, overwriting: body_of(graph, self.target, overwriting),
                 self.target,
             )
         local = [argument(type) for _, _, type in places]

@@ -3,17 +3,27 @@
 A process that meets what another has compiled imports none of the modules that lower graphs.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from numba_grad.compiler import plan_cache
 from numba_grad.compiler.building import build
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
-from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
+from numba_grad.compiler.partition.flat_graph import (
+    ClosedGraph,
+    FlatGraph,
+    calls_of,
+    flatten,
+    graph_of,
+    once_run,
+)
+from numba_grad.compiler.partition.roles import ALIASES
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import TupleType
 
 if TYPE_CHECKING:
     from numba_grad.compiler.target import Target
@@ -58,7 +68,7 @@ def compile_flat(
 
 
 def compile_small(graph: FlatGraph) -> CompiledProgram:
-    """The plan that computes the outputs of a graph for which `is_small` operation by operation."""
+    """The plan that computes the outputs of a graph operation by operation: if it `is_small`."""
 
     def lowered() -> CompiledProgram:
         first_tier = imported("numba_grad.compiler.first_tier")
@@ -89,21 +99,58 @@ MOST_NODES = 20_000
 MOST_ELEMENTS = 1 << 14
 MOST_BYTES = 1 << 23
 MOST_PRODUCTS = 1 << 19  # of a matrix product
+# Of these nothing is computed there, however large they are.
+_VIEWS = (*ALIASES, "slice", "transpose", "flip", "broadcast_to", "reshape")
 
 
 def is_small(graph: FlatGraph) -> bool:
-    """Whether a graph is small enough to be run operation by operation, and can be."""
-    if len(graph.nodes) > MOST_NODES or graph.calls:
+    """Whether a graph is small enough to be run operation by operation.
+
+    With the functions that it calls and with all branches; not with the bodies of loops, which are
+    compiled as a whole in any case, nor with what only they read.
+    """
+    if len(graph.nodes) > MOST_NODES:
         return False
-    nbytes = 0
-    for k, node in enumerate(graph.nodes):
-        type = node.type
-        if isinstance(type, TupleType) or type.size > MOST_ELEMENTS:
-            return False
-        nbytes += type.nbytes
-        if node.op.family == "contraction" and type.size * _summed(graph, k) > MOST_PRODUCTS:
-            return False
-    return nbytes <= MOST_BYTES
+    nodes, nbytes = _work(graph, {})
+    return nodes <= MOST_NODES and nbytes <= MOST_BYTES
+
+
+_Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function
+
+
+def _work(graph: FlatGraph, known: dict[_Part, tuple[float, int]]) -> tuple[float, int]:
+    """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
+    they compute; `known`: of the functions that it calls, each of which is looked at once."""
+    if _has_large(graph):
+        return math.inf, 0
+    given = {*graph.inputs}
+    nodes: float = len(graph.nodes)
+    nbytes = sum([x.type.nbytes for k, x in enumerate(graph.nodes) if k not in given])
+    for call, results in calls_of(graph).items():
+        for target in once_run(call):
+            part = target, tuple(results)
+            if part not in known:
+                known[part] = _work(graph_of(*part, graph.table), known)
+            nodes += known[part][0]
+            nbytes += known[part][1]
+    return nodes, nbytes
+
+
+def _has_large(graph: FlatGraph) -> bool:
+    """Whether fusion would pay for an operation of a graph alone."""
+    nodes = graph.nodes
+    is_large = np.array([node.type.size > MOST_ELEMENTS for node in nodes])
+    if is_large.any():
+        is_free = {k for k, node in enumerate(nodes) if node.op.name in _VIEWS}
+        is_free.update(graph.inputs, graph.calls)
+        for k in range(len(nodes)):
+            reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]
+            if k not in is_free and (is_large[k] or is_large[reads].any()):
+                return True
+    return any(
+        node.op.family == "contraction" and node.type.size * _summed(graph, k) > MOST_PRODUCTS
+        for k, node in enumerate(nodes)
+    )
 
 
 def _summed(graph: FlatGraph, k: int) -> int:

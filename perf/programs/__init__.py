@@ -30,7 +30,16 @@ HESSIAN = "Hessian"  # of the first argument
 OWN = "own"  # it asks for gradients itself: `f(np, value_and_grad, x, ...)` gives a list of arrays
 DOUBLE = "gradient of a gradient"  # value and gradient of the squares of the gradient
 
-SMALL = ("expressions", "loops", "states", "recurrences", "algebra", "orders", "looks")
+SMALL = (
+    "expressions",
+    "loops",
+    "states",
+    "recurrences",
+    "algebra",
+    "orders",
+    "looks",
+    "control_flow",
+)
 WHOLE = "whole"
 FEWER_STEPS = 12  # for tests, and where only the operations matter
 

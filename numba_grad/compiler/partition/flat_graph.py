@@ -318,6 +318,32 @@ def targets_of(node: Node) -> list[ClosedGraph]:
     return [x for x in found if hasattr(x, "arguments") and hasattr(x, "outputs")]
 
 
+def calls_of(graph: FlatGraph) -> dict[Node, dict[int, list[int]]]:
+    """The calls of a graph, with the positions of each result that is there, by its number."""
+    found: dict[Node, dict[int, list[int]]] = {}
+    for k, call in graph.calls.items():
+        found.setdefault(call, {}).setdefault(graph.nodes[k].params["number"], []).append(k)
+    return found
+
+
+def once_run(call: Node) -> Sequence[ClosedGraph]:
+    """The graphs of a call that are run at most once: the function, or the branches. A loop has
+    none."""
+    if call.op.name == "call":
+        return (target_of(call),)
+    return call.params["branches"] if call.op.name == "branch" else ()
+
+
+def graph_of(target: ClosedGraph, numbers: tuple[int, ...], table: "Signatures") -> FlatGraph:
+    """Some outputs of a graph over its arguments, with the signatures of a table: that in force."""
+
+    def flat() -> FlatGraph:
+        return flatten([target.outputs[k] for k in numbers], target.arguments)
+
+    found = target.derived(("flat", numbers), flat)
+    return found if found.table is table else flat()
+
+
 def _role(node: Node) -> int:
     if node.op is ARGUMENT:
         check_inside(node)
