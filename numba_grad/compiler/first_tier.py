@@ -9,12 +9,17 @@ what is in a cache, so that a program gives the same bits each time.
 
 Movements are strides and offsets, as in NumPy. What has no kernel here, such as linear algebra,
 goes the usual way, as a segment of one operation.
+
+What an operation needs depends on its signature and on the layouts of its operands. So this is
+found once, as a `_Recipe` that knows of memory only which operand or temporary array it is; the
+steps of a loop are the same recipes again and again.
 """
 
 import functools
 import math
+from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,10 +63,27 @@ class _View:
 
 
 @dataclass(slots=True)
-class _Step:
-    source: str
-    words: Sequence[Word]
-    launch: Launch = ONCE
+class _Recipe:
+    """The steps of an operation on operands of given layouts, wherever these are.
+
+    The places that differ from one use to the next are numbered: operands, then temporaries.
+    """
+
+    temporaries: list[int] = field(default_factory=list)  # bytes
+    steps: list[tuple[int, int, int, int]] = field(default_factory=list)  # as those of a plan
+    words: array = field(default_factory=lambda: array("q"))
+    pointers: list[tuple[int, int, int]] = field(default_factory=list)  # word, place, offset
+    fixed: list[tuple[int, int, int]] = field(default_factory=list)  # relocations
+    own: list[tuple[int, int]] = field(default_factory=list)  # word, byte among the words
+    # The result: in a place or, where that is below 0, at a base.
+    place: int = -1
+    base: int = 0
+    offset: int = 0
+    layout: int = 0
+
+
+_Key = tuple[Any, ...]
+_Layout = tuple[np.dtype, Shape, Shape]
 
 
 def lowered(graph: FlatGraph) -> CompiledProgram:
@@ -75,56 +97,127 @@ class _Compiler:
         types = [graph.nodes[k].type for k in graph.outputs]
         self.builder = PlanBuilder(len(graph.inputs), [(t.shape, t.dtype) for t in types])
         self.output_of = {k: number for number, k in enumerate(graph.outputs)}
-        self.views: list[_View | None] = [None] * len(graph.nodes)
-        self.steps: list[_Step] = []
-        self.word_count = 0
         self.constants = bytearray()  # behind the words of all steps
-        self.called: dict[str, None] = {}  # kernels that others call
+        self.sources: dict[str, int] = {}  # of the kernels, with their numbers
         self.programs: dict[tuple[int, tuple[Type, ...]], SegmentProgram] = {}
+        # What is known of a value: where it is, and the number of its layout.
+        self.places: list[tuple[int, int]] = [(0, 0)] * len(graph.nodes)
+        self.layout_of: list[int] = [-1] * len(graph.nodes)
+        self.layouts: dict[_Layout, int] = {}
+        self.layouts_by_number: list[_Layout] = []
+        self.recipes: dict[_Key, _Recipe] = {}
+        self.steps, self.words, self.relocations = array("q"), array("q"), array("q")
+        # While a recipe is made: what it is, and its operands.
+        self.recipe = _Recipe()
+        self.operands: dict[int, _View] = {}
 
     def compile(self) -> CompiledProgram:
         graph = self.graph
         for number, k in enumerate(graph.inputs):
-            self.views[k] = _contiguous(self.builder.input(number), 0, graph.nodes[k].shape)
+            shape = graph.nodes[k].shape
+            self.places[k] = self.builder.input(number), 0
+            self.layout_of[k] = self.layout(graph.nodes[k].dtype, shape, _strides(shape))
         edges, starts = graph.edges.tolist(), graph.starts.tolist()
-        for k, node in enumerate(graph.nodes):
-            if self.views[k] is None:
-                inputs = edges[starts[k] : starts[k + 1]]
-                view = self.value(k, node, inputs)
-                if k in self.output_of and view.base != self.builder.output(self.output_of[k]):
-                    view = self.copied(view, self.new(k), node.dtype)
-                self.views[k] = view
+        signatures = graph.signatures.tolist()
+        layout_of, output_of, recipes = self.layout_of, self.output_of, self.recipes
+        for k, start in enumerate(starts[:-1]):
+            if layout_of[k] >= 0:
+                continue
+            inputs = edges[start : starts[k + 1]]
+            key: _Key = (signatures[k], *[layout_of[x] for x in inputs])
+            if k in output_of:
+                key = (*key, "output", output_of[k])
+            if len(inputs) > 1 and len(set(inputs)) < len(inputs):
+                key = (*key, "equal", *map(inputs.index, inputs))
+            recipe = recipes.get(key)
+            if recipe is None:
+                recipe = recipes[key] = self.recipe_for(k, inputs)
+            self.use(recipe, k, inputs)
         kernels = self.built()
-        if self.steps:
-            last = self.steps[-1]
-            last.words = [*last.words, *np.frombuffer(self.constants, np.int64).tolist()]
-        numbers = {source: self.builder.kernel(kernel) for source, kernel in kernels.items()}
-        for step in self.steps:
-            # Most words are numbers, and there are ten for each operation.
-            words = [
-                word if isinstance(word, int) else self.resolved(word, numbers)
-                for word in step.words
-            ]
-            self.builder.step(numbers[step.source], words, step.launch)
+        self.append()
         return CompiledProgram(self.builder.build(), [], kernels)
+
+    def layout(self, dtype: np.dtype, shape: Shape, strides: Shape) -> int:
+        """Its number: equal ones are the same to whatever reads a value."""
+        own = dtype, shape, strides
+        number = self.layouts.setdefault(own, len(self.layouts))
+        if number == len(self.layouts_by_number):
+            self.layouts_by_number.append(own)
+        return number
+
+    def recipe_for(self, k: int, inputs: list[int]) -> _Recipe:
+        """What is done for the value at position `k`, and for all like it."""
+        node = self.graph.nodes[k]
+        recipe = self.recipe = _Recipe()
+        self.operands = {
+            x: _View(_operand(number), 0, *self.layouts_by_number[self.layout_of[x]][1:])
+            for number, x in reversed([*enumerate(inputs)])
+        }
+        self.operand_count = len(inputs)
+        view = self.value(k, node, inputs)
+        if k in self.output_of and view.base != self.builder.output(self.output_of[k]):
+            view = self.copied(view, self.new(k), node.dtype)
+        place = self.place_of(view.base)
+        if place is None:
+            recipe.base = view.base
+        else:
+            recipe.place = place
+        recipe.offset = view.offset
+        recipe.layout = self.layout(node.dtype, view.shape, view.strides)
+        return recipe
+
+    def place_of(self, base: int) -> int | None:
+        """The number of a place that another use of the recipe has elsewhere."""
+        if base <= _FIRST_TEMPORARY:
+            return self.operand_count + _FIRST_TEMPORARY - base
+        return _FIRST_OPERAND - base if base <= _FIRST_OPERAND else None
+
+    def use(self, recipe: _Recipe, k: int, inputs: list[int]) -> None:
+        """Append the steps of a recipe: once for each operation, so what is common is plain."""
+        known = self.places
+        places = [known[x] for x in inputs]
+        if recipe.temporaries:
+            arena, reserve = self.builder.arena, self.builder.reserve
+            places += [(arena, reserve(nbytes)) for nbytes in recipe.temporaries]
+        self.layout_of[k] = recipe.layout
+        base, offset = places[recipe.place] if recipe.place >= 0 else (recipe.base, 0)
+        known[k] = base, offset + recipe.offset
+        if not recipe.steps:
+            return
+        first, relocate = len(self.words), self.relocations.extend
+        self.words += recipe.words
+        for kernel, word, tasks, grain in recipe.steps:
+            self.steps.extend((kernel, first + word, tasks, grain))
+        for word, place, more in recipe.pointers:
+            base, offset = places[place]
+            relocate((first + word, base, offset + more))
+        for word, base, offset in recipe.fixed:
+            relocate((first + word, base, offset))
+        for word, byte in recipe.own:
+            relocate((first + word, self.builder.words, 8 * first + byte))
+
+    def append(self) -> None:
+        """Everything to the plan, with the constants at the end."""
+        relocations = np.array(self.relocations, np.int64).reshape(-1, 3)
+        is_constant = relocations[:, 1] == _CONSTANTS
+        relocations[is_constant, 1] = self.builder.words
+        relocations[is_constant, 2] += 8 * len(self.words)
+        words = np.concatenate(
+            [np.array(self.words, np.int64), np.frombuffer(self.constants, np.int64)]
+        )
+        self.builder.block(np.array(self.steps, np.int64).reshape(-1, 4), words, relocations)
 
     def built(self) -> dict[str, build.LoadedKernel]:
         """The kernels of all steps, by source."""
-        sources = dict.fromkeys([*(step.source for step in self.steps), *self.called])
         # That of all walks is worth LLVM's time.
-        requests = [build.Request(source, is_quick=source is not WALK) for source in sources]
-        return dict(zip(sources, build_kernels(requests), strict=True))
+        requests = [build.Request(source, is_quick=source is not WALK) for source in self.sources]
+        kernels = build_kernels(requests)
+        for kernel in kernels:
+            self.builder.kernel(kernel)
+        return dict(zip(self.sources, kernels, strict=True))
 
-    def resolved(
-        self, word: tuple[int, int] | KernelAddress, numbers: dict[str, int]
-    ) -> tuple[int, int]:
-        """A base and bytes, where they depend on the whole plan."""
-        if isinstance(word, KernelAddress):
-            return self.builder.functions, 8 * numbers[word.source]
-        base, rest = word
-        if base == _CONSTANTS:
-            return self.builder.words, 8 * self.word_count + rest
-        return base, rest
+    def kernel(self, source: str) -> int:
+        return self.sources.setdefault(source, len(self.sources))
 
     # Memory
 
@@ -137,13 +230,15 @@ class _Compiler:
         return self.temporary(type.shape, type.dtype)
 
     def temporary(self, shape: Shape, dtype: np.dtype) -> _View:
-        nbytes = max(1, math.prod(shape)) * dtype.itemsize
-        return _contiguous(self.builder.arena, self.builder.reserve(nbytes), shape)
+        return _contiguous(self.reserved(max(1, math.prod(shape)) * dtype.itemsize), 0, shape)
+
+    def reserved(self, nbytes: int) -> int:
+        """A base for memory that each use of the recipe has for itself."""
+        self.recipe.temporaries.append(nbytes)
+        return _FIRST_TEMPORARY - (len(self.recipe.temporaries) - 1)
 
     def view(self, k: int) -> _View:
-        found = self.views[k]
-        assert found is not None  # inputs come before their users
-        return found
+        return self.operands[k]
 
     # Values
 
@@ -215,7 +310,6 @@ class _Compiler:
         if loops is _ONE_ELEMENT:
             self.step(source, pointers)
             return
-        self.called[source] = None
         count = len(loops) // (1 + POINTERS)
         unused = [0] * (POINTERS - len(pointers))
         self.step(WALK, [KernelAddress(source), count, *pointers, *unused, *loops])
@@ -356,13 +450,14 @@ class _Compiler:
         }
         memory[Output(0)] = (result.base, result.offset)
         for number, nbytes in enumerate(program.temporaries):
-            memory[Temporary(number)] = (self.builder.arena, self.builder.reserve(nbytes))
+            memory[Temporary(number)] = (self.reserved(nbytes), 0)
         for dtype, count in program.small.items():
-            place = self.builder.reserve(count * dtype.itemsize)
-            memory[Small(dtype)] = (self.builder.arena, place)
-        self.called |= dict.fromkeys(program.spare_sources)
+            memory[Small(dtype)] = (self.reserved(count * dtype.itemsize), 0)
+        for source in program.spare_sources:
+            self.kernel(source)
         for step in program.steps:
-            self.called |= dict.fromkeys(step.sources[1:])
+            for source in step.sources:
+                self.kernel(source)
             words = [self.word(word, memory) for word in step.words]
             self.step(step.source, words, step.launch)
         return result
@@ -386,7 +481,7 @@ class _Compiler:
             case ErrorSite():
                 return self.builder.site(word)
             case OwnWord(number):
-                return self.builder.words, 8 * (self.word_count + number)
+                return _OWN_WORDS, 8 * number
             case Symbol(name):
                 return self.builder.symbol(name), 0
             case Pointer(source, offset):
@@ -395,11 +490,37 @@ class _Compiler:
         return word
 
     def step(self, source: str, words: Sequence[Word], launch: Launch = ONCE) -> None:
-        self.steps.append(_Step(source, words, launch))
-        self.word_count += len(words)
+        recipe = self.recipe
+        first = len(recipe.words)
+        tasks, grain = launch
+        recipe.steps.append((self.kernel(source), first, tasks, grain))
+        for number, word in enumerate(words, first):
+            if isinstance(word, int):
+                recipe.words.append(word)
+                continue
+            recipe.words.append(0)
+            if isinstance(word, KernelAddress):
+                recipe.fixed.append((number, self.builder.functions, 8 * self.kernel(word.source)))
+                continue
+            base, offset = word
+            place = self.place_of(base)
+            if place is not None:
+                recipe.pointers.append((number, place, offset))
+            elif base == _OWN_WORDS:
+                recipe.own.append((number, 8 * first + offset))
+            else:
+                recipe.fixed.append((number, base, offset))
 
 
-_CONSTANTS = -1  # a base, until the number of words is known
+# Bases, until it is known where they are.
+_CONSTANTS = -1  # the words behind those of all steps
+_OWN_WORDS = -2  # the words of the step itself
+_FIRST_OPERAND = -3  # and downwards
+_FIRST_TEMPORARY = -(1 << 40)  # and downwards
+
+
+def _operand(number: int) -> int:
+    return _FIRST_OPERAND - number
 
 
 # Layouts
