@@ -31,6 +31,7 @@ from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.emission.emit_cpu import dtype_name
+from numba_grad.compiler.loop_nests.iteration_spaces import all_axes_as_loops
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
 from numba_grad.compiler.operation_kernels import (
     POINTERS,
@@ -517,7 +518,8 @@ class _Compiler:
             arguments = [argument(type) for type in types]
             places = {x: Place(External(number)) for number, x in enumerate(arguments)}
             alone = record(node.op, tuple(arguments), node.params)
-            program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+            with all_axes_as_loops():
+                program = compile_segment(cpu_target.TARGET, [alone], places, [True])
             self.programs[key] = program
         return program
 

@@ -27,16 +27,20 @@ def run_one_at_a_time(program: Program) -> int:
     short = program.in_short()
     given = short.arguments(short.size + OTHER_SIZE)
     f = short.function_for(DEFINE_BY_RUN)
-    wrt = short.variables(given)
-    leaves = [ng.tensor(x, requires_grad=k in wrt) for k, x in enumerate(given)]
-    variables = [leaves[k]._node for k in wrt]
-    roots = [f(np, *leaves)._node]
-    gradients = _gradients(roots[0], variables)
-    if short.kind in (DOUBLE, HESSIAN):
-        squares = sum(np.sum(ng.Tensor(g) ** 2) for g in gradients)
-        gradients += _gradients(squares._node, variables)
+    if short.kind == HESSIAN:
+        roots = [ng.hessian(lambda *x: f(np, *x))(*given)._node]
+    else:
+        wrt = short.variables(given)
+        leaves = [ng.tensor(x, requires_grad=k in wrt) for k, x in enumerate(given)]
+        variables = [leaves[k]._node for k in wrt]
+        roots = [f(np, *leaves)._node]
+        gradients = _gradients(roots[0], variables)
+        roots += gradients
+        if short.kind == DOUBLE:
+            squares: Any = sum(np.sum(ng.Tensor(g) ** 2) for g in gradients)
+            roots += _gradients(squares._node, variables)
     done = 0
-    for node in toposort(roots + gradients):
+    for node in toposort(roots):
         if node.value is None and not several_results(node):
             evaluate([node])
             done += 1

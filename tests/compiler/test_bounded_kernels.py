@@ -3,7 +3,10 @@
 Nothing is compiled here: sources are counted.
 """
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter, OrderedDict
 
 import numpy as np
@@ -12,7 +15,6 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build, engine_build
-from numba_grad.compiler.partition import flat_graph
 from tests.compiler.loops_as_written import LOOPS
 
 pytestmark = pytest.mark.usefixtures("loops_stay_steps")
@@ -31,11 +33,10 @@ def not_compiled(monkeypatch):
         return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
 
     monkeypatch.setattr(engine_build, "build_requests", kernels)
-    # Nor what other tests of this process have compiled of the same operations.
-    monkeypatch.setattr(flat_graph, "_table", flat_graph.Signatures())
-    monkeypatch.setattr(evaluate, "_programs", OrderedDict())
     # A plan that another process has left on disk says nothing of sources.
     monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
+    # Nor does a program that another test of this process has read from there.
+    monkeypatch.setattr(evaluate, "_programs", OrderedDict())
 
 
 def sources_by_jit(f, arguments) -> set[str]:
@@ -114,6 +115,51 @@ def test_more_steps_lower_nothing_again(name, monkeypatch):
     sources_by_jit(gradient(f), arguments)
     # What reads the whole of a stack or of data, such as their difference, knows their size.
     assert len(lowered) <= 10
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+import numpy as np
+import numba_grad as ng
+from numba_grad.compiler import plan_cache
+from numba_grad.compiler.building import build, engine_build
+from tests.compiler.loops_as_written import LOOPS
+
+def not_compiled(requests):
+    return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
+
+def sums_of_many(x):
+    # What repeats nowhere, so that its cuts are found by content.
+    for k in range(700):
+        x = np.sin(x) * (k % 7) if k * k % 11 < 4 else x[::-1] + k * x
+    return x.sum()
+
+engine_build.build_requests = not_compiled
+plan_cache.key_of = lambda graph, target: None
+programs = {name: LOOPS[name](24) for name in ("rows_of_a_buffer", "heat_by_rolls", "sines")}
+programs["sums_of_many"] = sums_of_many, (np.ones(20),)
+for name in sys.argv[1:]:
+    f, arguments = programs[name]
+    kernels = ng.jit(ng.value_and_grad(f, argnums=(0,))).lower(*arguments).kernels
+    print(name, *sorted(build.Request(kernel.source).key for kernel in kernels))
+"""
+
+
+def test_kernels_depend_on_the_program_alone():
+    """Not on what the process compiled before, or on the seed of Python's hashes."""
+    names = ["rows_of_a_buffer", "heat_by_rolls", "sines", "sums_of_many"]
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", IN_ANOTHER_PROCESS, *order],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for seed, order in (("1", names), ("2", names[::-1]))
+    ]
+    assert len(found[0]) == len(names)
+    assert found[0] == found[1][::-1]
 
 
 @pytest.mark.parametrize("steps", [25, 38])

@@ -6,6 +6,8 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.partition import flat_graph
 from numba_grad.compiler.partition.flat_graph import flatten
+from numba_grad.graph.node import OPS, argument
+from numba_grad.graph.types import array_type
 
 
 def described(graph):
@@ -32,3 +34,18 @@ def test_long_graphs_are_flattened_as_short_ones(monkeypatch, has_inputs):
         assert reads == ([] if k in own_inputs else list(node.inputs))
     assert [nodes[k] for k in own_outputs] == outputs
     assert [nodes[k] for k in own_inputs] == [early._node, late._node]
+
+
+def test_hashes_are_those_of_what_nodes_do():
+    """Cuts depend on them: so not on who came first with equal params, or where something is."""
+
+    def of_params(params):
+        table = flat_graph.Signatures()
+        node = argument(array_type((1,), np.dtype(float)))
+        node.op, node.params = OPS["slice"], params
+        return int(table.facts["hash"][table.number(node)])
+
+    first = of_params({"starts": (1, 0), "bounds": (True, 1.0, 0.0, "a", b"b", None)})
+    assert of_params({"starts": (np.int64(1), -0.0), "bounds": (1, 1, 0, "a", b"b", None)}) == first
+    assert of_params({"starts": (2, 0), "bounds": (True, 1.0, 0.0, "a", b"b", None)}) != first
+    assert of_params({"function": lambda: 1}) == of_params({"function": lambda: 2})

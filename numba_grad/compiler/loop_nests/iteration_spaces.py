@@ -28,11 +28,27 @@ UNROLLED_LINES = 128
 
 
 class _Unrolling(threading.local):
+    extent: int | None = None  # in place of `config.unroll_extent`
     copies = MOST_COPIES
     elements = MOST_ELEMENTS
 
 
 _unrolling = _Unrolling()
+
+
+def unroll_extent() -> int:
+    """How long an axis that is unrolled may be."""
+    return config.unroll_extent if _unrolling.extent is None else _unrolling.extent
+
+
+@contextmanager
+def all_axes_as_loops() -> Iterator[None]:
+    """Within, no axis is unrolled: kernels are the same for arrays of any size."""
+    before, _unrolling.extent = _unrolling.extent, 0
+    try:
+        yield
+    finally:
+        _unrolling.extent = before
 
 
 @contextmanager
@@ -67,7 +83,7 @@ def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> i
 
 def _is_small(shape: tuple[int, ...]) -> bool:
     """Whether no axis is too long to be unrolled."""
-    return all(1 <= n <= max(config.unroll_extent, 1) for n in shape)
+    return _all_within(shape, unroll_extent())
 
 
 def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -76,19 +92,23 @@ def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     A small array is written out as a whole or not at all; of others, the short axes are, as many as
     can be.
     """
-    return _loop_axes(shape, config.unroll_extent, _unrolling.copies, _unrolling.elements)
+    return _loop_axes(shape, unroll_extent(), _unrolling.copies, _unrolling.elements)
+
+
+def _all_within(shape: tuple[int, ...], longest: int) -> bool:
+    return all(1 <= n <= max(longest, 1) for n in shape)
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _loop_axes(
-    shape: tuple[int, ...], unroll_extent: int, most_copies: int, most_elements: int
+    shape: tuple[int, ...], longest: int, most_copies: int, most_elements: int
 ) -> tuple[int, ...]:
-    if _is_small(shape):
+    if _all_within(shape, longest):
         if math.prod(shape) <= most_elements:
             return ()
         return tuple(axis for axis, n in enumerate(shape) if n != 1)
     unrolled = sorted(
-        (axis for axis, n in enumerate(shape) if 1 < n <= unroll_extent),
+        (axis for axis, n in enumerate(shape) if 1 < n <= longest),
         key=lambda axis: shape[axis],
     )
     copies = 1
@@ -119,7 +139,7 @@ def unrolled_indices(shape: tuple[int, ...]) -> list[tuple[int | None, ...]]:
 def is_loop(extent: int) -> bool:
     """Whether an offset on an axis of this extent depends on sizes, so that the text must not show
     it."""
-    return extent > config.unroll_extent or extent == 0
+    return extent > unroll_extent() or extent == 0
 
 
 # Tuples, since a kernel has thousands of them, as keys most of all: a dataclass takes three times

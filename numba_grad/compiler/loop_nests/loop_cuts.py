@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from numba_grad.compiler.loop_nests.fusion_groups import Group
+from numba_grad.compiler.loop_nests.iteration_spaces import unroll_extent
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
-from numba_grad.config import config
 
 # A piece of a loop shorter than this runs through the general body, which tests its conditions.
 SHORTEST_PIECE = 16
@@ -88,7 +88,7 @@ def _length(piece: tuple[int, int]) -> int:
 
 def fewest_blocks() -> int:
     """Fewer than these would be combined without a loop: by a kernel for each number of them."""
-    return max(config.unroll_extent, 1) + 1
+    return max(unroll_extent(), 1) + 1
 
 
 def number_of_blocks(

@@ -8,6 +8,7 @@ nodes costs microseconds per node; one over arrays, nanoseconds. So a graph is w
 import zlib
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Number
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -233,7 +234,7 @@ def value_inputs(node: Node) -> tuple[Node, ...]:
 # What is known of a signature; of number 0, the input of a graph, all of it is 0.
 _FACTS = np.dtype(
     [
-        ("hash", np.int64),  # the same in every process
+        ("hash", np.int64),  # of its content: the same in every process
         ("cost", np.int64),  # of an element, in additions; 0 where that is not all there is to it
         ("role", np.int8),
         ("writes", np.bool_),  # whether it changes a part of its first input
@@ -278,7 +279,7 @@ class Signatures:
 
     def _described(self, node: Node) -> int:
         """A new number, and the facts. An interrupt may leave a number that nobody uses."""
-        name, role = f"{node.op.name} {node.params}", _role(node)
+        name, role = f"{node.op.name} {_content(tuple(node.params.items()))}", _role(node)
         changing = [node]
         if role == Role.CALL_ITEM:
             parent = node.inputs[0]
@@ -303,6 +304,23 @@ class Signatures:
             node.op.name == "slice",
         )
         return number
+
+
+def _content(value: object) -> str:
+    """Text that is the same for equal params, whoever comes first, in every process.
+
+    Other params may have it as well: of what is known by its identity, it is the class alone.
+    """
+    if isinstance(value, tuple | list):
+        return f"({' '.join(map(_content, value))})"
+    if isinstance(value, Number | np.generic):
+        # Of 1, 1.0, True and NumPy's, which are equal, one is as good as another.
+        return str(hash(value)) if value == value else "nan"
+    if isinstance(value, np.dtype):
+        return value.str
+    if value is None or isinstance(value, str | bytes):
+        return repr(value)
+    return type(value).__name__
 
 
 def is_item_of_call(node: Node) -> bool:

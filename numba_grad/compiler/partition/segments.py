@@ -247,7 +247,7 @@ def _merge_short_runs(starts: np.ndarray, local: np.ndarray) -> list[int]:
     The first and the last of a run stay alone, and so does what remains, so that runs of any length
     need the same kernels.
     """
-    keys = [hash(local[a:b].tobytes()) for a, b in itertools.pairwise(starts)]
+    keys = [local[a:b].tobytes() for a, b in itertools.pairwise(starts)]
     result: list[int] = []
     k = 0
     while k < len(keys):
