@@ -38,7 +38,7 @@ from numba_grad.compiler.operation_kernels import (
     WALK,
     accumulating_text,
     argument_text,
-    combining_text,
+    combining_term,
     elementwise_text,
 )
 from numba_grad.compiler.partition.flat_graph import (
@@ -49,6 +49,7 @@ from numba_grad.compiler.partition.flat_graph import (
     once_run,
 )
 from numba_grad.compiler.partition.roles import RENAMINGS
+from numba_grad.compiler.scalar_expressions import Call, Number, Term, expression_of, parsed
 from numba_grad.compiler.segment_memory import External, FileMemory, Output, Place, Small, Temporary
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
@@ -57,6 +58,8 @@ from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
 from numba_grad.runtime.plan import ONCE, Control, ErrorSite, Launch, PlanBuilder
+
+_COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dtype})")
 
 Shape = tuple[int, ...]
 Word = int | tuple[int, int] | KernelAddress  # a number; a base and bytes
@@ -284,11 +287,7 @@ class _Compiler:
         if name in RENAMINGS or name == "item":
             return self.view(inputs[0])
         if family == "elementwise":
-            template = node.op.expression
-            if callable(template):
-                template = template(**node.params)
-            assert template is not None
-            return self.elementwise(k, template, node.op.input_names, inputs)
+            return self.elementwise(k, expression_of(node), node.op.input_names, inputs)
         if family == "reduction":
             return self.reduction(k, node, inputs[0])
         if name == "matmul" and node.dtype.kind != "b":
@@ -313,7 +312,7 @@ class _Compiler:
         return self.temporary(type.shape, type.dtype)
 
     def elementwise(
-        self, k: int, expression: str, names: tuple[str, ...], inputs: Sequence[int]
+        self, k: int, expression: Term, names: tuple[str, ...], inputs: Sequence[int]
     ) -> _View:
         result = self.new(k)
         self.apply(
@@ -327,7 +326,7 @@ class _Compiler:
 
     def apply(
         self,
-        expression: str,
+        expression: Term,
         names: tuple[str, ...],
         result: _View,
         dtype: np.dtype,
@@ -352,7 +351,7 @@ class _Compiler:
         self.step(WALK, [KernelAddress(source), count, *pointers, *unused, *loops])
 
     def copied(self, x: _View, result: _View, dtype: np.dtype) -> _View:
-        self.apply("{x}", ("x",), result, dtype, [(x, dtype)])
+        self.apply(_COPY, ("x",), result, dtype, [(x, dtype)])
         return result
 
     def reduction(self, k: int, node: Node, x: int) -> _View:
@@ -364,14 +363,14 @@ class _Compiler:
         moved = _permuted(view, (*kept, *sorted(axes)))
         if node.op.name in ARG_REDUCTIONS:
             return self.position(k, node, moved, dtype)
-        return self.reduced(k, node, "{x0}", [(moved, dtype)], len(kept))
+        return self.reduced(k, node, parsed("{x0}"), [(moved, dtype)], len(kept))
 
     def position(self, k: int, node: Node, x: _View, dtype: np.dtype) -> _View:
         """Of the extreme along the last axis of `x`."""
         result, kept, n = self.new(k), x.shape[:-1], x.shape[-1]
         first = _View(x.base, x.offset, kept, x.strides[:-1])
         best = self.copied(first, self.temporary(kept, dtype), dtype)
-        self.apply("0", (), result, node.dtype, [])
+        self.apply(Number(0), (), result, node.dtype, [])
         numbers = self.numbered(self.temporary((n,), node.dtype), node.dtype)
         views = [result, x, best, numbers]
         dtypes = [node.dtype, dtype, dtype, node.dtype]
@@ -397,16 +396,16 @@ class _Compiler:
                     self.graph.nodes[position].dtype,
                 )
             )
-        product = "{x0} * {x1}"
+        product = parsed("{x0} * {x1}")
         if node.dtype.kind in "iu":
-            product = f"{dtype_name(node.dtype)}({product})"
+            product = Call(dtype_name(node.dtype), (product,))
         return self.reduced(k, node, product, operands, rank)
 
     def reduced(
         self,
         k: int,
         node: Node,
-        value: str,
+        value: Term,
         operands: Sequence[tuple[_View, np.dtype]],
         kept: int,
     ) -> _View:
@@ -422,12 +421,12 @@ class _Compiler:
         ]
         dtypes = tuple([own for _, own in operands])
         self.walk(
-            accumulating_text(combining_text(node), value, dtypes, dtype),
+            accumulating_text(combining_term(node), value, dtypes, dtype),
             [total, *[view for view, _ in operands]],
             _loops(shape, layouts, [dtype, *dtypes]),
         )
         if total is not result:
-            self.apply("{x}", ("x",), result, node.dtype, [(total, dtype)])
+            self.apply(_COPY, ("x",), result, node.dtype, [(total, dtype)])
         return result
 
     def constant(self, data: bytes) -> _View:
@@ -441,7 +440,7 @@ class _Compiler:
 
     def numbered(self, result: _View, dtype: np.dtype) -> _View:
         """`result`, with the number of each element."""
-        self.apply("cast(lo, {dtype})", (), result, dtype, [])
+        self.apply(_NUMBER, (), result, dtype, [])
         return result
 
     def placed(self, k: int, node: Node, inputs: list[int]) -> _View:
@@ -458,7 +457,7 @@ class _Compiler:
             return result
         if node.op.name == "pad":
             part = self.view(inputs[0])
-            self.apply("{dtype}(0)", (), result, dtype, [])
+            self.apply(Call(dtype_name(dtype), (Number(0),)), (), result, dtype, [])
             steps = tuple(n + 1 for n in params["interior"])
             self.copied(part, _region(result, params["low"], part.shape, steps, dtype), dtype)
             return result
@@ -469,7 +468,7 @@ class _Compiler:
             self.copied(part, target, dtype)
         else:
             before = _region(old, params["starts"], part.shape, params["steps"], dtype)
-            self.apply("{x} + {y}", ("x", "y"), target, dtype, [(before, dtype), (part, dtype)])
+            self.apply(_SUM, ("x", "y"), target, dtype, [(before, dtype), (part, dtype)])
         return result
 
     def segment(self, k: int, node: Node, inputs: list[int]) -> _View:

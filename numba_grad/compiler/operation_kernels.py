@@ -13,7 +13,8 @@ import numpy as np
 
 from numba_grad.compiler.emission.emit_cpu import compute_name, dtype_name
 from numba_grad.compiler.emission.text import SourceText
-from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, combining_expression
+from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.scalar_expressions import Term, expression_of, parsed, text_of
 from numba_grad.graph.node import Node
 
 # Of an element: the result and at most three operands. With a fixed number LLVM keeps them all in
@@ -74,28 +75,29 @@ def kernel(args, lo, hi):
 
 @functools.lru_cache(maxsize=1 << 12)
 def elementwise_text(
-    expression: str, names: tuple[str, ...], dtypes: tuple[np.dtype, ...], result: np.dtype
+    expression: Term, names: tuple[str, ...], dtypes: tuple[np.dtype, ...], result: np.dtype
 ) -> str:
-    """`result = expression`, where `names` stand in braces for operands of `dtypes`, and `lo` for
-    the number of the element."""
+    """`result = expression`, where `names` are operands of `dtypes`, and `lo` is the number of the
+    element."""
     values = {name: f"v{k}" for k, name in enumerate(names)}
-    text = expression.replace("{dtype}", dtype_name(result)).format(**values)
+    text = text_of(expression, values, dtype_name(result))
     return _of_element(result, dtypes, list(values.values()), [f"y[0] = {text}"])
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def accumulating_text(
-    combine: str, value: str, dtypes: tuple[np.dtype, ...], result: np.dtype
+    combine: Term, value: Term, dtypes: tuple[np.dtype, ...], result: np.dtype
 ) -> str:
-    """The result combined with `value`, an expression of `{x0}`, `{x1}`, .., operands of `dtypes`.
+    """The result combined with `value`, an expression of x0, x1, .., operands of `dtypes`.
 
-    `combine` is an expression of `{accumulator}` and `{value}`.
+    `combine` is an expression of `accumulator` and `value`.
     """
     values = [f"v{k}" for k in range(len(dtypes))]
-    text = combine.format(accumulator="y[0]", value="v")
+    text = text_of(combine, {"accumulator": "y[0]", "value": "v"})
     if result.kind in "iub":
         text = f"{compute_name(result)}({text})"
-    element = value.format(**{f"x{k}": v for k, v in enumerate(values)})
+    operands = {f"x{k}": v for k, v in enumerate(values)}
+    element = text_of(value, operands, dtype_name(result))
     return _of_element(result, dtypes, values, [f"v = {element}", f"y[0] = {text}"])
 
 
@@ -112,11 +114,11 @@ def _of_element(
     return str(source)
 
 
-def combining_text(node: Node) -> str:
+def combining_term(node: Node) -> Term:
     """How a reduction, or a sum of products, adds another value to its accumulator."""
     if node.op.family == "reduction":
-        return combining_expression(node)
-    return "reduce_add({accumulator}, {value})"
+        return expression_of(node)
+    return parsed("reduce_add({accumulator}, {value})")
 
 
 def argument_text(name: str, dtype: np.dtype) -> str:
@@ -127,7 +129,7 @@ def argument_text(name: str, dtype: np.dtype) -> str:
         source.line("y = buffer(args, 0, int64)")
         source.line(f"v = buffer(args, 1, {dtype_name(dtype)})[0]")
         source.line(f"best = buffer(args, 2, {dtype_name(dtype)})")
-        better = ARG_REDUCTIONS[name].format(value="v", best="best[0]")
+        better = text_of(parsed(ARG_REDUCTIONS[name]), {"value": "v", "best": "best[0]"})
         with source.block(f"if {better}:"):
             source.line("best[0] = v")
             source.line("y[0] = buffer(args, 3, int64)[0]")

@@ -7,7 +7,7 @@ from the same rules.
 """
 
 import functools
-import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -210,8 +210,7 @@ def elementwise(
         multiplies a cotangent multiplies a tangent, conjugated.
     has_real_slopes : nothing is to conjugate, as all slopes are real numbers
     """
-    in_braces = dict.fromkeys(re.findall(r"{(\w+)}", str(expression)))
-    names = input_names or tuple([name for name in in_braces if name != "dtype"])
+    names = input_names or _names_in_braces(expression)
     extras: dict[str, Any] = {"no_vjp": no_vjp} if no_vjp else {}
     if no_derivative:
         extras["no_derivative"] = dict(no_derivative)
@@ -238,6 +237,13 @@ def elementwise(
         extras,
         jvp or (None if vjp is None else _jvp_by_slopes(name, names, vjp, extras, has_real_slopes)),
     )
+
+
+def _names_in_braces(expression: object) -> tuple[str, ...]:
+    """Each once, without the dtype of the result."""
+    assert isinstance(expression, str), "a function of params does not say the names of inputs"
+    fields = (field for _, field, _, _ in string.Formatter().parse(expression))
+    return tuple(dict.fromkeys(field for field in fields if field not in (None, "dtype")))
 
 
 def _type_rule(

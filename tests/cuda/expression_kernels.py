@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.cuda.expressions import Expressions, dtype_name, storage_name
+from numba_grad.compiler.cuda.expressions import Expressions, storage_name
+from numba_grad.compiler.scalar_expressions import Term, parsed
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Op
 from numba_grad.graph.types import array_type
@@ -23,14 +24,10 @@ class Case:
     result: np.dtype
 
     @property
-    def template(self) -> str:
+    def term(self) -> Term:
         text = self.op.expression
-        if callable(text):
-            text = text(**self.params)
         assert text is not None
-        return text.replace(
-            "{dtype}", "bool_" if self.result.kind == "b" else dtype_name(self.result)
-        )
+        return parsed(text(**self.params) if callable(text) else text)
 
     def __str__(self) -> str:
         params = "".join(f" {name}={value}" for name, value in self.params.items())
@@ -74,7 +71,7 @@ def source_of(group: list[Case]) -> str:
             body.append(f"{value} = {_loaded(f'{pointer}[i]', dtype)}")
             operands[name] = (value, dtype)
         casts = case.result.kind in "iub"
-        text = expressions.apply(case.template, operands, case.result, casts)
+        text = expressions.apply(case.term, operands, case.result, casts)
         parameters.append((f"y{number}", case.result))
         body.append(f"y{number}[i] = {_stored(text, case.result)}")
     signature = ", ".join(["int64", *(f"CPointer({storage_name(d)})" for _, d in parameters)])

@@ -6,6 +6,7 @@ import pytest
 
 from numba_grad.compiler.cuda import device_functions
 from numba_grad.compiler.cuda.expressions import Expressions, constant
+from numba_grad.compiler.scalar_expressions import parsed
 from numba_grad.errors import KernelError
 from numba_grad.ops.samples import draw
 from tests.complex_grid import AS_IN_C99, complex_grid, different_numbers, values_by_numpy
@@ -397,7 +398,7 @@ def test_casts_are_the_cpus(source, target):
     own = "bool_" if target.kind == "b" else target.name
     loaded = "x[i] != uint8(0)" if source.kind == "b" else "x[i]"
     text = expressions.apply(
-        f"cast({{x}}, {own})", {"x": ("a", source)}, target, target.kind in "iub"
+        parsed(f"cast({{x}}, {own})"), {"x": ("a", source)}, target, target.kind in "iub"
     )
     stored = {"?": "uint8({})", "e": "float16({})"}.get(target.char, "{}")
     names = ["uint8" if d.kind == "b" else d.name for d in (source, target)]
@@ -428,7 +429,7 @@ def test_float64_becomes_float16_with_one_rounding():
     below = 1 + 2.0**-11 - 2.0**-30
     expressions = Expressions()
     text = expressions.apply(
-        "cast({x}, float16)", {"x": ("x[i]", np.dtype(float))}, np.dtype("e"), False
+        parsed("cast({x}, float16)"), {"x": ("x[i]", np.dtype(float))}, np.dtype("e"), False
     )
     kernel = (
         '@cuda.jit("void(CPointer(float64), CPointer(float16))")\n'
@@ -446,7 +447,7 @@ def test_the_first_index_out_of_range_is_recorded():
     expressions = Expressions()
     int64 = np.dtype(np.int64)
     operands = {"i": ("x[task]", int64), "n": ("n0", int64)}
-    text = expressions.apply("check_index({i}, {n}, errors, 7)", operands, int64, False)
+    text = expressions.apply(parsed("check_index({i}, {n}, errors, 7)"), operands, int64, False)
     kernel = (
         '@cuda.jit("void(int64, CPointer(int64), CPointer(int64), CPointer(int64))")\n'
         "def kernel(n0, x, y, errors):\n"

@@ -252,9 +252,9 @@ class _Writer:
         match expression:
             case Load(buffer, position):
                 return self.load(line, buffer, position.literal, names)
-            case Apply(template, operands, dtype, casts):
+            case Apply(term, operands, dtype, casts):
                 renamed = tuple([(key, _renamed(text, names)) for key, text in operands])
-                return expression_text(Apply(template, renamed, dtype, casts))
+                return expression_text(Apply(term, renamed, dtype, casts))
             case IndexValue(index):
                 return f"int64({index.literal})"
         return expression_text(expression)

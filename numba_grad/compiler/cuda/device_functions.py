@@ -102,9 +102,9 @@ class DeviceFunction:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a function is written: the text of a call with "{0}", ... in it, and its dtypes."""
+    """What is called for a function, and its dtypes."""
 
-    template: str
+    function: str
     operand_dtype: np.dtype
     result_dtype: np.dtype
     needs: tuple[str, ...] = ()  # device functions
@@ -259,15 +259,14 @@ def call(name: str, dtypes: tuple[np.dtype, ...]) -> Call:
     function = FUNCTIONS[name]
     common = _common_dtype(function, dtypes)
     family = _family(common)
-    fields = ", ".join(f"{{{k}}}" for k in range(function.arity))
     if family == FLOATING and function.name in _LIBDEVICE:
         native = _LIBDEVICE[function.name][common.itemsize == 8]
         if native:
-            return Call(f"libdevice.{native}({fields})", common, common)
+            return Call(f"libdevice.{native}", common, common)
     symbol = f"{function.name}_{common.name}"
     formula = function.formulas[family]
     _, result = _traced(symbol, formula, function.arity, common)
-    return Call(f"{symbol}({fields})", common, result, (symbol,))
+    return Call(symbol, common, result, (symbol,))
 
 
 def _common_dtype(function: Function, dtypes: tuple[np.dtype, ...]) -> np.dtype:

@@ -1,16 +1,12 @@
-"""Templates of scalar expressions as text of CUDA Python.
+"""Scalar expressions in the words of CUDA Python.
 
-`Op.expression` is written in the kernel language of the CPU (`kernel_language/intrinsics.py`). Here
-each template is read as a Python expression, typed, and written again with the names and the typed
-literals that CUDA Python wants.
+`Op.expression` is of the kernel language of the CPU (`kernel_language/intrinsics.py`). Here its
+terms are typed, and become terms with the names and the typed literals that CUDA Python wants.
 """
 
 from __future__ import annotations
 
-import ast
-import functools
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +15,21 @@ import numpy as np
 
 from numba_grad.compiler.cuda import device_functions
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.compiler.scalar_expressions import (
+    COMPARISONS,
+    Call,
+    Choice,
+    Name,
+    Number,
+    Operand,
+    Operation,
+    Part,
+    ResultDtype,
+    Term,
+    is_product,
+    parsed,
+    text_of,
+)
 from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError
 
@@ -26,39 +37,38 @@ BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
-_OPERATORS = {
-    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"},
-    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"},
-}
-_COMPARISONS = {
-    **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
-}
 # Of complex numbers, which Python does not order.
-_ORDERS = {
-    **{ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"},
-}
+_ORDERS = {"<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _OF_BOOLS = {"+": "|", "*": "&"}
 _SELECTED = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # by `cuda.selp`
 _REDUCTIONS = {
-    "reduce_add": "{a} + {b}",
-    "reduce_multiply": "{a} * {b}",
-    "reduce_maximum": "maximum({a}, {b})",
-    "reduce_minimum": "minimum({a}, {b})",
+    "reduce_add": parsed("{a} + {b}"),
+    "reduce_multiply": parsed("{a} * {b}"),
+    "reduce_maximum": parsed("maximum({a}, {b})"),
+    "reduce_minimum": parsed("minimum({a}, {b})"),
 }
 # With one rounding each, which no pass of NVVM changes.
 _MULTIPLY = {FLOAT32: "fmul_rn", FLOAT64: "dmul_rn"}
 _FMA = {FLOAT32: "fmaf", FLOAT64: "fma"}
-_PREFIX = "operand_"
-_NAME = re.compile(r"[A-Za-z_]\w*|\w+\([\w.-]*\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The text of a value, and its dtype in registers; None for a number written as such."""
+    """A value, and its dtype in registers; None for a number written as such."""
 
-    text: str
+    term: Term
     dtype: np.dtype | None
     is_wide: bool = False  # Numba computed it in a wider integer than `dtype`
+
+    @property
+    def text(self) -> str:
+        return text_of(self.term)
+
+    @property
+    def number(self) -> bool | int | float:
+        """Of a number written as such."""
+        assert isinstance(self.term, Number)
+        return self.term.value
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -99,30 +109,28 @@ class Expressions:
 
     def __init__(self) -> None:
         self._needed: dict[str, None] = {}
+        self._result: np.dtype | None = None  # of the expression that is typed
 
     def apply(
         self,
-        template: str,
+        term: Term,
         operands: Mapping[str, tuple[str, np.dtype]],
         dtype: np.dtype,
         casts: bool,
     ) -> str:
-        """The text of a template whose fields are the operands.
+        """The text of an expression of operands, each with its text, an atom.
 
         An operand's text has its dtype in registers: half precision is float32, and a bool is one.
         `dtype` is the result's; `casts` whether an integer or bool must be cut to it.
         """
-        typed = {
-            _PREFIX + name: Typed(_in_parentheses(text), computed_in(d))
-            for name, (text, d) in operands.items()
-        }
-        value = self._text(_parsed(template), typed)
-        target = computed_in(dtype)
+        typed = {name: Typed(Name(text), computed_in(d)) for name, (text, d) in operands.items()}
+        target = self._result = computed_in(dtype)
+        value = self._typed(term, typed)
         if value.dtype is None:
-            value = Typed(constant(ast.literal_eval(value.text), target), target)
+            value = Typed(_constant(value.number, target), target)
         elif value.dtype != target or (casts and value.is_wide):
             value = self.cast(value, target)
-        return _without_parentheses(value.text)
+        return value.text
 
     def call(self, name: str) -> str:
         """`name`, a device function that is written out in `device_functions.py`."""
@@ -139,73 +147,75 @@ class Expressions:
                 self._need(called)
             self._needed[name] = None
 
-    # Nodes.
+    # Terms.
 
-    def _text(self, node: ast.expr, operands: Mapping[str, Typed]) -> Typed:
-        match node:
-            case ast.Name(name):
-                # Names that are no operands are integer arguments of the kernel.
-                return operands.get(name) or Typed(name, INT64)
-            case ast.Constant(int() | float() as value):
-                return Typed(repr(value), None)
-            case ast.UnaryOp(ast.USub(), operand):
-                value = self._text(operand, operands)
-                return Typed(f"(-{value.text})", value.dtype, _grows(value))
-            case ast.BinOp(left, operator, right):
-                fused = self._sum_of_product(node, operands)
+    def _typed(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+        match term:
+            case Operand(name):
+                return operands[name]
+            case Name(name):
+                return Typed(term, INT64)  # an integer argument of the kernel
+            case Number():
+                return Typed(term, None)
+            case Operation("-", (operand,)):
+                value = self._typed(operand, operands)
+                return Typed(Operation("-", (value.term,)), value.dtype, _grows(value))
+            case Operation(symbol, (left, right)) if symbol in COMPARISONS:
+                return self._compared(
+                    symbol, self._typed(left, operands), self._typed(right, operands)
+                )
+            case Operation(symbol, (left, right)):
+                fused = self._sum_of_product(term, operands)
                 if fused is not None:
                     return fused
-                pair = self._text(left, operands), self._text(right, operands)
-                return self._binary(_OPERATORS[type(operator)], *pair)
-            case ast.Compare(left, [operator], [right]):
-                x, y = self._text(left, operands), self._text(right, operands)
-                # Numba compares integers of different signs by their values.
-                if not (_is_integer(x) and _is_integer(y)):
-                    x, y = self._alike(x, y)
-                name = _ORDERS.get(type(operator))
-                if name is not None and x.dtype is not None and x.dtype.kind == "c":
-                    return self._function(name, [x, y])
-                return Typed(f"({x.text} {_COMPARISONS[type(operator)]} {y.text})", BOOL)
-            case ast.Call(ast.Name(name), arguments):
-                return self._call(name, arguments, operands)
-        raise InternalError(f"expressions: {ast.unparse(node)} is not of the kernel language")
+                pair = self._typed(left, operands), self._typed(right, operands)
+                return self._binary(symbol, *pair)
+            case Call(function, arguments):
+                return self._call(function, arguments, operands)
+        raise InternalError(f"expressions: {text_of(term)} is not of the kernel language")
 
-    def _sum_of_product(self, node: ast.BinOp, operands: Mapping[str, Typed]) -> Typed | None:
+    def _compared(self, symbol: str, x: Typed, y: Typed) -> Typed:
+        # Numba compares integers of different signs by their values.
+        if not (_is_integer(x) and _is_integer(y)):
+            x, y = self._alike(x, y)
+        name = _ORDERS.get(symbol)
+        if name is not None and x.dtype is not None and x.dtype.kind == "c":
+            return self._function(name, [x, y])
+        return Typed(Operation(symbol, (x.term, y.term)), BOOL)
+
+    def _sum_of_product(self, term: Operation, operands: Mapping[str, Typed]) -> Typed | None:
         """`x * y + z` in one expression, of one real type: rounded once, as on the CPU."""
-        if not isinstance(node.op, ast.Add | ast.Sub):
+        if term.symbol not in ("+", "-"):
             return None
-        is_first = _is_product(node.left)
-        product, other = (node.left, node.right) if is_first else (node.right, node.left)
-        if not _is_product(product):
+        left, right = term.operands
+        is_first = is_product(left)
+        product, other = (left, right) if is_first else (right, left)
+        if not is_product(product):
             return None
-        assert isinstance(product, ast.BinOp)
-        factors = self._alike(
-            self._text(product.left, operands), self._text(product.right, operands)
-        )
-        *factors, addend = self._alike(*factors, self._text(other, operands))
+        assert isinstance(product, Operation)
+        factors = self._alike(*[self._typed(x, operands) for x in product.operands])
+        *factors, addend = self._alike(*factors, self._typed(other, operands))
         function = _FMA.get(addend.dtype)
         if function is None:
             return None
-        texts = [value.text for value in (*factors, addend)]
-        if isinstance(node.op, ast.Sub):
+        terms = [value.term for value in (*factors, addend)]
+        if term.symbol == "-":
             negated = 2 if is_first else 0
-            texts[negated] = f"-{texts[negated]}"
-        arguments = ", ".join(map(_without_parentheses, texts))
-        return Typed(f"libdevice.{function}({arguments})", addend.dtype)
+            terms[negated] = Operation("-", (terms[negated],))
+        return Typed(Call(f"libdevice.{function}", tuple(terms)), addend.dtype)
 
-    def _binary(self, operator: str, x: Typed, y: Typed) -> Typed:
+    def _binary(self, symbol: str, x: Typed, y: Typed) -> Typed:
         x, y = self._alike(x, y)
         assert x.dtype is not None
+        pair = (x.term, y.term)
         if x.dtype == BOOL:
-            operator = _OF_BOOLS.get(operator, operator)
-            return Typed(f"({x.text} {operator} {y.text})", BOOL)
-        if operator == "/" and x.dtype.kind == "c":
+            return Typed(Operation(_OF_BOOLS.get(symbol, symbol), pair), BOOL)
+        if symbol == "/" and x.dtype.kind == "c":
             return self._function("divide", [x, y])
-        if operator == "*" and x.dtype in _MULTIPLY:
-            # NVVM would contract it into a sum of this kernel, and not in another (`_text`).
-            factors = ", ".join(_without_parentheses(value.text) for value in (x, y))
-            return Typed(f"libdevice.{_MULTIPLY[x.dtype]}({factors})", x.dtype)
-        return Typed(f"({x.text} {operator} {y.text})", x.dtype, _grows(x))
+        if symbol == "*" and x.dtype in _MULTIPLY:
+            # NVVM would contract it into a sum of this kernel, and not in another (`_typed`).
+            return Typed(Call(f"libdevice.{_MULTIPLY[x.dtype]}", pair), x.dtype)
+        return Typed(Operation(symbol, pair), x.dtype, _grows(x))
 
     def _alike(self, *values: Typed) -> list[Typed]:
         """Values of one dtype, the one that NumPy promotes to. Numbers take it on."""
@@ -215,32 +225,35 @@ class Expressions:
             v if v.dtype is not None and v.dtype == dtype else self.cast(v, dtype) for v in values
         ]
 
-    def _call(self, name: str, arguments: list[ast.expr], operands: Mapping[str, Typed]) -> Typed:
-        if name == "cast":
+    def _call(self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, Typed]) -> Typed:
+        if name in ("cast", "bitcast"):
             value, target = arguments
-            assert isinstance(target, ast.Name)
-            return self._cast_to(self._text(value, operands), target.id)
-        if name == "bitcast":
-            value, target = arguments
-            assert isinstance(target, ast.Name)
-            return self._same_bits(self._text(value, operands), np.dtype(target.id))
-        if name == "reduce_add" and _is_product(arguments[1]):
-            return self._text(ast.BinOp(arguments[0], ast.Add(), arguments[1]), operands)
-        values = [self._text(argument, operands) for argument in arguments]
+            dtype = self._dtype_named(target)
+            typed = self._typed(value, operands)
+            return self._cast_to(typed, dtype) if name == "cast" else self._same_bits(typed, dtype)
+        if name == "reduce_add" and is_product(arguments[1]):
+            return self._typed(Operation("+", arguments), operands)
+        values = [self._typed(argument, operands) for argument in arguments]
         if name in _REDUCTIONS:
             a, b = self._alike(*values)
-            text = _REDUCTIONS[name].format(a=f"{_PREFIX}a", b=f"{_PREFIX}b")
-            return self._text(_expression(text), {f"{_PREFIX}a": a, f"{_PREFIX}b": b})
+            return self._typed(_REDUCTIONS[name], {"a": a, "b": b})
         if name == "select":
             return self._select(*values)
         if name == "check_index":
             index, size, errors, site = values
             index, size, site = (self.cast(value, INT64) for value in (index, size, site))
-            words = ", ".join(value.text for value in (index, size, errors, site))
-            return Typed(f"{self.call('check_index')}({words})", INT64)
+            words = tuple([value.term for value in (index, size, errors, site)])
+            return Typed(Call(self.call("check_index"), words), INT64)
         if name in ("real", "imag", "conjugate", "make_complex"):
             return self._of_parts(name, *values)
         return self._function(name, values)
+
+    def _dtype_named(self, term: Term) -> np.dtype:
+        if isinstance(term, ResultDtype):
+            assert self._result is not None
+            return self._result
+        assert isinstance(term, Name)
+        return BOOL if term.text == "bool_" else np.dtype(term.text)
 
     def _select(self, condition: Typed, x: Typed, y: Typed) -> Typed:
         x, y = self._alike(x, y)
@@ -248,8 +261,8 @@ class Expressions:
         if x.dtype.name in _SELECTED:
             # Exactly of one type, which integers are not where Numba computed wider.
             x, y = (self.cast(v, v.dtype) if v.is_wide and v.dtype else v for v in (x, y))
-            return Typed(f"cuda.selp({condition.text}, {x.text}, {y.text})", x.dtype)
-        return Typed(f"({x.text} if {condition.text} else {y.text})", x.dtype)
+            return Typed(Call("cuda.selp", (condition.term, x.term, y.term)), x.dtype)
+        return Typed(Choice(condition.term, x.term, y.term), x.dtype)
 
     def _of_parts(self, name: str, x: Typed, y: Typed | None = None) -> Typed:
         """Functions of complex numbers that need no function; of real numbers too."""
@@ -257,13 +270,14 @@ class Expressions:
         if y is not None:
             x, y = self._alike(x, y)
             assert x.dtype is not None
-            return Typed(f"complex({x.text}, {y.text})", np.result_type(x.dtype, np.complex64))
+            result = np.result_type(x.dtype, np.complex64)
+            return Typed(Call("complex", (x.term, y.term)), result)
         if x.dtype.kind == "c":
             if name == "conjugate":
                 return self._function(name, [x])
-            return Typed(f"{x.text}.{name}", np.dtype(_PARTS[x.dtype.name]))
+            return Typed(Part(x.term, name), np.dtype(_PARTS[x.dtype.name]))
         if name == "imag":
-            return Typed(constant(0, x.dtype), x.dtype)
+            return Typed(_constant(0, x.dtype), x.dtype)
         return x
 
     def _function(self, name: str, values: list[Typed]) -> Typed:
@@ -273,63 +287,60 @@ class Expressions:
         call = device_functions.call(name, dtypes)
         for needed in call.needs:
             self._need(needed)
-        operands = [self.cast(value, call.operand_dtype).text for value in values]
-        text = call.template.format(*map(_without_parentheses, operands))
-        return Typed(text, call.result_dtype)
+        operands = tuple([self.cast(value, call.operand_dtype).term for value in values])
+        return Typed(Call(call.function, operands), call.result_dtype)
 
     # Casts.
 
-    def _cast_to(self, value: Typed, target: str) -> Typed:
-        """What `cast(value, target)` means."""
-        dtype = BOOL if target == "bool_" else np.dtype(target)
+    def _cast_to(self, value: Typed, dtype: np.dtype) -> Typed:
+        """What `cast(value, dtype)` means."""
         if value.dtype is None:
-            return Typed(constant(ast.literal_eval(value.text), dtype), computed_in(dtype))
+            return Typed(_constant(value.number, dtype), computed_in(dtype))
         if is_storage_only(dtype):
             if value.dtype.kind == "c":
                 value = self._of_parts("real", value)
                 assert value.dtype is not None
             function = device_functions.cast_function(value.dtype, dtype.name)
             if function:
-                return Typed(f"{self.call(function)}({value.text})", FLOAT32)
-            return Typed(f"float32({target}({self.cast(value, FLOAT32).text}))", FLOAT32)
+                return Typed(Call(self.call(function), (value.term,)), FLOAT32)
+            stored = Call(dtype.name, (self.cast(value, FLOAT32).term,))
+            return Typed(Call("float32", (stored,)), FLOAT32)
         return self.cast(value, dtype)
 
     def _same_bits(self, value: Typed, target: np.dtype) -> Typed:
         assert value.dtype is not None
+        signed = np.dtype(f"i{target.itemsize}")
         if value.dtype.kind == "f":
-            signed = np.dtype(f"i{target.itemsize}")
             function = "float_as_int" if target.itemsize == 4 else "double_as_longlong"
-            return self.cast(Typed(f"libdevice.{function}({value.text})", signed), target)
-        signed = self.cast(value, np.dtype(f"i{target.itemsize}"))
+            own = Typed(Call(f"libdevice.{function}", (value.term,)), signed)
+            return self.cast(own, target)
         function = "int_as_float" if target.itemsize == 4 else "longlong_as_double"
-        return self.cast(
-            Typed(f"libdevice.{function}({signed.text})", np.dtype(f"f{target.itemsize}")), target
-        )
+        own = Call(f"libdevice.{function}", (self.cast(value, signed).term,))
+        return self.cast(Typed(own, np.dtype(f"f{target.itemsize}")), target)
 
     def cast(self, value: Typed, target: np.dtype) -> Typed:
         """NumPy's `astype`."""
         source = value.dtype
         if source is None:
-            return Typed(constant(ast.literal_eval(value.text), target), target)
+            return Typed(_constant(value.number, target), target)
         if source == target and not value.is_wide:
             return value
-        text = _without_parentheses(value.text)
         function = device_functions.cast_function(source, target.name)
         if function:
-            return Typed(f"{self.call(function)}({text})", target)
+            return Typed(Call(self.call(function), (value.term,)), target)
         if target == BOOL:
-            return Typed(f"({value.text} != {constant(0, source)})", BOOL)
+            return Typed(Operation("!=", (value.term, _constant(0, source))), BOOL)
         if target.kind == "c" and source.kind != "c":
             part = np.dtype(_PARTS[target.name])
-            real = _without_parentheses(self.cast(value, part).text)
-            return Typed(f"complex({real}, {constant(0, part)})", target)
+            parts = (self.cast(value, part).term, _constant(0, part))
+            return Typed(Call("complex", parts), target)
         if source.kind == "c" and target.kind != "c":
             return self.cast(self._of_parts("real", value), target)
-        return Typed(f"{target.name}({text})", target)
+        return Typed(Call(target.name, (value.term,)), target)
 
 
-def _is_product(node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+def _constant(value: object, dtype: np.dtype) -> Name:
+    return Name(constant(value, dtype))
 
 
 def _is_integer(value: Typed) -> bool:
@@ -339,30 +350,3 @@ def _is_integer(value: Typed) -> bool:
 def _grows(value: Typed) -> bool:
     """Whether Numba's arithmetic of such values is in 64 bits, and theirs is not."""
     return value.dtype is not None and value.dtype.kind in "iu" and value.dtype.itemsize < 8
-
-
-@functools.cache
-def _parsed(template: str) -> ast.expr:
-    """The template with its fields as names that nothing else has."""
-    return _expression(re.sub(r"{(\w+)}", rf"{_PREFIX}\1", template))
-
-
-@functools.cache
-def _expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _in_parentheses(text: str) -> str:
-    return text if _NAME.fullmatch(text) else f"({text})"
-
-
-def _without_parentheses(text: str) -> str:
-    """The text of a whole expression, without the parentheses around all of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return text[1:-1] if position == len(text) - 1 else text
-    return text

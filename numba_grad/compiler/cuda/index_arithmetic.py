@@ -2,7 +2,7 @@
 instead of two, and have a division of their own.
 
 Of every index the range is known: loops have extents, words have values, and whoever computes an
-index from others says so by one of a few templates. Text depends on these sizes only through the
+index from others says so by one of a few expressions. Text depends on these sizes only through the
 width.
 """
 
@@ -21,6 +21,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Load,
     LoopNest,
 )
+from numba_grad.compiler.scalar_expressions import Call, Choice, Number, Operation, Term, parsed
 
 INT64 = np.dtype(np.int64)
 MOST_NARROW = 2**31 - 1
@@ -29,18 +30,40 @@ MARGIN = 2**24
 
 Interval = tuple[int, int]
 
-# What lowering.py computes with indices, in the words of kernels. Divisions are unsigned: what is
-# divided is not negative, or not used if it is, and a signed one is slow and rounds up.
-INDEX_TEMPLATES = {
-    "select({c}, {x}, {y})": "{x} if {c} else {y}",
-    "({low} <= {i}) & ({i} < {high})": "({low} <= {i}) & ({i} < {high})",
-    "{k} % {d} == {zero}": "{unsigned}({k}) % {unsigned}({d}) == {unsigned}({zero})",
-    "{k} // {d}": "{signed}({unsigned}({k}) // max({unsigned}({d}), {unsigned}(1)))",
-    "{k} // {n}": "{signed}({unsigned}({k}) // max({unsigned}({n}), {unsigned}(1)))",
-    "{k} % {n}": "{signed}({unsigned}({k}) % max({unsigned}({n}), {unsigned}(1)))",
-}
+# What is computed with indices where loop nests are made.
+_SELECT, _REST = parsed("select({c}, {x}, {y})"), parsed("{k} % {n}")
+_QUOTIENTS = (parsed("{k} // {d}"), parsed("{k} // {n}"))
+INDEX_TERMS = frozenset(
+    {
+        *(_SELECT, _REST, *_QUOTIENTS),
+        *(parsed("({low} <= {i}) & ({i} < {high})"), parsed("{k} % {d} == {zero}")),
+    }
+)
 # An index that came from memory, wrapped: what it makes of it is within the axis.
-WRAPPED_TEMPLATES = ("check_index({i}, {n}, ", "select({i} < {zero}, {i} + {n}, {i})")
+_WRAPPED = parsed("select({i} < {zero}, {i} + {n}, {i})")
+
+
+def is_wrapped(term: Term) -> bool:
+    return term == _WRAPPED or (isinstance(term, Call) and term.function == "check_index")
+
+
+def in_words_of_kernels(term: Term, signed: str, unsigned: str) -> Term:
+    """One of `INDEX_TERMS` for a GPU. Divisions are unsigned: what is divided is not negative, or
+    not used if it is, and a signed one is slow and rounds up."""
+
+    def positive(x: Term) -> Term:
+        return Call(unsigned, (x,))
+
+    match term:
+        case Call("select", (condition, x, y)):
+            return Choice(condition, x, y)
+        case Operation("==", (Operation("%", (k, d)), zero)):
+            rest = Operation("%", (positive(k), positive(d)))
+            return Operation("==", (rest, positive(zero)))
+        case Operation("//" | "%" as symbol, (k, n)):
+            divisor = Call("max", (positive(n), positive(Number(1))))
+            return Call(signed, (Operation(symbol, (positive(k), divisor)),))
+    return term
 
 
 @dataclass(slots=True)
@@ -140,13 +163,13 @@ class _Ranges:
                 value = int(np.frombuffer(data, dtype)[0])
                 self.known[let.name] = (value, value)
                 self.constants[let.name] = value
-            case Apply() if expression.template.startswith(WRAPPED_TEMPLATES):
+            case Apply() if is_wrapped(expression.term):
                 extent = self.of_operand(dict(expression.operands)["n"])
                 self.known[let.name] = None if extent is None else (0, max(extent[1] - 1, 0))
             case Apply() if self.is_index_expression(expression):
                 self.expressions.add(let.name)
                 if expression.dtype == INT64:
-                    self.known[let.name] = self.of_template(expression)
+                    self.known[let.name] = self.of_term(expression)
                     self.indices.add(let.name)
 
     def is_index(self, name: str) -> bool:
@@ -160,9 +183,9 @@ class _Ranges:
         )
 
     def is_index_expression(self, expression: Apply) -> bool:
-        if expression.template not in INDEX_TEMPLATES:
+        if expression.term not in INDEX_TERMS:
             return False
-        if expression.template.startswith("select") and expression.dtype != INT64:
+        if expression.term == _SELECT and expression.dtype != INT64:
             return False
         return all(self.is_index(name) for field, name in expression.operands if field != "c")
 
@@ -182,20 +205,16 @@ class _Ranges:
             low, high = low + smallest, high + largest
         return low, high
 
-    def of_template(self, expression: Apply) -> Interval | None:
+    def of_term(self, expression: Apply) -> Interval | None:
         operands = {field: self.of_operand(name) for field, name in expression.operands}
-        match expression.template:
-            case "select({c}, {x}, {y})":
-                x, y = operands["x"], operands["y"]
-                if x is None or y is None:
-                    return None
-                return min(x[0], y[0]), max(x[1], y[1])
-            case "{k} % {n}":
-                n = operands["n"]
-                return None if n is None else (0, max(n[1] - 1, 0))
-            case _:
-                k = operands["k"]
-                return None if k is None else (0, max(k[1], 0))
+        if expression.term == _SELECT:
+            x, y = operands["x"], operands["y"]
+            return None if x is None or y is None else (min(x[0], y[0]), max(x[1], y[1]))
+        if expression.term == _REST:
+            n = operands["n"]
+            return None if n is None else (0, max(n[1] - 1, 0))
+        k = operands["k"]
+        return None if k is None else (0, max(k[1], 0))
 
 
 def _names_used_as_values(kernel: LoopNest, index_expressions: set[str]) -> set[str]:

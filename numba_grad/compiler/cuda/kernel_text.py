@@ -7,9 +7,9 @@ import numpy as np
 
 from numba_grad.compiler.cuda.expressions import Expressions, constant, storage_name
 from numba_grad.compiler.cuda.index_arithmetic import (
-    INDEX_TEMPLATES,
     INT64,
     IndexArithmetic,
+    in_words_of_kernels,
     index_arithmetic,
     split_position,
 )
@@ -30,6 +30,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Update,
     Variant,
 )
+from numba_grad.compiler.scalar_expressions import text_of
 from numba_grad.compiler.words import Errors
 from numba_grad.dtypes import computed_in, is_storage_only
 
@@ -215,15 +216,14 @@ class KernelText:
             field: f"{self.indices.signed}({constants[name]})" if name in constants else name
             for field, name in expression.operands
         }
-        template = INDEX_TEMPLATES[expression.template]
-        signed, unsigned = self.indices.signed, self.indices.unsigned
-        return template.format(signed=signed, unsigned=unsigned, **operands)
+        indices = self.indices
+        return text_of(
+            in_words_of_kernels(expression.term, indices.signed, indices.unsigned), operands
+        )
 
     def apply(self, expression: Apply) -> str:
         operands = {field: self.operand(name) for field, name in expression.operands}
-        text = self.expressions.apply(
-            expression.template, operands, expression.dtype, expression.casts
-        )
+        text = self.expressions.apply(expression.term, operands, expression.dtype, expression.casts)
         if expression.casts and is_storage_only(expression.dtype):
             # A result does not depend on whether it is stored.
             return f"float32({expression.dtype.name}({text}))"

@@ -39,6 +39,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Piece,
     Variant,
 )
+from numba_grad.compiler.scalar_expressions import text_of
 from numba_grad.dtypes import computed_in, is_floating, is_storage_only
 
 # Results per task of a reduction in memory: a row of partial results that stays in the first-level
@@ -353,8 +354,8 @@ def expression_text(expression: Expression) -> str:
             return constant_text(expression)
         case IndexValue(index):
             return f"int64({index_text(index)})"
-        case Apply(template, operands, dtype, casts):
-            text = template.format(**dict(operands))
+        case Apply(term, operands, dtype, casts):
+            text = text_of(term, dict(operands), compute_name(dtype))
             return f"{dtype_name(dtype)}({text})" if casts else text
 
 

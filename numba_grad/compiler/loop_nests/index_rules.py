@@ -23,12 +23,12 @@ from numba_grad.compiler.loop_nests.iteration_spaces import (
 from numba_grad.compiler.loop_nests.kernel_ir import Constant
 from numba_grad.compiler.loop_nests.reductions import (
     ARG_REDUCTIONS,
-    combining_expression,
     reduction_axes,
 )
 from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
+from numba_grad.compiler.scalar_expressions import expression_of
 from numba_grad.compiler.words import Errors
-from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
+from numba_grad.dtypes import FLOAT32, FLOAT64, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
@@ -97,13 +97,7 @@ def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     for name, x in zip(node.op.input_names, node.inputs, strict=True):
         operands[name] = yield x, broadcast(index, x.shape)
     values.operations += node.op.cost
-    template = node.op.expression
-    if callable(template):
-        template = template(**node.params)
-    assert template is not None
-    if "{dtype}" in template:
-        template = template.replace("{dtype}", _kernel_dtype_name(node.dtype))
-    return values.apply(template, node.dtype, casts=is_rounded(node.dtype), **operands)
+    return values.apply(expression_of(node), node.dtype, casts=is_rounded(node.dtype), **operands)
 
 
 def is_rounded(dtype: np.dtype) -> bool:
@@ -142,8 +136,8 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
             first, second = [broadcast(where, y.shape) for y in factors]
             left, right = (yield factors[0], first), (yield factors[1], second)
             values.operations += 2
-            template = _SUMS_OF_PRODUCTS["add", 0]
-            result = values.apply(template, node.dtype, x=left, y=right, other=result)
+            together = _SUMS_OF_PRODUCTS["add", 0]
+            result = values.apply(together, node.dtype, x=left, y=right, other=result)
             continue
         value = yield (x, where)
         values.operations += 1
@@ -160,7 +154,7 @@ def _unrolled_reduction(values: Values, node: Node, index: tuple[Index, ...]) ->
             # In this order, as such sums may be written out in several kernels.
             in_order = node.op.name == "sum" and node.dtype.kind in "fc"
             result = values.apply(
-                "{accumulator} + {value}" if in_order else combining_expression(node),
+                "{accumulator} + {value}" if in_order else expression_of(node),
                 node.dtype,
                 casts=is_rounded(node.dtype) if is_whole else node.dtype.kind in "iub",
                 accumulator=result,
@@ -177,7 +171,7 @@ def _literal(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 def _iota(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     value = values.index_value(index[0])
     return values.apply(
-        f"cast({{x}}, {_kernel_dtype_name(node.dtype)})",
+        "cast({x}, {dtype})",
         node.dtype,
         casts=is_storage_only(node.dtype),
         x=value,
@@ -359,7 +353,12 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
             named = (node.params.get("named_axes") or range(len(index_arrays)))[axis]
             site = values.special_word(ErrorSite("index", node.op.name, named), "site")
             value = values.apply(
-                f"check_index({{i}}, {{n}}, {errors}, {site})", INT64, i=value, n=extent
+                "check_index({i}, {n}, {errors}, {site})",
+                INT64,
+                i=value,
+                n=extent,
+                errors=errors,
+                site=site,
             )
         else:
             zero = values.constant(0, INT64)
@@ -369,11 +368,6 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         values.operations += 2
         where.append(variable(value))
     return (yield x, (*where, *index[rank:]))
-
-
-def _kernel_dtype_name(dtype: np.dtype) -> str:
-    """The dtype that values of `dtype` are computed in."""
-    return "bool_" if dtype.kind == "b" else computed_in(dtype).name
 
 
 Rule = Callable[[Values, Node, tuple[Index, ...]], Steps]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.scalar_expressions import Term
 
 OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 
@@ -48,9 +49,9 @@ class IndexValue:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A scalar expression: `template` with its fields replaced by the names of values or texts."""
+    """A scalar expression of values, words and loop variables, by their names."""
 
-    template: str
+    term: Term
     operands: tuple[tuple[str, str], ...]
     dtype: np.dtype
     # whether the result must be cast to `dtype`, since the target may compute in a wider one

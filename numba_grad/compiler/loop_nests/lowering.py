@@ -53,12 +53,12 @@ from numba_grad.compiler.loop_nests.reductions import (
     ARG_REDUCTIONS,
     SAME_AND_BEFORE,
     SUM_OF_PRODUCTS,
-    combining_expression,
     extreme,
     identity_of,
     reduction_axes,
 )
 from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values, constant
+from numba_grad.compiler.scalar_expressions import expression_of, parsed
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.graph.node import Node
 
@@ -287,10 +287,11 @@ class _Lowering:
         chosen = self.accumulator(node, where, 0, INT64, True)
         better = f"better_{chosen.name}"
         number = self.values.index_value(along)
-        template = "({n} == 0) | (" + ARG_REDUCTIONS[node.op.name] + ")"
+        is_better = ARG_REDUCTIONS[node.op.name]
+        first_or_better = parsed(f"({{n}} == 0) | ({is_better})")
         operands = (("n", number), ("value", value), ("best", best.name))
         self.values.body.updates += [
-            Update(better, Apply(template, operands, BOOL, False)),
+            Update(better, Apply(first_or_better, operands, BOOL, False)),
             Update(chosen.name, _select_text(better, number, chosen.name, INT64)),
             Update(best.name, _select_text(better, value, best.name, dtype)),
         ]
@@ -301,9 +302,9 @@ class _Lowering:
             ("number", other_number),
             ("chosen", chosen.name),
         )
-        template = f"({ARG_REDUCTIONS[node.op.name]}) | ({SAME_AND_BEFORE})"
+        better_or_before = parsed(f"({is_better}) | ({SAME_AND_BEFORE})")
         self.merge(
-            Update(better, Apply(template, operands, BOOL, False)),
+            Update(better, Apply(better_or_before, operands, BOOL, False)),
             Update(chosen.name, _select_text(better, other_number, chosen.name, INT64)),
             Update(best.name, _select_text(better, other, best.name, dtype)),
         )
@@ -337,11 +338,11 @@ class _Lowering:
 
 
 def _combined(node: Node, accumulator: str, **operands: str) -> Apply:
-    template = combining_expression(node) if "value" in operands else SUM_OF_PRODUCTS
+    term = expression_of(node) if "value" in operands else parsed(SUM_OF_PRODUCTS)
     own = (("accumulator", accumulator), *operands.items())
-    return Apply(template, own, node.dtype, node.dtype.kind in "iub")
+    return Apply(term, own, node.dtype, node.dtype.kind in "iub")
 
 
 def _select_text(condition: str, x: str, y: str, dtype: np.dtype) -> Apply:
     operands = (("c", condition), ("x", x), ("y", y))
-    return Apply("select({c}, {x}, {y})", operands, dtype, False)
+    return Apply(parsed("select({c}, {x}, {y})"), operands, dtype, False)

@@ -41,10 +41,3 @@ def extreme(dtype: np.dtype, name: str) -> object:
     if dtype.kind == "c":
         return complex(-np.inf, -np.inf) if is_max else complex(np.inf, np.inf)
     return -np.inf if is_max else np.inf
-
-
-def combining_expression(node: Node) -> str:
-    """The kernel expression that brings another value into the accumulator."""
-    template = node.op.expression
-    assert isinstance(template, str)
-    return template

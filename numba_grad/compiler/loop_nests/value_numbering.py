@@ -23,6 +23,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
 )
 from numba_grad.compiler.loop_nests.loop_cuts import Known
 from numba_grad.compiler.loop_nests.loop_order import Survey
+from numba_grad.compiler.scalar_expressions import Term, parsed
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.graph.node import Node
 
@@ -197,9 +198,12 @@ class Values:
         buffer, where = self.locate(place, dtype, where)
         self.body.stores.append(Store(buffer, self.named(where, buffer), value))
 
-    def apply(self, template: str, dtype: np.dtype, *, casts: bool = False, **operands: str) -> str:
+    def apply(
+        self, expression: str | Term, dtype: np.dtype, *, casts: bool = False, **operands: str
+    ) -> str:
+        term = parsed(expression) if isinstance(expression, str) else expression
         level = max((self.level_of_name(name) for name in operands.values()), default=0)
-        return self.let(Apply(template, tuple(operands.items()), dtype, casts), level)
+        return self.let(Apply(term, tuple(operands.items()), dtype, casts), level)
 
     def constant(self, value: object, dtype: np.dtype) -> str:
         return self.let(constant(value, dtype), 0)

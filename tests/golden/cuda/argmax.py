@@ -26,7 +26,7 @@ def kernel(n0, n1, x0, s3, x1):
         while distance > 0:
             other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
             other_a1 = cuda.shfl_down_sync(0xffffffff, a1, distance)
-            better_a1 = ((other_a0 > a0) | ((other_a0 != other_a0) & (a0 == a0))) | (((other_a0 == a0) | ((other_a0 != other_a0) & (a0 != a0))) & (other_a1 < a1))
+            better_a1 = (other_a0 > a0) | ((other_a0 != other_a0) & (a0 == a0)) | (((other_a0 == a0) | ((other_a0 != other_a0) & (a0 != a0))) & (other_a1 < a1))
             a1 = cuda.selp(better_a1, other_a1, a1)
             a0 = cuda.selp(better_a1, other_a0, a0)
             distance >>= 1

@@ -30,6 +30,17 @@ from numba_grad.compiler.cuda.library_kernels.kernel_source import (
 )
 from numba_grad.compiler.library_kernels import Errors, LibraryCall, Symbol
 from numba_grad.compiler.library_kernels.calls import LibraryStep
+from numba_grad.compiler.scalar_expressions import (
+    Call,
+    Element,
+    Name,
+    Number,
+    Operation,
+    Part,
+    Term,
+    term_of,
+    text_of,
+)
 from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.runtime.plan import Grid, Tasks
@@ -37,11 +48,6 @@ from numba_grad.runtime.plan import Grid, Tasks
 FLOAT64 = np.dtype(np.float64)
 # Of the scratch memory of a stack.
 _BYTES_OF_ROOMS = 1 << 28
-_SHIFTS = {ast.LShift: "<<", ast.RShift: ">>"}
-_BITS_OF_FLOATS = {
-    ("float32", "uint32"): "uint32(libdevice.float_as_int({}))",
-    ("float64", "uint64"): "uint64(libdevice.double_as_longlong({}))",
-}
 
 
 def translated(call: LibraryCall) -> LibraryCall:
@@ -175,7 +181,7 @@ class _Translation(Expressions):
                 return f"while {self.condition(condition)}:\n{indent(self.body(body), '    ')}"
             case ast.For(ast.Name(name), ast.Call(ast.Name("range"), bounds), body, []):
                 self.variables[name] = INT64
-                texts = ", ".join(self.cast(self._text(b, {}), INT64).text for b in bounds)
+                texts = ", ".join(self.integer(term_of(bound)) for bound in bounds)
                 return f"for {name} in range({texts}):\n{indent(self.body(body), '    ')}"
             case ast.Break() | ast.Continue() | ast.Pass():
                 return ast.unparse(node) + "\n"
@@ -208,11 +214,11 @@ class _Translation(Expressions):
             case ast.BinOp(ast.BinOp(ast.Name("scratch"), ast.Add(), start), ast.Add(), offset):
                 self.rooms[name] = ast.BinOp(start, ast.Add(), offset)
                 return ""
-        typed = self._text(value, {})
+        typed = self._typed(term_of(value), {})
         known = self.variables.get(name)
         if known is None:
-            known = self.variables[name] = typed.dtype or _dtype_of(typed.text)
-        return f"{name} = {self.unwrapped(self.cast(typed, known))}\n"
+            known = self.variables[name] = typed.dtype or _dtype_of(typed)
+        return f"{name} = {self.cast(typed, known).text}\n"
 
     def parameter(self, name: str, word: int, dtype: str) -> None:
         element = BOOL if dtype == "bool_" else np.dtype(dtype)
@@ -246,8 +252,9 @@ class _Translation(Expressions):
                 self.names.append(name)
                 self.types.append(pointer_to(dtype))
                 self.pointers[name] = _Pointer(name, element, f"{name}_first")
-                start = self._text(self.rooms[address], {})
-                return f"{name}_first = {start.text} // {element.itemsize}\n"
+                start = self._typed(term_of(self.rooms[address]), {})
+                first = Operation("//", (start.term, Number(element.itemsize)))
+                return f"{name}_first = {text_of(first)}\n"
             case ast.Name(address) if address in self.pointers:
                 self.pointers[name] = self.pointers[address]
                 return ""
@@ -261,104 +268,91 @@ class _Translation(Expressions):
 
     def store(self, name: str, index: ast.expr, value: ast.expr) -> str:
         pointer = self.pointers[name]
-        place = self.unwrapped(self.cast(self._text(index, {}), INT64))
-        typed = self._text(value, {})
+        place = self.integer(term_of(index))
+        typed = self._typed(term_of(value), {})
         if is_storage_only(pointer.dtype):
-            name = pointer.dtype.name
-            text = f"{name}({self.unwrapped(self._cast_to(typed, name))})"
+            text = f"{pointer.dtype.name}({self._cast_to(typed, pointer.dtype).text})"
         else:
-            text = self.unwrapped(self.cast(typed, pointer.dtype))
+            text = self.cast(typed, pointer.dtype).text
             text = f"uint8({text})" if pointer.dtype == BOOL else text
         return f"{pointer.element(place)} = {text}\n"
 
     def condition(self, node: ast.expr) -> str:
-        return self.unwrapped(self.cast(self._text(node, {}), BOOL))
+        return self.truth(term_of(node), {}).text
 
-    def unwrapped(self, value: Typed) -> str:
-        text = value.text
-        if text.startswith("(") and text.endswith(")"):
-            return ast.unparse(ast.parse(text, mode="eval").body)
-        return text
+    def truth(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+        return self.cast(self._typed(term, operands), BOOL)
 
-    # Expressions: what templates of operations do not have
+    def integer(self, term: Term) -> str:
+        return self.cast(self._typed(term, {}), INT64).text
 
-    def _text(self, node: ast.expr, operands: Mapping[str, Typed]) -> Typed:
-        match node:
-            case ast.Constant(bool() as value):
-                return Typed(str(value), BOOL)
-            case ast.Name("nan" | "inf" as name):
-                return Typed(constant(float(name), FLOAT64), FLOAT64)
-            case ast.Name("hi"):
-                return Typed("tasks", INT64)
-            case ast.Name(name):
+    # Expressions: what those of operations do not have
+
+    def _typed(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+        match term:
+            case Number(bool() as value):
+                return Typed(Name(str(value)), BOOL)
+            case Name("nan" | "inf" as name):
+                return Typed(Name(constant(float(name), FLOAT64)), FLOAT64)
+            case Name("hi"):
+                return Typed(Name("tasks"), INT64)
+            case Name(name):
                 if name in self.variables:
-                    return Typed(name, self.variables[name])
-                if name in operands:
-                    return operands[name]
+                    return Typed(term, self.variables[name])
                 raise InternalError(f"translation: {name} has no value")
-            case ast.Subscript(ast.Name(name), index):
+            case Element(Name(name), index):
                 return self.load(name, index)
-            case ast.Attribute(value, "real" | "imag" as part):
-                return self._of_parts(part, self._text(value, operands))
-            case ast.BinOp(left, ast.LShift() | ast.RShift() as operator, right):
-                x, y = self._alike(self._text(left, operands), self._text(right, operands))
-                return Typed(f"({x.text} {_SHIFTS[type(operator)]} {y.text})", x.dtype)
-            case ast.BoolOp(operator, values):
-                word = " and " if isinstance(operator, ast.And) else " or "
-                texts = [self.cast(self._text(v, operands), BOOL).text for v in values]
-                return Typed(f"({word.join(texts)})", BOOL)
-            case ast.UnaryOp(ast.Not(), value):
-                return Typed(f"(not {self.cast(self._text(value, operands), BOOL).text})", BOOL)
-            case ast.UnaryOp(ast.Invert(), value):
-                typed = self._text(value, operands)
-                if typed.dtype == BOOL:
-                    return Typed(f"(not {typed.text})", BOOL)
-                return Typed(f"(~{typed.text})", typed.dtype)
-        return super()._text(node, operands)
+            case Part(value, part):
+                return self._of_parts(part, self._typed(value, operands))
+            case Operation("<<" | ">>" as symbol, (left, right)):
+                x, y = self._alike(self._typed(left, operands), self._typed(right, operands))
+                return Typed(Operation(symbol, (x.term, y.term)), x.dtype)
+            case Operation("and" | "or" | "not " as symbol, values):
+                truths = tuple([self.truth(x, operands).term for x in values])
+                return Typed(Operation(symbol, truths), BOOL)
+            case Operation("~", (value,)):
+                typed = self._typed(value, operands)
+                symbol = "not " if typed.dtype == BOOL else "~"
+                return Typed(Operation(symbol, (typed.term,)), typed.dtype)
+        return super()._typed(term, operands)
 
-    def load(self, name: str, index: ast.expr) -> Typed:
+    def load(self, name: str, index: Term) -> Typed:
         match index:
-            case ast.Constant(int() as number) if name in self.words_from:
-                return Typed(self.names[self.words_from[name] + number], INT64)
+            case Number(int() as number) if name in self.words_from:
+                return Typed(Name(self.names[self.words_from[name] + number]), INT64)
         pointer = self.pointers[name]
-        element = pointer.element(self.unwrapped(self.cast(self._text(index, {}), INT64)))
+        element = Name(pointer.element(self.integer(index)))
         if pointer.dtype == BOOL:
-            return Typed(f"({element} != 0)", BOOL)
+            return Typed(Operation("!=", (element, Number(0))), BOOL)
         if is_storage_only(pointer.dtype):
-            return Typed(f"float32({element})", np.dtype(np.float32))
+            return Typed(Call("float32", (element,)), np.dtype(np.float32))
         return Typed(element, pointer.dtype)
 
     def _alike(self, *values: Typed) -> list[Typed]:
         """As in Python, a floating literal makes floating numbers of integers, or of another."""
         known = [v.dtype for v in values if v.dtype is not None]
         if all(dtype.kind in "biu" for dtype in known):
-            literals = [_dtype_of(v.text) for v in values if v.dtype is None]
+            literals = [_dtype_of(v) for v in values if v.dtype is None]
             if FLOAT64 in literals:
                 return [self.cast(value, FLOAT64) for value in values]
         return super()._alike(*values)
 
-    def _call(self, name: str, arguments: list[ast.expr], operands: Mapping[str, Typed]) -> Typed:
-        if name == "integer":
-            number = ast.literal_eval(arguments[1])
-            return Typed(self.names[number], INT64)
-        if name == "bitcast":
-            value, target = arguments
-            typed = self._text(value, operands)
-            assert typed.dtype is not None
-            text = _BITS_OF_FLOATS[typed.dtype.name, ast.unparse(target)]
-            return Typed(text.format(typed.text), np.dtype(ast.unparse(target)))
-        if name == "atomic_compare_exchange":
-            record, *values = arguments
-            texts = [self.cast(self._text(value, operands), INT64).text for value in values]
-            return Typed(f"compare_and_swap({ast.unparse(record)}, {', '.join(texts)})", INT64)
-        if name in ("min", "max"):
-            x, y = self._alike(*[self._text(a, operands) for a in arguments])
-            sign = "<" if name == "min" else ">"
-            return self._select(Typed(f"({y.text} {sign} {x.text})", BOOL), y, x)
+    def _call(self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, Typed]) -> Typed:
+        match name, arguments:
+            case "integer", (_, Number(int() as number)):
+                return Typed(Name(self.names[number]), INT64)
+            case "atomic_compare_exchange", (Name() as record, *values):
+                words = [self.cast(self._typed(value, operands), INT64).term for value in values]
+                return Typed(Call("compare_and_swap", (record, *words)), INT64)
+            case "min" | "max", _:
+                x, y = self._alike(*[self._typed(x, operands) for x in arguments])
+                symbol = "<" if name == "min" else ">"
+                return self._select(Typed(Operation(symbol, (y.term, x.term)), BOOL), y, x)
         if name == "bool_" or name in np.sctypeDict:
-            return self._cast_to(self._text(arguments[0], operands), name)
+            (value,) = arguments
+            return self._cast_to(self._typed(value, operands), self._dtype_named(Name(name)))
         return super()._call(name, arguments, operands)
 
 
-def _dtype_of(literal: str) -> np.dtype:
-    return np.asarray(ast.literal_eval(literal)).dtype
+def _dtype_of(literal: Typed) -> np.dtype:
+    return np.asarray(literal.number).dtype

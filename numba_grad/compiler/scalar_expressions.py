@@ -1,0 +1,206 @@
+"""Scalar expressions: what an operation computes of one element, and a loop nest of indices.
+
+They are written as text in the kernel language, which people read: in the records of operations,
+with fields in braces for the operands and for the dtype of the result, and where loop nests are
+made. `parsed` is the one reader of that text, and `text_of` the one printer. What is between, such
+as the types and the words of CUDA Python (`cuda/expressions.py`), takes terms and gives terms.
+
+A function of the kernel language is a formula itself (`elementary/scalar.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from numba_grad.errors import InternalError
+from numba_grad.graph.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A field: one of the values that the expression is of."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDtype:
+    """The field `{dtype}`, in `cast(0.5, {dtype})`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What has a name where the text goes: a variable, a dtype; or an atom of that language."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator between operands, or before one."""
+
+    symbol: str
+    operands: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    function: str
+    arguments: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`value.real`, `value.imag`."""
+
+    value: Term
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """`base[index]`."""
+
+    base: Term
+    index: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`x if condition else y`."""
+
+    condition: Term
+    x: Term
+    y: Term
+
+
+Term = Operand | ResultDtype | Name | Number | Operation | Call | Part | Element | Choice
+Key = TypeVar("Key")
+
+_BINARY = {
+    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"},
+    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"},
+    **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
+    **{ast.And: "and", ast.Or: "or"},
+}
+_PREFIXES = {ast.USub: "-", ast.Invert: "~", ast.Not: "not "}
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_BITWISE = ("|", "^", "&")
+# How tightly operators bind.
+_CHOICE, _COMPARISON, _PREFIX, _ATOM = 0, 4, 11, 12
+_BINDING = {
+    **{"or": 1, "and": 2, "not ": 3, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8},
+    **dict.fromkeys(COMPARISONS, _COMPARISON),
+    **{"+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10},
+}
+NO_OPERANDS: Mapping[str, str] = MappingProxyType({})
+
+
+@functools.cache
+def parsed(text: str) -> Term:
+    """The expression that a text is."""
+    return term_of(ast.parse(text, mode="eval").body)
+
+
+def expression_of(node: Node) -> Term:
+    """What one element of an elementwise operation is, or a reduction with another value."""
+    text = node.op.expression
+    if callable(text):
+        text = text(**node.params)
+    assert text is not None
+    return parsed(text)
+
+
+def term_of(node: ast.expr) -> Term:
+    """The same for what was parsed with more around it."""
+    match node:
+        case ast.Set([ast.Name("dtype")]):
+            return ResultDtype()
+        case ast.Set([ast.Name(name)]):
+            return Operand(name)
+        case ast.Name(name):
+            return Name(name)
+        case ast.Constant(bool() | int() | float() as value):
+            return Number(value)
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+            return Number(-value)
+        case ast.UnaryOp(operator, operand):
+            return Operation(_PREFIXES[type(operator)], (term_of(operand),))
+        case ast.BinOp(left, operator, right) if type(operator) in _BINARY:
+            return Operation(_BINARY[type(operator)], (term_of(left), term_of(right)))
+        case ast.Compare(left, [operator], [right]):
+            return Operation(_BINARY[type(operator)], (term_of(left), term_of(right)))
+        case ast.BoolOp(operator, values):
+            return Operation(_BINARY[type(operator)], tuple([term_of(x) for x in values]))
+        case ast.Call(ast.Name(function), arguments, []):
+            return Call(function, tuple([term_of(x) for x in arguments]))
+        case ast.Attribute(value, "real" | "imag" as name):
+            return Part(term_of(value), name)
+        case ast.Subscript(base, index):
+            return Element(term_of(base), term_of(index))
+        case ast.IfExp(condition, x, y):
+            return Choice(term_of(condition), term_of(x), term_of(y))
+    raise InternalError(f"{ast.unparse(node)} is no scalar expression of the kernel language")
+
+
+def is_product(term: Term) -> bool:
+    return isinstance(term, Operation) and term.symbol == "*"
+
+
+def text_of(term: Term, operands: Mapping[str, str] = NO_OPERANDS, dtype: str = "") -> str:
+    """The text, with the texts of operands, which are atoms, and the name of the result's dtype."""
+    return _printed(term, operands, dtype)[0]
+
+
+def _printed(term: Term, operands: Mapping[str, str], dtype: str) -> tuple[str, int]:
+    """The text, and how tightly it binds."""
+
+    def within(part: Term, least: int) -> str:
+        text, binding = _printed(part, operands, dtype)
+        return text if binding >= least else f"({text})"
+
+    match term:
+        case Operand(name):
+            return operands[name], _ATOM
+        case ResultDtype():
+            return dtype, _ATOM
+        case Name(text):
+            return text, _ATOM
+        case Number(value):
+            return repr(value), _ATOM
+        case Operation(symbol, (operand,)):
+            binding = _BINDING[symbol] if symbol == "not " else _PREFIX
+            return f"{symbol}{within(operand, binding + 1)}", binding
+        case Operation(symbol, (first, *rest)):
+            binding = _BINDING[symbol]
+            least = binding + (symbol in COMPARISONS)
+            if symbol in _BITWISE and not _is_operation(first, symbol):
+                least = _PREFIX  # though Python knows an order of them
+            other = _PREFIX if symbol in _BITWISE else binding + 1
+            texts = [within(first, least), *(within(x, other) for x in rest)]
+            return f" {symbol} ".join(texts), binding
+        case Call(function, arguments):
+            return f"{function}({', '.join(within(x, _CHOICE) for x in arguments)})", _ATOM
+        case Part(value, name):
+            return f"{within(value, _ATOM)}.{name}", _ATOM
+        case Element(base, index):
+            return f"{within(base, _ATOM)}[{within(index, _CHOICE)}]", _ATOM
+        case Choice(condition, x, y):
+            texts = within(x, 1), within(condition, 1), within(y, _CHOICE)
+            return "{} if {} else {}".format(*texts), _CHOICE
+    raise InternalError(f"no term: {term!r}")
+
+
+def _is_operation(term: Term, symbol: str) -> bool:
+    return isinstance(term, Operation) and term.symbol == symbol
