@@ -39,13 +39,29 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 
+# Which of NumPy's namespaces has the functions of a module of ours under the same names.
+NUMPYS = {"numba_grad.frontend.lin": np.linalg, "numba_grad.frontend.fft": np.fft}
+
+
 def is_numpys(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
     """Leave what NumPy documents to NumPy."""
-    return True if what == "module" and hasattr(np, name) else None
+    module = getattr(value, "__module__", None) or ""
+    theirs = [np, *(found for start, found in NUMPYS.items() if module.startswith(start))]
+    is_theirs = what == "module" and any(hasattr(found, name) for found in theirs)
+    return True if is_theirs else None
+
+
+def keep_bars(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """|x| is an absolute value, not a substitution, where it is not code."""
+    for number, line in enumerate(lines):
+        parts = line.split("`")
+        parts[::2] = [text.replace("|", r"\|") for text in parts[::2]]
+        lines[number] = "`".join(parts)
 
 
 def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", is_numpys)
+    app.connect("autodoc-process-docstring", keep_bars)
 
 
 def saved_plots(block: Any, variables: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -239,7 +239,7 @@ def multivariate_normal(
 
     Returns
     -------
-    Tensor, (*shape, n), to whose `mean` and `cov` gradients flow
+    Tensor of the shape `(*shape, n)`; gradients flow to `mean` and `cov`
 
     Raises
     ------

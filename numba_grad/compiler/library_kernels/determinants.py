@@ -8,6 +8,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     CLEAR_PIVOTS,
     FAILED,
     FIND_PIVOTS,
+    copied_by_columns,
     lapack,
     letter,
     real_name,
@@ -203,7 +204,6 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
         "integers": (8 * n, "int64"),
     }
     extra = ", real_work_at" if is_complex else ""
-    x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
     wide = wide_name(dtype)
 
     left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
@@ -212,11 +212,7 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     body = f"""\
 start = matrix * n * n
 poison = {real}(0)
-for i in range(n):
-    for j in range(n):
-        x = a[start + i * n + j]
-        factors[j * n + i] = x
-        poison += {x_less_itself}
+{copied_by_columns(dtype, "a", "factors")}
 {_FACTORIZE}
 largest = {real}(0)
 for i in range(n):
@@ -309,7 +305,6 @@ def cofactor_in_direction_call(dtype: np.dtype, n: int, count: int) -> LibraryCa
     work_size = 5 * n * n + (8 + 2 * BLOCK) * n
     extra = ", real_work_at" if is_complex else ""
     conjugate = "conjugate" if is_complex else ""
-    x_less_itself = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
     return stack_call(
         count=count if n else 0,
         products=30 * n**3,
@@ -341,11 +336,7 @@ def cofactor_in_direction_call(dtype: np.dtype, n: int, count: int) -> LibraryCa
         body=f"""\
 start = matrix * n * n
 poison = {real}(0)
-for i in range(n):
-    for j in range(n):
-        x = a[start + i * n + j]
-        factors[j * n + i] = x
-        poison += {x_less_itself}
+{copied_by_columns(dtype, "a", "factors")}
 if poison != 0:
     for i in range(n * n):
         out[start + i] = {name}(poison)

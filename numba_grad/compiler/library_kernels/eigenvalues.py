@@ -6,7 +6,9 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.lapack import (
     BLOCK,
     FAILED,
+    copied_by_columns,
     lapack,
+    less_itself,
     letter,
     real_name,
     stack_call,
@@ -42,8 +44,6 @@ def eigh_call(dtype: np.dtype, n: int, count: int, *, lower: bool, vectors: bool
         rooms["real_work"] = (real_size, real)
         work += ", real_work_at, real_size_at"
     rooms["integers"] = (integer_size, "int64")
-    # The value of each element that is read, less itself: NaN if it is not finite.
-    nothing = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
     store = _EIGENVECTORS if vectors else _EIGENVALUES
     return stack_call(
         count=count if n else 0,
@@ -72,7 +72,7 @@ for i in range(n):
         x = a[start + i * n + j]
         factors[j * n + i] = x
         if i == j or (i > j) == (lower != 0):
-            poison += {nothing}
+            poison += {less_itself(dtype)}
 if poison == 0:
     call(syevd, job_at, triangle_at, n_at, factors_at, n_at, values_at, {work},
          integers_at, integer_size_at, info_at, 1, 1)
@@ -121,7 +121,6 @@ def eig_call(dtype: np.dtype, n: int, count: int, *, vectors: bool) -> LibraryCa
         rooms |= {"values": (n, real), "imaginary": (n, real)}
         values, work = "values_at, imaginary_at", "work_at, work_size_at"
         store_value = "make_complex(values[j], imaginary[j])"
-    nothing = "(x.real - x.real) + (x.imag - x.imag)" if is_complex else "x - x"
     store_vectors = _COMPLEX_VECTORS if is_complex else _PAIRED_VECTORS
     stride = "(n + 1) * n" if vectors else "n"
     return stack_call(
@@ -143,11 +142,7 @@ def eig_call(dtype: np.dtype, n: int, count: int, *, vectors: bool) -> LibraryCa
         body=f"""\
 start = matrix * n * n
 poison = {real}(0)
-for i in range(n):
-    for j in range(n):
-        x = a[start + i * n + j]
-        factors[j * n + i] = x
-        poison += {nothing}
+{copied_by_columns(dtype, "a", "factors")}
 if not (poison == 0):
     fail(not_finite)
 call(geev, no_job_at, job_at, n_at, factors_at, n_at, {values}, right_at, n_at, right_at, n_at,

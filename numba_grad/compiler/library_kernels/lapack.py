@@ -63,6 +63,24 @@ def conjugate(dtype: np.dtype, text: str) -> str:
     return f"conjugate({text})" if dtype.kind == "c" else text
 
 
+def less_itself(dtype: np.dtype) -> str:
+    """x - x: 0, but nan where x is not finite. Sums of it say whether a matrix is."""
+    return "(x.real - x.real) + (x.imag - x.imag)" if dtype.kind == "c" else "x - x"
+
+
+def copied_by_columns(
+    dtype: np.dtype, source: str, target: str, n: str = "n", element: str = "x"
+) -> str:
+    """The copy of a square matrix of `source` as LAPACK reads it, which may write over its
+    argument; `poison` becomes nan where an element is not finite."""
+    return f"""\
+for i in range({n}):
+    for j in range({n}):
+        x = {source}[matrix * {n} * {n} + i * {n} + j]
+        {target}[j * {n} + i] = {element}
+        poison += {less_itself(dtype)}"""
+
+
 def stack_call(
     *,
     count: int,

@@ -9,6 +9,7 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.lapack import (
     BLOCK,
     FAILED,
+    copied_by_columns,
     lapack,
     letter,
     real_name,
@@ -60,8 +61,8 @@ def solve_sylvester_call(dtype: np.dtype, n: int, m: int, count: int) -> Library
         },
         body=f"""\
 poison = {real_name(dtype)}(0)
-{_copied(dtype, "a", "s", "n")}
-{_copied(dtype, "b", "t", "m")}
+{copied_by_columns(dtype, "a", "s", "n", f"{wide}(x)")}
+{copied_by_columns(dtype, "b", "t", "m", f"{wide}(x)")}
 start = matrix * n * m
 if not (poison == 0):
     for i in range(n * m):
@@ -143,7 +144,7 @@ for i in range(n):
         sites={"diverged": ErrorSite("eigenvalues", "sqrtm")},
         body=f"""\
 poison = {real_name(dtype)}(0)
-{_copied(dtype, "a", "s", "n")}
+{copied_by_columns(dtype, "a", "s", "n", f"{wide}(x)")}
 start = matrix * n * n
 if poison == 0:
 {_indented(_schur("s", "u", "n"))}
@@ -204,17 +205,6 @@ def _rooms(dtype: np.dtype, n: int) -> dict[str, tuple[int, str]]:
         "real_work": (n, real_name(dtype)),
         "unused": (1, "int64"),
     }
-
-
-def _copied(dtype: np.dtype, source: str, target: str, n: str) -> str:
-    """Columns first, as LAPACK reads; elements that are not finite make `poison` nan."""
-    nothing = "(x.real - x.real) + (x.imag - x.imag)" if dtype.kind == "c" else "x - x"
-    return f"""\
-for i in range({n}):
-    for j in range({n}):
-        x = {source}[matrix * {n} * {n} + i * {n} + j]
-        {target}[j * {n} + i] = {_complex_name(dtype)}(x)
-        poison += {nothing}"""
 
 
 def _schur(matrix: str, vectors: str, n: str) -> str:

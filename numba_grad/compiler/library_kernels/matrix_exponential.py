@@ -6,6 +6,7 @@ from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.lapack import (
     blas,
     lapack,
+    less_itself,
     letter,
     real_name,
     stack_call,
@@ -24,7 +25,6 @@ def expm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """
     name, real = dtype.name, real_name(dtype)
     matrix = (n * n, name)
-    nothing = "(x.real - x.real) + (x.imag - x.imag)" if dtype.kind == "c" else "x - x"
     product = "as_it_is_at, as_it_is_at, n_at, n_at, n_at, one_at"
     return stack_call(
         count=count if n else 0,
@@ -56,7 +56,7 @@ for i in range(n):
     total = float64(0)
     for j in range(n):
         x = a[start + i * n + j]
-        poison += {nothing}
+        poison += {less_itself(dtype)}
         total += absolute(x)
     norm = max(norm, total)
 if not (poison == 0):

@@ -12,6 +12,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     blas,
     conjugate,
     lapack,
+    less_itself,
     letter,
     real_name,
     stack_call,
@@ -107,11 +108,10 @@ def _decompose(dtype: np.dtype) -> str:
     """
     real = real_name(dtype)
     if dtype.kind == "c":
-        nothing = "(x.real - x.real) + (x.imag - x.imag)"
         is_nan = "x.real != x.real or x.imag != x.imag"
         work = "work_at, work_size_at, real_work_at"
     else:
-        nothing, is_nan, work = "x - x", "x != x", "work_at, work_size_at"
+        is_nan, work = "x != x", "work_at, work_size_at"
     return f"""\
 poison = {real}(0)
 nans = 0
@@ -119,7 +119,7 @@ for i in range(m):
     for j in range(n):
         x = a[start + i * n + j]
         factors[j * m + i] = x
-        poison += {nothing}
+        poison += {less_itself(dtype)}
         if {is_nan}:
             nans += 1
 if nans > 0:
