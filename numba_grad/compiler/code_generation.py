@@ -26,6 +26,21 @@ def has_fma() -> bool:
 
 
 @functools.cache
+def vector_bytes() -> int:
+    """How long vectors are."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f", False):
+        return 64
+    return 32 if features.get("avx", False) else 16
+
+
+@functools.cache
+def has_masks() -> bool:
+    """Whether loads and stores may leave elements of a vector out, at no cost."""
+    return llvm.get_host_cpu_features().get("avx512vl", False)
+
+
+@functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
     return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
@@ -106,6 +121,8 @@ class Written(NamedTuple):
     is_loop_nest: bool = False
     # Whether straight-line code may be worth vectors: to look for them takes a tenth of the time.
     stores_neighbours: bool = True
+    # Whether its loops are vector code already (`vector_loops.py`), which no pass improves.
+    is_plain: bool = False
 
 
 def module_of(text: str, symbol: str) -> llvm.ModuleRef:
@@ -159,6 +176,8 @@ def _make_private(module: llvm.ModuleRef, symbols: Collection[str]) -> None:
 
 def _optimize(written: Written) -> None:
     module = written.module
+    if written.is_plain:
+        return
     options = llvm.create_pipeline_tuning_options(speed_level=1 if written.is_loop_nest else 3)
     options.loop_vectorization = True
     options.slp_vectorization = written.stores_neighbours
