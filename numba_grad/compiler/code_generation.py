@@ -121,7 +121,8 @@ class Written(NamedTuple):
     is_loop_nest: bool = False
     # Whether straight-line code may be worth vectors: to look for them takes a tenth of the time.
     stores_neighbours: bool = True
-    # Whether its loops are vector code already (`vector_loops.py`), which no pass improves.
+    # Whether its loops are vector code already (`vector_loops.py`): then only variables that are in
+    # memory, such as sums, are left to do.
     is_plain: bool = False
 
 
@@ -176,17 +177,24 @@ def _make_private(module: llvm.ModuleRef, symbols: Collection[str]) -> None:
 
 def _optimize(written: Written) -> None:
     module = written.module
-    if written.is_plain:
-        return
     options = llvm.create_pipeline_tuning_options(speed_level=1 if written.is_loop_nest else 3)
     options.loop_vectorization = True
     options.slp_vectorization = written.stores_neighbours
     run = _without_lock("LLVMPY_RunNewModulePassManager")
     with _target_machine() as machine:
         builder = llvm.create_pass_builder(machine, options)
+        if written.is_plain:
+            run(_variables_in_registers(), module, builder)
+            return
         run(builder.getModulePassManager(), module, builder)
         if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
             run(_inlining_of_vector_forms(), module, builder)
+
+
+def _variables_in_registers() -> llvm.ModulePassManager:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    return passes
 
 
 def _inlining_of_vector_forms() -> llvm.ModulePassManager:

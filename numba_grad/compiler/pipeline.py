@@ -147,11 +147,11 @@ class _Compiler:
             source for program in programs for step in program.steps for source in step.sources
         )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
-        memory = self.memory(instances)
+        arena = self.arena(instances)
         if is_run:
-            self.target.prepare(memory.arena_bytes)
+            self.target.prepare(arena.nbytes)
         kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
-        plan = self.plan(instances, kernels, memory)
+        plan = self.plan(instances, kernels, arena)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
 
@@ -390,21 +390,21 @@ class _Compiler:
 
     # Memory and plan
 
-    def memory(self, instances: list[Instance]) -> "_Arena":
+    def arena(self, instances: list[Instance]) -> "_Arena":
         lifetimes, sizes = self.lifetimes(instances)
         return _Arena(*lifetimes.allocate(), sizes)
 
-    def plan(self, instances: list[Instance], kernels: dict[str, Any], memory: "_Arena") -> Plan:
+    def plan(self, instances: list[Instance], kernels: dict[str, Any], arena: "_Arena") -> Plan:
         builder = PlanBuilder(len(self.graph.inputs), self.output_types)
         builder.joint = tuple(self.joint.values())
-        builder.arena_bytes = memory.arena_bytes
+        builder.arena_bytes = arena.nbytes
         templates: dict[int, _Template] = {}
         for instance in instances:
             template = templates.get(id(instance.program))
             if template is None:
                 template = _Template(instance.program, kernels, builder)
                 templates[id(instance.program)] = template
-            self.append(builder, instance, template, memory)
+            self.append(builder, instance, template, arena)
         return builder.build()
 
     def memory_key(self, instance: Instance, memory: object) -> object:
@@ -473,9 +473,9 @@ class _Compiler:
         builder: PlanBuilder,
         instance: Instance,
         template: "_Template",
-        memory: "_Arena",
+        arena: "_Arena",
     ) -> None:
-        offsets, sizes = memory.offsets, memory.sizes
+        offsets, sizes = arena.offsets, arena.sizes
         relocations = template.relocations.copy()
         accesses: list[tuple[int, int, int, int, bool]] = []
         for row, memory in template.memory:
@@ -506,7 +506,7 @@ class _Arena(NamedTuple):
     """Where the plan's own memory is: by its key where it begins, and how many bytes it has."""
 
     offsets: dict[object, int]
-    arena_bytes: int
+    nbytes: int
     sizes: dict[object, int]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
-from numba_grad.compiler.kernel_language import syntax_lowering, vector_loops
+from numba_grad.compiler.kernel_language import plain_loops, syntax_lowering, vector_loops
 from numba_grad.config import configure
 
 INT64 = ctypes.c_int64
@@ -140,7 +140,7 @@ def is_plain(loop, *, before="", after="", dtype="float64"):
     assert isinstance(definition, ast.FunctionDef)
     uses = syntax_lowering._Uses(definition)
     names = uses.early - uses.stores.keys()
-    element = vector_loops.plain_element(definition, uses.kinds, names, uses.in_memory())
+    element = plain_loops.plain_element(definition, uses.kinds, names, uses.in_memory())
     return element is not None
 
 

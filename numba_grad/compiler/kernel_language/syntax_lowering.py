@@ -33,20 +33,20 @@ from numba.core import types
 from numba.core.extending import _Intrinsic
 
 from numba_grad.compiler.code_generation import has_fma
+from numba_grad.compiler.kernel_language.plain_loops import (
+    PlainLoop,
+    is_innermost,
+    is_scalar,
+    plain_element,
+    statements_in,
+)
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
     cast_value,
     complex_parts,
     floor_division,
 )
-from numba_grad.compiler.kernel_language.vector_loops import (
-    PlainLoop,
-    VectorLoop,
-    is_innermost,
-    is_scalar,
-    plain_element,
-    statements_in,
-)
+from numba_grad.compiler.kernel_language.vector_loops import VectorLoop
 from numba_grad.errors import KernelError
 
 _OPERATORS: dict[type, Callable[..., Any]] = {

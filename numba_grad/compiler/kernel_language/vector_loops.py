@@ -7,16 +7,15 @@ rows, for their ends, and for short rows. Here it has one for whole vectors and 
 last vector of which only some elements are loaded and stored where the processor can do that,
 single elements elsewhere.
 
-`plain_element` says of the text of a kernel whether all of its loops are of this kind, or scalar by
-the emitter's choice (`opaque`). Such a kernel needs none of LLVM's passes. Its bits are the same,
-but for sums, which are added up in an order of LLVM's choice elsewhere.
+A kernel that has no other loops (`plain_loops.py`) needs none of LLVM's passes. Its bits are those
+of scalar code, but for sums, which are added up in vectors.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportCallIssue=false, reportArgumentType=false
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import chain
@@ -26,6 +25,12 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
+from numba_grad.compiler.kernel_language.plain_loops import (
+    COMPARISONS,
+    PlainLoop,
+    key_of,
+    summand_of,
+)
 from numba_grad.compiler.kernel_language.scalars import INT64, storage_type
 
 if TYPE_CHECKING:
@@ -34,256 +39,10 @@ if TYPE_CHECKING:
 _INT32 = ir.IntType(32)
 _BIT = ir.IntType(1)
 _SHORT = 6  # statements of a loop of which four vectors are written, if they add something up
-_FLOATS = {"float64": types.float64, "float32": types.float32}
-_INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 2, 4, 8)}
-# What a plain kernel may name: nothing that is called here has a branch or a function of its own.
-_PLAIN_NAMES = frozenset(
-    (
-        *("args", "lo", "hi", "range", "buffer", "integer", "quotient", "opaque", "max", "min"),
-        *("select", "reduce_add", "bool_", "inf", "nan", *_FLOATS, *_INTEGERS),
-    )
-)
-_OTHER_KINDS = frozenset(
-    [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
-)
-_COMPARISONS = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
 
 
 class NotPlain(Exception):
     """A kernel whose text is plain, and whose types are not."""
-
-
-def plain_element(
-    definition: ast.FunctionDef,
-    kinds: Collection[type],
-    names: Collection[str],
-    in_memory: Collection[str],
-) -> types.Float | types.Integer | None:
-    """The type of what is in all buffers of a kernel, if every loop of it is written here, or is a
-    scalar one; else None.
-
-    Parameters
-    ----------
-    kinds : of nodes that are in its tree
-    names : that it reads and does not assign
-    in_memory : variables that need memory: what a loop assigns is not read behind it
-    """
-    if not _PLAIN_NAMES.issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
-        return None
-    dtypes = set()
-    for statement in definition.body:
-        match statement:
-            case ast.Assign(
-                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)])
-            ):
-                dtypes.add(name)
-    if len(dtypes) != 1:
-        return None
-    dtype = dtypes.pop()
-    for node in _loops_in(definition):
-        if not is_innermost(node) or is_scalar(node):
-            continue
-        loop = PlainLoop(node)
-        if not loop.is_plain(moves_only=dtype in _INTEGERS):
-            return None
-        if not loop.assigned.isdisjoint(in_memory):
-            return None
-    return (_FLOATS | _INTEGERS).get(dtype)
-
-
-def _loops_in(node: ast.stmt) -> Iterator[ast.For]:
-    for statement in statements_in(node):
-        if isinstance(statement, ast.For):
-            yield statement
-        yield from _loops_in(statement)
-
-
-def statements_in(node: ast.stmt) -> list[ast.stmt]:
-    """Those of its blocks."""
-    return [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
-
-
-def is_innermost(node: ast.For) -> bool:
-    inside = statements_in(node)
-    while inside:
-        statement = inside.pop()
-        if isinstance(statement, ast.For):
-            return False
-        inside += statements_in(statement)
-    return True
-
-
-def is_scalar(node: ast.For) -> bool:
-    """Whether LLVM is told to leave a loop as it is."""
-    match node.body[0]:
-        case ast.Assign(value=ast.Call(func=ast.Name(id="opaque"))):
-            return True
-    return False
-
-
-class PlainLoop:
-    """An innermost loop, as its text says."""
-
-    def __init__(self, node: ast.For) -> None:
-        self.node = node
-        self.variable = getattr(node.target, "id", "")
-        self.varying = {self.variable}  # names of what differs from pass to pass
-        self._known: dict[ast.AST, bool] = {}
-        self.sums: list[str] = []  # names of what is added up over all passes
-        self.assigned = {self.variable}  # other names
-        for statement in node.body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if _summand(statement) is not None and name not in self.varying:
-                        self.sums.append(name)
-                        continue
-                    self.assigned.add(name)
-                    if self.varies(value):
-                        self.varying.add(name)
-
-    def varies(self, node: ast.AST) -> bool:
-        found = self._known.get(node)
-        if found is None:
-            if type(node) is ast.Name:
-                found = node.id in self.varying
-            else:
-                found = any(map(self.varies, _parts(node)))
-            self._known[node] = found
-        return found
-
-    def is_plain(self, *, moves_only: bool) -> bool:
-        """`moves_only`: nothing is computed, as with integers."""
-        if not isinstance(self.node.iter, ast.Call) or len(self.node.iter.args) > 2:
-            return False  # not every element in its turn
-        assigned: set[str] = set()
-        stored: dict[str, object] = {}
-        for statement in self.node.body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if name in assigned or not self.is_arithmetic(_summand(statement) or value):
-                        return False
-                    if moves_only and not isinstance(value, ast.Subscript):
-                        return False
-                    assigned.add(name)
-                case ast.Assign(
-                    targets=[ast.Subscript(value=ast.Name(id=name), slice=where)], value=value
-                ):
-                    if name in stored or self.rest_of(where) is None:
-                        return False
-                    if not self.is_arithmetic(value):
-                        return False
-                    if moves_only and not isinstance(value, ast.Name | ast.Subscript):
-                        return False
-                    stored[name] = _key(where)
-                case _:
-                    return False
-        if any(self.reads_sum(statement) for statement in self.node.body):
-            return False
-        return bool(stored or self.sums) and all(
-            x.value.id not in stored or stored[x.value.id] == _key(x.slice)
-            for statement in self.node.body
-            for x in _subscripts(statement)
-        )
-
-    def reads_sum(self, statement: ast.stmt) -> bool:
-        assert isinstance(statement, ast.Assign)
-        return not set(self.sums).isdisjoint(_names(_summand(statement) or statement))
-
-    def is_arithmetic(self, node: ast.expr) -> bool:
-        """Whether a value can be had of vectors, or of scalars where it does not vary."""
-        if not self.varies(node):
-            return True
-        match node:
-            case ast.Name(id=name):
-                return name != self.variable
-            case ast.BinOp(
-                left=left,
-                op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.BitAnd() | ast.BitOr(),
-                right=right,
-            ):
-                return self.is_arithmetic(left) and self.is_arithmetic(right)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.is_arithmetic(operand)
-            case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return (
-                    type(operation) in _COMPARISONS
-                    and self.is_arithmetic(left)
-                    and self.is_arithmetic(right)
-                )
-            case ast.Call(func=ast.Name(id="select" | "reduce_add"), args=arguments):
-                return all(map(self.is_arithmetic, arguments))
-            case ast.Subscript(value=ast.Name(), slice=where):
-                return self.rest_of(where) is not None
-        return False
-
-    def rest_of(self, index: ast.expr) -> list[ast.expr] | None:
-        """The other terms of an index that is a sum with the loop's variable in it, once."""
-        terms = _terms(index)
-        own = [x for x in terms if isinstance(x, ast.Name) and x.id == self.variable]
-        rest = [x for x in terms if x not in own]
-        return rest if len(own) == 1 and not any(map(self.varies, rest)) else None
-
-
-def _parts(node: ast.AST) -> list[ast.AST]:
-    """What an expression consists of: `ast.iter_child_nodes`, in a third of its time."""
-    found: list[ast.AST] = []
-    for field in node._fields:
-        value = getattr(node, field)
-        if isinstance(value, list):
-            found += value
-        elif isinstance(value, ast.AST) and value._fields:
-            found.append(value)
-    return found
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    """What is read."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield node.id
-    for part in _parts(node):
-        yield from _names(part)
-
-
-def _subscripts(node: ast.AST) -> Iterator[ast.Subscript]:
-    if isinstance(node, ast.Subscript):
-        yield node
-    for part in _parts(node):
-        yield from _subscripts(part)
-
-
-def _key(node: ast.expr) -> object:
-    """Equal for equal texts."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.BinOp(left=left, op=operation, right=right):
-            return type(operation), _key(left), _key(right)
-    return ast.dump(node)
-
-
-def _summand(statement: ast.Assign) -> ast.expr | None:
-    """What a statement adds to the variable that it assigns."""
-    match statement:
-        case ast.Assign(
-            targets=[ast.Name(id=name)],
-            value=ast.Call(func=ast.Name(id="reduce_add"), args=[ast.Name(id=own), value]),
-        ) if own == name:
-            return value
-    return None
-
-
-def _terms(index: ast.expr) -> list[ast.expr]:
-    match index:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [*_terms(left), *_terms(right)]
-    return [index]
 
 
 class _Value(NamedTuple):
@@ -431,7 +190,7 @@ class VectorLoop:
         for statement in self.loop.node.body:
             assert isinstance(statement, ast.Assign)
             [target] = statement.targets
-            summand = _summand(statement)
+            summand = summand_of(statement)
             if summand is not None and isinstance(target, ast.Name) and target.id in results:
                 old = results[target.id]
                 new = self.sum_with(old, summand)
@@ -488,7 +247,7 @@ class VectorLoop:
 
     def address(self, node: ast.Subscript) -> Any:
         """Of the elements that this pass is about."""
-        key = (_key(node.value), _key(node.slice))
+        key = (key_of(node.value), key_of(node.slice))
         pointer = self.pointers.get(key)
         if pointer is None:
             rest = self.loop.rest_of(node.slice)
@@ -556,7 +315,7 @@ class VectorLoop:
             case ast.UnaryOp(operand=operand):
                 return _Value(True, False, self.builder.fneg(self.number(operand)))
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return self.comparison(_COMPARISONS[type(operation)], left, right)
+                return self.comparison(COMPARISONS[type(operation)], left, right)
             case ast.Call(args=[old, summand]):
                 return _Value(True, False, self.sum_with(self.number(old), summand))
             case ast.Call(args=[condition, first, second]):
