@@ -26,6 +26,21 @@ def has_fma() -> bool:
 
 
 @functools.cache
+def vector_bytes() -> int:
+    """How long vectors are."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f", False):
+        return 64
+    return 32 if features.get("avx", False) else 16
+
+
+@functools.cache
+def has_masks() -> bool:
+    """Whether loads and stores may leave elements of a vector out, at no cost."""
+    return llvm.get_host_cpu_features().get("avx512vl", False)
+
+
+@functools.cache
 def target_description() -> str:
     """What the object code depends on, besides its source: part of every cache key."""
     return f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()} {_features()}"
@@ -106,6 +121,9 @@ class Written(NamedTuple):
     is_loop_nest: bool = False
     # Whether straight-line code may be worth vectors: to look for them takes a tenth of the time.
     stores_neighbours: bool = True
+    # Whether its loops are vector code already (`vector_loops.py`): then only variables that are in
+    # memory, such as sums, are left to do.
+    is_plain: bool = False
 
 
 def module_of(text: str, symbol: str) -> llvm.ModuleRef:
@@ -165,9 +183,18 @@ def _optimize(written: Written) -> None:
     run = _without_lock("LLVMPY_RunNewModulePassManager")
     with _target_machine() as machine:
         builder = llvm.create_pass_builder(machine, options)
+        if written.is_plain:
+            run(_variables_in_registers(), module, builder)
+            return
         run(builder.getModulePassManager(), module, builder)
         if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
             run(_inlining_of_vector_forms(), module, builder)
+
+
+def _variables_in_registers() -> llvm.ModulePassManager:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    return passes
 
 
 def _inlining_of_vector_forms() -> llvm.ModulePassManager:

@@ -18,6 +18,7 @@ from numba_grad.compiler.steps.cpu_steps import kernel_step
 from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.target import Target
+from numba_grad.runtime import buffers
 from numba_grad.runtime.plan import Tasks
 
 # Storing and loading take some 2 ns, an addition 0.05 ns in vector code. Shifted places are loaded
@@ -87,6 +88,7 @@ TARGET = Target(
     join=_join,
     copy_step=_copy_step,
     build=_built,
+    prepare=buffers.prepare,
     has_branches=False,
     joins_outputs=True,
     adds_products=True,

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,16 +73,16 @@ class Of:
     memory: Any
 
 
-def lowered(graph: FlatGraph, target: Target) -> CompiledProgram:
-    """The program of a graph whose outputs are distinct and no inputs."""
+def lowered(graph: FlatGraph, target: Target, *, is_run: bool) -> CompiledProgram:
+    """The program of a graph whose outputs are distinct and no inputs; `is_run`: at once."""
     with compile_log.report() as report:
         if len(graph.nodes) > _LONG:
             report.watch()
-        return without_collection(_compiled, graph, target)
+        return without_collection(_compiled, graph, target, is_run)
 
 
-def _compiled(graph: FlatGraph, target: Target) -> CompiledProgram:
-    return _Compiler(graph, target).compile()
+def _compiled(graph: FlatGraph, target: Target, is_run: bool) -> CompiledProgram:
+    return _Compiler(graph, target).compile(is_run)
 
 
 def program_of_control(
@@ -137,7 +137,7 @@ class _Compiler:
         self.movable: set[int] = set()
         self.no_sums: set[object] = set()
 
-    def compile(self) -> CompiledProgram:
+    def compile(self, is_run: bool) -> CompiledProgram:
         if self.target.joins_outputs:
             self.join_outputs()
         segments = segment_graphs(self.graph)
@@ -147,8 +147,11 @@ class _Compiler:
             source for program in programs for step in program.steps for source in step.sources
         )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
+        arena = self.arena(instances)
+        if is_run:
+            self.target.prepare(arena.nbytes)
         kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
-        plan = self.plan(instances, kernels)
+        plan = self.plan(instances, kernels, arena)
         # A program outlives the graph that it was made for, and must not keep it alive.
         return CompiledProgram(plan, [instance.program for instance in instances], kernels)
 
@@ -387,18 +390,21 @@ class _Compiler:
 
     # Memory and plan
 
-    def plan(self, instances: list[Instance], kernels: dict[str, Any]) -> Plan:
+    def arena(self, instances: list[Instance]) -> "_Arena":
+        lifetimes, sizes = self.lifetimes(instances)
+        return _Arena(*lifetimes.allocate(), sizes)
+
+    def plan(self, instances: list[Instance], kernels: dict[str, Any], arena: "_Arena") -> Plan:
         builder = PlanBuilder(len(self.graph.inputs), self.output_types)
         builder.joint = tuple(self.joint.values())
-        lifetimes, sizes = self.lifetimes(instances)
-        offsets, builder.arena_bytes = lifetimes.allocate()
+        builder.arena_bytes = arena.nbytes
         templates: dict[int, _Template] = {}
         for instance in instances:
             template = templates.get(id(instance.program))
             if template is None:
                 template = _Template(instance.program, kernels, builder)
                 templates[id(instance.program)] = template
-            self.append(builder, instance, template, offsets, sizes)
+            self.append(builder, instance, template, arena)
         return builder.build()
 
     def memory_key(self, instance: Instance, memory: object) -> object:
@@ -467,9 +473,9 @@ class _Compiler:
         builder: PlanBuilder,
         instance: Instance,
         template: "_Template",
-        offsets: dict[object, int],
-        sizes: dict[object, int],
+        arena: "_Arena",
     ) -> None:
+        offsets, sizes = arena.offsets, arena.sizes
         relocations = template.relocations.copy()
         accesses: list[tuple[int, int, int, int, bool]] = []
         for row, memory in template.memory:
@@ -494,6 +500,14 @@ class _Compiler:
         if accesses:
             builder.access(np.array(accesses, np.int64))
         builder.block(template.steps, template.words, relocations)
+
+
+class _Arena(NamedTuple):
+    """Where the plan's own memory is: by its key where it begins, and how many bytes it has."""
+
+    offsets: dict[object, int]
+    nbytes: int
+    sizes: dict[object, int]
 
 
 class _Template:

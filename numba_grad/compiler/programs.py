@@ -43,24 +43,30 @@ def compile_program(
     destination: Destination = PROCESSOR,
     *,
     with_segments: bool = False,
+    is_run: bool = True,
 ) -> CompiledProgram:
     """The plan that computes `outputs`, distinct nodes that are not inputs, from the values of
-    `inputs`. `reached`: see `flatten`; `with_segments`: see `compile_flat`."""
+    `inputs`. `reached`: see `flatten`; `with_segments` and `is_run`: see `compile_flat`."""
     graph = flatten(outputs, inputs, reached)
-    return compile_flat(graph, destination, with_segments=with_segments)
+    return compile_flat(graph, destination, with_segments=with_segments, is_run=is_run)
 
 
 def compile_flat(
-    graph: FlatGraph, destination: Destination = PROCESSOR, *, with_segments: bool = False
+    graph: FlatGraph,
+    destination: Destination = PROCESSOR,
+    *,
+    with_segments: bool = False,
+    is_run: bool = True,
 ) -> CompiledProgram:
-    """The plan that computes the outputs of `graph`, which are distinct and no inputs.
+    """The plan that computes the outputs of `graph`, which are distinct and no inputs. `is_run`: at
+    once, so its memory is made ready as well.
 
     Where it is on disk, nothing is lowered, unless who asks wants to see the segments as well.
     """
 
     def lowered() -> CompiledProgram:
         pipeline = imported("numba_grad.compiler.pipeline")
-        return pipeline.lowered(graph, destination.target())
+        return pipeline.lowered(graph, destination.target(), is_run=is_run)
 
     stored = destination.stored
     key = None if stored is None else plan_cache.key_of(graph, destination.name)

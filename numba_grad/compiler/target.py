@@ -60,6 +60,7 @@ class Target:
     join: Callable[[list[Any], Callable[[Any], int | None]], list[Any]]
     copy_step: Callable[[int, int], Any]  # (bytes of an element, bytes) -> step: from, to
     build: Callable[[Sequence[str]], list[Any]]  # sources to loaded kernels
+    prepare: Callable[[int], None]  # have the memory made that a plan will need, while it is built
     has_branches: bool  # whether independent steps of a plan run beside each other
     joins_outputs: bool  # whether outputs of a plan may be parts of one array
     adds_products: bool  # whether the library's matrix product can add to a sum

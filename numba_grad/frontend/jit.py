@@ -358,7 +358,7 @@ class Jitted:
         def work() -> Specialization:
             found = self._trace(dynamic, wants_grad)
             if dynamic.is_plain and not needs_graph and not found.captured:
-                found.compiled()
+                found.compiled(is_run=True)
                 found.let_go_of_long_graph()
             return found
 

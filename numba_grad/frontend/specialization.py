@@ -120,23 +120,25 @@ class Specialization:
 
     # To programs
 
-    def compiled(self) -> Compiled:
-        """The program, compiled by the first thread that asks."""
+    def compiled(self, *, is_run: bool = False) -> Compiled:
+        """The program, compiled by the first thread that asks; `is_run`: at once."""
         found = self._compiled
         if found is None:
             with self._lock:
                 found = self._compiled
                 if found is None:
-                    found = self._compiled = self._compile()
+                    found = self._compiled = self._compile(is_run=is_run)
                     self.reached = None
         return found
 
     def program_with_segments(self) -> CompiledProgram:
         """The program, and how it came about: lowered again where its plan was on disk."""
         program = self.compiled().program
-        return program if program.segments is not None else self._compile(True).program
+        return (
+            program if program.segments is not None else self._compile(with_segments=True).program
+        )
 
-    def _compile(self, with_segments: bool = False) -> Compiled:
+    def _compile(self, *, with_segments: bool = False, is_run: bool = False) -> Compiled:
         outputs = self.graph_outputs
         known = {node: number for number, node in enumerate(self.inputs)}
         computed = [node for node in dict.fromkeys(outputs) if node not in known]
@@ -147,12 +149,17 @@ class Specialization:
         device = self._only_device()
         destination = backend_of(device).destination(device)
         program = compile_program(
-            self.inputs, computed, self.reached, destination, with_segments=with_segments
+            self.inputs,
+            computed,
+            self.reached,
+            destination,
+            with_segments=with_segments,
+            is_run=is_run,
         )
         return Compiled(program, device, tuple([x.type for x in computed]), output_numbers)
 
     def _loaded_once(self) -> Loaded:
-        compiled = self.compiled()
+        compiled = self.compiled(is_run=True)
         with self._lock:
             if self._loaded is None:
                 device = compiled.device

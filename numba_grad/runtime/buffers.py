@@ -5,9 +5,11 @@ time, 47 ms with kept ones. So the memory of a large array returns to the pool w
 all views of it, are gone.
 """
 
+import contextlib
 import math
 import mmap
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +25,8 @@ POOLED_BYTES = 1 << 16
 _PADDING = 64  # readable bytes after the last element
 _HUGE_PAGE = 1 << 21
 _HUGE_PAGES_FROM = 1 << 22
+_PAGE = mmap.PAGESIZE
+_PAGES_AT_ONCE = 1 << 12
 # Shared, which is what `mmap` makes unless told otherwise, a forked child would write into the
 # results of its parent, and the system would give no huge pages.
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
@@ -77,6 +81,36 @@ class _Block(np.ndarray):
             self._pool.take_back(self._memory)
 
 
+class _Coming:
+    """Memory whose pages a thread of its own has made by the system: for new ones a program waits
+    longer than for what it computes in them, and while kernels are compiled a processor is idle."""
+
+    def __init__(self, size: int, nbytes: int) -> None:
+        self._size, self._nbytes = size, nbytes
+        self._memory: _Memory | None = None
+        self._thread = threading.Thread(target=self._make, name="numba_grad memory", daemon=True)
+
+    def start(self) -> bool:
+        try:
+            self._thread.start()
+        except RuntimeError:  # too many threads, or Python ends
+            return False
+        return True
+
+    def _make(self) -> None:
+        with contextlib.suppress(OSError, OverflowError):
+            memory = _Memory(self._size)
+            pages = np.frombuffer(memory.mapping, _BYTE, self._nbytes, memory.offset)[::_PAGE]
+            for first in range(0, len(pages), _PAGES_AT_ONCE):  # the GIL is free meanwhile
+                pages[first : first + _PAGES_AT_ONCE] = 0
+            self._memory = memory
+
+    def memory(self) -> _Memory | None:
+        """The memory, when it is ready; None if the system has none."""
+        self._thread.join()
+        return self._memory
+
+
 class PoolStatistics(NamedTuple):
     """Bytes, and how often memory was taken from the pool (reused) or from the system (mapped)."""
 
@@ -96,6 +130,7 @@ class Pool:
         self._free: dict[int, list[_Memory]] = {}
         # Filled by finalizers, which must not wait for another thread.
         self._returned: deque[_Memory] = deque()
+        self._coming: dict[int, _Coming] = {}  # by size class
         self._idle_bytes = 0
         self._lent_bytes = 0
         self._peak_lent_bytes = 0
@@ -108,6 +143,11 @@ class Pool:
         with self._lock:
             self._file_returned()
             memory = self._take(size)
+            coming = self._coming.pop(size, None) if memory is None else None
+            if coming is not None:
+                self._idle_bytes -= size
+        if coming is not None:
+            memory = coming.memory()
         if memory is None:
             memory = self._mapped_memory(size)
         with self._lock:
@@ -117,6 +157,21 @@ class Pool:
         block._memory = memory
         block._pool = self
         return block
+
+    def prepare(self, nbytes: int) -> None:
+        """Have memory made that will soon be lent, if it is large and none is free."""
+        size = size_class(nbytes + _PADDING)
+        with self._lock:
+            self._file_returned()
+            fits = self._idle_bytes + size <= self.limit_bytes
+            if nbytes < _HUGE_PAGES_FROM or not fits or self._free.get(size):
+                return
+            if size in self._coming:
+                return
+            coming = _Coming(size, nbytes)
+            if coming.start():
+                self._coming[size] = coming
+                self._idle_bytes += size
 
     def _take(self, size: int) -> _Memory | None:
         free = self._free.get(size)
@@ -173,6 +228,7 @@ class Pool:
             released, self._idle_bytes = self._idle_bytes, 0
             for memories in list(self._free.values()):
                 memories.clear()
+            self._coming.clear()
             self._peak_lent_bytes = self._lent_bytes
         return released
 
@@ -243,6 +299,11 @@ def borrow(nbytes: int) -> tuple[object, int]:
         ) from error
     assert block._memory is not None
     return block, block._memory.address
+
+
+def prepare(nbytes: int) -> None:
+    """Have so much memory made for `borrow`, by a thread of its own."""
+    _pool.prepare(nbytes)
 
 
 def pool_statistics() -> PoolStatistics:

@@ -258,7 +258,9 @@ def test_no_cycles_are_collected_while_a_graph_is_lowered(monkeypatch):
         return with_assemblies(graph)
 
     monkeypatch.setattr(pipeline, "with_assemblies", noting)
-    pipeline.lowered(flatten([(ng.tensor(np.ones(3)) * 2.0)._node]), cpu_target.TARGET)
+    pipeline.lowered(
+        flatten([(ng.tensor(np.ones(3)) * 2.0)._node]), cpu_target.TARGET, is_run=False
+    )
     assert enabled == [False]
     assert gc.isenabled()
 

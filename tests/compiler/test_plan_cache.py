@@ -55,9 +55,9 @@ def lowered(monkeypatch):
     found = []
 
     def counting(real):
-        def lowered(graph, *target):
+        def lowered(graph, *target, **options):
             found.append(graph)
-            return real(graph, *target)
+            return real(graph, *target, **options)
 
         return lowered
 

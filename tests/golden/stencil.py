@@ -9,8 +9,8 @@ def kernel(args, lo, hi):
     c6 = integer(args, 6)
     c7 = integer(args, 7)
     x2 = buffer(args, 8, float64)
-    b9 = integer(args, 9)
-    c10 = integer(args, 10)
+    c9 = integer(args, 9)
+    b10 = integer(args, 10)
     b11 = integer(args, 11)
     b12 = integer(args, 12)
     b13 = integer(args, 13)
@@ -30,7 +30,7 @@ def kernel(args, lo, hi):
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
         if b12 <= i0 < b13:
-            for i1 in range(first, min(last, b9)):
+            for i1 in range(first, min(last, b10)):
                 i1 = opaque(i1)
                 v1 = x1[i0 * s4 + i1]
                 v2 = x1[i0 * s4 + i1 + c5]
@@ -41,14 +41,14 @@ def kernel(args, lo, hi):
                 v8 = v6 + v7
                 v9 = v8 - v0 * v1
                 x2[i0 * s4 + i1] = v9
-            for i1 in range(max(first, b9), min(last, b11)):
+            for i1 in range(max(first, b10), min(last, b11)):
                 v10 = x1[i0 * s4 + i1]
                 v11 = x1[i0 * s4 + i1 + c5]
                 v12 = x1[i0 * s4 + i1 + c6]
                 v13 = v11 + v12
                 v14 = x1[i0 * s4 + i1 + c7]
                 v15 = v13 + v14
-                v16 = x1[i0 * s4 + i1 + c10]
+                v16 = x1[i0 * s4 + i1 + c9]
                 v17 = v15 + v16
                 v18 = v17 - v0 * v10
                 x2[i0 * s4 + i1] = v18
@@ -59,7 +59,7 @@ def kernel(args, lo, hi):
                 v21 = x1[i0 * s4 + i1 + c6]
                 v22 = v20 + v21
                 v23 = v22 + v7
-                v24 = x1[i0 * s4 + i1 + c10]
+                v24 = x1[i0 * s4 + i1 + c9]
                 v25 = v23 + v24
                 v26 = v25 - v0 * v19
                 x2[i0 * s4 + i1] = v26
@@ -71,7 +71,7 @@ def kernel(args, lo, hi):
             v37 = (b12 <= v29) & (v29 < b17)
             v38 = int64(i0 + c18)
             v39 = select(v37, v38, v31)
-            for i1 in range(first, min(last, b9)):
+            for i1 in range(first, min(last, b10)):
                 i1 = opaque(i1)
                 v28 = x1[i0 * s4 + i1]
                 v34 = x1[v33 * s16 + i1]
@@ -84,7 +84,7 @@ def kernel(args, lo, hi):
                 v45 = v44 + v35
                 v46 = v45 - v27 * v28
                 x2[i0 * s4 + i1] = v46
-            for i1 in range(max(first, b9), min(last, b11)):
+            for i1 in range(max(first, b10), min(last, b11)):
                 v47 = x1[i0 * s4 + i1]
                 v48 = x1[v33 * s16 + i1]
                 v49 = select(v30, v48, v35)
@@ -93,7 +93,7 @@ def kernel(args, lo, hi):
                 v52 = v49 + v51
                 v53 = x1[i0 * s4 + i1 + c7]
                 v54 = v52 + v53
-                v55 = x1[i0 * s4 + i1 + c10]
+                v55 = x1[i0 * s4 + i1 + c9]
                 v56 = v54 + v55
                 v57 = v56 - v27 * v47
                 x2[i0 * s4 + i1] = v57
@@ -106,7 +106,7 @@ def kernel(args, lo, hi):
                 v62 = select(v37, v61, v35)
                 v63 = v60 + v62
                 v64 = v63 + v35
-                v65 = x1[i0 * s4 + i1 + c10]
+                v65 = x1[i0 * s4 + i1 + c9]
                 v66 = v64 + v65
                 v67 = v66 - v27 * v58
                 x2[i0 * s4 + i1] = v67

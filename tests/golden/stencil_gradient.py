@@ -9,8 +9,8 @@ def kernel(args, lo, hi):
     c6 = integer(args, 6)
     c7 = integer(args, 7)
     x2 = buffer(args, 8, float64)
-    b9 = integer(args, 9)
-    c10 = integer(args, 10)
+    c9 = integer(args, 9)
+    b10 = integer(args, 10)
     b11 = integer(args, 11)
     b12 = integer(args, 12)
     b13 = integer(args, 13)
@@ -32,7 +32,7 @@ def kernel(args, lo, hi):
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
         if b12 <= i0 < b13:
-            for i1 in range(first, min(last, b9)):
+            for i1 in range(first, min(last, b10)):
                 i1 = opaque(i1)
                 v1 = x1[i0 * s4 + i1]
                 v2 = x1[i0 * s4 + i1 + c5]
@@ -44,14 +44,14 @@ def kernel(args, lo, hi):
                 v9 = v8 - v0 * v1
                 v11 = v9 * v10
                 x2[i0 * s4 + i1] = v11
-            for i1 in range(max(first, b9), min(last, b11)):
+            for i1 in range(max(first, b10), min(last, b11)):
                 v12 = x1[i0 * s4 + i1]
                 v13 = x1[i0 * s4 + i1 + c5]
                 v14 = x1[i0 * s4 + i1 + c6]
                 v15 = v13 + v14
                 v16 = x1[i0 * s4 + i1 + c7]
                 v17 = v15 + v16
-                v18 = x1[i0 * s4 + i1 + c10]
+                v18 = x1[i0 * s4 + i1 + c9]
                 v19 = v17 + v18
                 v20 = v19 - v0 * v12
                 v21 = v20 * v10
@@ -63,7 +63,7 @@ def kernel(args, lo, hi):
                 v24 = x1[i0 * s4 + i1 + c6]
                 v25 = v23 + v24
                 v26 = v25 + v7
-                v27 = x1[i0 * s4 + i1 + c10]
+                v27 = x1[i0 * s4 + i1 + c9]
                 v28 = v26 + v27
                 v29 = v28 - v0 * v22
                 v30 = v29 * v10
@@ -76,7 +76,7 @@ def kernel(args, lo, hi):
             v41 = (b12 <= v33) & (v33 < b17)
             v42 = int64(i0 + c18)
             v43 = select(v41, v42, v35)
-            for i1 in range(first, min(last, b9)):
+            for i1 in range(first, min(last, b10)):
                 i1 = opaque(i1)
                 v32 = x1[i0 * s4 + i1]
                 v38 = x1[v37 * s16 + i1]
@@ -90,7 +90,7 @@ def kernel(args, lo, hi):
                 v50 = v49 - v31 * v32
                 v52 = v50 * v51
                 x2[i0 * s4 + i1] = v52
-            for i1 in range(max(first, b9), min(last, b11)):
+            for i1 in range(max(first, b10), min(last, b11)):
                 v53 = x1[i0 * s4 + i1]
                 v54 = x1[v37 * s16 + i1]
                 v55 = select(v34, v54, v39)
@@ -99,7 +99,7 @@ def kernel(args, lo, hi):
                 v58 = v55 + v57
                 v59 = x1[i0 * s4 + i1 + c7]
                 v60 = v58 + v59
-                v61 = x1[i0 * s4 + i1 + c10]
+                v61 = x1[i0 * s4 + i1 + c9]
                 v62 = v60 + v61
                 v63 = v62 - v31 * v53
                 v64 = v63 * v51
@@ -113,7 +113,7 @@ def kernel(args, lo, hi):
                 v69 = select(v41, v68, v39)
                 v70 = v67 + v69
                 v71 = v70 + v39
-                v72 = x1[i0 * s4 + i1 + c10]
+                v72 = x1[i0 * s4 + i1 + c9]
                 v73 = v71 + v72
                 v74 = v73 - v31 * v65
                 v75 = v74 * v51
@@ -133,10 +133,10 @@ def kernel(args, lo, hi):
     c8 = integer(args, 8)
     x1 = buffer(args, 9, float64)
     s10 = integer(args, 10)
-    b11 = integer(args, 11)
+    c11 = integer(args, 11)
     c12 = integer(args, 12)
     c13 = integer(args, 13)
-    c14 = integer(args, 14)
+    b14 = integer(args, 14)
     b15 = integer(args, 15)
     b16 = integer(args, 16)
     b17 = integer(args, 17)
@@ -158,7 +158,7 @@ def kernel(args, lo, hi):
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
         if b16 <= i0 < b17:
-            for i1 in range(first, min(last, b11)):
+            for i1 in range(first, min(last, b14)):
                 i1 = opaque(i1)
                 v0 = int64(i1)
                 v1 = (b2 <= v0) & (v0 < b3)
@@ -172,26 +172,26 @@ def kernel(args, lo, hi):
                 v10 = v8 + v9
                 v11 = select(v1, v10, v8)
                 x1[i0 * s10 + i1] = v11
-            for i1 in range(max(first, b11), min(last, b15)):
+            for i1 in range(max(first, b14), min(last, b15)):
                 v12 = x0[i0 * s6 + i1 + c7]
-                v13 = x0[i0 * s6 + i1 + c12]
+                v13 = x0[i0 * s6 + i1 + c11]
                 v14 = v12 + v13
-                v15 = x0[i0 * s6 + i1 + c13]
+                v15 = x0[i0 * s6 + i1 + c12]
                 v16 = v14 + v15
-                v17 = x0[i0 * s6 + i1 + c14]
+                v17 = x0[i0 * s6 + i1 + c13]
                 v18 = v16 + v17
                 x1[i0 * s10 + i1] = v18
             for i1 in range(max(first, b15), min(last, b3)):
                 i1 = opaque(i1)
-                v19 = x0[i0 * s6 + i1 + c12]
-                v20 = x0[i0 * s6 + i1 + c13]
+                v19 = x0[i0 * s6 + i1 + c11]
+                v20 = x0[i0 * s6 + i1 + c12]
                 v21 = v19 + v20
-                v22 = x0[i0 * s6 + i1 + c14]
+                v22 = x0[i0 * s6 + i1 + c13]
                 v23 = v21 + v22
                 x1[i0 * s10 + i1] = v23
             for i1 in range(max(first, b3), last):
                 i1 = opaque(i1)
-                v24 = x0[i0 * s6 + i1 + c12]
+                v24 = x0[i0 * s6 + i1 + c11]
                 x1[i0 * s10 + i1] = v24
         else:
             v25 = int64(i0)
@@ -203,7 +203,7 @@ def kernel(args, lo, hi):
             v38 = (b19 <= v25) & (v25 < b20)
             v39 = int64(i0 + c21)
             v40 = select(v38, v39, v27)
-            for i1 in range(first, min(last, b11)):
+            for i1 in range(first, min(last, b14)):
                 i1 = opaque(i1)
                 v30 = int64(i1)
                 v31 = (b2 <= v30) & (v30 < b3)
@@ -220,7 +220,7 @@ def kernel(args, lo, hi):
                 v48 = v46 + v47
                 v49 = select(v34, v48, v46)
                 x1[i0 * s10 + i1] = v49
-            for i1 in range(max(first, b11), min(last, b15)):
+            for i1 in range(max(first, b14), min(last, b15)):
                 v50 = x0[v40 * s22 + i1]
                 v51 = select(v38, v50, v42)
                 v52 = x0[v40 * s22 + i1 + c25]

@@ -45,6 +45,25 @@ def test_freed_memory_is_used_again() -> None:
     assert address(allocate((49_999,), FLOAT)) == first
 
 
+def test_memory_that_is_prepared_is_lent_next() -> None:
+    nbytes = 6 << 20
+    pool = Pool(1 << 26)
+    pool.prepare(nbytes)
+    pool.prepare(nbytes)  # is on its way
+    size = size_class(nbytes + 64)
+    assert pool.statistics()[:2] == (size, 0)
+    block = pool.lend(nbytes)
+    assert pool.statistics()[:2] == (0, size)
+    assert not block[:nbytes].any()
+    del block
+    assert pool.statistics()[:2] == (size, 0)
+    pool.prepare(nbytes)  # there is some
+    assert pool.statistics().idle_bytes == size
+    pool.prepare(1000)  # small
+    pool.prepare(1 << 26)  # more than the pool may keep
+    assert pool.release() == pool.statistics().mapped * size
+
+
 def test_views_keep_the_memory() -> None:
     release_pool()
     x = allocate((300, 200), FLOAT)

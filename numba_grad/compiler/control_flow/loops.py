@@ -13,6 +13,7 @@ from numba_grad.compiler.control_flow.writer import (
     Moving,
     Shown,
     Writer,
+    fits_in_registers,
     line_of,
     rows_from,
 )
@@ -30,8 +31,6 @@ def write_loop(writer: Writer, call: Node) -> None:
     length, reverse = call.params["length"], call.params["reverse"]
     label = label_in(body.name)
     types = [node.type for node in body.outputs]
-    # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
-    steps = writer.compiled(body, range(len(types)))
     rows = [
         (
             call.inputs[k].type.of_shape(call.inputs[k].shape[1:]),
@@ -45,7 +44,11 @@ def write_loop(writer: Writer, call: Node) -> None:
     results = [
         (types[k], writer.rows_of(k, types[k], length, reverse)) for k in range(carried, len(types))
     ]
-    line = line_of(steps, constants, types[:carried], sequences)
+    line = None
+    if fits_in_registers(types[:carried]):
+        # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
+        steps = writer.compiled(body, range(len(types)))
+        line = line_of(steps, constants, types[:carried], sequences)
     if line is not None:
         held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types[:carried]]
         for k, (type, pointer) in enumerate(held):
@@ -87,9 +90,11 @@ def write_while(writer: Writer, call: Node) -> None:
     types = [node.type for node in call.inputs[:carried]]
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
-    steps_of_body = writer.compiled(body, range(carried))
-    line = line_of(steps_of_body, constants[of_test:], types, 0)
-    line_of_test = line_of(steps_of_test, constants[:of_test], types, 0)
+    line = line_of_test = None
+    if fits_in_registers(types):
+        steps_of_body = writer.compiled(body, range(carried))
+        line = line_of(steps_of_body, constants[of_test:], types, 0)
+        line_of_test = line_of(steps_of_test, constants[:of_test], types, 0)
     if line is not None and line_of_test is not None:
         held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types]
         for k, (type, pointer) in enumerate(held):

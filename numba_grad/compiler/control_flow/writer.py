@@ -460,11 +460,16 @@ def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
     return result
 
 
+def fits_in_registers(types: Sequence[Type]) -> bool:
+    """Whether what a loop carries may: only then is its body worth a look as straight-line code."""
+    return sum(type.size for type in types) <= MOST_CARRIED
+
+
 def line_of(
     body: Body, constants: Sequence[Pointer], types: Sequence[Type], rows: int
 ) -> Line | None:
     """The body as straight-line code, if it is, and if what it carries fits in registers."""
-    if len(body.steps) != 1 or sum(type.size for type in types) > MOST_CARRIED:
+    if len(body.steps) != 1 or not fits_in_registers(types):
         return None
     [step] = body.steps
     nest = step.loop_nest

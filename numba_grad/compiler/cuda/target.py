@@ -73,6 +73,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         join=_join,
         copy_step=_copy_step,
         build=functools.partial(build.build_all, architecture=architecture),
+        prepare=lambda nbytes: None,  # CuPy's pool has it
         has_branches=True,
         joins_outputs=False,
         adds_products=False,

@@ -35,7 +35,13 @@ from numba.cpython import (  # importing some of them is what registers
 )
 
 from numba_grad.compiler import code_generation
-from numba_grad.compiler.kernel_language import intrinsics, mathematics, registry, syntax_lowering
+from numba_grad.compiler.kernel_language import (
+    intrinsics,
+    mathematics,
+    registry,
+    syntax_lowering,
+    vector_loops,
+)
 from numba_grad.errors import KernelError
 from numba_grad.graph.collection import without_collection
 
@@ -159,19 +165,35 @@ def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
 def _module_of(
     write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str, *, is_quick: bool
 ) -> code_generation.Written:
+    try:
+        return _module_by(write, name, is_quick=is_quick, writes_vectors=not is_quick)
+    except vector_loops.NotPlain:
+        return _module_by(write, name, is_quick=is_quick, writes_vectors=False)
+
+
+def _module_by(
+    write: Callable[[syntax_lowering.Meanings, ir.Module], None],
+    name: str,
+    *,
+    is_quick: bool,
+    writes_vectors: bool,
+) -> code_generation.Written:
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(name)
         module.numba_grad_has_vector_forms = not is_quick
+        module.numba_grad_writes_vectors = writes_vectors
+        module.numba_grad_is_plain = False
         with context.push_code_library(_Nothing(context.codegen(), name)):
             write(meanings, module)
-        if not is_quick:
+        if not is_quick and not module.numba_grad_is_plain:
             intrinsics.add_alias_metadata(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
             stores_neighbours=intrinsics.stores_neighbours(module),
+            is_plain=module.numba_grad_is_plain,
         )
 
 

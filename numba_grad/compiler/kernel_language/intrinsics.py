@@ -117,8 +117,20 @@ def integer(typing_context, args, position):
     return types.int64(types.int64, position), lower
 
 
+def _words_at(builder: ir.IRBuilder, args: ir.Value) -> Any:
+    """The pointer to a function's words, which are an argument: one for all of them."""
+    if not isinstance(args, ir.Argument):
+        return builder.inttoptr(args, INT64.as_pointer())
+    known = builder.function.__dict__.setdefault("numba_grad_words", {})
+    pointer = known.get(args)
+    if pointer is None:
+        with builder.goto_entry_block():
+            pointer = known[args] = builder.inttoptr(args, INT64.as_pointer())
+    return pointer
+
+
 def _load_word(builder: ir.IRBuilder, args: ir.Value, word: int) -> ir.Value:
-    words = builder.inttoptr(args, INT64.as_pointer())
+    words = _words_at(builder, args)
     load = builder.load(builder.gep(words, [ir.Constant(INT64, word)]), align=8)
     # Words never change while a kernel runs, so a read inside a loop may move out of it.
     load.set_metadata("invariant.load", builder.module.add_metadata([]))

@@ -23,7 +23,8 @@ import builtins
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +33,20 @@ from numba.core import types
 from numba.core.extending import _Intrinsic
 
 from numba_grad.compiler.code_generation import has_fma
+from numba_grad.compiler.kernel_language.plain_loops import (
+    PlainLoop,
+    is_innermost,
+    is_scalar,
+    plain_element,
+    statements_in,
+)
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
     cast_value,
     complex_parts,
     floor_division,
 )
+from numba_grad.compiler.kernel_language.vector_loops import VectorLoop
 from numba_grad.errors import KernelError
 
 _OPERATORS: dict[type, Callable[..., Any]] = {
@@ -131,6 +140,7 @@ class Meanings:
         if found is None:
             return None
         signature, implementation = found
+        implementation = _instruction(function, signature) or implementation
         packed_from = None
         wanted = tuple(signature.args)
         if wanted and isinstance(wanted[-1], types.BaseTuple):
@@ -169,6 +179,26 @@ class Meanings:
         return signature, implementation
 
 
+_INTEGER_INSTRUCTIONS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}
+_FLOAT_INSTRUCTIONS = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul"}
+
+
+def _instruction(function: Any, signature: Any) -> Callable[..., Any] | None:
+    """What Numba comes to as well, for the operators that kernels have most of, if it is one
+    instruction."""
+    kinds = {*signature.args, signature.return_type}
+    kind = kinds.pop()
+    if kinds:
+        return None
+    if kind == types.int64 and function in _INTEGER_INSTRUCTIONS:
+        name = _INTEGER_INSTRUCTIONS[function]
+        return lambda builder, values: getattr(builder, name)(*values, flags=("nsw",))
+    if isinstance(kind, types.Float) and function in _FLOAT_INSTRUCTIONS:
+        name = _FLOAT_INSTRUCTIONS[function]
+        return lambda builder, values: getattr(builder, name)(*values)
+    return None
+
+
 def _sees_literals(function: Any) -> bool:
     return any(template.prefer_literal for template in getattr(function, "templates", ()))
 
@@ -179,12 +209,15 @@ Block = tuple[int, ...]  # the numbers of the blocks that it is in, from the out
 class _Uses:
     """In which blocks each variable is assigned and read.
 
-    One that is assigned once, and read in that block or inside of it, needs no memory.
+    One that is read only behind an assignment, in the block of that or inside of it, needs no
+    memory, unless it is assigned again inside of that block.
     """
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.stores: dict[str, list[Block]] = {}
-        self.loads: dict[str, set[Block]] = {}
+        self.early: set[str] = set()  # read where no assignment is known to have been
+        self.summed: set[str] = set()
+        self.kinds: set[type] = set()  # of nodes
         self.block_count = 0
         self.visit_all(function.body, ())
 
@@ -193,45 +226,57 @@ class _Uses:
             self.visit(node, block)
 
     def visit(self, node: ast.AST, block: Block) -> None:
-        match node:
-            case ast.Name(id=name):
-                if type(node.ctx) is ast.Store:
-                    self.stores.setdefault(name, []).append(block)
-                else:
-                    self.loads.setdefault(name, set()).add(block)
-            case ast.For():
-                self.visit(node.iter, block)
-                self.visit_all([node.target, *node.body], self.inside(block))
-            case ast.While():
-                self.visit(node.test, block)
-                self.visit_all(node.body, self.inside(block))
-            case ast.If():
-                self.visit(node.test, block)
-                self.visit_all(node.body, self.inside(block))
-                self.visit_all(node.orelse, self.inside(block))
-            case ast.AugAssign(target=ast.Name(id=name)):
-                self.stores.setdefault(name, []).extend((block, block))
-                self.visit(node.value, block)
-            case _:
-                for field in node._fields:
-                    value = getattr(node, field, None)
-                    if isinstance(value, ast.AST):
-                        self.visit(value, block)
-                    elif isinstance(value, list):
-                        self.visit_all([x for x in value if isinstance(x, ast.AST)], block)
+        kind = type(node)
+        self.kinds.add(kind)
+        if isinstance(node, ast.Name):
+            self.name(node, block)
+        elif kind is ast.Assign:
+            self.visit(node.value, block)
+            self.visit_all(node.targets, block)
+        elif kind is ast.For:
+            self.visit(node.iter, block)
+            self.visit_all([node.target, *node.body], self.inside(block))
+        elif kind in (ast.While, ast.If):
+            self.visit(node.test, block)
+            self.visit_all(node.body, self.inside(block))
+            self.visit_all(node.orelse, self.inside(block))
+        else:
+            if kind is ast.AugAssign and type(node.target) is ast.Name:
+                self.summed.add(node.target.id)
+            for field in node._fields:
+                value = getattr(node, field)
+                if isinstance(value, list):
+                    self.visit_all([x for x in value if isinstance(x, ast.AST)], block)
+                elif isinstance(value, ast.AST) and value._fields:  # not an operator
+                    self.visit(value, block)
+
+    def name(self, node: ast.Name, block: Block) -> None:
+        name = node.id
+        if type(node.ctx) is ast.Store:
+            self.stores.setdefault(name, []).append(block)
+        elif name not in self.early and not any(
+            _is_in(block, home) for home in self.stores.get(name, ())
+        ):
+            self.early.add(name)
 
     def inside(self, block: Block) -> Block:
         self.block_count += 1
         return (*block, self.block_count)
 
     def in_memory(self) -> set[str]:
-        result = set()
-        for name, blocks in self.stores.items():
-            home = blocks[0]
-            reads = self.loads.get(name, ())
-            if len(blocks) > 1 or any(block[: len(home)] != home for block in reads):
-                result.add(name)
-        return result
+        nested = {
+            name
+            for name, blocks in self.stores.items()
+            if any(a != b and _is_in(a, b) for a in blocks for b in blocks)
+        }
+        return self.summed | nested | (self.early & self.stores.keys())
+
+    def assigned_again(self) -> set[str]:
+        return {name for name, blocks in self.stores.items() if len(blocks) > 1}
+
+
+def _is_in(block: Block, other: Block) -> bool:
+    return block[: len(other)] == other
 
 
 @dataclass(slots=True)
@@ -240,6 +285,52 @@ class Loop:
 
     next_pass: Any
     after: Any
+
+
+class Products:
+    """Products of integers that are the same in all passes of a loop, as of an outer index and a
+    stride: computed before it, once.
+
+    By scope, which is the inside of a branch or of a loop: a product may be used in the scope that
+    it was computed in, and inside of that.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: list[dict[tuple[Any, Any], Any]] = [{}]
+        # Around what is lowered now: the block before each loop, and what the loop assigns.
+        self.loops: list[tuple[Any, set[str]]] = []
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
+
+    @contextmanager
+    def loop(self, before: Any, node: ast.For) -> Iterator[None]:
+        self.loops.append((before, names_assigned(node)))
+        with self.branch():
+            yield
+        self.loops.pop()
+
+    def before_loop(self, names: Sequence[str], factors: tuple[Any, Any]) -> Any:
+        """The product of these variables, if it is the same in all passes of the innermost loop."""
+        if not self.loops or not self.loops[-1][1].isdisjoint(names):
+            return None
+        for scope in self.scopes[:-1]:
+            if factors in scope:
+                return scope[factors]
+        builder = ir.IRBuilder(self.loops[-1][0])
+        builder.position_before(builder.block.terminator)
+        product = self.scopes[-2][factors] = builder.mul(*factors, flags=("nsw",))
+        return product
+
+
+def names_assigned(node: ast.stmt) -> set[str]:
+    """The variables that a statement may assign."""
+    targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+    found = {target.id for target in targets if isinstance(target, ast.Name)}
+    return found.union(*map(names_assigned, statements_in(node)))
 
 
 @dataclass(slots=True)
@@ -302,11 +393,23 @@ class FunctionLowering:
         self.entry_builder = ir.IRBuilder(entry)
         self.entry_builder.branch(body)
         self.builder = ir.IRBuilder(body)
-        self.in_memory = _Uses(definition).in_memory()
+        uses = _Uses(definition)
+        self.uses = uses
+        self.in_memory = uses.in_memory()
+        self.assigned_again = uses.assigned_again()
+        self.first_types: dict[str, Any] = {}  # of these
         self.variables: dict[str, Typed] = {}
+        # What is in all buffers, where loops are written as vector code here.
+        self.vector_element: types.Float | types.Integer | None = None
         self.loops: list[Loop] = []
+        self.products = Products()
         self.parts: dict[str, ast.FunctionDef] = {}  # other functions of the source
         self.written_out: WrittenOut | None = None
+
+    def write_vectors(self) -> None:
+        """Write loops as vector code, if all of them can be."""
+        names = self.uses.early - self.uses.stores.keys()
+        self.vector_element = plain_element(self.definition, self.uses.kinds, names, self.in_memory)
 
     def lower(self) -> None:
         self.statements(self.definition.body)
@@ -369,7 +472,7 @@ class FunctionLowering:
     def assign(self, name: str, given: Typed, node: ast.AST | None = None) -> None:
         kind = types.unliteral(given.type)
         if name not in self.in_memory:
-            self.variables[name] = given
+            self.variables[name] = self.of_first_type(name, given, node)
             return
         variable = self.variables.get(name)
         if variable is None:
@@ -377,14 +480,29 @@ class FunctionLowering:
                 self.meanings.target_context.get_value_type(kind), name=name
             )
             variable = self.variables[name] = Typed(kind, place)
-        value = given.value
-        if kind != variable.type:
-            if not (is_number(kind) and is_number(variable.type)):
-                raise self.error(
-                    node or self.definition, f"{name} is {variable.type}, and cannot become {kind}"
-                )
-            value = cast_value(self.builder, value, kind, variable.type)
-        self.builder.store(value, variable.value)
+        self.builder.store(self.converted(name, given, variable.type, node), variable.value)
+
+    def of_first_type(self, name: str, given: Typed, node: ast.AST | None) -> Typed:
+        """What a variable without memory is from here on."""
+        if name not in self.assigned_again or given.value is None:
+            return given
+        kind = self.first_types.setdefault(name, types.unliteral(given.type))
+        return Typed(kind, self.converted(name, given, kind, node))
+
+    def converted(self, name: str, given: Typed, wanted: Any, node: ast.AST | None) -> Any:
+        kind = types.unliteral(given.type)
+        if kind == wanted:
+            return given.value
+        if not (is_number(kind) and is_number(wanted)):
+            raise self.error(
+                node or self.definition, f"{name} is {wanted}, and cannot become {kind}"
+            )
+        return cast_value(self.builder, given.value, kind, wanted)
+
+    def add_to(self, name: str, value: Any) -> None:
+        """Add a floating number to a variable of its type."""
+        old = self.load(ast.Name(id=name, ctx=ast.Load()))
+        self.assign(name, Typed(old.type, self.builder.fadd(old.value, value)))
 
     def entry_builder_before_end(self) -> ir.IRBuilder:
         self.entry_builder.position_before(self.entry_builder.block.terminator)
@@ -402,7 +520,8 @@ class FunctionLowering:
 
     def branch_of(self, block: ir.Block, statements: list[ast.stmt], after: ir.Block) -> None:
         self.builder.position_at_end(block)
-        self.statements(statements)
+        with self.products.branch():
+            self.statements(statements)
         if not self.builder.block.is_terminated:
             self.builder.branch(after)
 
@@ -414,7 +533,8 @@ class FunctionLowering:
             self.builder.branch(body)
         else:
             self.builder.cbranch(self.truth(node.test), body, after)
-        self.loop_body(node, body, Loop(test, after))
+        with self.products.branch():
+            self.loop_body(node, body, Loop(test, after))
         self.builder.position_at_end(after)
 
     def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: Loop) -> None:
@@ -428,6 +548,12 @@ class FunctionLowering:
     def for_loop(self, node: ast.For) -> None:
         """A loop over `range`, as LLVM likes them: tested before the first pass and after each."""
         start, stop, step = self.range_of(node)
+        if self.vector_element is not None and is_innermost(node) and not is_scalar(node):
+            VectorLoop(self, PlainLoop(node), self.vector_element, start, stop).write()
+            return
+        self.scalar_loop(node, start, stop, step)
+
+    def scalar_loop(self, node: ast.For, start: Any, stop: Any, step: Any) -> None:
         builder = self.builder
         body, next_pass, after = self.block("pass"), self.block("next"), self.block("after")
         goes_down = isinstance(step, ir.Constant) and step.constant < 0
@@ -439,7 +565,8 @@ class FunctionLowering:
         index.add_incoming(start, before)
         assert isinstance(node.target, ast.Name)
         self.assign(node.target.id, Typed(types.int64, index))
-        self.loop_body(node, body, Loop(next_pass, after))
+        with self.products.loop(before, node):
+            self.loop_body(node, body, Loop(next_pass, after))
         builder.position_at_end(next_pass)
         following = builder.add(index, step, flags=("nsw",))
         index.add_incoming(following, next_pass)
@@ -534,12 +661,26 @@ class FunctionLowering:
                 if _is_product(product):
                     return self.sum_of_product(node, product, self.expression(other))
         left, right = self.expression(node.left), self.expression(node.right)
+        if isinstance(node.op, ast.Mult):
+            product = self.product_before_loop(node, left, right)
+            if product is not None:
+                return product
         if isinstance(node.op, ast.FloorDiv | ast.Mod) and all(
             types.unliteral(given.type) == types.int64 for given in (left, right)
         ):
             both = floor_division(self.builder, left.value, right.value)
             return Typed(types.int64, both[isinstance(node.op, ast.Mod)])
         return self.call(node, self.operator(node), left, right)
+
+    def product_before_loop(self, node: ast.BinOp, left: Typed, right: Typed) -> Typed | None:
+        factors = (node.left, node.right)
+        names = [factor.id for factor in factors if isinstance(factor, ast.Name)]
+        if len(names) < 2 or any(given.type != types.int64 for given in (left, right)):
+            return None
+        if not self.in_memory.isdisjoint(names):
+            return None
+        found = self.products.before_loop(names, (left.value, right.value))
+        return None if found is None else Typed(types.int64, found)
 
     def sum_of_product(
         self, node: ast.BinOp | ast.AugAssign, product: ast.expr, other: Typed
@@ -676,8 +817,11 @@ class FunctionLowering:
     ) -> Typed:
         """The result of another function of the source, whose variables are its own."""
         outside = (self.variables, self.in_memory, self.loops, self.written_out)
+        outside_types = (self.assigned_again, self.first_types)
         here = WrittenOut(self.block(f"after_{part.name}"), [])
-        self.variables, self.in_memory = {}, _Uses(part).in_memory()
+        uses = _Uses(part)
+        self.variables, self.in_memory = {}, uses.in_memory()
+        self.assigned_again, self.first_types = uses.assigned_again(), {}
         self.loops, self.written_out = [], here
         for parameter, argument in zip(part.args.args, arguments, strict=True):
             self.assign(parameter.arg, argument, node)
@@ -688,6 +832,7 @@ class FunctionLowering:
             else:
                 self.builder.branch(here.after)
         self.variables, self.in_memory, self.loops, self.written_out = outside
+        self.assigned_again, self.first_types = outside_types
         self.builder.position_at_end(here.after)
         if not here.results:
             return Typed(types.none, None)
@@ -787,6 +932,9 @@ def lower_function(
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
     lowering = FunctionLowering(text, names, meanings, definition, function, return_type)
     lowering.parts = functions
+    if module.numba_grad_writes_vectors and not functions:
+        lowering.write_vectors()
+    module.numba_grad_is_plain = lowering.vector_element is not None
     parameters = [argument.arg for argument in definition.args.args]
     for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
         lowering.assign(name, Typed(kind, value))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from numba_grad.compiler.loop_nests.equal_bodies import joined
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.index_rules import broadcast, factors_of, value_at
 from numba_grad.compiler.loop_nests.iteration_spaces import (
@@ -189,20 +190,19 @@ class _Lowering:
         else:
             innermost = order[-1]
             bounds = cuts(innermost, values.extents[innermost], conditions)
+            parts = []
             for start, stop, assumed in pieces(bounds, known[innermost][0]):
                 values.start_piece(known | {innermost: [assumed]})
                 self.write_roots()
+                parts.append((start, stop, values.body))
+            for start, stop, body in joined(parts):
+                is_narrow = len(bounds) > 2 and stop - start <= MOST_SCALAR and not body.updates
                 written.append(
                     Piece(
                         values.bound(innermost, start),
                         values.bound(innermost, stop),
-                        values.body,
-                        is_scalar=self.is_short
-                        or (
-                            len(bounds) > 2
-                            and stop - start <= MOST_SCALAR
-                            and not values.body.updates
-                        ),
+                        body,
+                        is_scalar=self.is_short or is_narrow,
                     )
                 )
         where = [

@@ -1,0 +1,257 @@
+"""Which loops `vector_loops.py` can write, by the text of a kernel: arithmetic over neighbours.
+
+A kernel is plain if all of its innermost loops are such, or scalar by the emitter's choice
+(`opaque`).
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+
+from numba.core import types
+
+_FLOATS = {"float64": types.float64, "float32": types.float32}
+_INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 2, 4, 8)}
+# What a plain kernel may name: nothing that is called here has a branch or a function of its own.
+_PLAIN_NAMES = frozenset(
+    (
+        *("args", "lo", "hi", "range", "buffer", "integer", "quotient", "opaque", "max", "min"),
+        *("select", "reduce_add", "bool_", "inf", "nan", *_FLOATS, *_INTEGERS),
+    )
+)
+_OTHER_KINDS = frozenset(
+    [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
+)
+COMPARISONS = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+
+
+def plain_element(
+    definition: ast.FunctionDef,
+    kinds: Collection[type],
+    names: Collection[str],
+    in_memory: Collection[str],
+) -> types.Float | types.Integer | None:
+    """The type of what is in all buffers of a kernel, if every loop of it is written here, or is a
+    scalar one; else None.
+
+    Parameters
+    ----------
+    kinds : of nodes that are in its tree
+    names : that it reads and does not assign
+    in_memory : variables that need memory: what a loop assigns is not read behind it
+    """
+    if not _PLAIN_NAMES.issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
+        return None
+    dtypes = set()
+    for statement in definition.body:
+        match statement:
+            case ast.Assign(
+                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)])
+            ):
+                dtypes.add(name)
+    if len(dtypes) != 1:
+        return None
+    dtype = dtypes.pop()
+    for node in _loops_in(definition):
+        if not is_innermost(node) or is_scalar(node):
+            continue
+        loop = PlainLoop(node)
+        if not loop.is_plain(moves_only=dtype in _INTEGERS):
+            return None
+        if not loop.assigned.isdisjoint(in_memory):
+            return None
+    return (_FLOATS | _INTEGERS).get(dtype)
+
+
+def _loops_in(node: ast.stmt) -> Iterator[ast.For]:
+    for statement in statements_in(node):
+        if isinstance(statement, ast.For):
+            yield statement
+        yield from _loops_in(statement)
+
+
+def statements_in(node: ast.stmt) -> list[ast.stmt]:
+    """Those of its blocks."""
+    return [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
+
+
+def is_innermost(node: ast.For) -> bool:
+    inside = statements_in(node)
+    while inside:
+        statement = inside.pop()
+        if isinstance(statement, ast.For):
+            return False
+        inside += statements_in(statement)
+    return True
+
+
+def is_scalar(node: ast.For) -> bool:
+    """Whether LLVM is told to leave a loop as it is."""
+    match node.body[0]:
+        case ast.Assign(value=ast.Call(func=ast.Name(id="opaque"))):
+            return True
+    return False
+
+
+class PlainLoop:
+    """An innermost loop, as its text says."""
+
+    def __init__(self, node: ast.For) -> None:
+        self.node = node
+        self.variable = getattr(node.target, "id", "")
+        self.varying = {self.variable}  # names of what differs from pass to pass
+        self._known: dict[ast.AST, bool] = {}
+        self.sums: list[str] = []  # names of what is added up over all passes
+        self.assigned = {self.variable}  # other names
+        for statement in node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    if summand_of(statement) is not None and name not in self.varying:
+                        self.sums.append(name)
+                        continue
+                    self.assigned.add(name)
+                    if self.varies(value):
+                        self.varying.add(name)
+
+    def varies(self, node: ast.AST) -> bool:
+        found = self._known.get(node)
+        if found is None:
+            if isinstance(node, ast.Name):
+                found = node.id in self.varying
+            else:
+                found = any(map(self.varies, _parts(node)))
+            self._known[node] = found
+        return found
+
+    def is_plain(self, *, moves_only: bool) -> bool:
+        """`moves_only`: nothing is computed, as with integers."""
+        if not isinstance(self.node.iter, ast.Call) or len(self.node.iter.args) > 2:
+            return False  # not every element in its turn
+        assigned: set[str] = set()
+        stored: dict[str, object] = {}
+        for statement in self.node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    if name in assigned or not self.is_arithmetic(summand_of(statement) or value):
+                        return False
+                    if moves_only and not isinstance(value, ast.Subscript):
+                        return False
+                    assigned.add(name)
+                case ast.Assign(
+                    targets=[ast.Subscript(value=ast.Name(id=name), slice=where)], value=value
+                ):
+                    if name in stored or self.rest_of(where) is None:
+                        return False
+                    if not self.is_arithmetic(value):
+                        return False
+                    if moves_only and not isinstance(value, ast.Name | ast.Subscript):
+                        return False
+                    stored[name] = key_of(where)
+                case _:
+                    return False
+        if any(self.reads_sum(statement) for statement in self.node.body):
+            return False
+        return bool(stored or self.sums) and all(
+            stored.get(getattr(x.value, "id", ""), key_of(x.slice)) == key_of(x.slice)
+            for statement in self.node.body
+            for x in _subscripts(statement)
+        )
+
+    def reads_sum(self, statement: ast.stmt) -> bool:
+        assert isinstance(statement, ast.Assign)
+        return not set(self.sums).isdisjoint(_names(summand_of(statement) or statement))
+
+    def is_arithmetic(self, node: ast.expr) -> bool:
+        """Whether a value can be had of vectors, or of scalars where it does not vary."""
+        if not self.varies(node):
+            return True
+        match node:
+            case ast.Name(id=name):
+                return name != self.variable
+            case ast.BinOp(
+                left=left,
+                op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.BitAnd() | ast.BitOr(),
+                right=right,
+            ):
+                return self.is_arithmetic(left) and self.is_arithmetic(right)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self.is_arithmetic(operand)
+            case ast.Compare(left=left, ops=[operation], comparators=[right]):
+                return (
+                    type(operation) in COMPARISONS
+                    and self.is_arithmetic(left)
+                    and self.is_arithmetic(right)
+                )
+            case ast.Call(func=ast.Name(id="select" | "reduce_add"), args=arguments):
+                return all(map(self.is_arithmetic, arguments))
+            case ast.Subscript(value=ast.Name(), slice=where):
+                return self.rest_of(where) is not None
+        return False
+
+    def rest_of(self, index: ast.expr) -> list[ast.expr] | None:
+        """The other terms of an index that is a sum with the loop's variable in it, once."""
+        terms = _terms(index)
+        own = [x for x in terms if isinstance(x, ast.Name) and x.id == self.variable]
+        rest = [x for x in terms if x not in own]
+        return rest if len(own) == 1 and not any(map(self.varies, rest)) else None
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """What an expression consists of: `ast.iter_child_nodes`, in a third of its time."""
+    found: list[ast.AST] = []
+    for field in node._fields:
+        value = getattr(node, field)
+        if isinstance(value, list):
+            found += value
+        elif isinstance(value, ast.AST) and value._fields:
+            found.append(value)
+    return found
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """What is read."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    for part in _parts(node):
+        yield from _names(part)
+
+
+def _subscripts(node: ast.AST) -> Iterator[ast.Subscript]:
+    if isinstance(node, ast.Subscript):
+        yield node
+    for part in _parts(node):
+        yield from _subscripts(part)
+
+
+def key_of(node: ast.expr) -> object:
+    """Equal for equal texts."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.BinOp(left=left, op=operation, right=right):
+            return type(operation), key_of(left), key_of(right)
+    return ast.dump(node)
+
+
+def summand_of(statement: ast.Assign) -> ast.expr | None:
+    """What a statement adds to the variable that it assigns."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(func=ast.Name(id="reduce_add"), args=[ast.Name(id=own), value]),
+        ) if own == name:
+            return value
+    return None
+
+
+def _terms(index: ast.expr) -> list[ast.expr]:
+    match index:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [*_terms(left), *_terms(right)]
+    return [index]

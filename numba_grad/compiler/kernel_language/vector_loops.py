@@ -1,0 +1,384 @@
+"""Loops of arithmetic over neighbouring elements, written as vector code here.
+
+What LLVM's pipeline makes of such a loop is known beforehand: the same instructions on vectors,
+addresses that step, and before it what is the same in all passes. To find that out takes LLVM half
+of the time that a kernel takes to compile, and the result has three forms of each loop: for long
+rows, for their ends, and for short rows. Here it has one for whole vectors and one for the rest: a
+last vector of which only some elements are loaded and stored where the processor can do that,
+single elements elsewhere.
+
+A kernel that has no other loops (`plain_loops.py`) needs none of LLVM's passes. Its bits are those
+of scalar code, but for sums, which are added up in vectors.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportCallIssue=false, reportArgumentType=false
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import types
+
+from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
+from numba_grad.compiler.kernel_language.plain_loops import (
+    COMPARISONS,
+    PlainLoop,
+    key_of,
+    summand_of,
+)
+from numba_grad.compiler.kernel_language.scalars import INT64, storage_type
+
+if TYPE_CHECKING:
+    from numba_grad.compiler.kernel_language.syntax_lowering import FunctionLowering
+
+_INT32 = ir.IntType(32)
+_BIT = ir.IntType(1)
+_SHORT = 6  # statements of a loop of which four vectors are written, if they add something up
+
+
+class NotPlain(Exception):
+    """A kernel whose text is plain, and whose types are not."""
+
+
+class _Value(NamedTuple):
+    is_vector: bool
+    is_condition: bool
+    value: Any
+
+
+class VectorLoop:
+    """The code of a plain loop, where `lowering` is at."""
+
+    def __init__(
+        self,
+        lowering: "FunctionLowering",
+        loop: PlainLoop,
+        element: types.Float | types.Integer,
+        start: Any,
+        stop: Any,
+    ) -> None:
+        self.lowering = lowering
+        self.loop = loop
+        self.element = element
+        self.start, self.stop = start, stop
+        self.builder = lowering.builder
+        # Where what is the same in all passes is computed.
+        self.before = ir.IRBuilder(lowering.block("before"))
+        nbytes = element.bitwidth // 8
+        self.align = nbytes
+        self.width = vector_bytes() // nbytes
+        self.vector = ir.VectorType(storage_type(element), self.width)
+        self.conditions = ir.VectorType(_BIT, self.width)
+        self.scalars: dict[ast.AST, _Value] = {}
+        self.pointers: dict[object, Any] = {}
+        self.copies: dict[Any, Any] = {}  # of a scalar in all elements of a vector
+        self.values: dict[str, _Value] = {}
+        self.index: Any = None
+        self.mask: Any = None  # of the last vector
+
+    def write(self) -> None:
+        lowering, builder, before = self.lowering, self.builder, self.before
+        whole, rest, after = [lowering.block(name) for name in ("pass", "rest", "after")]
+        outside = builder.block
+        builder.cbranch(builder.icmp_signed("<", self.start, self.stop), before.block, after)
+        with lowering.products.loop(outside, self.loop.node):
+            self.write_passes(whole, rest, after)
+        builder.position_at_end(after)
+
+    def write_passes(self, whole: ir.Block, rest: ir.Block, after: ir.Block) -> None:
+        """Passes of some vectors, of one vector each, and what is left."""
+        lowering, builder, before = self.lowering, self.builder, self.before
+        step = self.width * self.unrolled
+        count = before.sub(self.stop, self.start, flags=("nsw",))
+        end = before.add(self.start, before.and_(count, INT64(-step)), flags=("nsw",))
+        builder.position_at_end(whole)
+        index = builder.phi(INT64)
+        phis = [[builder.phi(self.vector) for _ in self.loop.sums] for _ in range(self.unrolled)]
+        sums = []
+        for number, of_vector in enumerate(phis):
+            offset = INT64(number * self.width)
+            place = builder.add(index, offset, flags=("nsw",)) if number else index
+            sums.append(self.vector_at(place, of_vector))
+        following = builder.add(index, INT64(step), flags=("nsw",))
+        _come_from(index, (self.start, before.block), (following, whole))
+        for phi, value in zip(chain(*phis), chain(*sums), strict=True):
+            _come_from(phi, (self.nothing, before.block), (value, whole))
+        builder.cbranch(builder.icmp_signed("<", following, end), whole, rest)
+        builder.position_at_end(rest)
+        totals = []
+        for of_sum in zip(*sums, strict=True):
+            parts = []
+            for value in of_sum:
+                parts.append(builder.phi(self.vector))
+                _come_from(parts[-1], (self.nothing, before.block), (value, whole))
+            totals.append(parts)
+        totals = [reduce(self.added, parts) for parts in totals]
+        if has_masks():
+            self.last_vectors(end, totals, rest)
+        else:
+            self.add_to_sums(totals)
+            lowering.scalar_loop(self.loop.node, end, self.stop, INT64(1))
+        builder.branch(after)
+        before.cbranch(before.icmp_signed("<", self.start, end), whole, rest)
+
+    @property
+    def unrolled(self) -> int:
+        """Sums wait for each other: several in turn do not."""
+        if not self.loop.sums:
+            return 1
+        return 4 if len(self.loop.node.body) <= _SHORT else 2
+
+    def last_vectors(self, first: Any, totals: list[Any], rest: ir.Block) -> None:
+        """The elements that are left, the last ones fewer than a vector has."""
+        builder = self.builder
+        last, done = self.lowering.block("last"), self.lowering.block("done")
+        builder.cbranch(builder.icmp_signed("<", first, self.stop), last, done)
+        builder.position_at_end(last)
+        is_loop = self.unrolled > 1
+        index = builder.phi(INT64) if is_loop else first
+        before = [builder.phi(self.vector) for _ in totals] if is_loop else totals
+        lanes = ir.VectorType(_INT32, self.width)
+        count = builder.trunc(builder.sub(self.stop, index), _INT32)
+        numbers = ir.Constant(lanes, list(range(self.width)))
+        self.mask = builder.icmp_unsigned("<", numbers, _in_all(builder, count, lanes))
+        sums = self.vector_at(index, before)
+        if is_loop:
+            following = builder.add(index, INT64(self.width), flags=("nsw",))
+            _come_from(index, (first, rest), (following, last))
+            for phi, total, value in zip(before, totals, sums, strict=True):
+                _come_from(phi, (total, rest), (value, last))
+            builder.cbranch(builder.icmp_signed("<", following, self.stop), last, done)
+        else:
+            builder.branch(done)
+        builder.position_at_end(done)
+        results = []
+        for total, value in zip(totals, sums, strict=True):
+            results.append(builder.phi(self.vector))
+            _come_from(results[-1], (total, rest), (value, last))
+        self.add_to_sums(results)
+
+    # Sums
+
+    @property
+    def nothing(self) -> ir.Constant:
+        """What changes no number that it is added to."""
+        return ir.Constant(self.vector, [ir.Constant(self.vector.element, -0.0)] * self.width)
+
+    def added(self, x: Any, y: Any) -> Any:
+        return self.builder.fadd(x, y)
+
+    def add_to_sums(self, totals: list[Any]) -> None:
+        """Add the elements of vectors to the variables that they are parts of."""
+        for name, total in zip(self.loop.sums, totals, strict=True):
+            zero = ir.Constant(self.vector.element, -0.0)
+            sum = self.intrinsic(
+                "vector.reduce.fadd", self.suffix, self.vector.element, [zero, total], ("reassoc",)
+            )
+            self.lowering.add_to(name, sum)
+
+    # A vector
+
+    def vector_at(self, index: Any, sums: list[Any]) -> list[Any]:
+        """Write what the elements from `index` on need; the sums after them."""
+        self.index = index
+        results = dict(zip(self.loop.sums, sums, strict=True))
+        for statement in self.loop.node.body:
+            assert isinstance(statement, ast.Assign)
+            [target] = statement.targets
+            summand = summand_of(statement)
+            if summand is not None and isinstance(target, ast.Name) and target.id in results:
+                old = results[target.id]
+                new = self.sum_with(old, summand)
+                results[target.id] = (
+                    new if self.mask is None else self.builder.select(self.mask, new, old)
+                )
+            elif isinstance(target, ast.Subscript):
+                self.store(target, self.as_vector(self.value(statement.value)))
+            elif isinstance(target, ast.Name) and self.loop.varies(target):
+                self.values[target.id] = self.value(statement.value)
+            elif isinstance(target, ast.Name) and self.mask is None:
+                with self.before_the_loop():
+                    self.lowering.assign(target.id, self.lowering.expression(statement.value))
+        return list(results.values())
+
+    def sum_with(self, old: Any, node: ast.expr) -> Any:
+        """What is summed in an order of ours may as well be rounded once."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and has_fma():
+            factors = [self.number(node.left), self.number(node.right)]
+            return self.intrinsic("fma", self.suffix, self.vector, [*factors, old])
+        return self.added(old, self.number(node))
+
+    # What is the same in all passes
+
+    @contextmanager
+    def before_the_loop(self) -> Iterator[None]:
+        lowering = self.lowering
+        lowering.builder = self.before
+        yield
+        lowering.builder = self.builder
+
+    def scalar(self, node: ast.expr) -> _Value:
+        found = self.scalars.get(node)
+        if found is None:
+            with self.before_the_loop():
+                typed = self.lowering.expression(node)
+            kind = types.unliteral(typed.type)
+            is_condition = isinstance(kind, types.Boolean)
+            if not is_condition and kind != self.element:
+                raise NotPlain
+            found = self.scalars[node] = _Value(False, is_condition, typed.value)
+        return found
+
+    def as_vector(self, given: _Value) -> Any:
+        if given.is_vector:
+            return given.value
+        found = self.copies.get(given.value)
+        if found is None:
+            kind = self.conditions if given.is_condition else self.vector
+            found = self.copies[given.value] = _in_all(self.before, given.value, kind)
+        return found
+
+    # Memory
+
+    def address(self, node: ast.Subscript) -> Any:
+        """Of the elements that this pass is about."""
+        key = (key_of(node.value), key_of(node.slice))
+        pointer = self.pointers.get(key)
+        if pointer is None:
+            rest = self.loop.rest_of(node.slice)
+            assert rest is not None
+            with self.before_the_loop():
+                pointer = self.lowering.expression(node.value).value
+                if rest:
+                    offset = self.lowering.integer(rest[0])
+                    for term in rest[1:]:
+                        offset = self.before.add(offset, self.lowering.integer(term))
+                    pointer = self.before.gep(pointer, [offset])
+            self.pointers[key] = pointer
+        return self.builder.gep(pointer, [self.index])
+
+    def load(self, node: ast.Subscript) -> Any:
+        address = self.address(node)
+        if self.mask is None:
+            return self.builder.load(address, align=self.align, typ=self.vector)
+        arguments = [address, _INT32(self.align), self.mask, ir.Constant(self.vector, None)]
+        return self.masked("load", self.vector, arguments)
+
+    def store(self, node: ast.Subscript, value: Any) -> None:
+        address = self.address(node)
+        if self.mask is None:
+            pointer = self.builder.bitcast(address, self.vector.as_pointer())
+            self.builder.store(value, pointer, align=self.align)
+            return
+        arguments = [value, address, _INT32(self.align), self.mask]
+        self.masked("store", ir.VoidType(), arguments)
+
+    def masked(self, what: str, result: Any, arguments: list[Any]) -> Any:
+        return self.intrinsic(f"masked.{what}", f"{self.suffix}.p0", result, arguments)
+
+    @property
+    def suffix(self) -> str:
+        letter = "i" if isinstance(self.element, types.Integer) else "f"
+        return f"v{self.width}{letter}{self.element.bitwidth}"
+
+    def intrinsic(
+        self, name: str, suffix: str, result: Any, arguments: list[Any], flags: Sequence[str] = ()
+    ) -> Any:
+        module = self.builder.module
+        full_name = f"llvm.{name}.{suffix}"
+        function = module.globals.get(full_name)
+        if function is None:
+            kind = ir.FunctionType(result, [argument.type for argument in arguments])
+            function = ir.Function(module, kind, full_name)
+        return self.builder.call(function, arguments, fastmath=flags)
+
+    # Values
+
+    def value(self, node: ast.expr) -> _Value:
+        if isinstance(node, ast.Name) and node.id in self.values:
+            return self.values[node.id]
+        if not self.loop.varies(node):
+            return self.scalar(node)
+        match node:
+            case ast.BinOp(op=ast.Add() | ast.Sub()):
+                for product, other in ((node.left, node.right), (node.right, node.left)):
+                    if isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
+                        return self.sum_of_product(node, product, other)
+                return self.arithmetic(node)
+            case ast.BinOp():
+                return self.arithmetic(node)
+            case ast.UnaryOp(operand=operand):
+                return _Value(True, False, self.builder.fneg(self.number(operand)))
+            case ast.Compare(left=left, ops=[operation], comparators=[right]):
+                return self.comparison(COMPARISONS[type(operation)], left, right)
+            case ast.Call(args=[old, summand]):
+                return _Value(True, False, self.sum_with(self.number(old), summand))
+            case ast.Call(args=[condition, first, second]):
+                return self.choice(self.value(condition), self.value(first), self.value(second))
+            case ast.Subscript():
+                return _Value(True, False, self.load(node))
+        raise NotPlain
+
+    def number(self, node: ast.expr) -> Any:
+        given = self.value(node)
+        if given.is_condition:
+            raise NotPlain
+        return self.as_vector(given)
+
+    def arithmetic(self, node: ast.BinOp) -> _Value:
+        builder = self.builder
+        if isinstance(node.op, ast.BitAnd | ast.BitOr):
+            left, right = self.value(node.left), self.value(node.right)
+            if not left.is_condition or not right.is_condition:
+                raise NotPlain
+            combine = builder.and_ if isinstance(node.op, ast.BitAnd) else builder.or_
+            return _Value(True, True, combine(self.as_vector(left), self.as_vector(right)))
+        combine = {
+            ast.Add: builder.fadd,
+            ast.Sub: builder.fsub,
+            ast.Mult: builder.fmul,
+            ast.Div: builder.fdiv,
+        }[type(node.op)]
+        return _Value(True, False, combine(self.number(node.left), self.number(node.right)))
+
+    def sum_of_product(self, node: ast.BinOp, product: ast.BinOp, other: ast.expr) -> _Value:
+        """With one rounding, as the lowering of scalars has it."""
+        if not has_fma():
+            return self.arithmetic(node)
+        builder = self.builder
+        x, y, z = self.number(product.left), self.number(product.right), self.number(other)
+        if isinstance(node.op, ast.Sub) and product is node.left:
+            z = builder.fneg(z)
+        elif isinstance(node.op, ast.Sub):
+            x = builder.fneg(x)
+        return _Value(True, False, self.intrinsic("fma", self.suffix, self.vector, [x, y, z]))
+
+    def comparison(self, operation: str, left: ast.expr, right: ast.expr) -> _Value:
+        # Whatever has a NaN in it is false, and "!=" is true.
+        compare = self.builder.fcmp_unordered if operation == "!=" else self.builder.fcmp_ordered
+        return _Value(True, True, compare(operation, self.number(left), self.number(right)))
+
+    def choice(self, condition: _Value, first: _Value, second: _Value) -> _Value:
+        if not condition.is_condition or first.is_condition != second.is_condition:
+            raise NotPlain
+        chosen = self.builder.select(condition.value, self.as_vector(first), self.as_vector(second))
+        return _Value(True, first.is_condition, chosen)
+
+
+def _come_from(phi: Any, *incoming: tuple[Any, ir.Block]) -> None:
+    for value, block in incoming:
+        phi.add_incoming(value, block)
+
+
+def _in_all(builder: ir.IRBuilder, scalar: Any, kind: ir.VectorType) -> Any:
+    if isinstance(scalar, ir.Constant):
+        return ir.Constant(kind, [scalar] * kind.count)
+    undefined = ir.Constant(kind, ir.Undefined)
+    one = builder.insert_element(undefined, scalar, _INT32(0))
+    first = ir.Constant(ir.VectorType(_INT32, kind.count), None)
+    return builder.shuffle_vector(one, undefined, first)

@@ -1,0 +1,190 @@
+"""Loops that are written as vector code without LLVM's passes: the bits of scalar code, whatever
+the length of a loop and the processor."""
+
+import ast
+import ctypes
+import itertools
+
+import numpy as np
+import pytest
+
+from numba_grad.compiler.building.build import build
+from numba_grad.compiler.code_generation import has_masks, vector_bytes
+from numba_grad.compiler.kernel_language import plain_loops, syntax_lowering, vector_loops
+from numba_grad.config import configure
+
+INT64 = ctypes.c_int64
+# Bytes of a vector, and whether elements of it may be left out; without any, LLVM's passes.
+PROCESSORS = [(64, True), (64, False), (32, False), (16, False)]
+
+SHIFTED = """
+    v0 = w[0]
+    for row in range(quotient(lo, n), quotient(hi + n - 1, n)):
+        i0 = row
+        first = max(lo - row * n, 0)
+        last = min(hi - row * n, n)
+        inside = (1 <= i0) & (i0 < 3)
+        for i in range(first, last):
+            v1 = x[i0 * s + i]
+            v2 = x[i0 * s + i + c]
+            v3 = {number}(0.25) * v0
+            v4 = v1 - v0 * v2
+            v5 = v4 * v3 + v1 / v2
+            v6 = -v5
+            v7 = (v6 < v1) & (v1 != v2)
+            v8 = select(v7, v6, v5 - v1 * v3)
+            y[i0 * s + i] = select(inside, v8, v2)
+            z[i0 * s + i + c] = v3
+"""
+SUMS = """
+    for row in range(lo, hi):
+        a0 = {number}(0.0)
+        a1 = {number}(1.0)
+        for i in range(0, n):
+            v1 = x[row * s + i]
+            v2 = v1 - w[0]
+            a0 = reduce_add(a0, v1 * v2)
+            a1 = reduce_add(a1, v2)
+            y[row * s + i] = v2
+        z[row] = a0
+        z[row + s] = a1
+"""
+SUMS_IN_MEMORY = """
+    for i in range(0, n):
+        y[i] = {number}(0.0)
+    for row in range(lo, hi):
+        for i in range(0, n):
+            a0 = y[i]
+            y[i] = reduce_add(a0, x[row * s + i] * w[0])
+"""
+
+
+def source(body, dtype, tag):
+    """A kernel; `tag` makes it another one for the cache."""
+    return f"""
+def kernel(args, lo, hi):
+    n = integer(args, 0)
+    s = integer(args, 1)
+    c = integer(args, 2)
+    w = buffer(args, 3, {dtype})
+    x = buffer(args, 4, {dtype})
+    y = buffer(args, 5, {dtype})
+    z = buffer(args, 6, {dtype})
+    tag{tag} = integer(args, 0)
+{body.format(number=dtype)}"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory):
+    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
+        yield
+
+
+def kernel_for(body, dtype, processor, monkeypatch):
+    with monkeypatch.context() as patch:
+        if processor is None:
+            patch.setattr(syntax_lowering, "plain_element", lambda *args: None)
+        else:
+            patch.setattr(vector_loops, "vector_bytes", lambda: processor[0])
+            patch.setattr(vector_loops, "has_masks", lambda: processor[1])
+        tag = "" if processor is None else f"{processor[0]}{processor[1]}"
+        return build(source(body, dtype, tag))
+
+
+def run(kernel, n, lo, hi, dtype, rows=4):
+    """What a kernel leaves in its arrays, whose rows are longer than its loops."""
+    stride, shift = n + 3, 1
+    rng = np.random.default_rng(n)
+    w = np.array([1.7], dtype)
+    x, y, z = rng.normal(size=(3, rows * stride + stride)).astype(dtype)
+    words = [n, stride, shift, *(array.ctypes.data for array in (w, x, y, z))]
+    args = np.array(words, np.int64)
+    ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)(args.ctypes.data, lo, hi)
+    return x, y, z
+
+
+def processors():
+    return [p for p in PROCESSORS if p[0] <= vector_bytes() and p[1] <= has_masks()]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_bits_of_scalar_code(dtype, monkeypatch):
+    by_llvm = kernel_for(SHIFTED, dtype, None, monkeypatch)
+    for processor in processors():
+        ours = kernel_for(SHIFTED, dtype, processor, monkeypatch)
+        for n in [*range(1, 20), 31, 64, 65]:
+            for lo, hi in [(0, 4 * n), (1, 3 * n - 1), (n, n), (n + 1, n + 2)]:
+                wanted, found = (run(kernel, n, lo, hi, dtype) for kernel in (by_llvm, ours))
+                for a, b in zip(wanted, found, strict=True):
+                    assert a.tobytes() == b.tobytes(), (processor, n, lo, hi)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("body", [SUMS, SUMS_IN_MEMORY])
+def test_sums(body, dtype, monkeypatch):
+    eps = np.finfo(dtype).eps
+    by_llvm = kernel_for(body, dtype, None, monkeypatch)
+    for processor in processors():
+        ours = kernel_for(body, dtype, processor, monkeypatch)
+        for n in [*range(1, 20), 63, 64, 65, 200]:
+            wanted, found = (run(kernel, n, 0, 4, dtype) for kernel in (by_llvm, ours))
+            for a, b in zip(wanted, found, strict=True):
+                np.testing.assert_allclose(b, a, rtol=20 * eps, atol=20 * n * eps)
+            again = run(ours, n, 0, 4, dtype)
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(found, again, strict=True))
+
+
+def is_plain(loop, *, before="", after="", dtype="float64"):
+    text = source(f"{before}\n{loop}\n{after}", dtype, "")
+    [definition] = ast.parse(text).body
+    assert isinstance(definition, ast.FunctionDef)
+    uses = syntax_lowering._Uses(definition)
+    names = uses.early - uses.stores.keys()
+    element = plain_loops.plain_element(definition, uses.kinds, names, uses.in_memory())
+    return element is not None
+
+
+def test_what_needs_none_of_llvms_passes():
+    def loop(*lines, over="lo, hi"):
+        return f"    for i in range({over}):\n" + "".join(f"        {line}\n" for line in lines)
+
+    assert is_plain(loop("v = x[i]", "y[i] = v"))
+    assert is_plain(loop("y[i] = x[c + i] * w[0]"))
+    assert is_plain(loop("v = y[i]", "y[i] = v + x[i]"))  # at the same place
+    assert is_plain(loop("i = opaque(i)", "y[i * s] = x[s - i]"))  # is left as it is
+    assert not is_plain(loop("y[i] = y[i + 1]"))  # what another pass writes
+    assert not is_plain(loop("y[i] = x[i]", "y[i + c] = w[i]"))
+    assert not is_plain(loop("y[i] = x[0]", "x[i] = w[i]"))
+    assert not is_plain(loop("y[i] = x[i * s]"))
+    assert not is_plain(loop("y[i] = x[i + i]"))
+    assert not is_plain(loop("y[i] = exp(x[i])"))  # has a function of its own
+    assert not is_plain(loop("y[i] = x[i]", over="lo, hi, 2"))
+    assert not is_plain(loop("v = x[i]", "y[i] = v"), after="    z[0] = v")
+    assert not is_plain(loop("y[i] = x[i]"), after="    z[i] = w[0]")
+    summed = "    a = float64(0.0)\n"
+    assert is_plain(loop("a = reduce_add(a, x[i])"), before=summed, after="    z[0] = a")
+    assert not is_plain(loop("a = reduce_add(a, x[i])", "y[i] = a"), before=summed)
+    assert not is_plain(loop("a = a + x[i]"), before=summed, after="    z[0] = a")
+    assert is_plain(loop("y[i] = x[i]"), dtype="int32")
+    assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps
+    assert not is_plain(loop("y[i] = x[i]"), dtype="float16")
+
+
+def test_integers_are_moved(monkeypatch):
+    body = "    for i in range(lo, hi):\n        y[i] = x[i + c]\n"
+    for processor, size in itertools.product(processors(), (1, 2, 4, 8)):
+        dtype = f"int{8 * size}"
+        kernel = kernel_for(body, dtype, processor, monkeypatch)
+        for n in range(70):
+            _, before, _ = run(kernel, n, 0, 0, "float64")
+            x, after, _ = run(kernel, n, 0, n, "float64")
+            assert bytes(after)[: n * size] == bytes(x)[size : size + n * size]
+            assert bytes(after)[n * size :] == bytes(before)[n * size :]
+
+
+def test_types_that_do_not_fit_are_left_to_llvm(monkeypatch):
+    """The text of this is plain; that one number is an integer shows when it is lowered."""
+    body = "    for i in range(lo, hi):\n        y[i] = x[i] * n\n"
+    kernel = kernel_for(body, "float64", (vector_bytes(), has_masks()), monkeypatch)
+    x, y, _ = run(kernel, 5, 0, 5, "float64")
+    assert (y[:5] == 5 * x[:5]).all()
