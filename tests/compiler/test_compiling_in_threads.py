@@ -165,7 +165,9 @@ def test_two_threads_that_want_the_same_compile_it_once(compiling, monkeypatch):
 
     monkeypatch.setattr(build, "_object_codes", object_codes)
     monkeypatch.setattr(
-        Specialization, "_compile", lambda self: compiled.append(self) or own_compile(self)
+        Specialization,
+        "_compile",
+        lambda self, **kw: compiled.append(self) or own_compile(self, **kw),
     )
     code = own_build.__code__
     lines = [line for *_, line in code.co_lines() if line and line > code.co_firstlineno]
