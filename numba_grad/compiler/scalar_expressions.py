@@ -154,6 +154,57 @@ def term_of(node: ast.expr) -> Term:
     raise InternalError(f"{ast.unparse(node)} is no scalar expression of the kernel language")
 
 
+def parts(term: Term) -> tuple[Term, ...]:
+    """The terms that a term is made of, in the order of its text."""
+    match term:
+        case Operation(_, operands):
+            return operands
+        case Call(_, arguments):
+            return arguments
+        case Part(value, _):
+            return (value,)
+        case Element(base, index):
+            return (base, index)
+        case Choice(condition, x, y):
+            return (x, condition, y)
+    return ()
+
+
+def names_in(term: Term) -> list[str]:
+    """The texts of all names in it, in order, each as often as it is there."""
+    if isinstance(term, Name):
+        return [term.text]
+    return [name for part in parts(term) for name in names_in(part)]
+
+
+def functions_in(term: Term) -> set[str]:
+    """The functions that it calls."""
+    own = {term.function} if isinstance(term, Call) else set[str]()
+    return own.union(*[functions_in(part) for part in parts(term)])
+
+
+def with_term(term: Term, name: str, own: Term) -> Term:
+    """`term` with `own` in place of a name."""
+
+    def replaced(*terms: Term) -> tuple[Term, ...]:
+        return tuple([with_term(x, name, own) for x in terms])
+
+    match term:
+        case Name(text):
+            return own if text == name else term
+        case Operation(symbol, operands):
+            return Operation(symbol, replaced(*operands))
+        case Call(function, arguments):
+            return Call(function, replaced(*arguments))
+        case Part(value, part):
+            return Part(with_term(value, name, own), part)
+        case Element(base, index):
+            return Element(with_term(base, name, own), with_term(index, name, own))
+        case Choice(condition, x, y):
+            return Choice(*replaced(condition, x, y))
+    return term
+
+
 def is_product(term: Term) -> bool:
     return isinstance(term, Operation) and term.symbol == "*"
 

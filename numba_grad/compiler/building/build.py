@@ -6,7 +6,6 @@ Nothing here imports Numba until a kernel is missing from both.
 import contextlib
 import functools
 import importlib
-import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -91,14 +90,12 @@ class Request(NamedTuple):
         return _key_of(self)
 
 
-_COMMENTS = re.compile(r"^ *#.*\n", re.MULTILINE)
-
-
 @functools.lru_cache(maxsize=1 << 12)
 def _key_of(request: Request) -> str:
     """Comments say which operations a kernel is for: those that differ in them alone are one."""
     speed = ("quick",) if request.is_quick else ()
-    code = _COMMENTS.sub("", request.source)
+    lines = request.source.splitlines(keepends=True)
+    code = "".join([line for line in lines if not line.lstrip(" ").startswith("#")])
     return cache.key_of(code, request.entry_name, request.signature, *speed)
 
 

@@ -7,13 +7,14 @@ have, the formulas of the CPU become device functions.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler import scalar_expressions
 from numba_grad.compiler.cuda.special_functions import SPECIAL
 from numba_grad.compiler.elementary.formulas import (
     BOOLEAN,
@@ -35,6 +36,7 @@ from numba_grad.compiler.elementary.scalar import (
     SHARED_OF_PAIRS,
     Formula,
 )
+from numba_grad.compiler.scalar_expressions import Term
 from numba_grad.errors import KernelError, explain
 
 BOOL_DTYPE = np.dtype(bool)
@@ -215,10 +217,33 @@ def sum_of_powers(x, q, n):
 _TRACED = ("_float64", "_complex128")
 
 
-def _called_in(name: str, text: str) -> tuple[str, ...]:
-    """The device functions that a text calls: written ones, and traced ones of 64-bit parts."""
-    found = dict.fromkeys(re.findall(r"(?<!\.)\b([a-z]\w*)\(", text))
-    return tuple(c for c in found if c != name and (c in _WRITTEN or c.endswith(_TRACED)))
+@functools.cache
+def _written(name: str) -> DeviceFunction:
+    """One of those that are written out. Literals in its text become typed."""
+    tree = _TypedLiterals().visit(ast.parse(_WRITTEN[name]))
+    found = dict.fromkeys(
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    )
+    # Other written ones, and traced ones of 64-bit parts.
+    calls = tuple(c for c in found if c != name and (c in _WRITTEN or c.endswith(_TRACED)))
+    return DeviceFunction(f"@cuda.jit(device=True)\n{ast.unparse(tree)}\n", calls)
+
+
+class _TypedLiterals(ast.NodeTransformer):
+    """1.0 -> float64(1.0)"""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Name("float64" | "float32"), [ast.Constant()]):
+                return node
+        return self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if not isinstance(node.value, float):
+            return node
+        return ast.Call(ast.Name("float64", ast.Load()), [node], [])
 
 
 def known(name: str) -> DeviceFunction:
@@ -230,8 +255,7 @@ def known(name: str) -> DeviceFunction:
         If it calls what GPUs have no function for.
     """
     if name in _WRITTEN:
-        text = _WRITTEN[name]
-        return DeviceFunction("@cuda.jit(device=True)\n" + text, _called_in(name, text))
+        return _written(name)
     base, _, dtype = name.rpartition("_")
     if base.endswith("_of"):
         target = base.removesuffix("_of")
@@ -324,7 +348,7 @@ def _traced(
     kinds = _kinds(dtype)
     arguments = [(_ARGUMENTS[k], kinds) for k in range(arity)]
     cast = dtype.name if dtype.kind == "u" else ""
-    text = device_function(symbol, observed, arguments, library, cast)
+    text, functions = device_function(symbol, observed, arguments, library, cast)
     if len(results) == 2:
         result = np.dtype(f"c{2 * _ITEM_SIZES[results[0]]}")
     elif results[0] in kinds and dtype.kind != "c":
@@ -332,7 +356,7 @@ def _traced(
     else:
         result = np.dtype(NAMES[results[0]])
     # Some calls belong to values that nothing needs in the end.
-    called = tuple(c for c in dict.fromkeys(library.calls) if re.search(rf"\b{c}\(", text))
+    called = tuple(c for c in dict.fromkeys(library.calls) if c in functions)
     return DeviceFunction(text, called), result
 
 
@@ -343,42 +367,47 @@ class _Library:
         self.symbol = symbol
         self.calls: list[str] = []
 
-    def call(self, name: str, kind: str, arguments: tuple[str, ...]) -> str:
+    def call(self, name: str, kind: str, arguments: tuple[Term, ...]) -> Term:
         own = name.removeprefix("numba_grad.").removeprefix("scipy.")
         if own in _WRITTEN:
             self.calls.append(own)
-            return _in_float64(own, arguments) if kind == FLOAT32 else _call(own, arguments)
-        if name in _C_LIBRARY:
-            single, double = (f and f"libdevice.{f}" for f in _C_LIBRARY[name])
-            if kind == FLOAT64:
-                return _call(double, arguments)
-            return _call(single, arguments) if single else _in_float64(double, arguments)
-        function, _, dtype = self.symbol.rpartition("_")
-        raise KernelError(
-            explain(
-                "cuda",
-                f"there is no {function} of {dtype} on GPUs",
-                got={"needs": name.removeprefix("numba_grad.scipy.") + " of SciPy"},
-                fix="the same on the CPU: x.cpu(), and .to(...) of the result",
+            called = own
+        elif name in _C_LIBRARY:
+            single, double = _C_LIBRARY[name]
+            if kind == FLOAT32 and single:
+                return scalar_expressions.Call(f"libdevice.{single}", arguments)
+            called = f"libdevice.{double}"
+        else:
+            function, _, dtype = self.symbol.rpartition("_")
+            raise KernelError(
+                explain(
+                    "cuda",
+                    f"there is no {function} of {dtype} on GPUs",
+                    got={"needs": name.removeprefix("numba_grad.scipy.") + " of SciPy"},
+                    fix="the same on the CPU: x.cpu(), and .to(...) of the result",
+                )
             )
+        return (
+            _in_float64(called, arguments)
+            if kind == FLOAT32
+            else scalar_expressions.Call(called, arguments)
         )
 
-    def shared(self, name: str, kind: str, arguments: tuple[str, ...], is_of_complex: bool) -> str:
+    def shared(
+        self, name: str, kind: str, arguments: tuple[Term, ...], is_of_complex: bool
+    ) -> Term:
         native = _LIBDEVICE.get(name)
         if native is not None and native[kind == FLOAT64] and not is_of_complex:
-            return _call(f"libdevice.{native[kind == FLOAT64]}", arguments)
+            return scalar_expressions.Call(f"libdevice.{native[kind == FLOAT64]}", arguments)
         size = _ITEM_SIZES[kind]
         symbol = f"{name}_{np.dtype(f'c{2 * size}' if is_of_complex else f'f{size}').name}"
         self.calls.append(symbol)
-        return _call(symbol, arguments)
+        return scalar_expressions.Call(symbol, arguments)
 
 
-def _call(name: str, arguments: tuple[str, ...]) -> str:
-    return f"{name}({', '.join(arguments)})"
-
-
-def _in_float64(name: str, arguments: tuple[str, ...]) -> str:
-    return f"float32({_call(name, tuple(f'float64({a})' for a in arguments))})"
+def _in_float64(name: str, arguments: tuple[Term, ...]) -> Term:
+    wide = tuple(scalar_expressions.Call("float64", (x,)) for x in arguments)
+    return scalar_expressions.Call("float32", (scalar_expressions.Call(name, wide),))
 
 
 def _division_text(name: str, dtype: str, operator: str) -> str:

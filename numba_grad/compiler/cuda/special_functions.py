@@ -1,14 +1,12 @@
 """SciPy's functions for GPUs, where kernels cannot call SciPy: series, fractions and libdevice.
 
 Texts of device functions of float64 numbers, by SciPy's names. Floating literals stand as they are
-read; `SPECIAL` has them typed, as kernels want them.
+read; `device_functions.py` types them, as kernels want them.
 
 Sources: Abramowitz and Stegun 6.5, 5.1, 5.2 and 26.5; continued fractions by Lentz's method as
 Thompson and Barnett (1986) changed it; the prefactor of the incomplete gamma functions as Temme
 (1994) has it. Chebyshev coefficients: mpmath, from the functions' values at 120 nodes.
 """
-
-import re
 
 from numba_grad.compiler.cuda import complex_special_functions, confluent_functions
 
@@ -508,7 +506,4 @@ def betainc(a, b, x):
     return 1.0 - beta_fraction(b, a, 1.0 - x)
 """,
 }
-_LITERAL = re.compile(r"(?<![\w.])(?<!float64\()(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")
-
-_ALL = _TEXTS | confluent_functions.TEXTS | complex_special_functions.TEXTS
-SPECIAL = {name: _LITERAL.sub(r"float64(\1)", text) for name, text in _ALL.items()}
+SPECIAL = _TEXTS | confluent_functions.TEXTS | complex_special_functions.TEXTS

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,6 +28,18 @@ from numba_grad.compiler.elementary.scalar import (
     Number,
     Trace,
     Value,
+)
+from numba_grad.compiler.scalar_expressions import (
+    Call,
+    Choice,
+    Name,
+    Operation,
+    Part,
+    Term,
+    functions_in,
+    names_in,
+    text_of,
+    with_term,
 )
 
 NAMES = {
@@ -58,15 +70,26 @@ _INDENT = "    "
 
 
 class Library(Protocol):
-    """Text of calls of functions that are not part of this one."""
+    """Calls of functions that are not part of this one."""
 
-    def call(self, name: str, kind: str, arguments: tuple[str, ...]) -> str:
+    def call(self, name: str, kind: str, arguments: tuple[Term, ...]) -> Term:
         """Of the C library's, SciPy's, or one that formulas give as LLVM text."""
         ...
 
-    def shared(self, name: str, kind: str, arguments: tuple[str, ...], is_of_complex: bool) -> str:
+    def shared(
+        self, name: str, kind: str, arguments: tuple[Term, ...], is_of_complex: bool
+    ) -> Term:
         """Of a formula that other formulas use."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name = term`; in a branch where there is a condition."""
+
+    name: str
+    term: Term
+    condition: str = ""
 
 
 @dataclass(slots=True)
@@ -77,18 +100,18 @@ class PythonTrace(Trace):
     own: Formula
     has_fma: bool = True
     has_fast_float64: bool = False
-    lines: list[tuple[str, str]] = field(default_factory=list)  # a name, and what it is
-    known: dict[str, Value] = field(default_factory=dict)  # what is computed already, by its text
+    lines: list[Assignment] = field(default_factory=list)
+    known: dict[Term, Value] = field(default_factory=dict)  # what is computed already
     constants: dict[str, Number] = field(default_factory=dict)  # floating ones, by their text
 
-    def emit(self, kind: str, text: str) -> Value:
-        if text not in self.known:
-            self.known[text] = self._new(kind, text)
-        return self.known[text]
+    def emit(self, kind: str, term: Term) -> Value:
+        if term not in self.known:
+            self.known[term] = self._new(kind, term)
+        return self.known[term]
 
-    def _new(self, kind: str, text: str) -> Value:
+    def _new(self, kind: str, term: Term) -> Value:
         value = Value(self, kind, f"v{len(self.lines)}")
-        self.lines.append((value.name, text))
+        self.lines.append(Assignment(value.name, term))
         return value
 
     def constant(self, kind: str, number: Number) -> Value:
@@ -98,67 +121,68 @@ class PythonTrace(Trace):
         return Value(self, kind, text)
 
     def binary(self, operation: str, x: Value, y: Value) -> Value:
-        kind, a, b = x.kind, x.name, y.name
+        kind, pair = x.kind, _terms((x, y))
         if operation == "fmul":
-            return self.emit(kind, f"libdevice.{_MULTIPLY[kind]}({a}, {b})")
+            return self.emit(kind, Call(f"libdevice.{_MULTIPLY[kind]}", pair))
         if operation in _TO_ZERO:
-            return self.emit(kind, self.library.call(_TO_ZERO[operation], kind, (a, b)))
+            return self.emit(kind, self.library.call(_TO_ZERO[operation], kind, pair))
         if operation in _UNSIGNED:
-            unsigned = f"u{NAMES[kind]}"
-            text = f"{unsigned}({a}) {_UNSIGNED[operation]} {unsigned}({b})"
-            return self.emit(kind, f"{NAMES[kind]}({text})")
-        if kind == BOOL and operation == "xor" and b in ("True", "False"):
-            return self.emit(kind, f"not {a}") if b == "True" else x
-        text = f"{a} {_ARITHMETIC[operation]} {b}"
+            return self.emit(kind, _cast(kind, Operation(_UNSIGNED[operation], _unsigned(x, y))))
+        if kind == BOOL and operation == "xor" and y.name in ("True", "False"):
+            return self.emit(kind, Operation("not ", pair[:1])) if y.name == "True" else x
+        term = Operation(_ARITHMETIC[operation], pair)
         grows = operation in ("add", "sub", "mul", "shl") or kind != INT64
         if kind in (BOOL, FLOAT32, FLOAT64) or not grows:
-            return self.emit(kind, text)
-        return self.emit(kind, f"{NAMES[kind]}({text})")
+            return self.emit(kind, term)
+        return self.emit(kind, _cast(kind, term))
 
     def compare(self, operation: str, x: Value, y: Value) -> Value:
         if operation == "ult":
-            unsigned = f"u{NAMES[x.kind]}"
-            return self.emit(BOOL, f"{unsigned}({x.name}) < {unsigned}({y.name})")
-        return self.emit(BOOL, f"{x.name} {_COMPARISONS[operation]} {y.name}")
+            return self.emit(BOOL, Operation("<", _unsigned(x, y)))
+        return self.emit(BOOL, Operation(_COMPARISONS[operation], _terms((x, y))))
 
     def negate(self, x: Value) -> Value:
-        return self.emit(x.kind, f"-{x.name}")
+        return self.emit(x.kind, Operation("-", (Name(x.name),)))
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
+        terms = _terms((condition, x, y))
         if x.kind in _SELECTED:
-            return self.emit(x.kind, f"cuda.selp({condition.name}, {x.name}, {y.name})")
-        return self.emit(x.kind, f"{x.name} if {condition.name} else {y.name}")
+            return self.emit(x.kind, Call("cuda.selp", terms))
+        return self.emit(x.kind, Choice(*terms))
 
     def convert(self, operation: str, x: Value, kind: str) -> Value:
         if operation == "bitcast" and x.name in self.constants:
             return self.constant(kind, _bits(x.kind, self.constants[x.name]))
         if operation == "bitcast":
-            return self.emit(kind, f"libdevice.{_BIT_CASTS[x.kind]}({x.name})")
-        return self.emit(kind, f"{NAMES[kind]}({x.name})")
+            return self.emit(kind, Call(f"libdevice.{_BIT_CASTS[x.kind]}", (Name(x.name),)))
+        return self.emit(kind, _cast(kind, Name(x.name)))
 
     def function(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].kind
-        text = ", ".join(x.name for x in arguments)
+        terms = _terms(arguments)
         if name == "ctpop":
-            return self.emit(kind, _bit_count(kind, text))
+            return self.emit(kind, _bit_count(kind, *terms))
         if name == "sqrt":
             name = _SQUARE_ROOT[kind]
         elif kind == FLOAT32:
             name += "f"
-        return self.emit(kind, f"libdevice.{name}({text})")
+        return self.emit(kind, Call(f"libdevice.{name}", terms))
 
     def call(self, definition: Definition, *arguments: Value) -> Value:
         return self.library_call(definition.symbol, *arguments)
 
     def pair_call(self, definition: Definition, *arguments: Value) -> tuple[Value, Value]:
-        both = self.library_call(definition.symbol, *arguments)
-        return self.emit(FLOAT64, f"{both.name}.real"), self.emit(FLOAT64, f"{both.name}.imag")
+        return self._parts(FLOAT64, self.library_call(definition.symbol, *arguments))
+
+    def _parts(self, kind: str, both: Value) -> tuple[Value, Value]:
+        real, imaginary = (Part(Name(both.name), part) for part in ("real", "imag"))
+        return self.emit(kind, real), self.emit(kind, imaginary)
 
     def library_call(
         self, name: str, *arguments: Value, definition: Definition | None = None
     ) -> Value:
         kind = arguments[0].kind
-        return self.emit(kind, self.library.call(name, kind, _names(arguments)))
+        return self.emit(kind, self.library.call(name, kind, _terms(arguments)))
 
     def rarely(
         self,
@@ -168,9 +192,9 @@ class PythonTrace(Trace):
         *arguments: Value,
         definition: Definition | None = None,
     ) -> Value:
-        rare = self.library.call(name, usual.kind, _names(arguments))
-        result = self._new(usual.kind, usual.name)
-        self.lines.append((f"if {condition.name}", f"{result.name} = {rare}"))
+        rare = self.library.call(name, usual.kind, _terms(arguments))
+        result = self._new(usual.kind, Name(usual.name))
+        self.lines.append(Assignment(result.name, rare, condition.name))
         return result
 
     def shared(
@@ -179,16 +203,25 @@ class PythonTrace(Trace):
         if formula is self.own:
             return formula(*values)
         kind = values[0].kind
+        terms = _terms(values)
         if not is_of_pairs:
-            return self.emit(kind, self.library.shared(name, kind, _names(values), False))
-        pairs = zip(values[::2], values[1::2], strict=True)
-        texts = tuple(f"complex({x.name}, {y.name})" for x, y in pairs)
-        both = self.emit(kind, self.library.shared(name, kind, texts, True))
-        return self.emit(kind, f"{both.name}.real"), self.emit(kind, f"{both.name}.imag")
+            return self.emit(kind, self.library.shared(name, kind, terms, False))
+        pairs = zip(terms[::2], terms[1::2], strict=True)
+        numbers = tuple(Call("complex", pair) for pair in pairs)
+        both = self.emit(kind, self.library.shared(name, kind, numbers, True))
+        return self._parts(kind, both)
 
 
-def _names(values: tuple[Value, ...]) -> tuple[str, ...]:
-    return tuple(x.name for x in values)
+def _terms(values: Sequence[Value]) -> tuple[Term, ...]:
+    return tuple(Name(x.name) for x in values)
+
+
+def _cast(kind: str, term: Term) -> Term:
+    return Call(NAMES[kind], (term,))
+
+
+def _unsigned(*values: Value) -> tuple[Term, ...]:
+    return tuple(Call(f"u{NAMES[x.kind]}", (Name(x.name),)) for x in values)
 
 
 def constant_text(kind: str, number: Number) -> str:
@@ -215,10 +248,11 @@ def _bits(kind: str, number: Number) -> int:
     return struct.unpack(forms[1], struct.pack(forms[0], number))[0]
 
 
-def _bit_count(kind: str, x: str) -> str:
+def _bit_count(kind: str, x: Term) -> Term:
     if kind == INT64:
-        return f"int64(libdevice.popcll({x}))"
-    return f"{NAMES[kind]}(libdevice.popc(int32(u{NAMES[kind]}({x}))))"
+        return _cast(kind, Call("libdevice.popcll", (x,)))
+    bits = Call("int32", (Call(f"u{NAMES[kind]}", (x,)),))
+    return _cast(kind, Call("libdevice.popc", (bits,)))
 
 
 def device_function(
@@ -227,8 +261,8 @@ def device_function(
     arguments: list[tuple[str, tuple[str, ...]]],
     library: Library,
     result_cast: str = "",
-) -> str:
-    """The text of a device function.
+) -> tuple[str, set[str]]:
+    """The text of a device function, and the functions that it calls.
 
     Each argument has a name and the types of its values: two for the parts of a complex number. Of
     a formula with two results these are the parts of one complex number. `result_cast` is the name
@@ -238,9 +272,9 @@ def device_function(
     head, values = [], []
     for argument, kinds in arguments:
         if len(kinds) == 2:
-            parts = [f"{argument}_{part}" for part in ("real", "imag")]
-            head += [f"{part} = {argument}.{part[-4:]}" for part in parts]
-            values += [Value(trace, k, part) for k, part in zip(kinds, parts, strict=True)]
+            both = [f"{argument}_{part}" for part in ("real", "imag")]
+            head += [f"{part} = {argument}.{part[-4:]}" for part in both]
+            values += [Value(trace, k, part) for k, part in zip(kinds, both, strict=True)]
             continue
         (kind,) = kinds
         if result_cast.startswith("uint"):
@@ -248,88 +282,66 @@ def device_function(
         values.append(Value(trace, kind, argument))
     result = formula(*values)
     if isinstance(result, tuple):
-        returned = "complex({}, {})".format(*(x.name for x in result))
-    elif result_cast and result.kind != BOOL:
-        returned = f"{result_cast}({result.name})"
+        returned = Call("complex", _terms(result))
     else:
-        returned = result.name
+        (returned,) = _terms((result,))
+        if result_cast and result.kind != BOOL:
+            returned = Call(result_cast, (returned,))
     names = ", ".join(argument for argument, _ in arguments)
-    lines = [f"def {name}({names}):"]
-    lines += [_INDENT + line for line in head + _body(trace.lines, returned)]
-    return "@cuda.jit(device=True)\n" + "\n".join(lines) + "\n"
+    body, calls = _body(_needed(trace.lines, returned), returned)
+    lines = [f"def {name}({names}):", *(_INDENT + line for line in head + body)]
+    return "@cuda.jit(device=True)\n" + "\n".join(lines) + "\n", calls
 
 
-_VALUE = re.compile(r"\bv\d+\b")
 _MOST_COLUMNS = 92
 
 
-def _body(lines: list[tuple[str, str]], returned: str) -> list[str]:
-    """The assignments that the result depends on, and the return.
+def _needed(lines: Sequence[Assignment], returned: Term) -> list[tuple[Assignment, int]]:
+    """The assignments that the result depends on, and how often each name is used: formulas
+    compute some values for nothing."""
+    uses = Counter(names_in(returned))
+    kept: list[Assignment] = []  # in reverse
+    for line in reversed(lines):
+        if not uses[line.name]:
+            continue
+        kept.append(line)
+        if line.condition:
+            # Twice each: what stands in a branch stays there, what it uses stays before it.
+            uses.update([line.name, line.condition, *names_in(line.term)] * 2)
+        else:
+            uses.update(names_in(line.term))
+    return [(line, uses[line.name]) for line in reversed(kept)]
 
-    Formulas compute some values for nothing, which go. What is used once goes where it is used, as
-    long as lines stay short: compilers take their time for each name.
+
+def _body(lines: Sequence[tuple[Assignment, int]], returned: Term) -> tuple[list[str], set[str]]:
+    """The text of the assignments and the return, and the functions that it calls.
+
+    What is used once goes where it is used, as long as lines stay short: compilers take their time
+    for each name.
     """
-    kept: list[tuple[str, str]] = []  # in reverse
-    uses = Counter(_VALUE.findall(returned))
-    for name, text in reversed(lines):
-        if name.startswith("if "):
-            target = text.split(" = ")[0]
-            if uses[target]:
-                # Twice each: what stands in a branch stays there, what it uses stays before it.
-                uses.update(_VALUE.findall(f"{name} {text}") * 2)
-                kept.append((name, text))
-        elif uses[name]:
-            uses.update(_VALUE.findall(text))
-            kept.append((name, text))
     result: list[str] = []
-    pending: dict[str, str] = {}
+    pending: dict[str, Term] = {}
+    calls = functions_in(returned).union(*[functions_in(line.term) for line, _ in lines])
 
-    def settled(text: str) -> str:
-        """The text with what was pending in place of names, where there is room."""
-        for name in _VALUE.findall(text):
+    def settled(term: Term) -> Term:
+        """The term with what was pending in place of names, where there is room."""
+        for name in names_in(term):
             if name not in pending:
                 continue
             own = pending.pop(name)
-            longer = _with(text, name, own)
-            if len(longer) <= _MOST_COLUMNS:
-                text = longer
+            longer = with_term(term, name, own)
+            if len(text_of(longer)) <= _MOST_COLUMNS:
+                term = longer
             else:
-                result.append(f"{name} = {own}")
-        return text
+                result.append(f"{name} = {text_of(own)}")
+        return term
 
-    for name, text in reversed(kept):
-        if name.startswith("if "):
-            result += [f"{name}:", _INDENT + text]
-        elif uses[name] == 1:
-            pending[name] = settled(text)
+    for line, uses in lines:
+        if line.condition:
+            result += [f"if {line.condition}:", f"{_INDENT}{line.name} = {text_of(line.term)}"]
+        elif uses == 1:
+            pending[line.name] = settled(line.term)
         else:
-            result.append(f"{name} = {settled(text)}")
-    result.append(f"return {settled(returned)}")
-    return result
-
-
-_CALL = re.compile(r"[\w.]+(\(.*\))?")
-
-
-def _with(text: str, name: str, own: str) -> str:
-    """`text` with `own` for `name`, in parentheses where operators could tear it apart."""
-    position = re.search(rf"\b{name}\b", text)
-    assert position is not None
-    before, after = text[: position.start()], text[position.end() :]
-    is_argument = (before == "" or before.endswith(("(", ", "))) and (
-        after == "" or after.startswith((")", ","))
-    )
-    if not is_argument and not _is_one_call(own):
-        own = f"({own})"
-    return before + own + after
-
-
-def _is_one_call(text: str) -> bool:
-    if not _CALL.fullmatch(text):
-        return False
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if character == ")" and depth == 0:
-            return position == len(text) - 1
-    return True
+            result.append(f"{line.name} = {text_of(settled(line.term))}")
+    result.append(f"return {text_of(settled(returned))}")
+    return result, calls

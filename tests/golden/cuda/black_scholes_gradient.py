@@ -36,7 +36,7 @@ def erfc_float64(x):
     v50 = float64(1.0) + v36
     v55 = int64(int64(libdevice.double_as_longlong(v30) - int64(4843621399236968448)) + int64(2046))
     v56 = int64(uint64(v55) >> uint64(int64(1)))
-    v54 = v50 + ((v36 - (v50 - float64(1.0))) + libdevice.fma(v39, v48, v35 - (v36 - v34)))
+    v54 = v50 + (v36 - (v50 - float64(1.0)) + libdevice.fma(v39, v48, v35 - (v36 - v34)))
     v60 = libdevice.dmul_rn(v54, libdevice.longlong_as_double(int64(v56 << int64(52))))
     v64 = libdevice.fma(float64(2.0892831086358666e-10), v21, float64(-7.788617662466805e-09))
     v65 = libdevice.fma(v64, v21, float64(-8.099554026429443e-09))
