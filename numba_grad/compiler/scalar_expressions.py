@@ -96,6 +96,7 @@ _BINARY = {
 _PREFIXES = {ast.USub: "-", ast.Invert: "~", ast.Not: "not "}
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_LOGICAL = ("and", "or")
 _BITWISE = ("|", "^", "&")
 # How tightly operators bind.
 _CHOICE, _COMPARISON, _PREFIX, _ATOM = 0, 4, 11, 12
@@ -235,7 +236,7 @@ def _printed(term: Term, operands: Mapping[str, str], dtype: str) -> tuple[str, 
             return f"{symbol}{within(operand, binding + 1)}", binding
         case Operation(symbol, (first, *rest)):
             binding = _BINDING[symbol]
-            least = binding + (symbol in COMPARISONS)
+            least = binding + (symbol in COMPARISONS or symbol in _LOGICAL)  # those are no chains
             if symbol in _BITWISE and not _is_operation(first, symbol):
                 least = _PREFIX  # though Python knows an order of them
             other = _PREFIX if symbol in _BITWISE else binding + 1
