@@ -65,8 +65,8 @@ def jit(
     f : function of arrays, tensors and numbers, possibly in nested tuples, lists, dicts and
         dataclasses
     static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as
-        they are, hashable.
-        Whatever decides about shapes, loops and branches in Python must be static.
+        they are, hashable. Whatever decides about shapes, loops and branches in Python must be
+        static.
     control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
         `continue` and early `return`. `f` is then read from its source text, with the functions
@@ -76,10 +76,9 @@ def jit(
     Returns
     -------
     Function of the same arguments, differentiable from outside. Called with tensors it returns
-    tensors; called with
-    NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless the result has
-    history, because `f` closes over a tensor that requires grad). `lower(*args)` returns what it
-    compiles to.
+    tensors; called with NumPy arrays and numbers alone, it returns NumPy arrays and scalars (unless
+    the result has history, because `f` closes over a tensor that requires grad). `lower(*args)`
+    returns what it compiles to.
 
     Raises
     ------

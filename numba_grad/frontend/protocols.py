@@ -117,7 +117,7 @@ def _ufunc_into(
             continue
         node = as_node(value)
         if method == "__call__" and node.shape != out.shape:  # elements may be repeated
-            node = _stretched(node, out, name)
+            node = _stretched(node, out)
         if mask is not True:
             node = as_node(where(mask, wrap(node), out.astype(node.dtype)))
         if kwargs.get("casting") == "unsafe":
@@ -135,7 +135,7 @@ def _where_computed(mask: Any, x: Any, ufunc: np.ufunc) -> Any:
     return where(mask, x, 2.0 if ufunc is np.arccosh else 0.5)
 
 
-def _stretched(node: Node, out: Any, name: str) -> Node:
+def _stretched(node: Node, out: Any) -> Node:
     try:
         fits = np.broadcast_shapes(node.shape, out.shape) == out.shape
     except ValueError:

@@ -264,7 +264,7 @@ def test_work_arrays_are_as_large_as_lapack_wants(dtype: np.dtype) -> None:
             ("S", {"full_matrices": 0}),
             ("A", {"full_matrices": 1}),
         ):
-            size, _ = singular_values._gesdd_sizes(dtype, m, n, job)
+            size, _ = singular_values._gesdd_sizes(m, n, job)
             assert size >= wanted("gesdd", dtype, m, n, **options), (m, n, job)
         assert 64 * max(n, 1) >= wanted("geqrf", dtype, m, n)
         if m == n:

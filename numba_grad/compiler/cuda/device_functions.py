@@ -16,18 +16,18 @@ import numpy as np
 
 from numba_grad.compiler import scalar_expressions
 from numba_grad.compiler.cuda.special_functions import SPECIAL
-from numba_grad.compiler.elementary.formulas import (
+from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.compiler.elementary.python_writer import NAMES, device_function
+from numba_grad.compiler.elementary.registry import (
     BOOLEAN,
     COMMON,
     COMPLEX,
     FLOATING,
-    FUNCTIONS,
     OF_FIRST,
     SIGNED,
     UNSIGNED,
     Function,
 )
-from numba_grad.compiler.elementary.python_writer import NAMES, device_function
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
     FLOAT32,
@@ -279,7 +279,7 @@ def _formula(name: str, dtype: np.dtype) -> tuple[Formula, int]:
 
 @functools.cache
 def call(name: str, dtypes: tuple[np.dtype, ...]) -> Call:
-    """How to call a function of `elementary/formulas.py` with operands of these dtypes."""
+    """How to call a function of kernel source with operands of these dtypes."""
     function = FUNCTIONS[name]
     common = _common_dtype(function, dtypes)
     family = _family(common)

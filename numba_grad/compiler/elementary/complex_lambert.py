@@ -13,6 +13,7 @@ from fractions import Fraction
 from numba_grad.compiler.elementary import complex_plane as plane
 from numba_grad.compiler.elementary.complex_plane import Pair
 from numba_grad.compiler.elementary.lambert import E_LOW
+from numba_grad.compiler.elementary.registry import COMPLEX, formula
 from numba_grad.compiler.elementary.scalar import (
     Value,
     absolute,
@@ -42,6 +43,7 @@ _SERIES = _coefficients(24)
 _MOST = 0.25
 
 
+@formula(COMPLEX, name="complex_lambertw")
 def lambertw(x: Value, y: Value, branch: Value, _: Value) -> Pair:
     real, imaginary = _lambertw(to_float64(x), to_float64(y), to_float64(branch))
     return narrowed(real, x), narrowed(imaginary, x)

@@ -11,6 +11,7 @@ import math
 from numba_grad.compiler.elementary import exponential, logarithm, trigonometric
 from numba_grad.compiler.elementary.exponential import FORMATS
 from numba_grad.compiler.elementary.logarithm import log_of_sum, split_sum
+from numba_grad.compiler.elementary.registry import COMPLEX, FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -31,30 +32,37 @@ from numba_grad.compiler.elementary.scalar import (
 Pair = tuple[Value, Value]
 
 
+@formula(COMPLEX)
 def real(x: Value, y: Value) -> Value:
     return x
 
 
+@formula(COMPLEX)
 def imag(x: Value, y: Value) -> Value:
     return y
 
 
+@formula(COMPLEX)
 def conjugate(x: Value, y: Value) -> Pair:
     return x, -y
 
 
+@formula(FLOATING)
 def make_complex(x: Value, y: Value) -> Pair:
     return x, y
 
 
+@formula(COMPLEX, name="isnan")
 def is_nan(x: Value, y: Value) -> Value:
     return (x != x) | (y != y)
 
 
+@formula(COMPLEX, name="isinf")
 def is_infinite(x: Value, y: Value) -> Value:
     return (absolute(x) == math.inf) | (absolute(y) == math.inf)
 
 
+@formula(COMPLEX, name="isfinite")
 def is_finite(x: Value, y: Value) -> Value:
     return (absolute(x) < math.inf) & (absolute(y) < math.inf)
 
@@ -63,18 +71,22 @@ def is_finite(x: Value, y: Value) -> Value:
 # number that has a NaN in either part are false.
 
 
+@formula(COMPLEX)
 def less(x: Value, y: Value, u: Value, v: Value) -> Value:
     return _are_parts_ordered(x < u, y, v) | ((x == u) & (y < v))
 
 
+@formula(COMPLEX)
 def less_equal(x: Value, y: Value, u: Value, v: Value) -> Value:
     return _are_parts_ordered(x < u, y, v) | ((x == u) & (y <= v))
 
 
+@formula(COMPLEX)
 def greater(x: Value, y: Value, u: Value, v: Value) -> Value:
     return less(u, v, x, y)
 
 
+@formula(COMPLEX)
 def greater_equal(x: Value, y: Value, u: Value, v: Value) -> Value:
     return less_equal(u, v, x, y)
 
@@ -83,12 +95,14 @@ def _are_parts_ordered(is_decided: Value, y: Value, v: Value) -> Value:
     return is_decided & (y == y) & (v == v)
 
 
+@formula(COMPLEX)
 def maximum(x: Value, y: Value, u: Value, v: Value) -> Pair:
     """The first of equals, and of those with a NaN."""
     stays = is_nan(x, y) | greater_equal(x, y, u, v)
     return select(stays, x, u), select(stays, y, v)
 
 
+@formula(COMPLEX)
 def minimum(x: Value, y: Value, u: Value, v: Value) -> Pair:
     stays = is_nan(x, y) | less_equal(x, y, u, v)
     return select(stays, x, u), select(stays, y, v)
@@ -138,12 +152,15 @@ def _length(x: Value, y: Value) -> Value:
     return select(total > 0, root + correction, root)
 
 
+@formula(COMPLEX, name="absolute")
+@formula(FLOATING)
 @shared
 def hypot(x: Value, y: Value) -> Value:
     a, b, e = _scale(x, y)
     return select(is_infinite(x, y), math.inf, _unscaled(_length(a, b), e))
 
 
+@formula(COMPLEX)
 def sign(x: Value, y: Value) -> Pair:
     """z / |z|, 0 for 0; the direction of an infinite part beside a finite one."""
     a, b, _ = _scale(x, y)
@@ -158,6 +175,7 @@ def sign(x: Value, y: Value) -> Pair:
     )
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def divide(x: Value, y: Value, u: Value, v: Value) -> Pair:
     """(x + i y) / (u + i v), scaled by the larger part of the divisor (Smith), as in NumPy."""
@@ -177,6 +195,7 @@ def divide(x: Value, y: Value, u: Value, v: Value) -> Pair:
     )
 
 
+@formula(COMPLEX)
 def reciprocal(x: Value, y: Value) -> Pair:
     is_swapped = absolute(y) > absolute(x)
     larger, smaller = select(is_swapped, y, x), select(is_swapped, x, y)
@@ -187,11 +206,13 @@ def reciprocal(x: Value, y: Value) -> Pair:
     return select(is_swapped, minor, major), -select(is_swapped, major, minor)
 
 
+@formula(COMPLEX)
 def square(x: Value, y: Value) -> Pair:
     # Adding 0 makes the -0 of (-1 + i)**2 the 0 of x*x - y*y.
     return (x - y) * (x + y) + 0.0, x * y * 2.0
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def exp(x: Value, y: Value) -> Pair:
     # Above `bend` the result may be finite although exp(x) is not.
@@ -207,6 +228,7 @@ def exp(x: Value, y: Value) -> Pair:
     return real_part, select(is_lost & (x < 0), copy_sign(x.like(0.0), y), imaginary_part)
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def log(x: Value, y: Value) -> Pair:
     a, b, e = _scale(x, y)
@@ -219,6 +241,7 @@ def log(x: Value, y: Value) -> Pair:
     return size, trigonometric.atan2(y, x)
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def sqrt(x: Value, y: Value) -> Pair:
     a, b, e = _scale(x, y)
@@ -254,6 +277,7 @@ def _below_overflow(x: Value) -> Pair:
     return rest, select(is_large, x.like(math.exp(shift)), 1.0)
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def sinh(x: Value, y: Value) -> Pair:
     cosine = trigonometric.cos(y)
@@ -264,6 +288,7 @@ def sinh(x: Value, y: Value) -> Pair:
     return exponential.sinh(rest) * cosine * factor, select(y == 0, y, imaginary_part)
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def cosh(x: Value, y: Value) -> Pair:
     cosine, sine = trigonometric.cos(y), trigonometric.sin(y)
@@ -274,6 +299,7 @@ def cosh(x: Value, y: Value) -> Pair:
     return exponential.cosh(rest) * cosine * factor, growth * sine * factor
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def tanh(x: Value, y: Value) -> Pair:
     # Kahan: with t = tan y and s = sinh x, nothing cancels.
@@ -302,20 +328,24 @@ def tanh(x: Value, y: Value) -> Pair:
 # sin(z) = -i sinh(i z), cos(z) = cosh(i z), tan(z) = -i tanh(i z), with i z = -y + i x.
 
 
+@formula(COMPLEX)
 def sin(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = sinh(-y, x)
     return imaginary_part, -real_part
 
 
+@formula(COMPLEX)
 def cos(x: Value, y: Value) -> Pair:
     return cosh(-y, x)
 
 
+@formula(COMPLEX)
 def tan(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = tanh(-y, x)
     return imaginary_part, -real_part
 
 
+@formula(COMPLEX)
 def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
     """exp((u + i v) log(x + i y)). 0 to a power with positive real part is 0; to 0, all is 1."""
     size, angle = log(x, y)
@@ -329,10 +359,12 @@ def power(x: Value, y: Value, u: Value, v: Value) -> Pair:
     return select(is_one, 1.0, real_part), select(is_one, 0.0, imaginary_part)
 
 
+@formula(COMPLEX)
 def exp2(x: Value, y: Value) -> Pair:
     return exp(x * math.log(2), y * math.log(2))
 
 
+@formula(COMPLEX)
 def expm1(x: Value, y: Value) -> Pair:
     # exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)**2, but for huge or infinite x
     half = trigonometric.sin(y * 0.5)
@@ -343,6 +375,7 @@ def expm1(x: Value, y: Value) -> Pair:
     return select(is_far, real_part - 1.0, near), imaginary_part
 
 
+@formula(COMPLEX)
 def log1p(x: Value, y: Value) -> Pair:
     # |1 + z|**2 - 1 = x (2 + x) + y*y, without the cancellation of 1 + z; for large z, log(z).
     square, square_low = product(y, y)
@@ -354,11 +387,13 @@ def log1p(x: Value, y: Value) -> Pair:
     return select(is_near, near, real_part), imaginary_part
 
 
+@formula(COMPLEX)
 def log2(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = log(x, y)
     return real_part * (1 / math.log(2)), imaginary_part * (1 / math.log(2))
 
 
+@formula(COMPLEX)
 def log10(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = log(x, y)
     return real_part * (1 / math.log(10)), imaginary_part * (1 / math.log(10))
@@ -375,14 +410,17 @@ def _zero_for_zero(x: Value, y: Value, factor: Pair) -> Pair:
     return select(is_zero, 0.0, real_part), select(is_zero, 0.0, imaginary_part)
 
 
+@formula(COMPLEX)
 def xlogy(x: Value, y: Value, u: Value, v: Value) -> Pair:
     return _zero_for_zero(x, y, log(u, v))
 
 
+@formula(COMPLEX)
 def xlog1py(x: Value, y: Value, u: Value, v: Value) -> Pair:
     return _zero_for_zero(x, y, log1p(u, v))
 
 
+@formula(COMPLEX)
 def sigmoid(x: Value, y: Value) -> Pair:
     """1 / (1 + exp(-z)). Never exp of a number with positive real part."""
     is_left = x < 0
@@ -397,6 +435,7 @@ def sigmoid(x: Value, y: Value) -> Pair:
 # not. They do not wait for results: the loops have little else to do while one comes.
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def asin(x: Value, y: Value) -> Pair:
     a, b = sqrt(1.0 - x, -y)
@@ -407,6 +446,7 @@ def asin(x: Value, y: Value) -> Pair:
     return select(x == 0, x, trigonometric.atan2(x, across)), logarithm.asinh(height)
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def acos(x: Value, y: Value) -> Pair:
     a, b = sqrt(1.0 - x, -y)
@@ -418,6 +458,7 @@ def acos(x: Value, y: Value) -> Pair:
     return select(x == 0, math.pi / 2, angle), logarithm.asinh(height)
 
 
+@formula(COMPLEX)
 def acosh(x: Value, y: Value) -> Pair:
     # i acos z or -i acos z, whichever is on the right
     real_part, imaginary_part = acos(x, y)
@@ -457,6 +498,7 @@ pole:
 )
 
 
+@formula(COMPLEX)
 @shared_of_pairs
 def atanh(x: Value, y: Value) -> Pair:
     # Odd: of |x|, or the quotient would be close to -1.
@@ -477,11 +519,13 @@ def atanh(x: Value, y: Value) -> Pair:
     return copy_sign(real_part, x), angle
 
 
+@formula(COMPLEX)
 def asinh(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = asin(-y, x)
     return imaginary_part, -real_part
 
 
+@formula(COMPLEX)
 def atan(x: Value, y: Value) -> Pair:
     real_part, imaginary_part = atanh(-y, x)
     return imaginary_part, -real_part

@@ -8,6 +8,7 @@ from __future__ import annotations
 from numba_grad.compiler.elementary import complex_plane as plane
 from numba_grad.compiler.elementary.complex_plane import Pair
 from numba_grad.compiler.elementary.polygamma import EULER_MACLAURIN
+from numba_grad.compiler.elementary.registry import COMPLEX, formula
 from numba_grad.compiler.elementary.scalar import (
     DOUBLES,
     Definition,
@@ -88,6 +89,7 @@ _SUM = _loop(
 )
 
 
+@formula(COMPLEX)
 def integer_zeta(x: Value, y: Value, exponent: Value, _: Value) -> Pair:
     """The sum of (k + q)**-s over all k from 0 on, for whole s from 2 on. NaN at the poles.
 

@@ -12,6 +12,7 @@ from numba_grad.compiler.elementary.logarithm import (
     log_parts,
     split_sum,
 )
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     Value,
     absolute,
@@ -21,15 +22,18 @@ from numba_grad.compiler.elementary.scalar import (
 )
 
 
+@formula(FLOATING)
 def xlogy(x: Value, y: Value) -> Value:
     """x log(y), and 0 where x is 0 and y is not NaN."""
     return select((x == 0) & (y == y), 0.0, x * log(y))
 
 
+@formula(FLOATING)
 def xlog1py(x: Value, y: Value) -> Value:
     return select((x == 0) & (y == y), 0.0, x * log1p(y))
 
 
+@formula(FLOATING)
 def entr(x: Value) -> Value:
     """-x log(x)"""
     inside = select(x > 0, -(x * log(x)), select(x == 0, x.like(0.0), -math.inf))
@@ -50,11 +54,13 @@ def _log_of_ratio(x: Value, y: Value) -> Value:
     return select(is_within, log_of_sum(k, f), log(x) - log(y))
 
 
+@formula(FLOATING)
 def rel_entr(x: Value, y: Value) -> Value:
     """x log(x / y) for positive x and y, 0 for x = 0 <= y, else inf."""
     return _of_distributions(x, y, x * _log_of_ratio(x, y), x.like(0.0))
 
 
+@formula(FLOATING)
 def kl_div(x: Value, y: Value) -> Value:
     """rel_entr(x, y) - x + y"""
     # (1 + d) log(1 + d) - d with d = x/y - 1: where d is small its terms cancel, up to the square.
@@ -73,6 +79,7 @@ def _of_distributions(x: Value, y: Value, inside: Value, at_zero: Value) -> Valu
     return select((x == x) & (y == y), result, x + y)
 
 
+@formula(FLOATING)
 def logit(p: Value) -> Value:
     """log(p / (1 - p)), accurate next to 1/2."""
     form = FORMATS[p.kind]

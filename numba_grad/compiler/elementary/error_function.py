@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import clamp, exp_of_sum, exp_within_range
 from numba_grad.compiler.elementary.logarithm import log, log_of_sum, split_sum
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -326,6 +327,7 @@ _FORMATS = {
 }
 
 
+@formula(FLOATING)
 def erf(x: Value) -> Value:
     form = _FORMATS[x.kind]
     size = absolute(x)
@@ -338,6 +340,7 @@ def erf(x: Value) -> Value:
     return select(x == 0, x, select(is_small, small, large))
 
 
+@formula(FLOATING)
 def erfc(x: Value) -> Value:
     form = _FORMATS[x.kind]
     is_small = absolute(x) < 0.5
@@ -352,6 +355,7 @@ def erfc(x: Value) -> Value:
     return select(is_small, small, select(x < 0, 2.0 - result, result))
 
 
+@formula(FLOATING)
 def erfinv(x: Value) -> Value:
     form = _FORMATS[x.kind]
     w = -log((1.0 - x) * (1.0 + x))
@@ -364,11 +368,13 @@ def erfinv(x: Value) -> Value:
     return select(size < 1.0, result, select(size == 1.0, x * math.inf, math.nan))
 
 
+@formula(FLOATING)
 def erfcinv(y: Value) -> Value:
     """erfinv(1 - y), accurate for small y."""
     return _inverse_of_tail(y, 1.0 - y)
 
 
+@formula(FLOATING)
 def ndtri(p: Value) -> Value:
     """The quantiles of the normal distribution."""
     return _inverse_of_tail(p * 2.0, 1.0 - p * 2.0, -math.sqrt(2))
@@ -402,6 +408,7 @@ def _scaled_erfc(size: Value) -> Value:
     return polynomial_in_one_chain(t, form.erfcx) * 0.5 / (size + 0.5)
 
 
+@formula(FLOATING)
 def erfcx(x: Value) -> Value:
     """exp(x**2) erfc(x)"""
     form = _FORMATS[x.kind]
@@ -432,6 +439,7 @@ def _middle_of_normal(x: Value) -> tuple[Value, Value]:
     return is_middle, fma(fma(z, polynomial(square, _FORMATS[x.kind].erf_small), z), 0.5, 0.5)
 
 
+@formula(FLOATING)
 def ndtr(x: Value) -> Value:
     """The normal distribution's probability of less than x."""
     tail, _ = _normal_tail(absolute(x))
@@ -439,6 +447,7 @@ def ndtr(x: Value) -> Value:
     return select(is_middle, middle, select(x < 0, tail, 1.0 - tail))
 
 
+@formula(FLOATING)
 def log_ndtr(x: Value) -> Value:
     """log(ndtr(x)): log1p of the other tail, or the logarithm of the scaled tail."""
     tail, scaled = _normal_tail(absolute(x))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -149,6 +150,7 @@ def exp_minus_one(r: Value, rest: Value | None = None) -> Value:
     return r + (r * r * tail if rest is None else fma(r * r, tail, rest))
 
 
+@formula(FLOATING)
 @shared
 def exp(x: Value) -> Value:
     form = FORMATS[x.kind]
@@ -166,6 +168,7 @@ def exp_within_range(x: Value) -> Value:
     return (exp_minus_one(r) + 1.0) * power_of_two(integer)
 
 
+@formula(FLOATING)
 @shared
 def exp2(x: Value) -> Value:
     form = FORMATS[x.kind]
@@ -176,6 +179,7 @@ def exp2(x: Value) -> Value:
     return scale_by_power_of_two(exp_minus_one(r, rest) + 1.0, integer)
 
 
+@formula(FLOATING)
 @shared
 def expm1(x: Value) -> Value:
     form = FORMATS[x.kind]
@@ -198,6 +202,7 @@ def exp_of_sum(high: Value, low: Value) -> Value:
     return scale_by_power_of_two(head + (error + tail), integer)
 
 
+@formula(FLOATING, also=("expit",))
 @shared
 def sigmoid(x: Value) -> Value:
     """1 / (1 + exp(-x)). Never exp of a positive number, which would lose results near 0."""
@@ -230,6 +235,7 @@ def _hyperbolic(x: Value) -> tuple[Value, Value, Value, Value]:
     return sinh, cosh, growing - shrinking, growing + shrinking
 
 
+@formula(FLOATING)
 @shared
 def sinh(x: Value) -> Value:
     s, c, big_s, big_c = _hyperbolic(x)
@@ -238,12 +244,14 @@ def sinh(x: Value) -> Value:
     return select(is_small, x, copy_sign(result, x))
 
 
+@formula(FLOATING)
 @shared
 def cosh(x: Value) -> Value:
     s, c, big_s, big_c = _hyperbolic(x)
     return (big_c + fma(big_c, c, big_s * s)) * 4.0
 
 
+@formula(FLOATING)
 @shared
 def tanh(x: Value) -> Value:
     """(exp(2|x|) - 1) / (exp(2|x|) + 1), with the rounding errors of both carried along."""

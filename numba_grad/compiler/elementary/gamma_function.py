@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from numba_grad.compiler.elementary.exponential import clamp, exp, exp_of_sum
 from numba_grad.compiler.elementary.logarithm import log, log1p
 from numba_grad.compiler.elementary.power import log_as_sum
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -159,6 +160,7 @@ _FORMATS = {
 _HALF_LOG_2_PI = math.log(2 * math.pi) / 2
 
 
+@formula(FLOATING)
 def gammaln(x: Value) -> Value:
     """log |gamma(x)|. Negative x are left to the C library."""
     result = rarely(x < 0, _log_gamma(x), "lgamma", x)
@@ -196,12 +198,14 @@ def _log_gamma_tail(x: Value) -> Value:
     return inverse * polynomial(inverse * inverse, _FORMATS[x.kind].log_gamma_far)
 
 
+@formula(FLOATING)
 def betaln(a: Value, b: Value) -> Value:
     """log |beta(a, b)|. Negative arguments are left to SciPy."""
     result = rarely_scipy((a <= 0) | (b <= 0), _log_beta(a, b), "betaln", a, b)
     return select((a != a) | (b != b), a + b, result)
 
 
+@formula(FLOATING)
 def beta(a: Value, b: Value) -> Value:
     result = exp(_log_beta(a, b))
     result = rarely_scipy((a <= 0) | (b <= 0), result, "beta", a, b)
@@ -229,6 +233,7 @@ def _log_beta(a: Value, b: Value) -> Value:
     return select((large == math.inf) & (small < math.inf), -math.inf, result)
 
 
+@formula(FLOATING)
 def gamma(x: Value) -> Value:
     """Negative x are left to the C library."""
     form = _FORMATS[x.kind]

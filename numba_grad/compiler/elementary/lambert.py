@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from numba_grad.compiler.elementary.logarithm import log, log1p
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     Value,
@@ -60,11 +61,13 @@ _GUESS = (
 E_LOW = float.fromhex("0x1.4d57ee2b1013ap-53")  # e - float(e)
 
 
+@formula(FLOATING)
 def lambertw(x: Value) -> Value:
     """W >= -1; NaN for x < -1/e."""
     return _in_double(_principal, x)
 
 
+@formula(FLOATING)
 def lambertw_below(x: Value) -> Value:
     """W <= -1, for -1/e <= x < 0; -inf at 0, else NaN."""
     return _in_double(_lower, x)

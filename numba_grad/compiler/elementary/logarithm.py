@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import FORMATS, exp
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -115,6 +116,7 @@ def log_of_sum(k: Value, f: Value) -> Value:
     return fma(k, form.log2_high, f - (half_square - fma(k, form.log2_low, rest)))
 
 
+@formula(FLOATING)
 @shared
 def log(x: Value) -> Value:
     k, m = split_exponent(x)
@@ -133,10 +135,12 @@ def _log_to_base(x: Value, base: _Base) -> Value:
     return with_special_values(x, result)
 
 
+@formula(FLOATING)
 def log2(x: Value) -> Value:
     return _log_to_base(x, _BASE_2[x.kind])
 
 
+@formula(FLOATING)
 def log10(x: Value) -> Value:
     return _log_to_base(x, _BASE_10[x.kind])
 
@@ -152,6 +156,7 @@ def split_sum(total: Value, error: Value) -> tuple[Value, Value]:
     return k, (m - 1.0) + error
 
 
+@formula(FLOATING)
 @shared
 def log1p(x: Value) -> Value:
     form = FORMATS[x.kind]
@@ -161,6 +166,7 @@ def log1p(x: Value) -> Value:
     return select(absolute(x) < 2.0 ** -(form.mantissa_bits + 2), x, result)
 
 
+@formula(FLOATING, also=("arcsinh",))
 @shared
 def asinh(x: Value) -> Value:
     size = absolute(x)
@@ -170,11 +176,13 @@ def asinh(x: Value) -> Value:
     return copy_sign(_log1p_or_log_of_double(size, small), x)
 
 
+@formula(FLOATING)
 def log_sigmoid(x: Value) -> Value:
     """log(1 / (1 + exp(-x)))"""
     return select(x < 0, x, 0.0) - log1p(exp(-absolute(x)))
 
 
+@formula(FLOATING, also=("arccosh",))
 def acosh(x: Value) -> Value:
     t = x - 1.0
     result = _log1p_or_log_of_double(x, t + square_root(t * 2.0 + t * t))
@@ -194,6 +202,7 @@ def _log1p_or_log_of_double(x: Value, y: Value) -> Value:
     return select(y < 2.0 ** -(form.mantissa_bits + 2), y, result)
 
 
+@formula(FLOATING, also=("arctanh",))
 def atanh(x: Value) -> Value:
     size = absolute(x)
     return copy_sign(log1p((size + size) / (1.0 - size)) * 0.5, x)

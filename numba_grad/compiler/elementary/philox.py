@@ -6,6 +6,7 @@ constants. Words of 32 bits stand in 64-bit values, as LLVM then multiplies them
 
 from __future__ import annotations
 
+from numba_grad.compiler.elementary.registry import UNSIGNED, formula
 from numba_grad.compiler.elementary.scalar import Value
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -30,12 +31,14 @@ def _block(key: Value, low: Value, high: Value) -> tuple[Value, Value, Value, Va
     return c0, c1, c2, c3
 
 
+@formula(UNSIGNED, name="philox_0")
 def first_half(key: Value, low: Value, high: Value) -> Value:
     """The first two words of the block, as the low and high half of a 64-bit integer."""
     c0, c1, _, _ = _block(key, low, high)
     return c0 | (c1 << 32)
 
 
+@formula(UNSIGNED, name="philox_1")
 def second_half(key: Value, low: Value, high: Value) -> Value:
     _, _, c2, c3 = _block(key, low, high)
     return c2 | (c3 << 32)

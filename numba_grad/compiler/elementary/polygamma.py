@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.logarithm import log
 from numba_grad.compiler.elementary.power import power
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -189,6 +190,7 @@ _FORMATS = {
 }
 
 
+@formula(FLOATING)
 def digamma(x: Value) -> Value:
     form = _FORMATS[x.kind]
     is_negative = x < 0
@@ -222,6 +224,7 @@ def digamma(x: Value) -> Value:
     return select(is_negative, reflected, positive)
 
 
+@formula(FLOATING)
 def trigamma(x: Value) -> Value:
     """The derivative of digamma."""
     form = _FORMATS[x.kind]
@@ -292,6 +295,7 @@ done:
 )
 
 
+@formula(FLOATING)
 def zeta(x: Value, q: Value) -> Value:
     """Hurwitz's zeta: the sum of (q + k)**-x over all k from 0 on.
 

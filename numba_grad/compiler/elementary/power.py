@@ -12,6 +12,14 @@ from numba_grad.compiler.elementary.exponential import (
     round_to_integer,
 )
 from numba_grad.compiler.elementary.logarithm import split_exponent
+from numba_grad.compiler.elementary.registry import (
+    FLOATING,
+    FUNCTIONS,
+    OF_FIRST,
+    WIDEST_INTEGER,
+    Function,
+    formula,
+)
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -65,6 +73,7 @@ _EXP_TAIL_SHORT = (
 )
 
 
+@formula(FLOATING, computed_in=WIDEST_INTEGER)
 @shared
 def power(x: Value, y: Value) -> Value:
     size = absolute(x)
@@ -73,6 +82,10 @@ def power(x: Value, y: Value) -> Value:
     else:
         result = _power_of_positive(size, y)
     return _with_special_values(x, y, result)
+
+
+# The exponent is a literal, whatever its type.
+FUNCTIONS["integer_power"] = Function("integer_power", 2, FUNCTIONS["power"].formulas, OF_FIRST)
 
 
 def log_as_sum(x: Value) -> tuple[Value, Value]:
@@ -163,6 +176,7 @@ _CUBE_ROOT = (
 )
 
 
+@formula(FLOATING)
 def cbrt(x: Value) -> Value:
     size = absolute(x)
     k, m = split_exponent(size)

@@ -11,6 +11,13 @@ from numba_grad.compiler.elementary.exponential import (
     power_of_two,
     round_to_integer,
 )
+from numba_grad.compiler.elementary.registry import (
+    FLOATING,
+    SIGNED,
+    UNSIGNED,
+    WIDEST_INTEGER,
+    formula,
+)
 from numba_grad.compiler.elementary.scalar import (
     Definition,
     Value,
@@ -24,6 +31,7 @@ from numba_grad.compiler.elementary.scalar import (
 )
 
 
+@formula(FLOATING, name="nextafter")
 def next_after(x: Value, y: Value) -> Value:
     """The neighbour of x on the side of y; y where they are equal."""
     word = bits(x)
@@ -34,6 +42,7 @@ def next_after(x: Value, y: Value) -> Value:
     return select(is_nan(x) | is_nan(y), x + y, result)
 
 
+@formula(FLOATING)
 def ldexp(x: Value, exponent: Value) -> Value:
     """x * 2**exponent, rounded once; the exponent is a whole number, as a float.
 
@@ -53,6 +62,7 @@ def ldexp(x: Value, exponent: Value) -> Value:
     return x * power_of_two(integer)
 
 
+@formula(FLOATING)
 def frexp_exponent(x: Value) -> Value:
     """k with |x| = 2**k m and m in [1/2, 1), as a float; 0 for 0, infinity and NaN."""
     form = FORMATS[x.kind]
@@ -92,29 +102,35 @@ exit:
 )
 
 
+@formula(UNSIGNED, name="gcd", computed_in=WIDEST_INTEGER)
 def gcd_unsigned(x: Value, y: Value) -> Value:
     """Of 64-bit integers, by Euclid; gcd(x, 0) = x."""
     return call_defined(_GREATEST_COMMON_DIVISOR, x, y)
 
 
+@formula(SIGNED, name="gcd")
 def gcd_signed(x: Value, y: Value) -> Value:
     return gcd_unsigned(absolute_signed(x), absolute_signed(y))
 
 
+@formula(UNSIGNED, name="lcm", computed_in=WIDEST_INTEGER)
 def lcm_unsigned(x: Value, y: Value) -> Value:
     """Of 64-bit integers, wrapping around; 0 if one of them is 0."""
     divisor = gcd_unsigned(x, y)
     return divide_unsigned(x, select(divisor == 0, 1, divisor))[0] * y
 
 
+@formula(SIGNED, name="lcm")
 def lcm_signed(x: Value, y: Value) -> Value:
     return lcm_unsigned(absolute_signed(x), absolute_signed(y))
 
 
+@formula(UNSIGNED, name="bitwise_count")
 def count_bits(x: Value) -> Value:
     return x.trace.function("ctpop", x)
 
 
+@formula(SIGNED, name="bitwise_count")
 def count_bits_signed(x: Value) -> Value:
     """Of the absolute value, as in NumPy."""
     return count_bits(absolute_signed(x))

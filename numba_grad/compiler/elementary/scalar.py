@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
+from numba_grad.compiler.elementary.registry import FLOATING, formula
+
 # Types of the values of a formula, by LLVM's names.
 FLOAT32, FLOAT64, BOOL, INT32, INT64 = "float", "double", "i1", "i32", "i64"
 DOUBLES = "{double, double}"  # two results of a function
@@ -241,30 +243,37 @@ class Value:
 # Arithmetic with one instruction.
 
 
+@formula(FLOATING)
 def absolute(x: Value) -> Value:
     return x.trace.function("fabs", x)
 
 
+@formula(FLOATING, name="sqrt")
 def square_root(x: Value) -> Value:
     return x.trace.function("sqrt", x)
 
 
+@formula(FLOATING, name="rint")
 def round_half_even(x: Value) -> Value:
     return x.trace.function("rint", x)
 
 
+@formula(FLOATING, name="floor")
 def round_down(x: Value) -> Value:
     return x.trace.function("floor", x)
 
 
+@formula(FLOATING, name="ceil")
 def round_up(x: Value) -> Value:
     return x.trace.function("ceil", x)
 
 
+@formula(FLOATING, name="trunc")
 def round_to_zero(x: Value) -> Value:
     return x.trace.function("trunc", x)
 
 
+@formula(FLOATING, name="copysign")
 def copy_sign(magnitude: Value, sign: Value) -> Value:
     return magnitude.trace.function("copysign", magnitude, sign)
 

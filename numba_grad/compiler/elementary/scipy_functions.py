@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from numba_grad.compiler.elementary.registry import COMPLEX, FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     DOUBLES,
     Definition,
@@ -80,6 +81,7 @@ sine_integral = _one_of_sici("sine_integral", 0)
 cosine_integral = _one_of_sici("cosine_integral", 1)
 
 
+@formula(FLOATING)
 def riemann_zeta(x: Value) -> Value:
     """From SciPy's zeta(x) - 1."""
     return scipy_function("zetac")(x) + 1.0
@@ -136,3 +138,29 @@ def _one_of_complex_sici(name: str, result: int) -> Callable[[Value, Value], Pai
 
 complex_sine_integral = _one_of_complex_sici("sine_integral", 0)
 complex_cosine_integral = _one_of_complex_sici("cosine_integral", 1)
+
+
+# Which functions of kernel source these are. Loop variables of kernels are named i0 and i1.
+
+for _name in ("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"):
+    formula(FLOATING, name=f"bessel_{_name}", arity=1)(scipy_function(_name))
+for _name in ("rgamma", "exp1", "expi"):
+    formula(FLOATING, name=_name, arity=1)(scipy_function(_name))
+for _name in ("erf", "erfc", "erfcx", "ndtr", "log_ndtr"):
+    formula(COMPLEX, name=_name, arity=1)(scipy_function_of_complex(_name))
+for _name in ("gamma", "loggamma", "rgamma", "exp1", "expi"):
+    formula(COMPLEX, name=_name, arity=1)(scipy_function_of_complex(_name))
+formula(COMPLEX, name="digamma", arity=1)(scipy_function_of_complex("psi"))
+formula(FLOATING, name="sine_integral", arity=1)(sine_integral)
+formula(COMPLEX, name="sine_integral", arity=1)(complex_sine_integral)
+formula(FLOATING, name="cosine_integral", arity=1)(cosine_integral)
+formula(COMPLEX, name="cosine_integral", arity=1)(complex_cosine_integral)
+for _name in ("gammainc", "gammaincc"):
+    formula(FLOATING, name=_name, arity=2)(scipy_function(_name))
+formula(FLOATING, name="bessel_j", arity=2)(scipy_function("jv"))
+formula(COMPLEX, name="bessel_j", arity=2)(scipy_function_of_complex("jv", 1))
+formula(FLOATING, name="bessel_i", arity=2)(scipy_function("iv"))
+formula(FLOATING, name="bessel_ie", arity=2)(scipy_function("ive"))
+formula(FLOATING, name="betainc", arity=3)(scipy_function("betainc"))
+formula(FLOATING, name="hyp1f1", arity=3)(scipy_function("hyp1f1"))
+formula(COMPLEX, name="hyp1f1", arity=3)(scipy_function_of_complex("hyp1f1", 2))

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import round_to_integer
+from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
@@ -183,6 +184,7 @@ def _turned(quadrant: Value, even: Value, odd: Value) -> Value:
     return from_bits(bits(value) ^ ((quadrant & 2) << sign_bit))
 
 
+@formula(FLOATING)
 @shared
 def sin(x: Value) -> Value:
     reduced = _reduce(x)
@@ -192,6 +194,7 @@ def sin(x: Value) -> Value:
     return rarely(reduced.is_large, result, "sin", x)
 
 
+@formula(FLOATING)
 @shared
 def cos(x: Value) -> Value:
     reduced = _reduce(x)
@@ -199,6 +202,7 @@ def cos(x: Value) -> Value:
     return rarely(reduced.is_large, result, "cos", x)
 
 
+@formula(FLOATING)
 @shared
 def tan(x: Value) -> Value:
     reduced = _reduce(x)
@@ -238,12 +242,14 @@ def _atan_of_ratio(y: Value, x: Value) -> Value:
     return offset + (t + fma(t * z, polynomial(z, form.atan_tail), offset_low))
 
 
+@formula(FLOATING, also=("arctan",))
 def atan(x: Value) -> Value:
     size = absolute(x)
     size = select(size > 1e18, 1e18, size)  # infinity would give 0 * inf
     return copy_sign(_atan_of_ratio(size, x.like(1.0)), x)
 
 
+@formula(FLOATING, also=("arctan2",))
 @shared
 def atan2(y: Value, x: Value) -> Value:
     width, height = absolute(x), absolute(y)
@@ -272,6 +278,7 @@ def _asin_tail(z: Value) -> Value:
     return polynomial(z, _FORMATS[z.kind].asin_tail)
 
 
+@formula(FLOATING, also=("arcsin",))
 def asin(x: Value) -> Value:
     size = absolute(x)
     pi, pi_low = _PI_PARTS[x.kind]
@@ -287,6 +294,7 @@ def asin(x: Value) -> Value:
     return copy_sign(select(is_outer, outer, s + tail), x)
 
 
+@formula(FLOATING, also=("arccos",))
 def acos(x: Value) -> Value:
     size = absolute(x)
     pi, pi_low = _PI_PARTS[x.kind]

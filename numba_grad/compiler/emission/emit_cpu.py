@@ -12,7 +12,7 @@ The same kernel always gives the same bytes: no addresses, no counters that depe
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -29,7 +29,6 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
-    Buffer,
     Constant,
     Expression,
     IndexValue,
@@ -56,8 +55,8 @@ def number_of_tasks(kernel: LoopNest) -> int:
     return math.prod(kept) * kernel.blocks
 
 
-def emit(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> str:
-    """The source text. What is copied to `streamed` buffers goes past the caches."""
+def emit(kernel: LoopNest) -> str:
+    """The source text."""
     source = SourceText()
     with source.block("def kernel(args, lo, hi):"):
         for comment in kernel.comment:

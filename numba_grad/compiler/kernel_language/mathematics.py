@@ -17,18 +17,18 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma
-from numba_grad.compiler.elementary.formulas import (
+from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.compiler.elementary.llvm_writer import Traced, trace
+from numba_grad.compiler.elementary.registry import (
     BOOLEAN,
     COMMON,
     COMPLEX,
     FLOATING,
-    FUNCTIONS,
     OF_FIRST,
     SIGNED,
     UNSIGNED,
     Function,
 )
-from numba_grad.compiler.elementary.llvm_writer import Traced, trace
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
 from numba_grad.compiler.kernel_language.registry import intrinsic, lowered
 from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex

@@ -58,7 +58,7 @@ def svd_call(dtype: np.dtype, m: int, n: int, count: int, *, part: str) -> Libra
     )
 
 
-def _gesdd_sizes(dtype: np.dtype, m: int, n: int, job: str) -> tuple[int, int]:
+def _gesdd_sizes(m: int, n: int, job: str) -> tuple[int, int]:
     """Elements of the work arrays, the second of which is for complex matrices only: real."""
     least, most = min(m, n), max(m, n)
     blocks = BLOCK * (m + n)
@@ -81,14 +81,14 @@ def _gesdd_words(
         "v_width": v_width,
         "v_leading": max(1, v_width),
         "job": letter(job),
-        "work_size": _gesdd_sizes(dtype, m, n, job)[0],
+        "work_size": _gesdd_sizes(m, n, job)[0],
     }
 
 
 def _gesdd_rooms(
     dtype: np.dtype, m: int, n: int, u_width: int, v_width: int, job: str
 ) -> dict[str, tuple[int, str]]:
-    work_size, real_size = _gesdd_sizes(dtype, m, n, job)
+    work_size, real_size = _gesdd_sizes(m, n, job)
     has_vectors = job != "N"
     return {
         "factors": (m * n, dtype.name),

@@ -25,9 +25,8 @@ def kernel_step(kernel: LoopNest, partials: dict[object, Temporary]) -> Schedule
     words, memory = arguments_of(kernel, partials)
     nbytes, flops = work_of(kernel)
     tasks = emit_cpu.number_of_tasks(kernel)
-    streamed = _streamed(kernel)
     return ScheduledStep(
-        emit_cpu.emit(transposed_rows(kernel, streamed), streamed),
+        emit_cpu.emit(transposed_rows(kernel, _streamed(kernel))),
         words,
         Tasks(tasks, grain_of(tasks, nanoseconds(nbytes, flops))),
         memory,
