@@ -195,19 +195,13 @@ def _raises(x):
         x[i] = math.sqrt(x[i])
 
 
-def _lists(x):
-    values = [x[0], x[1]]
-    values.append(x[2])
-    return values[0]
-
-
 def _second_names(x, y):
     for i in range(3):
         x[i] = x[i] * x[i]
         x = y
 
 
-@pytest.mark.parametrize("function", [_raises, _lists, _second_names])
+@pytest.mark.parametrize("function", [_raises, _second_names])
 def test_what_is_not_differentiated_is_refused_with_its_line(function):
     args = (X, Y)[: function.__code__.co_argcount]
     with pytest.raises(KernelError) as raised:

@@ -262,6 +262,120 @@ def selected_by_data(a, idx):
     return total * idx.max() + a[big].sum() - a[np.where(a < 0.25)[0]].sum(), b * idx.min()
 
 
+PLACES = np.array([2, 0])
+
+
+@case(M)
+def cumulative_along_axes(m):
+    both = np.cumsum(m, axis=0) * np.cumsum(m, 1)
+    return both, np.cumsum(m) * np.cumprod(m), np.roll(m, 2) * m
+
+
+@case(X, M)
+def differences_of_differences(a, m):
+    return np.diff(a, 2) * np.ediff1d(a)[1:], np.diff(m, 2), np.diff(a, 0)
+
+
+@case(M)
+def places_of_extremes(m):
+    k = np.argmax(m)
+    rows, columns = m.argmin(axis=0), np.argmax(m, axis=1)
+    return m[k // 3, k % 3] ** 2 + m[rows[1], 1] * m[0, columns[0]] + m.flat[np.argmin(m)]
+
+
+@case(X, Y)
+def joined_and_correlated(a, b):
+    longer = np.append(np.append(a, b), a[0] * b[1])
+    return np.correlate(longer, b) * np.average(a, None, b + 2.0), np.correlate(b[:2], a)
+
+
+@case(X, 0.3)
+def quantiles(a, q):
+    both = np.quantile(a, np.array([0.0, 0.7])) * np.percentile(a, 40)
+    return both, np.quantile(a * a, q) + np.percentile(a, np.array([55.0]))[0]
+
+
+@case(np.array([0.3, np.nan, -0.7, np.inf]))
+def without_nan(a):
+    finite = np.nan_to_num(a[:3])
+    known = np.nansum(a[:3]) * np.nanmean(a[:3]) + np.nanmin(a) * np.nanmax(a[:3])
+    return finite * known, np.fmin(a[:3], 0.1) + np.fmax(0.2, a[:3])
+
+
+@case(S)
+def sign_and_logarithm_of_a_determinant(a):
+    sign, logarithm = np.linalg.slogdet(a)
+    return sign * logarithm + np.linalg.slogdet(-a)[0]
+
+
+@case(S, X)
+def norms(a, x):
+    of_matrices = np.linalg.norm(a, 1) * np.linalg.norm(a, np.inf) + np.linalg.norm(a, -1)
+    of_vectors = np.linalg.norm(x, 1) * np.linalg.norm(x, np.inf) + np.linalg.norm(x, -np.inf)
+    return of_matrices + of_vectors
+
+
+@case(X, M)
+def other_views(a, m):
+    turned = np.rot90(m) * np.swapaxes(m, 0, 1)
+    rows = np.atleast_2d(a) * np.broadcast_to(a, (2, 6))
+    return turned, rows, np.vander(a, 3) * np.vander(a)[:, :3]
+
+
+@case(X, Y)
+def results_that_are_given(a, b):
+    out = np.empty(6)
+    sine = np.sin(a, out)
+    np.multiply(out, b, out)
+    return out * sine, np.clip(a, None, 0.4) + np.clip(b, 0.15, None), np.sinc(a - a[0])
+
+
+@case(X, 3, w=(0,))
+def put_in_order(a, k):
+    a[1:].sort()
+    a[:k][::-1].sort()
+    return sum(sorted(a)[2:]) * max(a) - min(a)
+
+
+@case(M, PLACES, w=(0,))
+def put_at_places(m, places):
+    m[:, places] = m[:, :2] * 2.0
+    m[places] += m[2:]
+    m[places, 1] = m[1, :2]
+    m[0, places] = 3.0 * m[1, places]
+    m[:, places] *= m[0, :2]
+    m[places, :] = m[3]
+
+
+@case(X, 0.3)
+def numbers_between(a, step):
+    k = 2 if a[0] > 0 else 1
+    total = np.arange(a[0], a[0] + 1.0, step).sum()
+    total += (a[:3] * np.arange(0, 6, k)).sum()
+    return total, a[:4] * np.arange(4.0)
+
+
+@case(X, 3, -2)
+def steps_of_slices(a, k, back):
+    out = np.zeros(6)
+    out[1::k] += a[1::k]
+    out[::back] *= 2.0
+    out[4:0:back] -= a[4:0:back] ** 2
+    return out, a[::k] * a[-1:-6:-k], a[k::-back]
+
+
+@case(X)
+def remainders(a):
+    q, r = divmod(a[3] * 7.0, 0.4)
+    n, m = divmod(17, 5)
+    bits = 5 & ~1
+    total = q * r + a[n] * a[m] + round(a[0] * 7.0, 1) + math.ldexp(a[1], bits)
+    for i in range(6):
+        if i not in (0, 3):
+            total += a[i] * i
+    return total, np.round(a * 3.0, 1) * a
+
+
 @pytest.mark.thorough(
     but="^(masks_of_matrices|shapes|joined_vectors|arrays_of_numbers|fancy|equally_spaced)$"
 )
@@ -272,6 +386,15 @@ def test_functions_of_numpy(name):
     check_values(own)
     check_gradient(own)
     check_tangent(own)
+
+
+def test_the_extreme_is_nan_where_there_is_one():
+    def extremes(a):
+        return np.max(a), a.min(), np.argmax(a), a.argmin()
+
+    found = ng.differentiable(extremes)(np.array([1.0, np.nan, 3.0]))
+    assert [float(x) for x in found[2:]] == [1, 1]
+    assert all(np.isnan(float(x)) for x in found[:2])
 
 
 def written_through_a_reshape(a):

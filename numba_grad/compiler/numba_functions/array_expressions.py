@@ -24,7 +24,11 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     View,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, part_dtype
+from numba_grad.compiler.numba_functions.scalar_operations import (
+    OPERATIONS,
+    dtype_of,
+    part_dtype,
+)
 
 Indices = tuple[Value, ...]
 
@@ -296,7 +300,7 @@ class _Lowering:
             axes.append(Axis(start, define("multiply", axis.step, step), dimension))
         return View(view.memory, tuple(axes), tuple(shape))
 
-    def _span(self, given: slice, length: Value) -> tuple[Value, int, Value]:
+    def _span(self, given: slice, length: Value) -> tuple[Value, Value, Value]:
         """Start, step and number of elements of a slice."""
         define = self.builder.define
         start, stop, step = [
@@ -304,19 +308,19 @@ class _Lowering:
             for x in (given.start, given.stop, given.step)
         ]
         step = 1 if step is None else step
+        if isinstance(step, Scalar):
+            is_there = define("not_equal", step, 0)
+            self.require(is_there, "a slice with a step of 0")
+            return self._span_by_data(start, stop, step, length)
         if not isinstance(step, int) or step == 0:
-            raise self.refused("a slice with a step that is not a constant")
+            raise self.refused("a slice with such a step")
         is_forward = step > 0
         least, most = (0, length) if is_forward else (-1, define("subtract", length, 1))
 
         def clamped(bound: Value) -> Value:
             if isinstance(bound, int) and bound == 0 and is_forward:
                 return 0
-            bound = self.translation.wrapped(bound, length)
-            is_low = define("less", bound, least)
-            bound = define("select", is_low, least, bound, dtype="int64")
-            is_high = define("less", most, bound)
-            return define("select", is_high, most, bound, dtype="int64")
+            return self._clamped(bound, length, least, most)
 
         first = (least if is_forward else most) if start is None else clamped(start)
         last = (most if is_forward else least) if stop is None else clamped(stop)
@@ -330,6 +334,34 @@ class _Lowering:
             distance = define("floor_divide", ahead, abs(step), dtype="int64")
         is_empty = define("less", distance, 0)
         return first, step, define("select", is_empty, 0, distance, dtype="int64")
+
+    def _clamped(self, bound: Value, length: Value, least: Value, most: Value) -> Value:
+        """The end of a slice, in the array."""
+        define = self.builder.define
+        bound = self.translation.wrapped(bound, length)
+        is_low = define("less", bound, least)
+        bound = define("select", is_low, least, bound, dtype="int64")
+        is_high = define("less", most, bound)
+        return define("select", is_high, most, bound, dtype="int64")
+
+    def _span_by_data(
+        self, start: Value | None, stop: Value | None, step: Scalar, length: Value
+    ) -> tuple[Value, Value, Value]:
+        """With a step whose sign is known when the function runs."""
+        define = self.builder.define
+        is_forward = define("greater", step, 0)
+
+        def either(forward: Value, backward: Value) -> Value:
+            return define("select", is_forward, forward, backward, dtype="int64")
+
+        least, most = either(0, -1), either(length, define("subtract", length, 1))
+        first = either(least, most) if start is None else self._clamped(start, length, least, most)
+        last = either(most, least) if stop is None else self._clamped(stop, length, least, most)
+        distance = define("add", define("subtract", last, first), step)
+        ahead = define("subtract", distance, either(1, -1))
+        count = define("floor_divide", ahead, step, dtype="int64")
+        is_empty = define("less", count, 0)
+        return first, step, define("select", is_empty, 0, count, dtype="int64")
 
     def _selected(self, array: Array, indices: tuple[Any, ...]) -> Any:
         """`a[indices]` with one array of bools, or of integers along an axis."""
@@ -360,10 +392,15 @@ class _Lowering:
         """`a[i, places]` or `a[:, places]`, with the integers on either axis."""
         axis = int(is_array(indices[1]))
         places, other = indices[axis], indices[1 - axis]
+        if is_array(places) and places.dtype == "bool" and self._is_whole(other):
+            view = self.view(array)
+            if axis == 0:
+                return self._selected(view, (places,))
+            columns = self._selected(self._permuted(view, (1, 0)), (places,))
+            return self._permuted(self.view(columns), (1, 0))
         if not (is_array(places) and places.dtype[0] in "iu" and places.rank == 1):
             raise self.refused("an index with arrays")
-        ends = (other.start, other.stop, other.step) if isinstance(other, slice) else (0,)
-        is_whole = all(getattr(end, "value", end) is None for end in ends)
+        is_whole = self._is_whole(other)
         is_place = isinstance(other, int | Scalar) and dtype_of(other)[0] in "iu"
         if not (is_whole or is_place):
             raise self.refused("an index with arrays")
@@ -393,6 +430,8 @@ class _Lowering:
 
     def _put(self, array: Memory | View, indices: tuple[Any, ...], value: Any) -> None:
         """`a[index] = value` with an array as index."""
+        if array.rank == len(indices) == 2:
+            array, indices, value = self._put_along_axis(array, indices, value)
         index: Any = indices[0] if len(indices) == 1 else None
         if not is_array(index) or not (is_number(value) or is_array(value)):
             raise self.refused("an assignment with an array as index")
@@ -403,6 +442,32 @@ class _Lowering:
             value = self._call_copy(value)
         if self.translation.inline(functions, key, array, index, value) is None:
             raise self.refused("an assignment with an array as index, and so many axes")
+
+    def _put_along_axis(
+        self, array: Memory | View, indices: tuple[Any, ...], value: Any
+    ) -> tuple[Memory | View, tuple[Any, ...], Any]:
+        """`a[i, places] = value` or `a[:, places] = value`, with the integers on either axis: of a
+        row, or of what is transposed so that the places are those of rows."""
+        axis = int(is_array(indices[1]))
+        places, other = indices[axis], indices[1 - axis]
+        if is_number(other):
+            row = (other, slice(None)) if axis else (slice(None), other)
+            return self._viewed(self.view(array), row), (places,), value
+        if not self._is_whole(other):
+            raise self.refused("an assignment with an array as index")
+        if axis:
+            array = self._permuted(self.view(array), (1, 0))
+            if is_array(value) and value.rank == 2:
+                value = self._permuted(self.view(value), (1, 0))
+            elif is_array(value):
+                value = self._call_expand_dims(value, 1)
+        return array, (places,), value
+
+    def _is_whole(self, index: Any) -> bool:
+        """Whether an index is `:`."""
+        index = getattr(index, "value", index)
+        ends = (index.start, index.stop, index.step) if isinstance(index, slice) else (0,)
+        return all(getattr(end, "value", end) is None for end in ends)
 
     def _assign(self, target: View, value: Any, function: Any) -> None:
         """`target[...] = value`, or with a function `target = function(target, value)`."""
@@ -498,7 +563,12 @@ class _Lowering:
                 return self._part(name, arguments[0])
             operation = operation_name(called)
             if operation is not None and not keywords:
-                return self._named(operation, arguments)
+                count = OPERATIONS[operation].template.count("{")
+                if len(arguments) == count:
+                    return self._named(operation, arguments)
+                is_ufunc = isinstance(called, np.ufunc) and len(arguments) == count + 1
+                if is_ufunc and is_array(arguments[-1]):
+                    return self._into(operation, arguments)
             if not (getattr(called, "__module__", None) or "").startswith("numpy"):
                 raise self.refused(f"a call of `{name}` with arrays")
         parts = [x for y in arguments for x in (y.items if isinstance(y, Listed) else [y])]
@@ -513,6 +583,12 @@ class _Lowering:
             if "_call_" in str(error):
                 raise self.refused(f"a call of `{name}` with these arguments") from None
             raise
+
+    def _into(self, name: str, arguments: list[Any]) -> Any:
+        """`np.add(a, b, out)`."""
+        out = arguments[-1]
+        self._assign(self.view(out), self._named(name, arguments[:-1]), None)
+        return out
 
     def _new(self, shape: Any, fill: float | None) -> Memory:
         lengths = shape if isinstance(shape, tuple) else (shape,)
@@ -561,7 +637,7 @@ class _Lowering:
     def _call_arange(self, *arguments: Value, dtype: Any = None) -> Expression:
         start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
         if any(dtype_of(x)[0] not in "iu" for x in (start, stop)) or not isinstance(step, int):
-            raise self.refused("np.arange of floats")
+            return self._numbers_between(start, stop, step)
         if step < 1:
             raise self.refused("np.arange with such a step")
         define = self.builder.define
@@ -574,6 +650,19 @@ class _Lowering:
             return define("cast", value, dtype=dtype_name)
 
         return Expression((count,), dtype_name, of, ())
+
+    def _numbers_between(self, start: Value, stop: Value, step: Value) -> Expression:
+        """`np.arange` of floats, or with a step that is not a constant."""
+        define, dtype = self.builder.define, self._result_dtype()
+        parts = define("divide", define("subtract", stop, start), step, dtype="float64")
+        count = define("cast", define("np_ceil", parts), dtype="int64")
+        count = define("most", count, 0)
+
+        def of(at: Indices) -> Value:
+            value = define("add", start, define("multiply", at[0], step))
+            return define("cast", value, dtype=dtype)
+
+        return Expression((count,), dtype, of, ())
 
     def _call_linspace(self, start: Value, stop: Value, count: Value = 50) -> Expression:
         define = self.builder.define
@@ -669,6 +758,49 @@ class _Lowering:
 
     def _call_fliplr(self, array: Array) -> View:
         return self._viewed(self.view(array), (slice(None), slice(None, None, -1)))
+
+    def _call_rot90(self, array: Array, k: Any = 1) -> View:
+        if not isinstance(k, int):
+            raise self.refused("np.rot90 by a number that is not a constant")
+        view, backward = self.view(array), slice(None, None, -1)
+        for _ in range(k % 4):
+            view = self._viewed(self._permuted(view, (1, 0)), (backward,))
+        return view
+
+    def _call_swapaxes(self, array: Array, first: Any, second: Any) -> View:
+        if not (isinstance(first, int) and isinstance(second, int)):
+            raise self.refused("np.swapaxes of axes that are not constants")
+        view = self.view(array)
+        order = list(range(view.rank))
+        order[first], order[second] = order[second], order[first]
+        return self._permuted(view, tuple(order))
+
+    def _call_atleast_1d(self, array: Array) -> Any:
+        return array if is_array(array) and array.rank else self._refuse_atleast()
+
+    def _call_atleast_2d(self, array: Array) -> Any:
+        if not is_array(array):
+            return self._refuse_atleast()
+        return self._call_expand_dims(array, 0) if array.rank == 1 else array
+
+    def _refuse_atleast(self) -> Any:
+        raise self.refused("np.atleast of this", "np.array of it; or ")
+
+    def _call_broadcast_to(self, array: Any, shape: Any) -> Expression:
+        lengths = shape if isinstance(shape, tuple) else (shape,)
+        if not all(map(is_number, lengths)) or not is_array(array):
+            raise self.refused("np.broadcast_to such a shape")
+        part = self.expression(array)
+        if part.rank > len(lengths):
+            raise self.refused("np.broadcast_to less axes")
+        self.require_fit(part.shape, lengths)
+
+        def of(at: Indices) -> Value:
+            own, sizes = at[len(at) - part.rank :], lengths[len(lengths) - part.rank :]
+            places = zip(part.shape, sizes, own, strict=True)
+            return part.element(tuple([self._at(*place) for place in places]))
+
+        return Expression(lengths, part.dtype, of, part.reads, is_view=bool(part.reads))
 
     def _call_expand_dims(self, array: Array, axis: Any) -> View:
         if not isinstance(axis, int):
@@ -779,18 +911,81 @@ class _Lowering:
             return element(list(values))
         return self.elementwise(values, element, self._result_dtype())
 
+    def _call_around(self, x: Any, digits: Any = 0, out: Any = None) -> Any:
+        if not isinstance(digits, int) or not self._result_dtype().startswith("float"):
+            raise self.refused("np.around to a number of digits that is not a constant")
+        power = 10.0 ** abs(digits)
+        there, back = ("multiply", "divide") if digits >= 0 else ("divide", "multiply")
+
+        def rounded(v: list[Value]) -> Value:
+            whole = self._scalar("rint", [self._scalar(there, [v[0], power])])
+            return self._scalar(back, [whole, power])
+
+        if is_array(out):
+            self._assign(self.view(out), self._each([x], rounded), None)
+            return out
+        return self._each([x], rounded)
+
+    _call_round = _call_around
+
     def _call_square(self, x: Any) -> Any:
         return self._each([x], lambda v: self._scalar("multiply", [v[0], v[0]]))
 
     def _call_clip(self, x: Any, least: Any, most: Any) -> Any:
-        given = [y for y in (least, most) if is_number(y) or is_array(y)]
-        if len(given) != 2:
-            raise self.refused("np.clip with one bound")
+        bounds = {"maximum": least, "minimum": most}
+        given = {k: y for k, y in bounds.items() if is_number(y) or is_array(y)}
 
         def clipped(v: list[Value]) -> Value:
-            return self._scalar("minimum", [self._scalar("maximum", v[:2]), v[2]])
+            result = v[0]
+            for name, bound in zip(given, v[1:], strict=True):
+                result = self._scalar(name, [result, bound])
+            return result
 
-        return self._each([x, least, most], clipped)
+        return self._each([x, *given.values()], clipped)
+
+    def _call_fmin(self, x: Any, y: Any) -> Any:
+        return self._each([x, y], lambda v: self._but_nan("minimum", v))
+
+    def _call_fmax(self, x: Any, y: Any) -> Any:
+        return self._each([x, y], lambda v: self._but_nan("maximum", v))
+
+    def _but_nan(self, name: str, values: list[Value]) -> Value:
+        """Of two numbers, the other one of NaN."""
+        x, y = values
+        both = self._scalar(name, values)
+        either = self._scalar("select", [self.builder.define("isnan", y), x, both])
+        return self._scalar("select", [self.builder.define("isnan", x), y, either])
+
+    def _call_nan_to_num(self, x: Any, copy: Any = True, nan: Any = 0.0) -> Any:
+        if copy is not True or not is_number(nan):
+            raise self.refused("np.nan_to_num in place")
+        limits = np.finfo(self._result_dtype())
+
+        def finite(v: list[Value]) -> Value:
+            (value,) = v
+            define = self.builder.define
+            for limit in (float(limits.min), float(limits.max)):
+                is_beyond = define("less" if limit < 0 else "greater", value, limit)
+                value = self._scalar("select", [is_beyond, limit, value])
+            return self._scalar("select", [define("isnan", v[0]), nan, value])
+
+        return self._each([x], finite)
+
+    def _call_sinc(self, x: Any) -> Any:
+        def of(v: list[Value]) -> Value:
+            define = self.builder.define
+            angle = define("multiply", v[0], math.pi)
+            is_small = define("less", define("absolute", angle), 0.02)
+            other = define("select", is_small, 1.0, angle)
+            square = define("multiply", angle, angle)
+            near: Value = 1.0  # its series, to rounding
+            for k in (8, 6, 4, 2):
+                term = define("multiply", define("divide", square, k * (k + 1.0)), near)
+                near = define("subtract", 1.0, term)
+            value = define("select", is_small, near, define("divide", define("sin", other), other))
+            return define("cast", value, dtype=self._result_dtype())
+
+        return self._each([x], of)
 
     def _call_logical_and(self, x: Any, y: Any) -> Any:
         return self._each([x, y], self._of_bools("bitwise_and"))
@@ -917,7 +1112,11 @@ class _Lowering:
         def step(former: Value, x: Value) -> Value | None:
             if former is None:
                 return None
+            # NaN is the extreme of all that has one.
             taken = self.builder.define(name, x, former)
+            if dtype.startswith("float"):
+                is_nan = self.builder.define("not_equal", x, x)
+                taken = self.builder.define("bitwise_or", taken, is_nan, dtype="bool")
             return self.builder.define("select", taken, x, former, dtype=dtype)
 
         return self._reduced(array, axis, first, step)
@@ -945,7 +1144,13 @@ class _Lowering:
         builder.store(place, (), 0)
         with builder.loop(view.shape[0]) as index:
             best = builder.load_view(view, builder.load(place))
-            condition = builder.define(name, builder.load_view(view, index), best)
+            value = builder.load_view(view, index)
+            condition = builder.define(name, value, best)
+            if view.dtype.startswith("float"):  # the first NaN is the extreme
+                is_nan = builder.define("not_equal", value, value)
+                was_number = builder.define("equal", best, best)
+                is_first = builder.define("bitwise_and", is_nan, was_number, dtype="bool")
+                condition = builder.define("bitwise_or", condition, is_first, dtype="bool")
             branch = If(condition, [])
             builder.body.append(branch)
             with builder.region(branch.then):
@@ -992,12 +1197,24 @@ class _Lowering:
         values = stored(self.translation, array)
         return self._scalar("subtract", [self._call_max(values), self._call_min(values)])
 
-    def _call_norm(self, array: Array) -> Value:
+    def _call_norm(self, array: Array, order: Any = None) -> Value:
         part = self.expression(array)
-        square = self.elementwise(
-            [part], lambda v: self.builder.define("multiply", v[0], v[0]), part.dtype
-        )
-        return self._scalar("sqrt", [self._call_sum(square)])
+        order = getattr(order, "value", order) if not is_number(order) else order
+        if order is None or (order == 2 and part.rank == 1):
+            define = self.builder.define
+            square = self.elementwise([part], lambda v: define("multiply", v[0], v[0]), part.dtype)
+            return self._scalar("sqrt", [self._call_sum(square)])
+        sizes = self.elementwise([part], lambda v: self._scalar("absolute", v), part.dtype)
+        if part.rank == 1 and order == math.inf:
+            return self._call_max(sizes)
+        if part.rank == 1 and order == -math.inf:
+            return self._call_min(sizes)
+        if part.rank == 1 and order == 1:
+            return self._call_sum(sizes)
+        if part.rank == 2 and isinstance(order, int | float) and abs(order) in (1, math.inf):
+            sums = self._call_sum(sizes, 0 if abs(order) == 1 else 1)
+            return self._call_max(sums) if order > 0 else self._call_min(sums)
+        raise self.refused(f"np.linalg.norm of order {order}")
 
     # Products.
 
@@ -1060,7 +1277,7 @@ class _Lowering:
 
 _METHODS = (
     *("any", "all", "std", "var", "reshape", "ravel", "flatten", "cumsum", "cumprod"),
-    *("trace", "clip", "fill", "nonzero", "argsort", "repeat"),
+    *("trace", "clip", "fill", "nonzero", "argsort", "repeat", "sort"),
     "copy",
     "sum",
     "prod",

@@ -1,7 +1,7 @@
 """`Builder`: writes statements into regions, and makes the names of what they define."""
 
 import keyword
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from numba_grad.compiler.numba_functions.regions import (
@@ -119,13 +119,18 @@ class Builder:
         return frozenset(found)
 
     def again(
-        self, values: Sequence[Value], visible: Collection[Scalar], region: list[Statement]
+        self,
+        values: Sequence[Value],
+        visible: Collection[Scalar],
+        region: list[Statement],
+        given: Mapping[Scalar, Value] | None = None,
     ) -> tuple[Value, ...]:
-        """Integers computed once more, where only some scalars are visible; into `region`.
+        """Integers computed once more, where only some scalars are visible; into `region`. What is
+        `given` for others stands in their place.
 
         Raises LookupError where they are not computed from these alone.
         """
-        made: dict[Scalar, Value] = {}
+        made: dict[Scalar, Value] = dict(given or {})
 
         def of(value: Value) -> Value:
             if not isinstance(value, Scalar) or value in visible:
@@ -181,6 +186,10 @@ class Builder:
         self.body.append(Allocate(memory, tuple(shape), fill))
         self._shapes[memory] = tuple(shape)
         return memory
+
+    def resize(self, memory: Memory, shape: Sequence[Value]) -> None:
+        """Of an array whose `Allocate` has been given another shape."""
+        self._shapes[memory] = tuple(shape)
 
     @contextmanager
     def region(self, statements: list[Statement]) -> Iterator[None]:

@@ -65,6 +65,8 @@ def folded(name: str, arguments: Sequence[Value], dtype: str | None) -> Value | 
     if dtype is not None and name == "cast":
         (x,) = arguments
         return x if dtype_of(x) == dtype else None
+    if name == "negative" and type(arguments[0]) in (int, float):
+        return -arguments[0]  # type: ignore[operator]
     if name in ("add", "subtract", "multiply"):
         a, b = arguments
         if type(a) is int and type(b) is int:

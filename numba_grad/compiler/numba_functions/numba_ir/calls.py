@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 import inspect
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,28 +13,41 @@ import numpy as np
 from numba import typeof
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numba.core.inline_closurecall import length_of_iterator
 from numba.np.numpy_support import from_dtype
+from numba.np.unsafe.ndarray import empty_inferred
 
 from numba_grad.compiler.numba_functions import array_expressions, kernel_names, numpy_in_loops
 from numba_grad.compiler.numba_functions.named_operations import FUNCTIONS, is_of_numpy
-from numba_grad.compiler.numba_functions.numba_ir.iteration import Iteration
-from numba_grad.compiler.numba_functions.numba_ir.meanings import Elements, Known, Meaning
+from numba_grad.compiler.numba_functions.numba_ir.lists import Lists
+from numba_grad.compiler.numba_functions.numba_ir.meanings import (
+    Elements,
+    Known,
+    Meaning,
+    NumberList,
+)
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 
 
-class Calls(Iteration):
+class Calls(Lists):
     """What users have written, and `numpy_in_loops`, is translated in place."""
 
     def _on_call(self, target: Any, expression: Any) -> Meaning:
         function = self.meaning(expression.func)
-        arguments = [self.meaning(a) for a in expression.args]
+        given = [self.meaning(a) for a in expression.args]
         keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
             raise self.refused("a call with *")
         is_method = isinstance(function, array_expressions.Method)
+        if is_method and self._is_list(function.array):
+            return self._called_of_list(function.name, function.array, given)
         called = function.value if isinstance(function, Known) else function
+        found = self._gone_through(called, given, keywords)
+        if found is not None:
+            return found
+        arguments = list(map(self._argument_of_call, given))
         found = self._in_loops(called, target, arguments, keywords)
         if found is not None:
             return found
@@ -45,13 +59,58 @@ class Calls(Iteration):
             return kernel_names.CALLS[called](self, arguments)
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
-        if isinstance(called, type) and issubclass(called, BaseException):
-            return Known(called)  # What is raised has it, too.
-        if isinstance(called, type) and hasattr(called, "_fields"):
-            named = inspect.signature(called).bind(*arguments, **keywords)
-            return named.args  # of a named tuple
+        if isinstance(called, type):
+            found = self._made(called, arguments, keywords)
+            if found is not None:
+                return found
+        if called in (sum, min, max) and len(arguments) == 1:
+            (parts,) = arguments
+            parts = parts.items if isinstance(parts, array_expressions.Listed) else parts
+            if isinstance(parts, tuple) and called is sum:
+                return self._sum_of_parts(target, parts)
+            arguments = list(parts) if isinstance(parts, tuple) else arguments
+        if called is empty_inferred:
+            # What Numba makes of a comprehension in `np.array`, and of an array that is filled by
+            # `append` in one loop.
+            return self.array("call", target, (Known(np.empty), arguments, {}))
+        return self._called_with(called, target, arguments, keywords)
+
+    def _called_with(
+        self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning:
+        """Of numbers, or an array expression."""
+        if called is len:
+            if isinstance(arguments[0], tuple):
+                return len(arguments[0])
+            if isinstance(arguments[0], Memory | View | array_expressions.Expression):
+                return self.shape(arguments[0])[0]
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
-        name = getattr(called, "__name__", str(called))
+        if is_scalar and not keywords:
+            found = self._scalar_call(called, target, arguments)
+            if found is not None:
+                return found
+        if not is_scalar or is_of_numpy(called):
+            return self.array("call", target, (Known(called), arguments, keywords))
+        raise self.refused(f"a call of `{getattr(called, '__name__', str(called))}`")
+
+    def _made(
+        self, kind: type, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning | None:
+        """What is made of a type's arguments, of types that are neither numbers nor arrays."""
+        if issubclass(kind, BaseException):
+            return Known(kind)  # What is raised has it, too.
+        if hasattr(kind, "_fields"):
+            return inspect.signature(kind).bind(*arguments, **keywords).args  # of a named tuple
+        if kind is tuple and arguments and isinstance(arguments[0], tuple):
+            return arguments[0]
+        if kind is slice or kind is types.SliceType:
+            return slice(*arguments)
+        return None
+
+    def _gone_through(
+        self, called: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+    ) -> Meaning | None:
+        """What a loop goes through, and its length."""
         if called in (enumerate, zip) and not (called is zip and keywords):
             start = keywords.get(
                 "start", arguments[1] if called is enumerate and arguments[1:] else 0
@@ -61,22 +120,32 @@ class Calls(Iteration):
         is_parallel = getattr(called, "__name__", "") == "prange"
         if called is range or is_parallel:
             return replace(self._range(arguments), is_parallel=is_parallel)
-        if called is tuple and arguments and isinstance(arguments[0], tuple):
-            return arguments[0]
-        if called is len:
-            if isinstance(arguments[0], tuple):
-                return len(arguments[0])
-            if isinstance(arguments[0], Memory | View | array_expressions.Expression):
-                return self.shape(arguments[0])[0]
-        if called is slice or called is types.SliceType:
-            return slice(*arguments)
-        if is_scalar and not keywords:
-            found = self._scalar_call(called, target, arguments)
-            if found is not None:
-                return found
-        if not is_scalar or is_of_numpy(called):
-            return self.array("call", target, (function, arguments, keywords))
-        raise self.refused(f"a call of `{name}`")
+        if called is np.ndindex:
+            return self._places(arguments)
+        if called is np.ndenumerate:
+            return Elements("ndenumerate", (self._stored(arguments[0]),))
+        if called is length_of_iterator:
+            return self._length(arguments[0])
+        return None
+
+    def _sum_of_parts(self, target: Any, parts: tuple[Meaning, ...]) -> Meaning:
+        if not all(isinstance(a, Scalar | bool | int | float) for a in parts):
+            raise self.refused("`sum` of this")
+        result: Value = 0
+        for part in parts:
+            result = self.scalar_operation("add", [result, part], self.code.type_of(target))
+        return result
+
+    def _argument_of_call(self, meaning: Meaning) -> Meaning:
+        """A list of numbers as the array that it is made of: who is called only reads it."""
+        return self.as_array(meaning) if self._is_list(meaning) else meaning
+
+    def _called_of_list(self, name: str, found: NumberList, arguments: list[Meaning]) -> Meaning:
+        if name == "sort" and not arguments:
+            array = self.as_array(found)
+            self.inline(numpy_in_loops.FUNCTIONS[numpy_in_loops.METHODS["sort"]], (1,), array)
+            return Known(None)
+        return self.list_method(name, found, arguments)
 
     def _scalar_call(self, called: Any, target: Any, arguments: list[Value]) -> Meaning | None:
         numba_type = self.code.type_of(target)
@@ -102,14 +171,33 @@ class Calls(Iteration):
         )
         if is_type and len(arguments) == 1:
             return self.builder.define("cast", arguments[0], dtype=dtype_name(numba_type))
-        if called is round or called is np.round:
-            return None
+        if called is divmod:
+            dtypes = [dtype_name(part) for part in numba_type]  # pyright: ignore
+            names = zip(("floor_divide", "mod"), dtypes, strict=True)
+            return tuple([self.builder.define(n, *arguments, dtype=d) for n, d in names])
+        if called in (round, np.round, np.around) and len(arguments) == 2:
+            return self._rounded(arguments[0], arguments[1], dtype_name(numba_type))
+        if called is math.ldexp:
+            define = self.builder.define
+            return define("multiply", arguments[0], define("power", 2.0, arguments[1]))
         return None
+
+    def _rounded(self, number: Value, digits: Value, dtype: str) -> Value:
+        """To so many decimal digits, which are constants."""
+        if not isinstance(digits, int) or not dtype.startswith("float"):
+            raise self.refused("`round` to a number of digits that is not a constant")
+        define, power = self.builder.define, 10.0 ** abs(digits)
+        there, back = ("multiply", "divide") if digits >= 0 else ("divide", "multiply")
+        whole = define("rint", define(there, number, power, dtype=dtype), dtype=dtype)
+        return define(back, whole, power, dtype=dtype)
 
     def _inlined(
         self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
         plain = called.py_func
+        if any(isinstance(self.code.type_of(v), types.List) for v in expression.args):
+            instead = "np.array of it; or "
+            raise self.refused("a list as the argument of another function", instead=instead)
         if plain in self.callers:
             raise self.refused(f"recursion: `{plain.__name__}` calls itself")
         signature = inspect.signature(plain)
@@ -166,7 +254,7 @@ class Calls(Iteration):
             return None
         if functions is None:
             return None
-        values = list(inspect.signature(called).bind(*arguments, **keywords).arguments.values())
+        values = _in_order_of_parameters(called, arguments, keywords)
         strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
         values = [v for v in values if not isinstance(v, Known)]
         ranks = [0 if isinstance(v, bool | int | float) else getattr(v, "rank", 0) for v in values]
@@ -178,11 +266,20 @@ class Calls(Iteration):
             raise self.refused(f"`{called.__name__}` of complex numbers")
         result = self.inline(functions, key, *values)
         expected = self.code.type_of(target)
-        if isinstance(result, tuple):
+        if isinstance(result, tuple | Known):
             return result
         if isinstance(result, Scalar | bool | int | float):
             return self.builder.define("cast", result, dtype=dtype_name(expected))
-        is_expected = isinstance(expected, types.Array) and isinstance(result, Memory | View)
+        is_array = isinstance(expected, types.Array | types.List)
+        is_expected = is_array and isinstance(result, Memory | View)
         if not is_expected or result.dtype != str(expected.dtype):
             raise self.refused(f"a call of `{called.__name__}` with these arguments")
         return result
+
+
+def _in_order_of_parameters(
+    called: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+) -> list[Meaning]:
+    if not keywords:
+        return arguments  # `min` has no signature
+    return list(inspect.signature(called).bind(*arguments, **keywords).arguments.values())

@@ -4,7 +4,8 @@
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Translation(Calls):
             targets += [t for t, _ in self.ways.graph.successors(block) if t not in blocks]
         targets = [t for t in dict.fromkeys(targets) if t not in self.ways.raising]
         iterator = self._iterator(header)
-        inside = Loop(blocks, header, targets=targets)
+        inside = Loop(blocks, header, targets=targets, iterator=iterator)
         has_break = iterator is None or any(
             t not in blocks and t not in self.ways.raising
             for block in blocks - {header}
@@ -163,7 +164,6 @@ class Translation(Calls):
         )
         if has_break:
             inside.leave = self.builder.allocate("leave", "bool", (), 0.0)
-        body: list[Statement] = []
         at = self.code.blocks[header].body
         if iterator is not None:
             end = at[-1]
@@ -175,13 +175,14 @@ class Translation(Calls):
         self._open_loops.append(inside)
         if iterator is None:
             assert inside.leave is not None
+            body: list[Statement] = []
             self.builder.body.append(While(inside.leave, body))
             with self.builder.region(body):
                 self.scopes.append({})
                 self.emit(self._emit_block(header, None, inside), None, inside)
                 self.scopes.pop()
         else:
-            self._emit_for(iterator, header, inside, body)
+            self._emit_for(iterator, header, inside)
         self._open_loops.pop()
         self._count_statements()
         return self._after_loop(inside, stop, loop)
@@ -231,46 +232,66 @@ class Translation(Calls):
                 return found
         return None
 
-    def _emit_for(
-        self, iterator: Elements, header: int, inside: Loop, body: list[Statement]
-    ) -> None:
+    def _emit_for(self, iterator: Elements, header: int, inside: Loop) -> None:
         builder = self.builder
-        index = builder.scalar("int64", "i")
-        if iterator.kind == "range":
-            span = iterator.parts[0]
-            if span.step == 0 and not isinstance(span.step, Scalar):
-                raise self.refused("range with a step of 0")
-            ends = span.start, span.stop, span.step
-            loop = For(index, *ends, body, inside.leave, span.is_parallel)
-            element: Callable[[], Meaning] = lambda: index  # noqa: E731
-        else:
-            loop = For(index, 0, self._length(iterator), 1, body, inside.leave)
-            element = lambda: self._element(iterator, index)  # noqa: E731
-        builder.body.append(loop)
+        passes = self._unrolled(iterator)
+        if passes is not None:
+            inside.iterator = Elements("tuple", (None,))  # what is written once is done once
+            self._emit_passes(passes, header, inside)
+            return
+        with ExitStack() as regions:
+            if iterator.kind == "range":
+                span = iterator.parts[0]
+                if span.step == 0 and not isinstance(span.step, Scalar):
+                    raise self.refused("range with a step of 0")
+                index = builder.scalar("int64", "i")
+                element: Meaning = index
+                inside.index = index
+                ends = span.start, span.stop, span.step
+                loop = For(index, *ends, [], inside.leave, span.is_parallel)
+                builder.body.append(loop)
+                regions.enter_context(builder.region(loop.body))
+            else:
+                at: list[Scalar] = []
+                for length in self._nest(iterator):
+                    at.append(builder.scalar("int64", "i"))
+                    loop = For(at[-1], 0, length, 1, [], inside.leave)
+                    builder.body.append(loop)
+                    regions.enter_context(builder.region(loop.body))
+                element = self._element(iterator, tuple(at))
+            self._emit_pass(element, header, inside)
+
+    def _emit_passes(self, passes: list[Meaning], header: int, inside: Loop) -> None:
+        """One after the other, until one leaves."""
+        with ExitStack() as regions:
+            for number, element in enumerate(passes):
+                if number and inside.leave is not None:
+                    rest = If(self.builder.load(inside.leave), [], [])
+                    self.builder.body.append(rest)
+                    regions.enter_context(self.builder.region(rest.otherwise))
+                    self.scopes.append({})
+                    regions.callback(self.scopes.pop)
+                self._emit_pass(element, header, inside)
+
+    def _emit_pass(self, element: Meaning, header: int, inside: Loop) -> None:
         block = self.code.blocks[header]
-        first = next(
-            a.target.name
-            for a in block.find_insts(ir.Assign)
-            if isinstance(a.value, ir.Expr) and a.value.op == "pair_first"
-        )
+        self.scopes.append({})
+        self._current = {}
+        self._block = block.body
+        for statement in block.body[:-1]:
+            self.location = statement.loc
+            value = statement.value if isinstance(statement, ir.Assign) else None
+            if isinstance(value, ir.Expr) and value.op in ("iternext", "pair_second"):
+                continue
+            if isinstance(value, ir.Expr) and value.op == "pair_first":
+                self.bind(statement.target.name, element)
+                continue
+            self.statement(statement)
+        self._swap()
+        self._current = {}
         end = block.body[-1]
-        with builder.region(body):
-            self.scopes.append({})
-            self._current = {}
-            self._block = block.body
-            for statement in block.body[:-1]:
-                self.location = statement.loc
-                value = statement.value if isinstance(statement, ir.Assign) else None
-                if isinstance(value, ir.Expr) and value.op in ("iternext", "pair_second"):
-                    continue
-                if isinstance(value, ir.Expr) and value.op == "pair_first":
-                    self.bind(first, element())
-                    continue
-                self.statement(statement)
-            self._swap()
-            self._current = {}
-            self.emit(self._way(end.truebr, None, inside), None, inside)
-            self.scopes.pop()
+        self.emit(self._way(end.truebr, None, inside), None, inside)
+        self.scopes.pop()
 
     def _return(self, result: Meaning) -> None:
         result = self._stored(result)

@@ -8,7 +8,7 @@ from typing import Any
 
 from numba_grad.compiler.numba_functions import array_expressions
 from numba_grad.compiler.numba_functions.numba_ir.expressions import Expressions
-from numba_grad.compiler.numba_functions.numba_ir.meanings import Meaning
+from numba_grad.compiler.numba_functions.numba_ir.meanings import Flat, Meaning
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
@@ -61,6 +61,8 @@ class ElementAccess(Expressions):
             return tuple([self._one_of(inner, index) for inner in zip(*parts, strict=True)])
         numbers = [part for part in parts if isinstance(part, Scalar | bool | int | float)]
         dtypes = {dtype_of(part) for part in numbers}
+        if isinstance(index, int) and parts:
+            return parts[index]
         is_one = len(numbers) == len(parts) and len(dtypes) == 1 and len(parts) <= _MOST_PARTS
         if not is_one or not isinstance(index, Scalar):
             raise self.refused("a tuple with an index that is not a constant")
@@ -72,6 +74,8 @@ class ElementAccess(Expressions):
 
     def item(self, found: Meaning, index: Meaning, target: Any = None) -> Meaning:
         """An element of an array, or a view."""
+        if isinstance(found, Flat):
+            return self._load(found.array, self._place_in_flat(found.array, index))
         if not isinstance(found, Memory | View | array_expressions.Expression):
             raise self.refused("an index of this")
         indices = index if isinstance(index, tuple) else (index,)
@@ -84,6 +88,23 @@ class ElementAccess(Expressions):
             isinstance(i, bool | int) or (isinstance(i, Scalar) and i.dtype[0] in "iu")
             for i in indices
         )
+
+    def _place_in_flat(self, array: Memory | View, index: Meaning) -> tuple[Value, ...]:
+        if not isinstance(index, Scalar | bool | int):
+            raise self.refused("a part of `flat`")
+        shape = self.shape(array)
+        size: Value = 1
+        for length in shape:
+            size = self.builder.define("multiply", size, length)
+        return self.unraveled(self.wrapped(index, size), shape)
+
+    def unraveled(self, number: Value, shape: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The indices of the element of an array that has this number, row by row."""
+        found: list[Value] = []
+        for length in reversed(shape[1:]):
+            found.append(self.builder.define("mod", number, length, dtype="int64"))
+            number = self.builder.define("floor_divide", number, length, dtype="int64")
+        return (number, *reversed(found))
 
     def wrapped(self, index: Value, length: Value) -> Value:
         """An index of a view: a negative one counts from its end."""
@@ -102,6 +123,9 @@ class ElementAccess(Expressions):
     def set_item(self, target: Any, index: Meaning, value: Any) -> None:
         array, meaning = self.meaning(target), self.meaning(value)
         indices = index if isinstance(index, tuple) else (index,)
+        if isinstance(array, Flat) and isinstance(meaning, Scalar | bool | int | float):
+            self._store(array.array, self._place_in_flat(array.array, index), meaning)
+            return
         if not isinstance(array, Memory | View):
             raise self.refused("an assignment to an element of this")
         is_scalar = isinstance(meaning, Scalar | bool | int | float)

@@ -14,7 +14,7 @@ from numba.core import ir
 from numba_grad.compiler.numba_functions import array_expressions, kernel_names
 from numba_grad.compiler.numba_functions.named_operations import BINARY, UNARY
 from numba_grad.compiler.numba_functions.numba_ir.assignments import Assignments
-from numba_grad.compiler.numba_functions.numba_ir.meanings import Known, Meaning
+from numba_grad.compiler.numba_functions.numba_ir.meanings import Flat, Known, Meaning, NumberList
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Statement, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
@@ -110,15 +110,31 @@ class Expressions(Assignments):
             return self.array("operation", target, (function, meanings))
         if all(isinstance(m, tuple) for m in meanings) and function is operator.add:
             return meanings[0] + meanings[1]
+        if function is operator.contains and isinstance(meanings[0], tuple):
+            return self._is_in(*meanings)
         for m in meanings:
             if not isinstance(m, Scalar | bool | int | float):
                 raise self.refused(f"`{getattr(function, '__name__', function)}` of this")
         name = BINARY.get(function) or UNARY.get(function)
-        if function is operator.invert and dtype_of(meanings[0]) == "bool":
+        if function is operator.invert:
+            if dtype_of(meanings[0]) != "bool":
+                return self.scalar_operation(
+                    "bitwise_xor", [*meanings, -1], self.code.type_of(target)
+                )
             name = "not"
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}`")
         return self.scalar_operation(name, meanings, self.code.type_of(target))
+
+    def _is_in(self, parts: tuple[Meaning, ...], value: Meaning) -> Value:
+        """`value in (1, 2)`."""
+        if not all(isinstance(m, Scalar | bool | int | float) for m in (*parts, value)):
+            raise self.refused("`in` of this")
+        result: Value = False
+        for part in parts:
+            is_equal = self.builder.define("equal", value, part)
+            result = self.builder.define("bitwise_or", result, is_equal, dtype="bool")
+        return result
 
     def scalar_operation(self, name: str, values: Sequence[Value], numba_type: Any) -> Value:
         """Of scalars, with a result of this type."""
@@ -131,13 +147,6 @@ class Expressions(Assignments):
 
     def _on_build_tuple(self, target: Any, expression: Any) -> Meaning:
         return tuple([self._stored(self.meaning(item)) for item in expression.items])
-
-    def _on_build_list(self, target: Any, expression: Any) -> Meaning:
-        if not self.code.is_used_at_once(target, self._block):
-            instead = "an array, or a tuple; or "
-            raise self.refused("a list that is more than the argument of a call", instead=instead)
-        items = [self._stored(self.meaning(item)) for item in expression.items]
-        return array_expressions.Listed(tuple(items))
 
     def _stored(self, meaning: Meaning) -> Meaning:
         """What may be looked at later: an expression is computed now."""
@@ -157,7 +166,12 @@ class Expressions(Assignments):
                 for length in self.shape(found):
                     result = self.builder.define("multiply", result, length)
                 return result
+            if name == "flat":
+                stored = self._stored(found)
+                return Flat(stored)
             return self.array("attribute", target, (name, found))
+        if isinstance(found, NumberList):
+            return array_expressions.Method(name, found)
         if isinstance(found, Scalar | bool | int | float):
             return self._attribute_of_number(target, name, found)
         if isinstance(found, tuple):

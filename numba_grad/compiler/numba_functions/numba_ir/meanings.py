@@ -19,9 +19,27 @@ class Range:
 class Elements:
     """`zip` or `enumerate` of arrays and ranges, or these themselves."""
 
-    kind: str  # "zip", "enumerate", "array", "range"
+    # "zip", "enumerate", "array", "range", "tuple", "flat", "ndenumerate", or "ndindex", whose
+    # parts are lengths
+    kind: str
     parts: tuple[Any, ...]
     start: Value = 0
+    of: "NumberList | None" = None  # the array is that of a list
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """`array.flat`."""
+
+    array: Memory | View
+
+
+@dataclass(frozen=True, slots=True)
+class NumberList:
+    """A list of numbers: the first of `values`, as many as `count` says."""
+
+    values: Memory
+    count: Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,7 @@ def memories_of(meaning: Meaning) -> frozenset[Memory]:
         return frozenset([meaning.memory])
     if isinstance(meaning, array_expressions.Expression):
         return frozenset([view.memory for view in meaning.reads])
-    if isinstance(meaning, array_expressions.Method):
+    if isinstance(meaning, array_expressions.Method | Flat):
         return memories_of(meaning.array)
     if isinstance(meaning, Elements):
         return memories_of(meaning.parts)

@@ -98,7 +98,7 @@ def typed(function: Any, arguments: Sequence[types.Type]) -> Any:
     try:
         for passes in pipeline.define_pipelines():
             passes.run(state)
-    except errors.NumbaError as error:
+    except (errors.NumbaError, errors.UnsupportedBytecodeError) as error:
         described = inspect.signature(function).parameters
         got: dict[str, object] = dict(zip(described, arguments, strict=False))
         problem = "Numba finds no types for this function with these arguments"

@@ -112,7 +112,8 @@ class Variables:
             dtype = dtype_name(numba_type)
         except TypeError:
             what = f"a variable of type {numba_type} that several lines give a value to"
-            raise refused(self.code.location_of(name), what) from None
+            instead = "an array; or " if isinstance(numba_type, types.List) else ""
+            raise refused(self.code.location_of(name), what, instead=instead) from None
         if group not in roots:
             base = re.sub(r"\W.*", "", group.strip("$")) or "v"
             roots[group] = self.builder.memory(base, dtype)

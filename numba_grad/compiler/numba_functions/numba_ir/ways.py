@@ -9,9 +9,10 @@ from typing import Any
 from numba.core import ir
 from numba.core.analysis import compute_cfg_from_blocks
 
+from numba_grad.compiler.numba_functions.numba_ir.meanings import Elements
 from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
 from numba_grad.compiler.numba_functions.numba_ir.typed_code import TypedCode
-from numba_grad.compiler.numba_functions.regions import Memory
+from numba_grad.compiler.numba_functions.regions import Allocate, Memory, Scalar, Statement
 
 RAISES = ir.Raise | ir.StaticRaise | ir.DynamicRaise
 
@@ -25,6 +26,20 @@ class Loop:
     leave: Memory | None = None
     exit: Memory | None = None  # which of `targets` comes after it
     targets: list[int] = field(default_factory=list)
+    iterator: Elements | None = None  # None: of a `while` loop
+    index: Scalar | None = None  # of a loop over a range, the number that it is at
+
+
+@dataclass(slots=True)
+class Room:
+    """Of a list, where it is made."""
+
+    statement: Allocate
+    region: list[Statement]  # that it is in
+    visible: frozenset[Scalar]
+    loops: tuple[Loop, ...]  # around it
+    depth: int  # of scopes
+    is_certain: bool = True  # all of it is used, once the loops have been gone through
 
 
 class Ways:
