@@ -69,7 +69,8 @@ def compile_segment(
     order = toposort(outputs)
     builder = _SegmentBuilder(target, outputs, places, has_own_memory)
     computing = [node for node in order if node.op.family in COMPUTING]
-    with unrolling_for([(node.shape, node.op.cost) for node in computing]):
+    costs = [(node.shape, node.op.cost) for node in computing]
+    with unrolling_for(costs, is_one_loop=_is_one_loop(order)):
         protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
         steps = fuse(order, outputs, target.costs, writable, protected)
         builder.place_steps(steps)
@@ -87,6 +88,17 @@ def compile_segment(
 
 
 COMPUTING = ("elementwise", "reduction")
+
+
+def _is_one_loop(order: Sequence[Node]) -> bool:
+    """Whether all arrays have one shape and are computed element by element: rows that are written
+    out have nothing in common then, and LLVM makes vector code of no more than a few arrays."""
+    arrays = [node for node in order if node.type.size != 1]
+    return len({node.shape for node in arrays}) == 1 and all(
+        node.op.family in ("elementwise", "leaf")
+        or (node.op.family == "movement" and node.inputs[0].type.size == 1)
+        for node in arrays
+    )
 
 
 class _SegmentBuilder:

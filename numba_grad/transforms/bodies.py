@@ -98,7 +98,8 @@ def _backward_body(
     sequences = tuple(k for k in pulled if count <= k < first_constant)
     new = _BackwardArguments.of(body, vjp, asked, constants, given_entries, kept)
     results = new.results(body, vjp, active, differentiable, sequences)
-    read = set(new.own) if is_whole else set(toposort(results))
+    read_in_results = set(toposort(results))
+    read = set(new.own) if is_whole else read_in_results
     entries, rows, others = (
         tuple([k for k in numbers if new.own[k] in read])
         for numbers in (
@@ -107,7 +108,7 @@ def _backward_body(
             range(first_constant, len(arguments)),
         )
     )
-    kept_numbers = tuple([k for k, node in new.kept.items() if node in read])
+    kept_numbers = tuple([k for k, node in new.kept.items() if node in read_in_results])
     target = CallTarget(
         f"vjp of {body.name}",
         [

@@ -108,23 +108,30 @@ class CallTarget:
             target, captured = _closed(f"vjp of {self.name}", arguments, outputs)
         return CallVjp(target, numbers, captured)
 
-    def keeping(self, nbytes: int, *, has_results: bool) -> "tuple[CallTarget, int]":
+    def keeping(self, nbytes: int, carried: int | None = None) -> "tuple[CallTarget, int]":
         """The same graph that also returns what its derivative had better not compute again
         (`kept_values.py`), at most some times `nbytes`; and how many values these are.
 
-        `has_results`: whether the derivative can read the results, too
+        `carried`: of a loop's body, how many results are carried on. They are in memory, as what
+        the next step begins with, and among what is returned again if they are read. A function's
+        results can be read without.
         """
-        key = ("keeping", nbytes, has_results)
-        return self.derived(key, lambda: self._make_keeping(nbytes, has_results))
+        return self.derived(
+            ("keeping", nbytes, carried), lambda: self._make_keeping(nbytes, carried)
+        )
 
-    def _make_keeping(self, nbytes: int, has_results: bool) -> "tuple[CallTarget, int]":
+    def _make_keeping(self, nbytes: int, carried: int | None) -> "tuple[CallTarget, int]":
         try:
             vjp = self.vjp(tuple(is_inexact(x.dtype) for x in self.outputs))
         except GradientError:
             return self, 0  # which who differentiates is told
-        available = {*self.arguments, *(self.outputs if has_results else ())}
+        available = {*self.arguments, *(self.outputs if carried is None else ())}
         kept = values_worth_keeping(
-            self.outputs, vjp.target.outputs, available, _MOST_KEPT * nbytes
+            self.outputs,
+            vjp.target.outputs,
+            available,
+            _MOST_KEPT * nbytes,
+            self.outputs[:carried] if carried is not None else (),
         )
         if not kept:
             return self, 0
@@ -324,7 +331,7 @@ def call(target: CallTarget, inputs: Sequence[Node], *, keeps: bool = False) -> 
     kept = 0
     if keeps and not target.has_bodies and any(x.requires_grad for x in inputs):
         nbytes = sum(x.type.nbytes for x in (*target.arguments, *target.outputs))
-        target, kept = target.keeping(nbytes, has_results=True)
+        target, kept = target.keeping(nbytes)
     results = _called(target, inputs, kept)[1]
     return results[: len(results) - kept]
 

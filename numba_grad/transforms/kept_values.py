@@ -18,6 +18,12 @@ from numba_grad.graph.walk import toposort
 # In additions, as `Op.cost`: storing an element of eight bytes and loading it in another kernel.
 # `compiler/cpu_target.py` has the same figure for what goes between kernels of one program.
 _STORED = 40.0
+# The same of a value of few bytes, which several kernels of a step would compute again, each: less
+# than a function like `exp`.
+_STORED_SMALL = 10.0
+_SMALL = 1 << 14
+# What an operation costs at most that is done again rather than read from another place.
+_CHEAP = 4.0
 # What is computed to memory in any case, as no loop of ours, so that it costs more than to load it.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
 # Whose derivative looks where their input equals them: if that is computed again, they are, too, as
@@ -30,6 +36,7 @@ def values_worth_keeping(
     of_derivative: Sequence[Node],
     available: Collection[Node],
     room: int,
+    stored: Collection[Node] = (),
 ) -> list[Node]:
     """Values of a graph that its derivative had better read, in the order of recording.
 
@@ -39,41 +46,81 @@ def values_worth_keeping(
     of_derivative : the outputs of its derivative, made of the same nodes
     available : what the derivative has without computing
     room : bytes for what is kept
+    stored : what is in memory in any case, and kept where it is read
     """
-    own = set(toposort(outputs))
-    kept: dict[Node, None] = {}
-    there = set(available)  # or computed again for something else
-    for node in _read(own, of_derivative, there):
-        if node in there or isinstance(node.type, TupleType) or not node.requires_grad:
-            continue
-        if is_communicated(node):
-            # In any case: there may be less room on another rank, and both have to communicate.
+    choice = _Choice(outputs, of_derivative, available, stored)
+    # Without narrowing one would not know what it takes.
+    for of_small in (_STORED_SMALL, _STORED):
+        found = choice.made(of_small, math.inf)
+        if sum(x.type.nbytes for x in found if x not in stored) <= room:
+            return found
+    return choice.made(_STORED, room)
+
+
+class _Choice:
+    """What there is to choose from: see `values_worth_keeping`."""
+
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        of_derivative: Sequence[Node],
+        available: Collection[Node],
+        stored: Collection[Node],
+    ) -> None:
+        self.own = set(toposort(outputs))
+        self.of_derivative = of_derivative
+        self.available = available
+        self.stored = frozenset(stored)
+
+    def made(self, of_small: float, room: float) -> list[Node]:
+        kept: dict[Node, None] = {}
+        found: dict[Node, None] = {}  # of what is stored
+        there = set(self.available)  # or computed again for something else
+        for node in _read(self.own, self.of_derivative, there):
+            if node in there or isinstance(node.type, TupleType) or not node.requires_grad:
+                continue
+            if is_communicated(node):
+                # In any case: there may be less room on another rank, and both have to communicate.
+                kept[node] = None
+                there.add(node)
+                continue
+            if node.op.name in _COMPARED and node.inputs[0] not in there:
+                continue
+            cone = _cone(node, there)
+            nbytes = node.type.nbytes
+            cost = sum(map(_cost, cone))
+            if node in self.stored and cost > _CHEAP * node.type.size:
+                found[node] = None
+                there.add(node)
+                continue
+            of_storing = of_small if nbytes <= _SMALL else _STORED
+            if cost <= of_storing * nbytes / 8 or nbytes > room:
+                # Elementwise, it is computed again with what reads it.
+                if all(x.op.family == "elementwise" for x in cone if _cost(x)):
+                    there.update(cone)
+                continue
+            room -= nbytes
             kept[node] = None
             there.add(node)
-            continue
-        if node.op.name in _COMPARED and node.inputs[0] not in there:
-            continue
-        cone = _cone(node, there)
-        nbytes = node.type.nbytes
-        if sum(map(_cost, cone)) <= _STORED * nbytes / 8 or nbytes > room:
-            # Elementwise, it is computed again with what reads it.
-            if all(x.op.family == "elementwise" for x in cone if _cost(x)):
-                there.update(cone)
-            continue
-        room -= nbytes
-        kept[node] = None
-        there.add(node)
-    return _narrowed(kept, own, toposort(of_derivative, stop=lambda x: x in available))
+        order = toposort(self.of_derivative, stop=lambda x: x in self.available)
+        readers: dict[Node, set[Node]] = {}
+        for node in order:
+            for x in node.inputs:
+                readers.setdefault(x, set()).add(node)
+        _replace_by_sums(kept, self.own, readers, order)
+        _replace_by_functions(kept, self.own, readers)
+        found |= kept
+        return [x for x in order if x in found]
 
 
-def _narrowed(kept: Collection[Node], own: Collection[Node], order: Sequence[Node]) -> list[Node]:
-    """The same, where what is only read to compute one other value, which is no larger, is replaced
-    by that: the sum of two products by the sum."""
-    readers: dict[Node, set[Node]] = {}
-    for node in order:
-        for x in node.inputs:
-            readers.setdefault(x, set()).add(node)
-    found = dict.fromkeys(kept)
+def _replace_by_sums(
+    found: dict[Node, None],
+    own: Collection[Node],
+    readers: dict[Node, set[Node]],
+    order: Sequence[Node],
+) -> None:
+    """What is only read to compute one other value, which is no larger, is replaced by that: two
+    products by their sum."""
     # Inputs first, so that a chain is followed to its end.
     for node in order:
         if node not in own or node in found or node.op.family != "elementwise":
@@ -83,7 +130,30 @@ def _narrowed(kept: Collection[Node], own: Collection[Node], order: Sequence[Nod
             for x in replaced:
                 del found[x]
             found[node] = None
-    return [x for x in order if x in found]
+
+
+def _replace_by_functions(
+    found: dict[Node, None], own: Collection[Node], readers: dict[Node, set[Node]]
+) -> None:
+    """What is only read to compute functions of parts of it is replaced by these, where they are no
+    larger together: the sum before the gates of a cell by the gates."""
+    for x in list(found):
+        values: dict[Node, None] = {}
+        stack = [x]
+        while stack:
+            for node in readers.get(stack.pop(), ()):
+                if node in own and node.op.family == "movement" and len(node.inputs) == 1:
+                    stack.append(node)
+                else:
+                    values[node] = None
+        if (
+            values
+            and all(y in own and y.op.family == "elementwise" for y in values)
+            and all(len(y.inputs) == 1 and y.op.cost > _CHEAP for y in values)
+            and sum(y.type.nbytes for y in values) <= x.type.nbytes
+        ):
+            del found[x]
+            found.update(values)
 
 
 def _read(

@@ -38,6 +38,7 @@ def loop_adjoint(
     loop: LoopParams,
     backward: Backward,
     given: tuple[bool, ...],
+    reading: Backward | None = None,
 ) -> tuple[list[Node], list[Node]]:
     """The cotangents that a loop carries back, and those of rows.
 
@@ -49,6 +50,7 @@ def loop_adjoint(
     loop : whose adjoint it is, of a known length or a counted one
     backward : one step back
     given : which stacked results have cotangents
+    reading : one step back that reads results of the step, as where all states are kept
     """
     assert loop.slots is not None
     held = len(backward.carried) + len(backward.constants)
@@ -65,6 +67,8 @@ def loop_adjoint(
         loop.directory,
         (*backward.carried, *backward.constants, *backward.sequences),
         given,
+        backward.body if reading is None else reading.body,
+        () if reading is None else reading.kept,
     )
     node = with_results(adjoint_op, [steps, *inputs], params.of_node)
     results = [result(node, k) for k in range(len(backward.body.outputs))]

@@ -97,6 +97,10 @@ class AdjointParams(_Params):
     directory: str
     active: tuple[int, ...]  # the loop's arguments that the results are the cotangents of
     given: tuple[bool, ...]  # which stacked results have cotangents
+    # One step back that reads some results of the loop's step, which is done again before, and
+    # their numbers: so what is computed has the same bits as where all is kept.
+    reading: CallTarget
+    kept: tuple[int, ...]
 
     @property
     def loop(self) -> LoopParams:

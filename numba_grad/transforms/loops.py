@@ -10,6 +10,7 @@ derivative reads, and are computed only where somebody does. Where there is no m
 the derivative is an operation of its own (`loop_adjoints.py`).
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ from numba_grad.transforms.bodies import (
     with_body_of_tangents,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.carried_cotangents import carrying_less
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import LoopParams
@@ -72,7 +74,7 @@ def loop(
     own, kept = body, 0
     if is_users and any(x.requires_grad for x in inputs):
         room = sum(x.type.nbytes for x in carried)
-        own, kept = body.keeping(room, has_results=False)
+        own, kept = body.keeping(room, len(carried))
     params = LoopParams(
         own,
         len(carried),
@@ -136,15 +138,16 @@ def _pullback(
     of_stacks = cotangents[carried : carried + shape.stacked]
     of_entries = cotangents[carried + shape.stacked :]
     given = tuple([g is not None for g in of_stacks])
-    backward = backward_body(
+    step_back = functools.partial(
+        backward_body,
         body,
         shape,
         [x.requires_grad for x in inputs],
         given,
         tuple([g is not None for g in of_entries]),
-        kept=own.kept if own.keeps_all else 0,
         is_whole=not own.keeps_all,
     )
+    backward = step_back(kept=own.kept if own.keeps_all else 0)
     held = backward.held(inputs, of_carried)
     rows = [inputs[k] for k in backward.rows]
     rows += [result(out, k) for k in backward.kept]
@@ -152,16 +155,18 @@ def _pullback(
     constants = [*[inputs[k] for k in backward.others], *backward.captured]
     if own.keeps_all:
         entries = [result(out, len(body.outputs) + k) for k in backward.entries]
+        less = carrying_less(backward.body, len(held), len(backward.constants))
         finals, stacks = loop(
-            backward.body,
-            held,
+            less.body,
+            less.held(held),
             [*entries, *rows],
             constants,
             own.length,
             reverse=not own.reverse,
             is_users=False,
-            sums=len(backward.constants),
+            sums=len(backward.constants) - len(less.parts),
         )
+        finals = less.finals(finals, len(held))
     else:
         finals, stacks = loop_adjoint(
             literal(own.length, np.dtype(np.int64)),
@@ -169,6 +174,7 @@ def _pullback(
             own,
             backward,
             given,
+            step_back(kept=own.kept),
         )
     return backward.cotangents(len(inputs), finals, stacks)
 

@@ -283,3 +283,33 @@ def test_cotangents_that_nobody_wants_are_not_computed():
     [backward] = [line for line in shown.splitlines() if "branch" in line and "float64[3]" in line]
     assert backward.count("float64[3])") + backward.count("float64[3],") == 1, backward
     np.testing.assert_array_equal(gradient(1.0, x, w), w)
+
+
+def test_small_branches_in_small_branches_leave_a_loop_in_registers():
+    def folded(x):
+        inner = lambda x: ng.cond(x < 0, lambda x: np.sqrt(-x), lambda x: 1.1 * x + 0.03, x)  # noqa: E731
+        return ng.cond(x > 1, lambda x: np.log(x) - 1.0, inner, x)
+
+    def loss(x):
+        return ng.scan(lambda x, _: (folded(x), None), x, length=60)[0]
+
+    def by_where(x):
+        for _ in range(60):
+            low = np.where(x < 0, np.sqrt(np.where(x < 0, -x, 1.0)), 1.1 * x + 0.03)
+            x = np.where(x > 1, np.log(np.where(x > 1, x, 1.0)) - 1.0, low)
+        return x
+
+    own = ng.jit(ng.value_and_grad(loss))
+    np.testing.assert_allclose(own(0.3), ng.jit(ng.value_and_grad(by_where))(0.3), rtol=1e-12)
+    loops = [k for k in own.lower(0.3).kernels if "for trip in range" in k.source]
+    assert len(loops) == 2
+
+
+def test_results_of_branches_that_nobody_wants_count_nothing():
+    # The cotangent of the 0.9 is a sum of products, which nobody asks for.
+    def step(u, _):
+        return ng.cond(u[0] > 0.5, lambda u: u * 0.9, lambda u: u + np.array([0.3, 0.2]), u), None
+
+    gradient = ng.jit(ng.grad(lambda x: ng.scan(step, x, length=60)[0].sum()))
+    loops = [k for k in gradient.lower(X[:2]).kernels if "for trip in range" in k.source]
+    assert len(loops) == 2

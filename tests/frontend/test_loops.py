@@ -800,3 +800,115 @@ def test_a_step_may_assign_to_what_it_gets_and_makes():
     np.testing.assert_array_equal(rows[:, 0], np.zeros(4))
     np.testing.assert_array_equal(init, np.zeros(3))
     np.testing.assert_array_equal(xs[:, 0], np.arange(4.0))
+
+
+def bits_within_budgets(loss, *args):
+    """Gradients, where all states are kept and where few are: the first ones."""
+    numbers = tuple(range(len(args)))
+    all_kept, few = (
+        ng.jit(ng.grad(lambda *args, memory=memory: loss(*args, memory), numbers))(*args)
+        for memory in (None, "3 states")
+    )
+    for x, y in zip(all_kept, few, strict=True):
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    return all_kept
+
+
+def leapfrog(speed, first, memory):
+    def step(state, _):
+        before, now = state
+        bend = np.roll(now, 1) - 2 * now + np.roll(now, -1)
+        return (now, 2 * now - before + speed * bend), None
+
+    (before, now), _ = ng.scan(step, (first, first), length=12, memory=memory)
+    return (before * now**2).sum()
+
+
+def test_a_cotangent_that_is_minus_a_former_one_is_carried_as_that():
+    speed, first = np.random.default_rng(5).random((2, 40))
+    found = bits_within_budgets(leapfrog, speed, first)
+
+    def in_python(speed, first):
+        before = now = first
+        for _ in range(12):
+            bend = np.roll(now, 1) - 2 * now + np.roll(now, -1)
+            before, now = now, 2 * now - before + speed * bend
+        return (before * now**2).sum()
+
+    for x, y in zip(found, ng.jit(ng.grad(in_python, (0, 1)))(speed, first), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    second = [
+        ng.grad(lambda c, f=f: (ng.grad(f)(c, first) ** 2).sum())(speed)
+        for f in (lambda c, u: leapfrog(c, u, None), in_python)
+    ]
+    np.testing.assert_allclose(*second, rtol=1e-9)
+    gradient = ng.jit(ng.grad(lambda c, u: leapfrog(c, u, None))).lower(speed, first)
+    assert "negative" not in [k.source.split("#")[1] for k in gradient.kernels]
+
+
+def test_sums_that_are_parts_of_other_sums_are_added_up_once():
+    def loss(rim, force, first, memory):
+        def step(u, _):
+            inner = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+            return rim + np.pad(inner + force, 1), None
+
+        return (ng.scan(step, first, length=9, memory=memory)[0] ** 2).sum()
+
+    random = np.random.default_rng(6)
+    rim, first = random.random((2, 12, 12))
+    force = random.random((10, 10))
+    of_rim, of_force, _ = bits_within_budgets(loss, rim, force, first)
+    np.testing.assert_array_equal(of_rim[1:-1, 1:-1], of_force)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_results_that_are_what_is_carried_are_stored_once(reverse):
+    rows, first = np.random.default_rng(7).random((2, 30, 50))
+
+    def loss(weight, first, memory):
+        def step(u, row):
+            u = np.tanh(weight * u + row)
+            return u, (u, u[0])
+
+        last, (states, heads) = ng.scan(step, first, rows, reverse=reverse, memory=memory)
+        return (states[3] * last).sum() + (states**2).sum() + heads.sum()
+
+    bits_within_budgets(loss, 0.7, first[0])
+
+    def in_python(weight, u):
+        states = [None] * 30
+        for k in range(30)[:: -1 if reverse else 1]:
+            u = states[k] = np.tanh(weight * u + rows[k])
+        states = np.stack(states)
+        return (states[3] * u).sum() + (states**2).sum() + states[:, 0].sum()
+
+    own = ng.jit(ng.value_and_grad(lambda w, u: loss(w, u, None), (0, 1)))(0.7, first[0])
+    expected = ng.value_and_grad(in_python, (0, 1))(0.7, first[0])
+    for x, y in zip((own[0], *own[1]), (expected[0], *expected[1]), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def test_parts_of_an_array_have_sums_of_their_own():
+    weights = 0.3 * np.random.default_rng(8).normal(size=(3, 20, 20))
+    first = np.ones((4, 20))
+
+    def loss(weights, first, memory):
+        def step(state, _):
+            x = state
+            for k in range(3):
+                x = np.tanh(x @ weights[k] + x)
+            return x, None
+
+        return (ng.scan(step, first, length=8, memory=memory)[0] ** 2).sum()
+
+    of_weights, _ = bits_within_budgets(loss, weights, first)
+
+    def in_python(weights):
+        x = first
+        for k in range(24):
+            x = np.tanh(x @ weights[k % 3] + x)
+        return (x**2).sum()
+
+    np.testing.assert_allclose(of_weights, ng.grad(in_python)(weights), rtol=1e-11, atol=1e-13)
+    graph = str(ng.jit(ng.grad(lambda w: loss(w, first, None))).lower(weights).graph)
+    assert "sums=3" in graph

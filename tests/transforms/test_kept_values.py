@@ -23,8 +23,8 @@ def target_of(f, *shapes):
         grad_mode.enabled = enabled
 
 
-def kept_of(f, *shapes, has_results=True, nbytes=1 << 20):
-    target, kept = target_of(f, *shapes).keeping(nbytes, has_results=has_results)
+def kept_of(f, *shapes, carried=None, nbytes=1 << 20):
+    target, kept = target_of(f, *shapes).keeping(nbytes, carried)
     return [node.op.name for node in target.outputs[len(target.outputs) - kept :]]
 
 
@@ -33,16 +33,16 @@ def op(name):
 
 
 matmul, add, mul, tanh, exp, sin = map(op, ("matmul", "add", "multiply", "tanh", "exp", "sin"))
-SQUARE = (20, 20)
+SQUARE, LARGE = (20, 20), (100, 100)
 
 
 def test_products_are_kept_and_cheap_functions_are_not():
     assert kept_of(lambda x, w: sin(matmul(x, w)), SQUARE, SQUARE) == ["matmul"]
-    assert kept_of(lambda x, y: mul(exp(x), sin(y)), SQUARE, SQUARE) == []
+    assert kept_of(lambda x, y: mul(exp(x), sin(y)), LARGE, LARGE) == []
     # The result itself can be read.
     assert kept_of(lambda x, w: tanh(matmul(x, w)), SQUARE, SQUARE) == []
     assert kept_of(lambda x, w: matmul(x, w), SQUARE, SQUARE) == []
-    no_result = kept_of(lambda x, w: tanh(matmul(x, w)), SQUARE, SQUARE, has_results=False)
+    no_result = kept_of(lambda x, w: tanh(matmul(x, w)), SQUARE, SQUARE, carried=0)
     assert no_result == ["tanh"]
 
 
@@ -51,7 +51,7 @@ def test_the_sum_of_two_products_is_kept_rather_than_both():
         z = add(matmul(x, w), matmul(y, u))
         return mul(sin(z), exp(z))
 
-    assert kept_of(f, *[SQUARE] * 4) == ["add"]
+    assert kept_of(f, *[LARGE] * 4) == ["add"]
 
 
 def test_no_more_is_kept_than_there_is_room_for():
@@ -115,3 +115,46 @@ def test_checkpoint_keeps_nothing():
         return sum("matmul" in kernel.source for kernel in kernels)
 
     assert products(ng.checkpoint(step)) > products(ng.jit(step))
+
+
+def gates_of_a_cell(z):
+    """Functions of parts of one sum, as in an LSTM."""
+
+    def part(k, name):
+        region = OPS["slice"](z, starts=(0, 5 * k), sizes=(4, 5), steps=(1, 1))
+        return OPS[name](region)
+
+    return mul(mul(part(0, "sigmoid"), part(1, "tanh")), mul(part(2, "exp"), part(3, "tanh")))
+
+
+def test_functions_of_a_sum_are_kept_rather_than_the_sum():
+    def cell(x, w):
+        return gates_of_a_cell(matmul(x, w))
+
+    shapes = (4, 20), SQUARE
+    assert sorted(kept_of(cell, *shapes)) == ["exp", "sigmoid", "tanh", "tanh"]
+    # Not where the derivative reads the sum itself as well.
+    also_read = kept_of(lambda x, w: mul(cell(x, w), cell(w, x)), SQUARE, SQUARE, nbytes=0)
+    assert also_read == []
+    other = kept_of(lambda x, w: add(cell(x, w), sin(part_of(matmul(x, w)))), *shapes)
+    assert "matmul" in other
+
+
+def part_of(z):
+    return OPS["slice"](z, starts=(0, 0), sizes=(4, 5), steps=(1, 1))
+
+
+def test_small_values_of_a_loop_are_kept_where_a_function_would_be_computed_again():
+    def body(x):
+        return mul(exp(x), sin(x))
+
+    assert kept_of(body, (4, 20), carried=0) == ["exp", "sin"]
+    assert kept_of(body, (400, 200), carried=0, nbytes=1 << 30) == []
+
+
+def test_what_a_loop_carries_on_is_read_and_takes_no_room():
+    def body(x):
+        return tanh(mul(x, x))
+
+    assert kept_of(body, (400, 200), carried=1, nbytes=0) == ["tanh"]
+    assert kept_of(body, (400, 200), carried=0, nbytes=0) == []

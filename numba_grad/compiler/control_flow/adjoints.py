@@ -43,8 +43,9 @@ class _Adjoint:
         self.reverse: bool = call.params["reverse"]
         body: ClosedGraph = call.params["body"]
         backward: ClosedGraph = call.params["backward"]
-        held, carried = call.params["held"], call.params["carried"]
-        sequences, rows = call.params["sequences"], call.params["rows"]
+        self.sequences: int = call.params["sequences"]
+        held, carried, rows = (call.params[name] for name in ("held", "carried", "rows"))
+        sequences = self.sequences
         inputs = range(1, len(call.inputs))
         of_held, of_state = inputs[:held], inputs[held : held + carried]
         of_rows = inputs[held + carried : held + carried + rows]
@@ -80,11 +81,7 @@ class _Adjoint:
             else (node.type, writer.unread(node.type))
             for k, node in enumerate(backward.outputs[held:], start=held)
         ]
-        # All of it, as in the loop itself: so steps that are done again have the same bits.
-        self.forward = writer.compiled(body, range(len(body.outputs)))
-        self.backward = writer.compiled(backward, range(len(backward.outputs)))
-        self.forward_line = line_of(self.forward, self.own_constants, self.types, sequences)
-        self.backward_line = line_of(self.backward, self.constants, self.types_held, carried + rows)
+        self.compile_steps(call)
         self.unread_results = [
             (node.type, writer.unread(node.type)) for node in body.outputs[carried:]
         ]
@@ -95,6 +92,28 @@ class _Adjoint:
         if label is not None:
             left = self.scheduled(ScheduleWord.LEFT)
             self.shown = Shown(label, left, self.steps, counts_down=True)
+
+    def compile_steps(self, call: Node) -> None:
+        writer = self.writer
+        body: ClosedGraph = call.params["body"]
+        backward: ClosedGraph = call.params["backward"]
+        carried, rows = call.params["carried"], call.params["rows"]
+        # All of it, as in the loop itself: so steps that are done again have the same bits.
+        self.forward = writer.compiled(body, range(len(body.outputs)))
+        self.forward_line = line_of(self.forward, self.own_constants, self.types, self.sequences)
+        self.kept_results: dict[int, tuple[Type, Moving]] = {}
+        self.backward = writer.compiled(backward, range(len(backward.outputs)))
+        self.backward_line = line_of(self.backward, self.constants, self.types_held, carried + rows)
+        if self.backward_line is None and call.params["kept"]:
+            self.read_results(call)
+
+    def read_results(self, call: Node) -> None:
+        """Steps back read some results of steps that are done again: outside of registers."""
+        reading: ClosedGraph = call.params["reading"]
+        results = call.params["body"].outputs
+        for k in call.params["kept"]:
+            self.kept_results[k] = results[k].type, self.writer.unread(results[k].type)
+        self.backward = self.writer.compiled(reading, range(len(reading.outputs)))
 
     # Memory
 
@@ -235,10 +254,30 @@ class _Adjoint:
             )
             return
         rows_back = [moving for _, moving in self.rows_back]
-        arguments = [*reads, *states, *rows_back, *self.constants]
+        rows, cotangents = rows_back[: self.sequences], rows_back[self.sequences :]
+        kept = [moving for _, moving in self.kept_results.values()]
+        arguments = [*reads, *states, *rows, *kept, *cotangents, *self.constants]
         results = [write for _, write in self.buffers_held]
         results += [moving for _, moving in self.stacks]
         leaving = [(x, x.start, type) for x, type in zip(reads, self.types_held, strict=True)]
-        writer.loop(
-            count, lambda _: writer.body(self.backward, arguments, results), leaving, self.shown
-        )
+
+        def inside(_: int) -> list[tuple[int, Moving]]:
+            moving: list[tuple[int, Moving]] = []
+            if kept:
+                given = [*states, *rows, *self.own_constants]
+                moving = writer.body(self.forward, given, self.unread_but_kept())
+            return moving + writer.body(self.backward, arguments, results)
+
+        writer.loop(count, inside, leaving, self.shown)
+
+    def unread_but_kept(self) -> list[Moving]:
+        """Where a step is done again whose results the step back reads."""
+        first = len(self.types)
+        others = [moving for _, moving in self.unread_results]
+        return [
+            *self.unread_entries,
+            *[
+                self.kept_results[k][1] if k in self.kept_results else unread
+                for k, unread in enumerate(others, start=first)
+            ],
+        ]

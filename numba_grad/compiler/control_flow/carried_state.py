@@ -1,7 +1,8 @@
 """Where what a loop carries is from step to step, if it does not fit in registers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
@@ -50,6 +51,19 @@ def followers_in(body: ClosedGraph, carried: int) -> dict[int, int]:
     return result
 
 
+def again_in(body: ClosedGraph, carried: int) -> dict[int, int]:
+    """Stacked results that are what is carried on: by number, that of the carried value. Their rows
+    are the values at the beginning of all steps but the first, and the last one."""
+    followers = followers_in(body, carried)
+    number_of = {
+        node: k
+        for k, node in reversed(list(enumerate(body.outputs[:carried])))
+        if k not in followers and node not in body.arguments
+    }
+    stacked = list(enumerate(body.outputs))[carried:]
+    return {k: number_of[node] for k, node in stacked if node in number_of}
+
+
 def _chains(followers: dict[int, int], carried: int) -> list[list[int]]:
     """Each computed value with those that follow it, the first one first."""
     after = {source: k for k, source in followers.items()}
@@ -73,11 +87,13 @@ def state_of(
     *,
     reverse: bool = False,
     in_place: Collection[int] = (),
+    again: Mapping[int, int] = MappingProxyType({}),
 ) -> CarriedState:
     """Memory for what is carried, without anything in it.
 
     `entries`: by the number of a carried value that of the result with its values at the beginning
-    of all steps, where that is needed; `in_place`: what the body computes in place.
+    of all steps, where that is needed; `in_place`: what the body computes in place; `again`: by the
+    number of a stacked result that of the carried value that it is, where that is needed.
     """
     followers = followers_in(body, len(types))
     reads: dict[int, Moving] = {}
@@ -85,7 +101,7 @@ def state_of(
     for chain in _chains(followers, len(types)):
         nbytes, size = types[chain[0]].nbytes, types[chain[0]].size
         last = len(chain) - 1
-        if any(k in entries for k in chain):
+        if any(k in entries for k in chain) or chain[0] in again.values():
             assert length is not None
             buffers = length + 1 + last
             memory = writer.temporary(buffers * nbytes)
@@ -100,6 +116,9 @@ def state_of(
                     row = start - (length - 1) if reverse else start
                     writer.placed[entries[k]] = Place(memory, row * size)
             writes[chain[0]] = reads[chain[0]].after(reads[chain[0]].stride)
+            for number, k in again.items():
+                if k == chain[0]:
+                    writer.placed[number] = Place(memory, 0 if reverse else (last + 1) * size)
             continue
         if chain[0] in in_place or not nbytes:
             only = Moving(Pointer(writer.temporary(nbytes), 0))

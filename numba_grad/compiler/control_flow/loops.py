@@ -1,13 +1,17 @@
 """Loops of a known number of steps, and loops that end when a condition says so."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from numba_grad.compiler.control_flow.carried_state import (
     after,
+    again_in,
     followers_in,
     overwriting_in,
     state_of,
 )
+from numba_grad.compiler.control_flow.register_loops import Line
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     Moving,
@@ -20,7 +24,7 @@ from numba_grad.compiler.control_flow.writer import (
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.words import OwnWord, Pointer
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import array_type
+from numba_grad.graph.types import Type, array_type
 from numba_grad.runtime.plan import Control
 from numba_grad.runtime.progress import label_in
 
@@ -29,7 +33,6 @@ def write_loop(writer: Writer, call: Node) -> None:
     body: ClosedGraph = call.params["body"]
     carried, sequences = call.params["carried"], call.params["sequences"]
     length, reverse = call.params["length"], call.params["reverse"]
-    label = label_in(body.name)
     types = [node.type for node in body.outputs]
     rows = [
         (
@@ -41,38 +44,74 @@ def write_loop(writer: Writer, call: Node) -> None:
         for k in range(carried, carried + sequences)
     ]
     constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
-    results = [
-        (types[k], writer.rows_of(k, types[k], length, reverse)) for k in range(carried, len(types))
-    ]
     line = None
     if fits_in_registers(types[:carried]):
         # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
         steps = writer.compiled(body, range(len(types)))
         line = line_of(steps, constants, types[:carried], sequences)
     if line is not None:
-        held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types[:carried]]
-        for k, (type, pointer) in enumerate(held):
-            writer.copy(writer.input(k), pointer, type)
-        entries = [
-            writer.rows_of(len(types) + k, type, length, reverse)
-            for k, type in enumerate(types[:carried])
-        ]
-        writer.register_loop(line, None, held, rows, results, entries, length, label)
-        for k, (type, pointer) in enumerate(held):
-            writer.finish(k, pointer, type)
-        return
-    of_carried = types[:carried]
+        _write_in_registers(writer, call, line, rows)
+    else:
+        _write_in_memory(writer, call, [moving for _, moving in rows], constants)
+
+
+def _write_in_registers(
+    writer: Writer, call: Node, line: Line, rows: Sequence[tuple[Type, Moving]]
+) -> None:
+    body: ClosedGraph = call.params["body"]
+    carried, length, reverse = (call.params[name] for name in ("carried", "length", "reverse"))
+    types = [node.type for node in body.outputs]
+    results = [
+        (types[k], writer.rows_of(k, types[k], length, reverse)) for k in range(carried, len(types))
+    ]
+    held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types[:carried]]
+    for k, (type, pointer) in enumerate(held):
+        writer.copy(writer.input(k), pointer, type)
+    entries = [
+        writer.rows_of(len(types) + k, type, length, reverse)
+        for k, type in enumerate(types[:carried])
+    ]
+    label = label_in(body.name)
+    writer.register_loop(line, None, held, rows, results, entries, length, label)
+    for k, (type, pointer) in enumerate(held):
+        writer.finish(k, pointer, type)
+
+
+def _write_in_memory(
+    writer: Writer, call: Node, rows: Sequence[Moving], constants: Sequence[Pointer]
+) -> None:
+    body: ClosedGraph = call.params["body"]
+    carried, length, reverse = (call.params[name] for name in ("carried", "length", "reverse"))
+    types = [node.type for node in body.outputs]
     entries = {k: len(types) + k for k in range(carried) if writer.is_needed(len(types) + k)}
     followers = followers_in(body, carried)
-    outputs = [k for k in range(len(types)) if k not in followers]
-    overwriting = overwriting_in(body, of_carried, entries, call.params["sums"])
+    again = {
+        k: number
+        for k, number in again_in(body, carried).items()
+        if not (writer.is_needed(k) and writer.is_own(k))
+    }
+    outputs = [k for k in range(len(types)) if k not in followers and k not in again]
+    results = [writer.rows_of(k, types[k], length, reverse) for k in outputs if k >= carried]
+    again = {k: number for k, number in again.items() if writer.is_needed(k)}
+    kept = {*entries, *again.values()}
+    overwriting = overwriting_in(body, types[:carried], kept, call.params["sums"])
     steps = writer.compiled(body, outputs, overwriting)
     in_place = [k for k, number in overwriting.results.items() if number in steps.in_place]
-    state = state_of(writer, body, of_carried, entries, length, reverse=reverse, in_place=in_place)
+    state = state_of(
+        writer,
+        body,
+        types[:carried],
+        entries,
+        length,
+        reverse=reverse,
+        in_place=in_place,
+        again=again,
+    )
     for k, read in enumerate(state.reads):
         writer.copy(writer.input(k), read.start, types[k])
-    reads = [*state.reads, *[moving for _, moving in rows], *constants]
-    writes = [*state.writes, *[moving for _, moving in results]]
+    reads = [*state.reads, *rows, *constants]
+    writes = [*state.writes, *results]
+    label = label_in(body.name)
     shown = None if label is None else Shown(label)
     writer.loop(length, lambda _: writer.body(steps, reads, writes), shown=shown)
     for k, read in enumerate(state.reads):

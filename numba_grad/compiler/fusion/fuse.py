@@ -51,6 +51,7 @@ def fuse(
     steps = groups.group()
     if groups.add_shared_roots(steps):
         steps = groups.group()
+    groups.drop_unread_stores(steps)
     return steps
 
 
@@ -58,9 +59,11 @@ class _Groups:
     def __init__(self, roots: Roots, protected: Collection[Node]) -> None:
         self.roots = roots
         self.protected = protected
+        # Of each root the roots that it reads, and whether only at its own loop indices.
+        self.needed_by: dict[Node, dict[Node, bool]] = {}
 
     def group(self) -> list[Step]:
-        needed_by: dict[Node, dict[Node, bool]] = {}
+        needed_by = self.needed_by = {}
         reads: dict[Node, dict[Node, bool]] = {}
         readers: dict[Node, list[Node]] = {}
         for node in self.roots.order:
@@ -216,6 +219,38 @@ class _Groups:
         (group.reduced if is_reduction else group.stored).append(node)
         steps.append(group)
         return len(steps) - 1
+
+    def drop_unread_stores(self, steps: Sequence[Step]) -> None:
+        """Store nothing that only its own kernel reads, at the same element: there it is in a
+        register."""
+        readers: dict[Node, list[Node]] = {}
+        for node, needed in self.needed_by.items():
+            for x in needed:
+                readers.setdefault(x, []).append(node)
+        for step in steps:
+            if isinstance(step, LibraryOperation) or step.in_place:
+                continue
+            own = set(step.roots)
+            for node in list(step.stored):
+                users = readers.get(node, [])
+                if not users or node in self.roots.outputs:
+                    continue
+                if all(user in own and self.needed_by[user][node] for user in users):
+                    step.stored.remove(node)
+                    own.remove(node)
+                    self.roots.nodes.discard(node)
+                    self.hand_on(node, users, readers)
+
+    def hand_on(self, node: Node, users: Sequence[Node], readers: dict[Node, list[Node]]) -> None:
+        """What a value that is not stored reads, its users do."""
+        for x, is_aligned in self.needed_by.pop(node).items():
+            of_x = readers[x]
+            of_x.remove(node)
+            for user in users:
+                needed = self.needed_by[user]
+                if x not in needed:
+                    of_x.append(user)
+                needed[x] = needed.get(x, True) and is_aligned
 
     def add_shared_roots(self, steps: list[Step]) -> bool:
         """Store what several kernels would otherwise compute again, at the place where they

@@ -25,6 +25,10 @@ UNROLLED_OPERATIONS = 1024
 # segment. A loop of 30 elements is as fast, and compiles ten times as fast: 2 to 4 ms a line.
 MOST_ELEMENTS = 16
 UNROLLED_LINES = 128
+# But of an array that is a vector of the processor's, the functions of all its elements at once are
+# faster: as many additions as two of them.
+FEWEST_IN_VECTORS = 8
+COSTLY = 24
 
 
 class _Unrolling(threading.local):
@@ -52,11 +56,17 @@ def all_axes_as_loops() -> Iterator[None]:
 
 
 @contextmanager
-def unrolling_for(operations: Sequence[tuple[tuple[int, ...], int]]) -> Iterator[None]:
+def unrolling_for(
+    operations: Sequence[tuple[tuple[int, ...], int]], *, is_one_loop: bool = False
+) -> Iterator[None]:
     """Within, axes are unrolled as far as operations with results of these shapes, and costs, can
-    afford."""
+    afford. Of arrays in `one loop` over all elements none is."""
     before = _unrolling.copies, _unrolling.elements
     _unrolling.copies, _unrolling.elements = MOST_COPIES, MOST_ELEMENTS
+    if is_one_loop:
+        _unrolling.copies = 1
+        if sum(cost for _, cost in operations) >= COSTLY:
+            _unrolling.elements = FEWEST_IN_VECTORS - 1
     wholes = [(shape, 1) for shape, _ in operations if _is_small(shape) and math.prod(shape) > 1]
     while (
         _unrolling.elements > FEWEST_COPIES

@@ -7,7 +7,9 @@ runs alone, as ever.
 """
 
 import math
+from collections.abc import Collection, Sequence
 
+from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import substitute, toposort
@@ -15,45 +17,65 @@ from numba_grad.ops.elementwise import where
 from numba_grad.ops.families import literal
 from numba_grad.ops.logic import less_equal
 
+Branches = tuple[ClosedGraph, ...]
+
 # Of all branches together, in additions.
 _MOST_OPERATIONS = 64
 # Elements of an array: those of a vector in space.
 _MOST_ELEMENTS = 4
-_PURE = ("elementwise", "movement")
+_PURE = ("elementwise", "movement", "reduction")
 
 
 def small_branches(outputs: list[Node]) -> list[Node]:
     """`outputs` with such choices made by `where`: the same values, wherever they are finite or
     not."""
-    small = {node for node in toposort(outputs) if _is_small(node)}
+    small = {
+        branches
+        for branches, numbers in _choices(outputs).items()
+        if _operations(branches, numbers) <= _MOST_OPERATIONS
+    }
     if not small:
         return outputs
     chosen: dict[Node, list[Node]] = {}
 
     def change(node: Node) -> Node | None:
-        if node.op.name != "item" or not _is_small(node.inputs[0]):
+        if node.op.name != "item" or node.inputs[0].params.get("branches") not in small:
             return None
         branch = node.inputs[0]
         if branch not in chosen:
-            chosen[branch] = _all_computed(branch)
+            chosen[branch] = small_branches(_all_computed(branch))
         return chosen[branch][node.params["number"]]
 
     return substitute(outputs, {}, change)
 
 
-def _is_small(node: Node) -> bool:
-    if node.op.name != "branch":
-        return False
+def _choices(outputs: Sequence[Node]) -> dict[Branches, set[int]]:
+    """Between what these choose, with the numbers of the results that are wanted."""
+    found: dict[Branches, set[int]] = {}
+    for node in toposort(outputs):
+        if node.op.name == "item" and node.inputs[0].op.name == "branch":
+            branches = node.inputs[0].params["branches"]
+            found.setdefault(branches, set()).add(node.params["number"])
+    return found
+
+
+def _operations(branches: Branches, numbers: Collection[int]) -> float:
+    """What these results of all branches take together, in additions, with the branches inside;
+    infinity, if something is not to be computed in vain."""
     operations = 0.0
-    for branch in node.params["branches"]:
-        for inner in toposort(branch.outputs):
-            if isinstance(inner.type, TupleType) or math.prod(inner.shape) > _MOST_ELEMENTS:
-                return False
-            if inner.inputs and inner.value is None:
-                if inner.op.family not in _PURE:
-                    return False
-                operations += inner.op.cost * inner.type.size
-    return operations <= _MOST_OPERATIONS
+    for target in branches:
+        outputs = [target.outputs[k] for k in numbers]
+        operations += sum(_operations(inner, own) for inner, own in _choices(outputs).items())
+        for node in toposort(outputs):
+            if node.op.name == "branch":
+                continue
+            if isinstance(node.type, TupleType) or node.type.size > _MOST_ELEMENTS:
+                return math.inf
+            if node.inputs and node.value is None and node.op.name != "item":
+                if node.op.family not in _PURE:
+                    return math.inf
+                operations += node.op.cost * node.type.size
+    return operations
 
 
 def _all_computed(node: Node) -> list[Node]:

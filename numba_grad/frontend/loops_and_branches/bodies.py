@@ -28,6 +28,9 @@ from numba_grad.transforms.call import CallTarget
 
 # Families of what a loop computes anew in each step rather than reads from memory.
 _FREE = ("movement", "literal", "iota")
+# Elements from which on a part of an array that a step reads, `weights[2]`, is an argument of its
+# own: so its cotangents are added to a sum of its size, not to one of all the array's.
+_PART = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +183,30 @@ def _captured(
             stack += node.inputs
         elif node.op.family in ("literal", "iota"):
             continue
-        elif is_outside(node) or node.op is ARGUMENT or node.op.family not in _FREE:
+        elif (
+            is_outside(node) or node.op is ARGUMENT or node.op.family not in _FREE or _is_part(node)
+        ):
             found[node] = None
         else:
             stack += node.inputs
     for node in found:
         check_inside(node)
     return [node for node in inner if node in found]
+
+
+def _is_read(node: Node) -> bool:
+    """Whether a step reads this from memory, rather than what it is made of."""
+    return node.op.family not in _FREE or _is_part(node)
+
+
+def _is_part(node: Node) -> bool:
+    """Whether this is a contiguous part of an array, at most half of it: memory as it is."""
+    while node.op.name == "reshape":
+        node = node.inputs[0]
+    if node.op.name != "slice" or node.type.size < _PART:
+        return False
+    (x,) = node.inputs
+    if 2 * node.type.size > x.type.size or any(step != 1 for step in node.params["steps"]):
+        return False
+    cut = [axis for axis, n in enumerate(x.shape) if node.shape[axis] != n]
+    return all(n == 1 for n in node.shape[: cut[-1]])

@@ -1,0 +1,109 @@
+"""What the derivative of a loop carries, where less will do.
+
+    u, v = v, 2 * v - u + c * bend(v)    the cotangent of u is minus what that of v was before
+
+Such a cotangent is carried as that former value, which is in memory already. And where one sum over
+all steps adds parts of what another one adds, it is that part of the other sum. Both are exact: a
+derivative that has memory for some states only, and does without, has the same bits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numba_grad.graph.node import OPS, Node, argument, record, recording
+from numba_grad.graph.walk import substitute
+from numba_grad.transforms.call import CallTarget
+
+# Elements from which on an array is not in registers from step to step.
+_LARGE = 17
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedCotangents:
+    """A body of a derivative that carries less: by the numbers of what the original carries."""
+
+    body: CallTarget
+    negated: frozenset[int]  # what is carried with the other sign
+    parts: dict[int, tuple[int, list[Node]]]  # sums: of which other one, by which movements
+
+    def held(self, held: Sequence[Node]) -> list[Node]:
+        """What it carries at first."""
+        return [
+            OPS["negative"](x) if k in self.negated else x
+            for k, x in enumerate(held)
+            if k not in self.parts
+        ]
+
+    def finals(self, finals: Sequence[Node], count: int) -> list[Node]:
+        """What the original, of `count` values, carries out."""
+        kept = iter(finals)
+        own = {k: next(kept) for k in range(count) if k not in self.parts}
+        own |= {k: OPS["negative"](own[k]) for k in self.negated}
+        for k, (source, movements) in self.parts.items():
+            own[k] = own[source]
+            for movement in movements:
+                own[k] = record(movement.op, (own[k],), movement.params)
+        return [own[k] for k in range(count)]
+
+
+def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
+    """The body of a derivative, which carries so many values, the last of them sums from 0 on."""
+    return body.derived(("carrying less", carried, sums), lambda: _made(body, carried, sums))
+
+
+def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
+    parts = _parts(body, range(carried - sums, carried))
+    negated = _negated(body, range(carried - sums))
+    arguments = list(body.arguments)
+    outputs = list(body.outputs)
+    with recording(True):
+        replaced = {}
+        for k, former in negated.items():
+            arguments[k] = argument(arguments[k].type, arguments[k].requires_grad)
+            replaced[body.arguments[k]] = OPS["negative"](arguments[k])
+            outputs[k] = body.arguments[former]
+        outputs = substitute(outputs, replaced)
+    target = CallTarget(
+        body.name,
+        [x for k, x in enumerate(arguments) if k not in parts],
+        [x for k, x in enumerate(outputs) if k not in parts],
+    )
+    return CarriedCotangents(target, frozenset(negated), parts)
+
+
+def _negated(body: CallTarget, numbers: Sequence[int]) -> dict[int, int]:
+    """What is carried as minus the former value of another one, by number."""
+    number_of = {body.arguments[k]: k for k in numbers}
+    found: dict[int, int] = {}
+    for k in numbers:
+        node = body.outputs[k]
+        if node.op.name != "negative" or node.type.size < _LARGE:
+            continue
+        former = number_of.get(node.inputs[0])
+        if former is not None and former != k and former not in found:
+            found[k] = former
+    return found
+
+
+def _parts(body: CallTarget, numbers: Sequence[int]) -> dict[int, tuple[int, list[Node]]]:
+    """Sums that add parts of what another one adds: by number, of which, and by which movements."""
+    added: dict[Node, int] = {}
+    for k in numbers:
+        node = body.outputs[k]
+        if node.op.name == "add" and node.inputs[0] is body.arguments[k]:
+            added.setdefault(node.inputs[1], k)
+    found: dict[int, tuple[int, list[Node]]] = {}
+    for k in numbers:
+        node = body.outputs[k]
+        if node.op.name != "add" or node.inputs[0] is not body.arguments[k]:
+            continue
+        movements: list[Node] = []
+        node = node.inputs[1]
+        while added.get(node, k) == k and node.op.family == "movement" and len(node.inputs) == 1:
+            movements.append(node)
+            node = node.inputs[0]
+        source = added.get(node, k)
+        if source != k:
+            found[k] = source, movements[::-1]
+    # A source that is a part itself is computed after this: it stays.
+    return {k: of for k, of in found.items() if of[0] not in found}
