@@ -292,5 +292,5 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(
-        value, (bool, int, float, complex, str, np.dtype, np.generic)
+        value, (bool, int, float, complex, str, bytes, np.dtype, np.generic)
     )
