@@ -489,7 +489,12 @@ class _Pass:
         self._follow(given)
         self.recorded = self.order
         self.pending = [
-            x for x in self.order if x.value is None and x.op is not ARGUMENT and _is_held(x)
+            x
+            for x in self.order
+            if x.handle is not None
+            and x.value is None
+            and x.op is not ARGUMENT
+            and held_tensor(x) is not None
         ]
         for target in self.targets or ():
             state_of(target)
@@ -704,17 +709,16 @@ class _Pass:
         for rerolled in self.loops:
             if rerolled.loop in executed:
                 executed.update(x for x in rerolled.steps if x.requires_grad)
-        release(self.recorded, [x for x in self.recorded if copies.get(x, x) in executed])
+        gone_through = zip(
+            self.recorded, map(copies.get, self.recorded, self.recorded), strict=True
+        )
+        release(self.recorded, [x for x, own in gone_through if own in executed])
 
     def _is_executed(self, node: Node) -> bool:
         """Whether the pass has gone through an operation."""
         if node.op.vjp is None or self.found.get(node) is None:
             return False
         return self.targets is None or self._goes_on(node)
-
-
-def _is_held(node: Node) -> bool:
-    return node.handle is not None and held_tensor(node) is not None
 
 
 class _Update:

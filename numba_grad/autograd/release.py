@@ -23,31 +23,42 @@ def release(order: Sequence[Node], executed: Sequence[Node]) -> None:
     (a sum, an addition) save nothing, so another pass may go through them.
     """
     links = _Links(order)
+    stays = False  # whether something that another pass may go through has a value
     for node in executed:
         if node.op.saves:
             node.released = True
             if node.value is not None:
                 node.inputs = links.of(node)
-        elif node.op is custom:
+            continue
+        if node.op is custom:
             node.params["context"].release()
-    _detach_values(executed, links)
+        stays = stays or node.value is not None
+    if stays:
+        _detach_values(executed, links)
 
 
 class _Links:
-    """The leaves that gradients of each node flow to."""
+    """The leaves that gradients of each node flow to: found when the first node asks, as many
+    passes compute nothing but gradients."""
 
-    __slots__ = ("_leaves", "_masks", "_tuples")
+    __slots__ = ("_leaves", "_masks", "_order", "_tuples")
 
     def __init__(self, order: Sequence[Node]) -> None:
-        self._leaves = [x for x in order if x.requires_grad and x.op.vjp is None]
+        self._order: Sequence[Node] | None = order
+        self._leaves: list[Node] = []
         self._masks: dict[Node, int] | None = None
         self._tuples: dict[int, tuple[Node, ...]] = {}
-        if len(self._leaves) <= _EXACT_LEAVES:
-            self._masks = _leaf_masks(order, self._leaves)
 
     def of(self, node: Node) -> tuple[Node, ...]:
+        order, self._order = self._order, None
+        if order is not None:
+            self._leaves = [x for x in order if x.requires_grad and x.op.vjp is None]
+            if 1 < len(self._leaves) <= _EXACT_LEAVES:
+                self._masks = _leaf_masks(order, self._leaves)
         if self._masks is None:
-            return tuple(self._leaves)
+            # Of one leaf, all that gradients flow through.
+            flows = any(x.requires_grad for x in node.inputs)
+            return tuple(self._leaves) if flows else ()
         mask = self._masks[node]
         found = self._tuples.get(mask)
         if found is None:
@@ -72,8 +83,6 @@ def _leaf_masks(order: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, int
 def _detach_values(executed: Sequence[Node], links: _Links) -> None:
     """Let computed operations that stay differentiable hold on to types, not to values."""
     kept = [node for node in executed if not node.op.saves and node.value is not None]
-    if not kept:
-        return
     # Below them, what another pass may go through.
     needed = set()
     for node in kept:

@@ -41,6 +41,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     transfer,
 )
 from numba_grad.ops.families import cast, loop_dtypes, placed, reshape
+from numba_grad.ops.movement import concatenated
 from numba_grad.runtime import dlpack
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def _stacked(value: Any, device: str) -> Node:
     nodes = common_dtype(tuple([_stacked(x, device) for x in value]))
     if len({x.shape for x in nodes}) > 1:
         raise _ragged(value)
-    return OPS["concatenate"](*[reshape(x, (1, *x.shape)) for x in nodes], axis=0)
+    return concatenated([reshape(x, (1, *x.shape)) for x in nodes], 0)
 
 
 def constant_beside(x: Node, array: np.ndarray) -> Node:

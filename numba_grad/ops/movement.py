@@ -456,6 +456,16 @@ concatenate = structural(
 )
 
 
+def concatenated(arrays: Sequence[Node], axis: int) -> Node:
+    """Arrays one after the other: a loop stacks its parts in the same way in each step."""
+    return record(concatenate, tuple(arrays), _axis_params(axis))
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _axis_params(axis: int) -> SharedParams:
+    return SharedParams(axis=axis)
+
+
 # update_slice, add_slice
 
 

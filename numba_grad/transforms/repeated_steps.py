@@ -5,13 +5,15 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, SharedParams
+from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
 
 FEWEST_STEPS = 16
@@ -21,6 +23,7 @@ _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
 _SLICE = OPS["slice"]
+_NUMBERS = (LEAF, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,66 +58,32 @@ class RecordedGraph:
     ) -> None:
         self.nodes = order
         self.fewest = fewest
-        self.numbers: dict[Node, int] = {node: k for k, node in enumerate(order)}
+        self.numbers: dict[Node, int] = dict(zip(order, range(len(order)), strict=True))
         self.others: list[Node] = []  # inputs that are not in the order
-        signatures, row_starts, inputs, arities = self._read(fixed)
-        self.signatures = np.array(signatures, np.int64)
-        self.row_starts = np.array(row_starts, np.int64)  # of slices that take one row
-        self.inputs = np.array(inputs, np.int64)
-        self.arities = np.array(arities, np.int64)
+        read = list(map(_inputs_of, order))
+        self.arities = np.fromiter(map(len, read), np.int64, len(order))
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
+        self.inputs = self._numbers_of(list(itertools.chain.from_iterable(read)))
+        # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of slices
+        # that take one row, it is in `row_starts`.
+        self.signatures, self.row_starts = _signatures(order)
+        self.signatures[~np.array(_are_free(order))] = 0
+        self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
         # What tells apart inputs outside of the order that may differ from step to step: numbers.
-        self.number_types = np.array(
-            [self._type_of_number(x, is_read_later) for x in self.others] or [0], np.int64
-        )
+        self.number_types = _types_of_numbers(self.others, is_read_later)
 
-    def _read(self, fixed: Collection[Node]) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Signatures: 0 of what cannot be in a loop, else equal for equal operations."""
+    def _numbers_of(self, inputs: Sequence[Node]) -> np.ndarray:
         numbers, others = self.numbers, self.others
-        known: dict[tuple[Any, ...], int] = {}
-        known_params: dict[int, Any] = {}
-        signatures, row_starts, inputs, arities = [], [], [], []
-        number = numbers.get
-        for node in self.nodes:
-            params, type = node.params, node.type
-            start = 0
-            if not may_be_inside(node) or node in fixed:
-                signatures.append(0)
-            else:
-                if params is NO_PARAMS:
-                    key: tuple[Any, ...] = (node.op, type, node.requires_grad)
-                elif node.op is _SLICE and params["sizes"][0] == 1:
-                    start = params["starts"][0]
-                    rest = params["starts"][1:], params["sizes"], params["steps"][1:]
-                    key = (node.op, type, node.requires_grad, rest)
-                else:
-                    name = known_params.get(id(params))
-                    if name is None:
-                        name = _name_of(params)
-                        if params.__class__ is SharedParams:
-                            known_params[id(params)] = name
-                    key = (node.op, type, node.requires_grad, name)
-                signatures.append(0 if key[-1] == "" else known.setdefault(key, len(known) + 1))
-            row_starts.append(start)
-            own = node.inputs
-            arities.append(len(own))
-            for x in own:
-                k = number(x)
-                if k is None:
-                    others.append(x)
-                    k = numbers[x] = -len(others)
-                inputs.append(k)
-        return signatures, row_starts, inputs, arities
-
-    def _type_of_number(self, x: Node, is_read_later: Callable[[Node], bool]) -> int:
-        is_number = (
-            x.op in (LEAF, NUMBERS)
-            and x.type.shape == ()
-            and x.value is not None
-            and x.type.device == CPU
-            and not x.requires_grad
+        found = np.fromiter(
+            map(numbers.get, inputs, itertools.repeat(_OUTSIDE)), np.int64, len(inputs)
         )
-        return ord(x.type.dtype.char) if is_number and not is_read_later(x) else 0
+        for k in np.flatnonzero(found == _OUTSIDE).tolist():
+            x = inputs[k]
+            if x not in numbers:
+                others.append(x)
+                numbers[x] = -len(others)
+            found[k] = numbers[x]
+        return found
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]
@@ -230,18 +199,88 @@ def _longest_run(flags: np.ndarray) -> tuple[int, int]:
     return int(starts[longest]), int(ends[longest] - starts[longest])
 
 
+# Signatures. What can be said of many nodes at once is: a call for each takes as long as the rest.
+
+_inputs_of = attrgetter("inputs")
+_OUTSIDE = -(1 << 62)
+
+
+def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray]:
+    """For each node the signature, and the row that it begins at if it is a slice of one."""
+    # Ops, types and most params are shared, so there are few kinds by their identity.
+    kinds: dict[tuple[Any, ...], int] = {}
+    keys = zip(
+        map(id, map(attrgetter("op"), nodes)),
+        map(id, map(attrgetter("type"), nodes)),
+        map(id, map(attrgetter("params"), nodes)),
+        map(attrgetter("requires_grad"), nodes),
+        strict=True,
+    )
+    first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
+    known: dict[tuple[Any, ...], int] = {}
+    names: dict[int, str] = {}  # of params, by identity
+    signatures, row_starts = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    for k in kinds.values():
+        node = nodes[k]
+        params = node.params
+        if not _is_fit(node):
+            continue
+        rest: object = None
+        if node.op is _SLICE and params["sizes"][0] == 1:
+            row_starts[k] = params["starts"][0]
+            rest = params["starts"][1:], params["sizes"], params["steps"][1:]
+        elif params is not NO_PARAMS:
+            if id(params) not in names:
+                names[id(params)] = _name_of(params)
+            rest = names[id(params)]
+        if rest != "":
+            key = (node.op, node.type, node.requires_grad, rest)
+            signatures[k] = known.setdefault(key, len(known) + 1)
+    return signatures[first], row_starts[first]
+
+
+def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:
+    """For each node a code of its dtype, if it is a number that another step may have another one
+    in place of, else 0."""
+    codes: dict[int, int] = {}  # by identity of the type
+    found = [0] * max(1, len(others))
+    for k, x in enumerate(others):
+        if x.op not in _NUMBERS or x.value is None or x.requires_grad:
+            continue
+        type = x.type
+        code = codes.get(id(type))
+        if code is None:
+            is_number = type.shape == () and type.device == CPU
+            code = codes[id(type)] = ord(type.dtype.char) if is_number else 0
+        if code and not is_read_later(x):
+            found[k] = code
+    return np.array(found, np.int64)
+
+
 def may_be_inside(node: Node) -> bool:
+    return _is_fit(node) and _are_free([node])[0]
+
+
+def _is_fit(node: Node) -> bool:
+    """Whether an operation as this one may be in a loop."""
     type = node.type
     return (
         node.op.family in _FAMILIES
-        and node.value is None
         and type.__class__ is not TupleType
         and type.size <= _LARGEST
         and type.device == CPU
-        and node.autograd is None
-        and not node.released
-        and (node.handle is None or node.handle() is None)
     )
+
+
+def _are_free(nodes: Sequence[Node]) -> list[bool]:
+    """Whether nobody knows a node but those that read it."""
+    return [
+        x.value is None
+        and x.autograd is None
+        and not x.released
+        and (x.handle is None or x.handle() is None)
+        for x in nodes
+    ]
 
 
 def _name_of(params: dict[str, Any]) -> str:
@@ -253,5 +292,5 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(
-        value, (bool, int, float, complex, str, np.dtype, np.generic)
+        value, (bool, int, float, complex, str, bytes, np.dtype, np.generic)
     )

@@ -32,6 +32,7 @@ from numba_grad.ops.families import broadcast_to, cast
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import out_of_range
+from numba_grad.ops.movement import concatenated
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -77,7 +78,7 @@ def concatenate(
         nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
         axis = 0
     number = normalize_axis("concatenate", axis, len(nodes[0].shape))
-    return wrap(OPS["concatenate"](*nodes, axis=number))
+    return wrap(concatenated(nodes, number))
 
 
 concat = concatenate
@@ -105,7 +106,7 @@ def stack(
         )
     number = normalize_axis("stack", axis, len(shape) + 1)
     expanded = [reshape_node(x, (*shape[:number], 1, *shape[number:])) for x in nodes]
-    return wrap(OPS["concatenate"](*expanded, axis=number))
+    return wrap(concatenated(expanded, number))
 
 
 def vstack(
