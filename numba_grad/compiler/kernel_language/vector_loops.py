@@ -74,6 +74,7 @@ class VectorLoop:
         self.width = vector_bytes() // nbytes
         self.vector = ir.VectorType(storage_type(element), self.width)
         self.conditions = ir.VectorType(_BIT, self.width)
+        self.known: set[str] = set()  # variables that are assigned there
         self.scalars: dict[ast.AST, _Value] = {}
         self.pointers: dict[object, Any] = {}
         self.copies: dict[Any, Any] = {}  # of a scalar in all elements of a vector
@@ -82,15 +83,22 @@ class VectorLoop:
         self.mask: Any = None  # of the last vector
 
     def write(self) -> None:
+        """Write the loop: what is rarely run as vectors under a mask alone, which is less code."""
         lowering, builder, before = self.lowering, self.builder, self.before
-        whole, rest, after = [lowering.block(name) for name in ("pass", "rest", "after")]
+        rest, after = lowering.block("rest"), lowering.block("after")
         outside = builder.block
         builder.cbranch(builder.icmp_signed("<", self.start, self.stop), before.block, after)
         with lowering.products.loop(outside, self.loop.node):
-            self.write_passes(whole, rest, after)
+            if lowering.is_rare and has_masks():
+                builder.position_at_end(rest)
+                self.last_vectors(self.start, [self.nothing] * len(self.loop.sums), is_loop=True)
+                before.branch(rest)
+            else:
+                self.write_passes(lowering.block("pass"), rest)
+        builder.branch(after)
         builder.position_at_end(after)
 
-    def write_passes(self, whole: ir.Block, rest: ir.Block, after: ir.Block) -> None:
+    def write_passes(self, whole: ir.Block, rest: ir.Block) -> None:
         """Passes of some vectors, of one vector each, and what is left."""
         lowering, builder, before = self.lowering, self.builder, self.before
         step = self.width * self.unrolled
@@ -119,11 +127,10 @@ class VectorLoop:
             totals.append(parts)
         totals = [reduce(self.added, parts) for parts in totals]
         if has_masks():
-            self.last_vectors(end, totals, rest)
+            self.last_vectors(end, totals, is_loop=self.unrolled > 1)
         else:
             self.add_to_sums(totals)
             lowering.scalar_loop(self.loop.node, end, self.stop, INT64(1))
-        builder.branch(after)
         before.cbranch(before.icmp_signed("<", self.start, end), whole, rest)
 
     @property
@@ -133,19 +140,16 @@ class VectorLoop:
             return 1
         return 4 if len(self.loop.node.body) <= _SHORT else 2
 
-    def last_vectors(self, first: Any, totals: list[Any], rest: ir.Block) -> None:
-        """The elements that are left, the last ones fewer than a vector has."""
-        builder = self.builder
+    def last_vectors(self, first: Any, totals: list[Any], *, is_loop: bool) -> None:
+        """The elements that are left, the last ones fewer than a vector has; `is_loop`: maybe more
+        than a vector has."""
+        builder, rest = self.builder, self.builder.block
         last, done = self.lowering.block("last"), self.lowering.block("done")
         builder.cbranch(builder.icmp_signed("<", first, self.stop), last, done)
         builder.position_at_end(last)
-        is_loop = self.unrolled > 1
         index = builder.phi(INT64) if is_loop else first
         before = [builder.phi(self.vector) for _ in totals] if is_loop else totals
-        lanes = ir.VectorType(_INT32, self.width)
-        count = builder.trunc(builder.sub(self.stop, index), _INT32)
-        numbers = ir.Constant(lanes, list(range(self.width)))
-        self.mask = builder.icmp_unsigned("<", numbers, _in_all(builder, count, lanes))
+        self.mask = self.elements_before(builder.sub(self.stop, index))
         sums = self.vector_at(index, before)
         if is_loop:
             following = builder.add(index, INT64(self.width), flags=("nsw",))
@@ -161,6 +165,16 @@ class VectorLoop:
             results.append(builder.phi(self.vector))
             _come_from(results[-1], (total, rest), (value, last))
         self.add_to_sums(results)
+
+    def elements_before(self, count: Any) -> Any:
+        """Which elements of a vector are the first so many."""
+        builder = self.builder
+        width = INT64(self.width)
+        fewer = builder.icmp_signed("<", count, width)
+        count = builder.trunc(builder.select(fewer, count, width), _INT32)
+        lanes = ir.VectorType(_INT32, self.width)
+        numbers = ir.Constant(lanes, list(range(self.width)))
+        return builder.icmp_unsigned("<", numbers, _in_all(builder, count, lanes))
 
     # Sums
 
@@ -201,7 +215,8 @@ class VectorLoop:
                 self.store(target, self.as_vector(self.value(statement.value)))
             elif isinstance(target, ast.Name) and self.loop.varies(target):
                 self.values[target.id] = self.value(statement.value)
-            elif isinstance(target, ast.Name) and self.mask is None:
+            elif isinstance(target, ast.Name) and target.id not in self.known:
+                self.known.add(target.id)
                 with self.before_the_loop():
                     self.lowering.assign(target.id, self.lowering.expression(statement.value))
         return list(results.values())
