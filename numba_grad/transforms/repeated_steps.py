@@ -68,7 +68,7 @@ class RecordedGraph:
         # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of what
         # reads or assigns one row, it is in `row_starts`.
         self.signatures, self.row_starts, self.row_accesses = _signatures(order)
-        self.signatures[~np.array(_are_free(order))] = 0
+        self.signatures[~np.array(are_free(order))] = 0
         self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
         self.row_accesses[self.signatures == 0] = RowAccess.NONE
         # What nodes read in the graph, where reads of rows are not taken for what was assigned.
@@ -252,7 +252,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
         node = nodes[k]
         params = node.params
         accesses[k] = row_access(node)
-        if not (_is_fit(node) or (accesses[k] == RowAccess.ASSIGNS and _is_fit(node.inputs[1]))):
+        if not (is_fit(node) or (accesses[k] == RowAccess.ASSIGNS and is_fit(node.inputs[1]))):
             continue
         rest: object = None
         if accesses[k] == RowAccess.ASSIGNS:
@@ -288,11 +288,7 @@ def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bo
     return np.array(found, np.int64)
 
 
-def may_be_inside(node: Node) -> bool:
-    return _is_fit(node) and _are_free([node])[0]
-
-
-def _is_fit(node: Node) -> bool:
+def is_fit(node: Node) -> bool:
     """Whether an operation as this one may be in a loop."""
     type = node.type
     return (
@@ -303,7 +299,7 @@ def _is_fit(node: Node) -> bool:
     )
 
 
-def _are_free(nodes: Sequence[Node]) -> list[bool]:
+def are_free(nodes: Sequence[Node]) -> list[bool]:
     """Whether nobody knows a node but those that read it."""
     return [
         x.value is None

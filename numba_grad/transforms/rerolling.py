@@ -30,7 +30,13 @@ from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import UPDATE
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
-from numba_grad.transforms.repeated_steps import FEWEST_STEPS, RecordedGraph, Steps, may_be_inside
+from numba_grad.transforms.repeated_steps import (
+    FEWEST_STEPS,
+    RecordedGraph,
+    Steps,
+    are_free,
+    is_fit,
+)
 
 _LONGEST_DELAY = 4  # steps back that a step may read
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
@@ -76,12 +82,12 @@ class Rerolled:
             node.inputs = self.inputs(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """What `roots` depend on, and is in no step."""
+        """What `roots` depend on, and is in no step: these stand one after the other."""
         needed = set(roots)
-        inside = set(self.steps)
+        first = order.index(self.steps[0])
         found = []
-        for node in reversed(order):
-            if node in needed and node not in inside:
+        for node in reversed([*order[:first], *order[first + len(self.steps) :]]):
+            if node in needed:
                 found.append(node)
                 needed.update(self.inputs(node))
         return found[::-1]
@@ -95,8 +101,8 @@ def reroll(
     fewest: int,
 ) -> Rerolled | None:
     """See `python_loops.loop_in`; of at least `fewest` nodes."""
-    some = order[::16]
-    if 32 * sum(map(may_be_inside, some)) < fewest:
+    some = [node for node in order[::16] if is_fit(node)]
+    if 32 * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = RecordedGraph(order, fixed, is_read_later, fewest)
     steps = recorded.repetition()
