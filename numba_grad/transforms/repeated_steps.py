@@ -15,6 +15,7 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
+from numba_grad.transforms.assigned_rows import RowAccess, row_access, rows_read_again
 
 FEWEST_STEPS = 16
 _LARGEST = 256  # elements of a value inside of a step
@@ -64,11 +65,17 @@ class RecordedGraph:
         self.arities = np.fromiter(map(len, read), np.int64, len(order))
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
         self.inputs = self._numbers_of(list(itertools.chain.from_iterable(read)))
-        # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of slices
-        # that take one row, it is in `row_starts`.
-        self.signatures, self.row_starts = _signatures(order)
-        self.signatures[~np.array(_are_free(order))] = 0
+        # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of what
+        # reads or assigns one row, it is in `row_starts`.
+        self.signatures, self.row_starts, self.row_accesses = _signatures(order)
+        self.signatures[~np.array(are_free(order))] = 0
         self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
+        self.row_accesses[self.signatures == 0] = RowAccess.NONE
+        # What nodes read in the graph, where reads of rows are not taken for what was assigned.
+        self.inputs_in_graph = self.inputs
+        self.read_again: set[int] = set()  # reads of rows that were assigned
+        if (self.row_accesses == RowAccess.ASSIGNS).any():
+            self._read_assigned_rows()
         # What tells apart inputs outside of the order that may differ from step to step: numbers.
         self.number_types = _types_of_numbers(self.others, is_read_later)
 
@@ -84,6 +91,24 @@ class RecordedGraph:
                 numbers[x] = -len(others)
             found[k] = numbers[x]
         return found
+
+    def _read_assigned_rows(self) -> None:
+        """Take what was assigned for what reads it again: an operation of its own kind, whose value
+        is that of its input."""
+        self.inputs_in_graph = self.inputs.copy()
+        assigned, before = rows_read_again(
+            self.row_accesses, self.row_starts, self.inputs, self.first_inputs
+        )
+        for number, source in (assigned | before).items():
+            self.inputs[self.first_inputs[number]] = source
+        again = list(assigned)
+        self.signatures[again] += int(self.signatures.max(initial=0))
+        self.row_starts[again] = 0
+        self.row_accesses[again] = RowAccess.NONE
+        self.read_again.update(again)
+
+    def assigns_row(self, number: int) -> bool:
+        return number >= 0 and self.row_accesses[number] == RowAccess.ASSIGNS
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]
@@ -179,13 +204,15 @@ class RecordedGraph:
         bad = own[places[kind == 0]]
         combined = np.zeros(len(repeats), np.int64)
         np.add.at(combined, own[places], kind * (3 ** within.clip(max=20)))
-        # Slices of rows that follow each other are of one array.
+        # Slices of rows that follow each other are of one array; assignments go on, too.
         moves = self.row_starts[own + period] - self.row_starts[own]
+        assigns = self.row_accesses[own] == RowAccess.ASSIGNS
         combined[own] = combined[own] * 1000003 + moves
         is_of_one = np.zeros(len(own), bool)
         is_of_one[places[is_same]] = True
         repeats[bad] = False
-        repeats[own[(moves != 0) & (~is_of_one | (moves < 0))]] = False
+        repeats[own[(moves != 0) & ~assigns & (~is_of_one | (moves < 0))]] = False
+        repeats[own[assigns & (moves <= 0)]] = False
         return combined
 
 
@@ -205,8 +232,9 @@ _inputs_of = attrgetter("inputs")
 _OUTSIDE = -(1 << 62)
 
 
-def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray]:
-    """For each node the signature, and the row that it begins at if it is a slice of one."""
+def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each node the signature, the row that it begins at if it is about one, and the
+    `RowAccess`."""
     # Ops, types and most params are shared, so there are few kinds by their identity.
     kinds: dict[tuple[Any, ...], int] = {}
     keys = zip(
@@ -219,14 +247,17 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray]:
     first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
     known: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}  # of params, by identity
-    signatures, row_starts = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    signatures, row_starts, accesses = np.zeros((3, len(nodes)), np.int64)
     for k in kinds.values():
         node = nodes[k]
         params = node.params
-        if not _is_fit(node):
+        accesses[k] = row_access(node)
+        if not (is_fit(node) or (accesses[k] == RowAccess.ASSIGNS and is_fit(node.inputs[1]))):
             continue
         rest: object = None
-        if node.op is _SLICE and params["sizes"][0] == 1:
+        if accesses[k] == RowAccess.ASSIGNS:
+            row_starts[k], rest = params["starts"][0], "row"
+        elif node.op is _SLICE and params["sizes"][0] == 1:
             row_starts[k] = params["starts"][0]
             rest = params["starts"][1:], params["sizes"], params["steps"][1:]
         elif params is not NO_PARAMS:
@@ -236,7 +267,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray]:
         if rest != "":
             key = (node.op, node.type, node.requires_grad, rest)
             signatures[k] = known.setdefault(key, len(known) + 1)
-    return signatures[first], row_starts[first]
+    return signatures[first], row_starts[first], accesses[first]
 
 
 def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:
@@ -257,11 +288,7 @@ def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bo
     return np.array(found, np.int64)
 
 
-def may_be_inside(node: Node) -> bool:
-    return _is_fit(node) and _are_free([node])[0]
-
-
-def _is_fit(node: Node) -> bool:
+def is_fit(node: Node) -> bool:
     """Whether an operation as this one may be in a loop."""
     type = node.type
     return (
@@ -272,7 +299,7 @@ def _is_fit(node: Node) -> bool:
     )
 
 
-def _are_free(nodes: Sequence[Node]) -> list[bool]:
+def are_free(nodes: Sequence[Node]) -> list[bool]:
     """Whether nobody knows a node but those that read it."""
     return [
         x.value is None

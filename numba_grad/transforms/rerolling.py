@@ -26,9 +26,17 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.walk import rebuilt
+from numba_grad.ops.movement import region_params
+from numba_grad.transforms.assigned_rows import UPDATE
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
-from numba_grad.transforms.repeated_steps import FEWEST_STEPS, RecordedGraph, Steps, may_be_inside
+from numba_grad.transforms.repeated_steps import (
+    FEWEST_STEPS,
+    RecordedGraph,
+    Steps,
+    are_free,
+    is_fit,
+)
 
 _LONGEST_DELAY = 4  # steps back that a step may read
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
@@ -74,12 +82,12 @@ class Rerolled:
             node.inputs = self.inputs(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """What `roots` depend on, and is in no step."""
+        """What `roots` depend on, and is in no step: these stand one after the other."""
         needed = set(roots)
-        inside = set(self.steps)
+        first = order.index(self.steps[0])
         found = []
-        for node in reversed(order):
-            if node in needed and node not in inside:
+        for node in reversed([*order[:first], *order[first + len(self.steps) :]]):
+            if node in needed:
                 found.append(node)
                 needed.update(self.inputs(node))
         return found[::-1]
@@ -93,8 +101,8 @@ def reroll(
     fewest: int,
 ) -> Rerolled | None:
     """See `python_loops.loop_in`; of at least `fewest` nodes."""
-    some = order[::16]
-    if 32 * sum(map(may_be_inside, some)) < fewest:
+    some = [node for node in order[::16] if is_fit(node)]
+    if 32 * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = RecordedGraph(order, fixed, is_read_later, fewest)
     steps = recorded.repetition()
@@ -121,6 +129,9 @@ class _Loop:
         # `p[0]`, which steps say again and again.
         self.invariant: dict[int, int] = {}
         self.stacked: list[int] = []  # places of what others read of many steps
+        # Places of assignments of a row to an array, with the places of what is assigned. The
+        # array is no part of the loop.
+        self.assigned: dict[int, int] = {}
 
     def made(self) -> Rerolled | None:
         with recording(True):
@@ -133,6 +144,8 @@ class _Loop:
                 self._classify()
                 reads = self._reads_of_others()
                 if any(delay > _LONGEST_DELAY for _, delay in self.carried):
+                    return None
+                if not self._assigns_well(reads):
                     return None
                 if not self._begins_well():
                     self.steps = self.steps.without_first()
@@ -173,11 +186,14 @@ class _Loop:
         steps, recorded = self.steps, self.recorded
         first, period = steps.first, steps.period
         carried: dict[_Carried, None] = {}
-        self.constants, self.sequences, self.invariant = {}, [], {}
+        self.constants, self.sequences, self.invariant, self.assigned = {}, [], {}, {}
         first_places: dict[tuple[Any, ...], int] = {}
         for place in range(period):
             number = first + place
-            is_invariant = recorded.arities[number] > 0
+            if recorded.assigns_row(number):
+                self.assigned[place] = recorded.inputs_of(number)[1] - first
+                continue
+            is_invariant = recorded.arities[number] > 0 and number not in recorded.read_again
             row_moves = recorded.row_starts[number + period] != recorded.row_starts[number]
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
@@ -227,12 +243,72 @@ class _Loop:
                 return False
         return True
 
+    # Arrays whose rows are assigned.
+
+    def _assigns_well(self, reads: dict[int, list[int]]) -> bool:
+        """Whether arrays are read after the loop alone, and no row is assigned twice."""
+        steps, recorded = self.steps, self.recorded
+        if not self.assigned:
+            return True
+        if any(value < 0 for value in self.assigned.values()):
+            return False  # of the step before
+        for place in range(steps.period):
+            own = recorded.inputs_of(steps.first + place)
+            read = own[1:] if place in self.assigned else own
+            if any(recorded.assigns_row(x) and x >= steps.first - steps.period for x in read):
+                return False
+        chains = self._chains()
+        for chain in chains:
+            moves = steps.period * np.arange(steps.count)
+            rows = [recorded.row_starts[steps.first + place + moves] for place in chain]
+            if len(np.unique(rows)) < len(chain) * steps.count:
+                return False
+        ends = {chain[-1] for chain in chains}
+        last = [steps.count - 1]
+        return all(
+            place in ends and read == last
+            for place, read in reads.items()
+            if place in self.assigned
+        )
+
+    def _chains(self) -> list[list[int]]:
+        """The places of assignments to each array, in order."""
+        chains: dict[int, list[int]] = {}  # by the last place
+        for place in self.assigned:
+            source = self._source(place)
+            chain = chains.pop(source, [])
+            chains[place] = [*chain, place]
+        return list(chains.values())
+
+    def _source(self, place: int) -> int:
+        """The place of the array that an assignment changes: below 0 in the step before."""
+        return self.recorded.inputs_of(self.steps.first + place)[0] - self.steps.first
+
+    def _arrays_after(self, stack_of: dict[int, Node]) -> dict[int, Node]:
+        """By the last place of assignments to it, each array after all steps."""
+        steps, recorded = self.steps, self.recorded
+        found: dict[int, Node] = {}
+        for chain in self._chains():
+            array = recorded.node(steps.first + self._source(chain[0]))
+            for place in chain:
+                number = steps.first + place
+                start, following = recorded.row_starts[[number, number + steps.period]].tolist()
+                stack, rest = stack_of[self.assigned[place]], array.shape[1:]
+                rows = record(_RESHAPE, (stack,), {"shape": (steps.count, *rest)})
+                params = region_params(
+                    (start, *(0 for _ in rest)), (following - start, *(1 for _ in rest))
+                )
+                with recording(recorded.nodes[number].requires_grad):
+                    array = record(UPDATE, (array, rows), params)
+            found[chain[-1]] = array
+        return found
+
     # What others read.
 
     def _reads_of_others(self) -> dict[int, list[int]]:
         """For places in a step, the steps that others read it of."""
         steps, recorded = self.steps, self.recorded
-        later = recorded.inputs[recorded.first_inputs[steps.end] :]
+        later = recorded.inputs_in_graph[recorded.first_inputs[steps.end] :]
         numbers = np.unique(later[(later >= steps.first) & (later < steps.end)])
         reads: dict[int, list[int]] = {}
         for number in (numbers - steps.first).tolist():
@@ -247,16 +323,20 @@ class _Loop:
         """Whether what others read of the last step alone is carried out of it."""
         last = self.steps.count - 1
         return all(
-            read != [last] or self._is_carried_out(place, read) for place, read in reads.items()
+            read != [last] or place in self.assigned or self._is_carried_out(place, read)
+            for place, read in reads.items()
         )
 
     # The loop itself.
 
     def _loop(self, reads: dict[int, list[int]]) -> Rerolled | None:
         steps, recorded = self.steps, self.recorded
-        self.stacked = [
-            place for place, read in reads.items() if not self._is_carried_out(place, read)
+        stacked = [
+            place
+            for place, read in reads.items()
+            if place not in self.assigned and not self._is_carried_out(place, read)
         ]
+        self.stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
         for place in self.invariant.values():
             self.constants[steps.first + place] = recorded.nodes[steps.first + place]
         rows = [self._sequence(place, k) for place, k in self.sequences]
@@ -306,7 +386,7 @@ class _Loop:
         constants = {number: stand_in(x) for number, x in self.constants.items()}
         made = {place: constants[first + same] for place, same in self.invariant.items()}
         for place in range(steps.period):
-            if place in self.invariant:
+            if place in self.invariant or place in self.assigned:
                 continue
             node = recorded.nodes[first + place]
             if (place, 0) in rows and node.op is _SLICE:
@@ -326,6 +406,10 @@ class _Loop:
                 else:
                     delay = -((x - first) // steps.period)
                     given.append(carried[(x - first) % steps.period, delay])
+            if first + place in recorded.read_again:
+                [x] = given
+                made[place] = x if node.requires_grad else OPS["detach"](x)
+                continue
             with recording(node.requires_grad):  # not of what the user has recorded without
                 made[place] = record(node.op, tuple(given), node.params)
         outputs = [
@@ -350,10 +434,14 @@ class _Loop:
         final_of = dict(zip(self.carried, finals, strict=True))
         place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
         for place in stack_of:
-            for step in reads[place]:
+            for step in reads.get(place, ()):
                 place_of[nodes[steps.first + step * steps.period + place]] = place, step
         only_joined = self._join(made, place_of, stack_of)
+        arrays = self._arrays_after(stack_of)
         for place, read in reads.items():
+            if place in arrays:
+                made.instead[nodes[steps.end - steps.period + place]] = arrays[place]
+                continue
             for step in read:
                 node = nodes[steps.first + step * steps.period + place]
                 final = final_of.get((place, steps.count - step))

@@ -254,7 +254,52 @@ def zeros_at_both_ends(p: Any, data: Any) -> Any:
     return np.sum(y * p) + 0.0 * np.sum(data)
 
 
+def rows_assigned(p: Any, data: Any) -> Any:
+    y, states = p[:2], np.zeros((60, 2))
+    for k in range(60):
+        y = y + 0.02 * slope(p, y)
+        states[k] = y
+    return np.sum((states - data) ** 2)
+
+
+def rows_assigned_and_read_again(p: Any, data: Any) -> Any:
+    states, sums = np.ones((64, 2)), np.zeros(130)
+    states[0] = p[:2]
+    states[1] = p[2:]
+    for k in range(60):
+        states[k + 2] = states[k + 1] + 0.02 * slope(p, states[k]) + 0.01 * data[k]
+        sums[2 * k] = states[k + 2][0] * p[1]
+        sums[2 * k + 1] = np.sum(states[k + 1])
+    return np.sum(states**2 * p[0]) + np.sum(sums * np.arange(130.0))
+
+
+def rows_changed_in_place(p: Any, data: Any) -> Any:
+    table = data * p[0]
+    for k in range(59):
+        table[k + 1] = 0.5 * np.sin(table[k]) + table[k + 1] * p[1]
+    return np.sum(table**2)
+
+
+def one_row_assigned_again(p: Any, data: Any) -> Any:
+    table, y = data * p[0], p[:2]
+    for k in range(60):
+        y = np.sin(y) + 0.1
+        table[3] = y
+        table[k] = table[3] * 0.5
+    return np.sum(table**2)
+
+
+def windows_of_what_was_assigned(p: Any, data: Any) -> Any:
+    table = data * p[0]
+    for k in range(57):
+        table[k + 3] = np.sum(np.sin(table[k : k + 3]), axis=0) * p[1]
+    return np.sum(table**2)
+
+
 ROLLED = [
+    rows_assigned,
+    rows_assigned_and_read_again,
+    rows_changed_in_place,
     zeros_at_both_ends,
     begun_with_a_constant,
     begun_with_an_earlier_constant,
@@ -275,7 +320,13 @@ ROLLED = [
     loops_in_loops,
     every_other_step_differs,
 ]
-OTHERS = [rows_backwards, zeros_of_two_signs, the_best_so_far]
+OTHERS = [
+    rows_backwards,
+    zeros_of_two_signs,
+    the_best_so_far,
+    one_row_assigned_again,
+    windows_of_what_was_assigned,
+]
 
 
 @pytest.fixture(scope="module")
@@ -537,3 +588,77 @@ def test_random_loops(seed: int, given: list[numpy.ndarray], loops: list[int]) -
     for way in ways:
         for x, y in zip(way(f, *given), expected, strict=True):
             numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+# Of a table of rows, another one, the state, which row, and the data.
+ASSIGNMENTS: list[Callable[..., Any]] = [
+    lambda a, b, y, k, data: a.__setitem__(k, y),
+    lambda a, b, y, k, data: 0.5 * np.sin(y + a[k]),
+    lambda a, b, y, k, data: a.__setitem__(k + 1, y * 0.7),
+    lambda a, b, y, k, data: b.__setitem__(k, a[k + 1] * y),
+    lambda a, b, y, k, data: y * 0.9 + 0.1 * (a[k + 1] - a[k]),
+    lambda a, b, y, k, data: a.__setitem__(k + 2, 0.5 * a[k + 1] + 0.1 * np.cos(y)),
+    lambda a, b, y, k, data: y + 0.3 * a[k + 1].detach(),
+    lambda a, b, y, k, data: b.__setitem__(2 * k + 1, b[2 * k - 1] if k else y),
+    lambda a, b, y, k, data: y + 0.01 * data[k, 0],
+]
+
+
+def random_assignments(seed: int, held: list[Any]) -> Program:
+    """A loop that writes rows of two tables, which stay where somebody holds them in the end."""
+    random = numpy.random.default_rng(seed)
+    lines = [ASSIGNMENTS[k] for k in random.integers(0, len(ASSIGNMENTS), random.integers(2, 5))]
+    stride, steps, late = (int(random.integers(*x)) for x in ((1, 3), (30, 45), (0, 30)))
+    is_held, rest = bool(random.integers(2)), (2,) if random.integers(2) else ()
+
+    def f(p: Any, data: Any) -> Any:
+        held.clear()
+        first = p[:2] if rest else p[0]
+        a, b, y = (
+            np.ones((100, *rest)) * (first if seed % 3 else 1.0),
+            np.zeros((100, *rest)),
+            first,
+        )
+        for k in range(steps):
+            for line in lines:
+                found = line(a, b, y, stride * k if line is ASSIGNMENTS[0] else k, data)
+                y = y if found is None else found
+            if k == late and is_held:
+                held.append(a[k])
+        if is_held:
+            held.extend([a, b])
+        return np.sum(a**2) + np.sum(np.sin(b)) + np.sum(y)
+
+    return f
+
+
+ASSIGNING = [*range(12), *(pytest.param(k, marks=pytest.mark.thorough) for k in range(12, 200))]
+
+
+@pytest.mark.parametrize("seed", ASSIGNING)
+def test_random_assignments_of_rows(
+    seed: int, given: list[numpy.ndarray], loops: list[int]
+) -> None:
+    held: list[Any] = []
+    f = random_assignments(seed, held)
+    with ng.configure(engine="reference"):  # what is checked are graphs
+        expected = step_by_step(f, *given)
+        tables = [x.detach().numpy() for x in held]
+        for way in WAYS.values():
+            for x, y in zip(way(f, *given), expected, strict=True):
+                numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+            if way is by_backward:
+                for x, y in zip(held, tables, strict=True):
+                    numpy.testing.assert_allclose(x.detach().numpy(), y, rtol=1e-12)
+
+
+def test_an_array_with_a_hook_stays_as_it_was_recorded(loops: list[int]) -> None:
+    x = ng.tensor([0.3, 0.4], requires_grad=True)
+    table, y, seen = np.zeros((60, 2)), x, []
+    for k in range(60):
+        y = np.sin(y) + 0.1
+        table[k] = y
+        if k == 40:
+            table.register_hook(lambda g: seen.append(g.numpy().copy()))
+    np.sum(table * 2.0).backward()
+    numpy.testing.assert_array_equal(seen[0][:41], numpy.full((41, 2), 2.0))
