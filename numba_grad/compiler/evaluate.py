@@ -25,7 +25,13 @@ from numba_grad.compiler.held_values import (
 )
 from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten, value_inputs
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
-from numba_grad.compiler.programs import PROCESSOR, compile_flat, compile_small, is_small
+from numba_grad.compiler.programs import (
+    PROCESSOR,
+    compile_flat,
+    compile_small,
+    first_tier_runs,
+    is_small,
+)
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.graph import order, placement
@@ -230,9 +236,6 @@ _programs_lock = new_lock()
 _making = LocksByKey()
 _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
-# So many times a small graph is run operation by operation. Fusing takes 0.1 to 0.5 s, and saves
-# some 0.1 ms a run of what is small enough.
-FIRST_TIER_RUNS = 20
 
 
 def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
@@ -270,7 +273,7 @@ def _known_program(key: tuple) -> _Known | None:
 
 def _made(graph: FlatGraph, destination: Destination, *, is_first: bool) -> _Known:
     if is_first and destination is PROCESSOR and config.engine == "native" and is_small(graph):
-        return _Known(compile_small(graph), graph.types, FIRST_TIER_RUNS - 1)
+        return _Known(compile_small(graph), graph.types, first_tier_runs(graph) - 1)
     return _Known(compile_flat(graph, destination), graph.types, None)
 
 

@@ -306,7 +306,7 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
     loop = loop_dtypes(ufunc, tuple(dtypes))
     return tuple(
         [
-            scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+            scalar_leaf(value, dtype, ufunc) if node is None else cast(node, dtype)
             for value, node, dtype in zip(values, nodes, loop, strict=False)
         ]
     )
@@ -374,8 +374,12 @@ def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     )
 
 
-def scalar_leaf(value: Any, dtype: np.dtype) -> Node:
-    """A 0-d leaf, shared by equal scalars (type, dtype and bits): a loop that uses 0.5 makes one.
+def scalar_leaf(value: Any, dtype: np.dtype, ufunc: np.ufunc | None = None) -> Node:
+    """A 0-d leaf, shared by equal scalars (type, dtype and bits) that are operands of one function:
+    a loop that uses 0.5 makes one.
+
+    Of another function it is another: where the factor of a loop happens to be what its 110th step
+    adds, that step is like all others.
 
     Raises
     ------
@@ -385,11 +389,11 @@ def scalar_leaf(value: Any, dtype: np.dtype) -> Node:
     kind = value.__class__
     # 0.0 == -0.0, and both parts of a complex number have a sign: only the bytes tell them apart.
     if kind is int or kind is bool or (kind is float and value):
-        key = (kind, value, dtype)
+        key = (kind, value, dtype, ufunc)
         array = None
     else:
         array = np.array(value, dtype)
-        key = (kind, array.tobytes(), dtype)
+        key = (kind, array.tobytes(), dtype, ufunc)
     node = _scalars.get(key)
     if node is None:
         if len(_scalars) >= _SCALARS_LIMIT:

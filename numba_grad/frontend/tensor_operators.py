@@ -48,7 +48,7 @@ def _binary(ufunc: np.ufunc) -> Operator:
             dtype = x.type.dtype
             if (dtype, kind) in uncast_by_scalar:
                 try:
-                    return tensor(record(op, (x, scalar_leaf(other, dtype))))
+                    return tensor(record(op, (x, scalar_leaf(other, dtype, ufunc))))
                 except OverflowError:
                     pass
         elif not _is_operand(other):
@@ -71,7 +71,7 @@ def _reflected(ufunc: np.ufunc) -> Operator:
             x = self._node
             dtype = x.type.dtype
             if (dtype, kind) in uncast_by_scalar:
-                return tensor(record(op, (scalar_leaf(other, dtype), x)))
+                return tensor(record(op, (scalar_leaf(other, dtype, ufunc), x)))
         elif not _is_operand(other):
             return NotImplemented
         uncast_by_scalar.fill()

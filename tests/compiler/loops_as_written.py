@@ -89,6 +89,16 @@ def rows_of_a_buffer(steps: int) -> Loop:
     return f, (START, RATES, np.ones((steps, 2)))
 
 
+def numbers_of_a_buffer(steps: int) -> Loop:
+    def f(p, noise):
+        y = ng.zeros(steps)
+        for k in range(2, steps):
+            y[k] = np.tanh(p[0] * y[k - 1] + p[1] * y[k - 2]) + noise[k]
+        return np.sum(y**2)
+
+    return f, (np.array([0.5, -0.3]), np.linspace(0.0, 1.0, 1200))
+
+
 def column_of_a_buffer(steps: int) -> Loop:
     def f(u, data):
         states = ng.zeros((steps, 30))
@@ -112,7 +122,7 @@ def rows_of_a_parameter(steps: int) -> Loop:
 def sines(steps: int) -> Loop:
     def f(x):
         for k in range(steps):
-            x = np.sin(x) * 1.1 + 0.013 * k
+            x = np.sin(x) * 1.1 + 0.01 * k  # in the 110th step 1.1
         return np.sum(x)
 
     return f, (np.linspace(0.0, 1.0, 4),)
@@ -200,6 +210,7 @@ LOOPS = {
         stacked_as_columns,
         loss_summed_in_the_loop,
         rows_of_a_buffer,
+        numbers_of_a_buffer,
         column_of_a_buffer,
         rows_of_a_parameter,
         sines,

@@ -200,11 +200,25 @@ def test_a_graph_that_comes_again_and_again_is_fused(monkeypatch):
     monkeypatch.setattr(
         evaluate, "compile_flat", lambda *args: fused.append(args) or compile_flat(*args)
     )
-    x = ng.tensor(np.linspace(0, 1, 11))
-    results = [float(loss(x, 0.5 + k)) for k in range(evaluate.FIRST_TIER_RUNS + 4)]
+    x = ng.tensor(np.linspace(0, 1, 11 * programs.FEW_ELEMENTS))
+    results = [float(loss(x, 0.5 + k)) for k in range(programs.RUNS + 4)]
     assert len(fused) == 1
-    expected = [np.sum(np.sin(np.linspace(0, 1, 11))) * (0.5 + k) for k in range(len(results))]
+    expected = [np.sum(np.sin(x.numpy())) * (0.5 + k) for k in range(len(results))]
     np.testing.assert_allclose(results, expected, rtol=1e-14)
+
+
+def test_fusing_waits_where_it_saves_nothing():
+    """Of operations on few elements recording takes nearly all the time."""
+
+    def runs(x):
+        return programs.first_tier_runs(flatten([ng.sum(ng.sin(x) * 2.0)._node]))
+
+    few, many = ng.tensor(np.ones(11)), ng.tensor(np.ones(11 * programs.FEW_ELEMENTS))
+    assert runs(few) == programs.RUNS_OF_FEW_ELEMENTS > programs.RUNS == runs(many)
+    # A sum or a product has one result, and takes as long as what it reads.
+    assert programs.first_tier_runs(flatten([ng.sum(many)._node])) == programs.RUNS
+    row = ng.tensor(np.ones((1, 1000)))
+    assert programs.first_tier_runs(flatten([(row @ ng.ones((1000, 1)))._node])) == programs.RUNS
 
 
 def test_what_is_large_or_long_is_fused_at_once():

@@ -88,6 +88,6 @@ def region(
             hit = values.apply("{k} % {d} == {zero}", BOOL, k=value, d=divisor, zero=zero)
             here = _both(values, span, hit)
             k = variable(values.apply("{k} // {d}", INT64, k=value, d=divisor))
-        result.append(guarded(values, here, k))
+        result.append(Index() if size == 1 else guarded(values, here, k))
         condition = _both(values, condition, here)
     return condition, tuple(result)

@@ -282,7 +282,9 @@ def _concatenate(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         here = conditions.holds(values, own, 0, size)
         if here is False:
             continue
-        where = (*index[:axis], conditions.guarded(values, here, own), *index[axis + 1 :])
+        # A part of one element is read there: what it is made of is found while compiling.
+        inside = Index() if size == 1 else conditions.guarded(values, here, own)
+        where = (*index[:axis], inside, *index[axis + 1 :])
         value = yield (x, where)
         if here is True:
             return value

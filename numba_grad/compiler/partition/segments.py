@@ -23,9 +23,10 @@ LONGEST_WHOLE = 600
 WINDOW = 512
 LONGEST = 1024
 # Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
-# twenty operations. But not too many, since those that are left are taken alone.
+# twenty operations. But not too many, since those that are left are taken alone, and a power of
+# two: a backward pass that takes four then always finds its values in two segments of two.
 SHORT = 24
-MOST_TOGETHER = 6
+MOST_TOGETHER = 4
 FEWEST_ALONE = 2
 # What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
 # the ends, and two may be one period.) A short loop in each step of another one is a part of that.
@@ -166,7 +167,9 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
     """
     period = stretch.period
     starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)
-    together = min(math.ceil(SHORT / period), MOST_TOGETHER)
+    together = 1
+    while together < MOST_TOGETHER and together * period < SHORT:
+        together *= 2
     left = (len(starts) - 1 - FEWEST_ALONE) % together + FEWEST_ALONE if together > 1 else 0
     first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
     if _goes_back(stretch, edges[first:last]):
@@ -193,9 +196,12 @@ def _phase(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> int:
 
 
 def _goes_back(stretch: Stretch, edges: np.ndarray) -> bool:
-    """Whether later steps read earlier values from before the stretch: a backward pass."""
+    """Whether later steps read earlier values from before the stretch: a backward pass.
+
+    What the first steps alone read there says nothing of an order.
+    """
     far = edges[edges[:, 0] < stretch.start]
-    if not len(far):
+    if 2 * len(far) * stretch.period < stretch.stop - stretch.start:
         return False
     source, user = (far - far.mean(axis=0)).T
     return float(source @ user) < 0

@@ -1,5 +1,5 @@
 @cuda.jit("void(int64, int64, CPointer(float64), CPointer(float64), int64, int64, int64, int64, CPointer(float64), int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15, s16, b17, c18, s19):
+def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, c9, b10, b11, b12, b13, b14, c15, s16, b17, c18, s19):
     # subtract: float64, 2-d
     n0 = int32(n0)
     n1 = int32(n1)
@@ -7,8 +7,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
     c5 = int32(c5)
     c6 = int32(c6)
     c7 = int32(c7)
-    b9 = int32(b9)
-    c10 = int32(c10)
+    c9 = int32(c9)
+    b10 = int32(b10)
     b11 = int32(b11)
     b12 = int32(b12)
     b13 = int32(b13)
@@ -30,7 +30,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
         rest1 = uint32(task // max(uint32(n1), uint32(1)))
         i0 = int32(rest1)
         if b12 <= i0 < b13:
-            if i1 < b9:
+            if i1 < b10:
                 p0 = int32(i0 * s4 + i1)
                 v1 = x1[p0]
                 v2 = x1[p0 + c5]
@@ -49,7 +49,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v13 = v11 + v12
                 v14 = x1[p1 + c7]
                 v15 = v13 + v14
-                v16 = x1[p1 + c10]
+                v16 = x1[p1 + c9]
                 v17 = v15 + v16
                 v18 = libdevice.fma(-v0, v10, v17)
                 x2[p1] = v18
@@ -60,7 +60,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v21 = x1[p2 + c6]
                 v22 = v20 + v21
                 v23 = v22 + v7
-                v24 = x1[p2 + c10]
+                v24 = x1[p2 + c9]
                 v25 = v23 + v24
                 v26 = libdevice.fma(-v0, v19, v25)
                 x2[p2] = v26
@@ -72,7 +72,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
             v37 = (b12 <= v29) & (v29 < b17)
             v38 = int32(i0 + c18)
             v39 = v38 if v37 else int32(0)
-            if i1 < b9:
+            if i1 < b10:
                 p3 = int32(i0 * s4 + i1)
                 v28 = x1[p3]
                 p4 = int32(v33 * s16 + i1)
@@ -99,7 +99,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v52 = v49 + v51
                 v53 = x1[p6 + c7]
                 v54 = v52 + v53
-                v55 = x1[p6 + c10]
+                v55 = x1[p6 + c9]
                 v56 = v54 + v55
                 v57 = libdevice.fma(-v27, v47, v56)
                 x2[p6] = v57
@@ -114,7 +114,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v62 = cuda.selp(v37, v61, v35)
                 v63 = v60 + v62
                 v64 = v63 + v35
-                v65 = x1[p9 + c10]
+                v65 = x1[p9 + c9]
                 v66 = v64 + v65
                 v67 = libdevice.fma(-v27, v58, v66)
                 x2[p9] = v67

@@ -1,5 +1,5 @@
 @cuda.jit("void(int64, int64, CPointer(float64), CPointer(float64), int64, int64, int64, int64, CPointer(float64), int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15, s16, b17, c18, s19):
+def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, c9, b10, b11, b12, b13, b14, c15, s16, b17, c18, s19):
     # multiply: float64, 2-d
     n0 = int32(n0)
     n1 = int32(n1)
@@ -7,8 +7,8 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
     c5 = int32(c5)
     c6 = int32(c6)
     c7 = int32(c7)
-    b9 = int32(b9)
-    c10 = int32(c10)
+    c9 = int32(c9)
+    b10 = int32(b10)
     b11 = int32(b11)
     b12 = int32(b12)
     b13 = int32(b13)
@@ -32,7 +32,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
         rest1 = uint32(task // max(uint32(n1), uint32(1)))
         i0 = int32(rest1)
         if b12 <= i0 < b13:
-            if i1 < b9:
+            if i1 < b10:
                 p0 = int32(i0 * s4 + i1)
                 v1 = x1[p0]
                 v2 = x1[p0 + c5]
@@ -52,7 +52,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v15 = v13 + v14
                 v16 = x1[p1 + c7]
                 v17 = v15 + v16
-                v18 = x1[p1 + c10]
+                v18 = x1[p1 + c9]
                 v19 = v17 + v18
                 v20 = libdevice.fma(-v0, v12, v19)
                 v21 = libdevice.dmul_rn(v20, v10)
@@ -64,7 +64,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v24 = x1[p2 + c6]
                 v25 = v23 + v24
                 v26 = v25 + v7
-                v27 = x1[p2 + c10]
+                v27 = x1[p2 + c9]
                 v28 = v26 + v27
                 v29 = libdevice.fma(-v0, v22, v28)
                 v30 = libdevice.dmul_rn(v29, v10)
@@ -77,7 +77,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
             v41 = (b12 <= v33) & (v33 < b17)
             v42 = int32(i0 + c18)
             v43 = v42 if v41 else int32(0)
-            if i1 < b9:
+            if i1 < b10:
                 p3 = int32(i0 * s4 + i1)
                 v32 = x1[p3]
                 p4 = int32(v37 * s16 + i1)
@@ -105,7 +105,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v58 = v55 + v57
                 v59 = x1[p6 + c7]
                 v60 = v58 + v59
-                v61 = x1[p6 + c10]
+                v61 = x1[p6 + c9]
                 v62 = v60 + v61
                 v63 = libdevice.fma(-v31, v53, v62)
                 v64 = libdevice.dmul_rn(v63, v51)
@@ -121,7 +121,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
                 v69 = cuda.selp(v41, v68, v39)
                 v70 = v67 + v69
                 v71 = v70 + v39
-                v72 = x1[p9 + c10]
+                v72 = x1[p9 + c9]
                 v73 = v71 + v72
                 v74 = libdevice.fma(-v31, v65, v73)
                 v75 = libdevice.dmul_rn(v74, v51)
@@ -130,7 +130,7 @@ def kernel(n0, n1, x0, x1, s4, c5, c6, c7, x2, b9, c10, b11, b12, b13, b14, c15,
 
 
 @cuda.jit("void(int64, int64, int64, int64, int64, CPointer(float64), int64, int64, int64, CPointer(float64), int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, b11, c12, c13, c14, b15, b16, b17, c18, b19, b20, c21, s22, s23, s24, c25, c26, c27):
+def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, c11, c12, c13, b14, b15, b16, b17, c18, b19, b20, c21, s22, s23, s24, c25, c26, c27):
     # add_slice: float64, 2-d
     n0 = int32(n0)
     n1 = int32(n1)
@@ -141,10 +141,10 @@ def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, b11, c12, c13, c14, b15,
     c7 = int32(c7)
     c8 = int32(c8)
     s10 = int32(s10)
-    b11 = int32(b11)
+    c11 = int32(c11)
     c12 = int32(c12)
     c13 = int32(c13)
-    c14 = int32(c14)
+    b14 = int32(b14)
     b15 = int32(b15)
     b16 = int32(b16)
     b17 = int32(b17)
@@ -167,7 +167,7 @@ def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, b11, c12, c13, c14, b15,
         rest1 = uint32(task // max(uint32(n1), uint32(1)))
         i0 = int32(rest1)
         if b16 <= i0 < b17:
-            if i1 < b11:
+            if i1 < b14:
                 v0 = i1
                 v1 = (b2 <= v0) & (v0 < b3)
                 v3 = int32(i1 + c4)
@@ -186,26 +186,26 @@ def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, b11, c12, c13, c14, b15,
             elif i1 < b15:
                 p3 = int32(i0 * s6 + i1)
                 v12 = x0[p3 + c7]
-                v13 = x0[p3 + c12]
+                v13 = x0[p3 + c11]
                 v14 = v12 + v13
-                v15 = x0[p3 + c13]
+                v15 = x0[p3 + c12]
                 v16 = v14 + v15
-                v17 = x0[p3 + c14]
+                v17 = x0[p3 + c13]
                 v18 = v16 + v17
                 p4 = int32(i0 * s10 + i1)
                 x1[p4] = v18
             elif i1 < b3:
                 p5 = int32(i0 * s6 + i1)
-                v19 = x0[p5 + c12]
-                v20 = x0[p5 + c13]
+                v19 = x0[p5 + c11]
+                v20 = x0[p5 + c12]
                 v21 = v19 + v20
-                v22 = x0[p5 + c14]
+                v22 = x0[p5 + c13]
                 v23 = v21 + v22
                 p6 = int32(i0 * s10 + i1)
                 x1[p6] = v23
             else:
                 p7 = int32(i0 * s6 + i1)
-                v24 = x0[p7 + c12]
+                v24 = x0[p7 + c11]
                 p8 = int32(i0 * s10 + i1)
                 x1[p8] = v24
         else:
@@ -218,7 +218,7 @@ def kernel(n0, n1, b2, b3, c4, x0, s6, c7, c8, x1, s10, b11, c12, c13, c14, b15,
             v38 = (b19 <= v25) & (v25 < b20)
             v39 = int32(i0 + c21)
             v40 = v39 if v38 else int32(0)
-            if i1 < b11:
+            if i1 < b14:
                 v30 = i1
                 v31 = (b2 <= v30) & (v30 < b3)
                 v32 = int32(i1 + c4)
