@@ -96,7 +96,7 @@ def scan(
     Notes
     -----
     The loop is one operation, differentiable to any order. The derivative keeps the carry of each
-    step, and computes everything else of it again.
+    step, and what takes longer to compute again than to read; the rest it computes again.
 
     Examples
     --------
