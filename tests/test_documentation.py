@@ -83,6 +83,13 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+def test_what_was_learned_is_in_the_table_of_its_page():
+    table, *subjects = (ROOT / "docs" / "lessons.md").read_text().split("\n## ")
+    for subject in subjects:
+        for heading in (subject.partition("\n")[0], *re.findall(r"(?m)^### (.+)$", subject)):
+            assert f"[{heading}](#" in table, heading
+
+
 COMING_FROM = ("from_hips_autograd", "from_jax", "from_pytorch")
 
 
