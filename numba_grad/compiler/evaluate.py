@@ -23,7 +23,7 @@ from numba_grad.compiler.held_values import (
     still_pending,
     to_keep,
 )
-from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten, value_inputs
+from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.compiler.programs import (
     PROCESSOR,
@@ -40,7 +40,7 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.placement import is_made_of_literals
 from numba_grad.graph.streams import stream_of
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import toposort, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item, pending_results
 from numba_grad.ops.transfer import is_move

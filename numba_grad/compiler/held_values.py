@@ -29,7 +29,6 @@ from operator import attrgetter
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import value_inputs
 from numba_grad.compiler.partition.roles import WRITES
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.fresh_thread import carried
@@ -37,7 +36,7 @@ from numba_grad.graph import observers
 from numba_grad.graph.node import ARGUMENT, LEAF, Node, held_tensor, next_serial
 from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import TupleType
-from numba_grad.graph.walk import by_serial
+from numba_grad.graph.walk import by_serial, value_inputs
 from numba_grad.ops.control import item
 from numba_grad.ops.movement import part, slice_, update_slice
 

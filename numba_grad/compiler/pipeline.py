@@ -28,7 +28,6 @@ from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
     FlatGraph,
     target_of,
-    value_inputs,
     with_stored_operands,
 )
 from numba_grad.compiler.partition.joint_outputs import joint_outputs
@@ -47,7 +46,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import substitute
+from numba_grad.graph.walk import substitute, value_inputs
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, PlanBuilder

@@ -26,7 +26,7 @@ from numba_grad.frontend.loops_and_branches.bodies import name_of
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record, recording
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import history_of, in_order_of_recording
 from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import full, placed, zeros_like
 from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
@@ -438,21 +438,10 @@ def _described(value: Any) -> str:
 def _closed_over(values: Sequence[Node], own: Sequence[Node], first_serial: int) -> list[Node]:
     """What else derivatives flow to from `values`, apart from the function's arguments."""
     arguments = set(own)
-    found: dict[Node, None] = {}
-    seen = set(values)
-    stack = [*seen]
-    while stack:
-        node = stack.pop()
-        if node in arguments or not node.requires_grad:
-            continue
-        if node.serial < first_serial or node.op.vjp is None:
-            found[node] = None
-            continue
-        for x in node.inputs:
-            if x not in seen:
-                seen.add(x)
-                stack.append(x)
-    return in_order_of_recording(found)
+    met = history_of(values, arguments, since=first_serial).ends
+    return in_order_of_recording(
+        [x for x in met if x not in arguments and (x.serial < first_serial or x.op.vjp is None)]
+    )
 
 
 @dataclass(frozen=True, slots=True)

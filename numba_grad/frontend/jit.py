@@ -18,7 +18,6 @@ import numpy as np
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
-from numba_grad.compiler.partition.flat_graph import value_inputs
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import explain
@@ -33,9 +32,9 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import Trace, current, is_tracing
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.types import Type, array_type
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
 from numba_grad.transforms.python_loops import is_long_with_derivatives, loop_in
@@ -263,7 +262,7 @@ class Jitted:
             or (specialization.communicates and order.is_differentiated())
             or (grad_mode.enabled and any(t._node.requires_grad for t in specialization.captured))
             or any(
-                node is not None and node.value is None and _depends_on_argument(node)
+                node is not None and node.value is None and is_traced(node)
                 for node in [*nodes, *(tensor._node for tensor in specialization.captured)]
             )
         )
@@ -339,7 +338,7 @@ class Jitted:
                     depth = 0 if current.trace is None else current.trace.depth
                     is_deep = depth % _DEEPEST == _DEEPEST - 1
                     found = on_fresh_stack(make) if is_deep else make()
-                    if not any(_depends_on_argument(t._node) for t in found.captured):
+                    if not any(is_traced(t._node) for t in found.captured):
                         self._keep(full_key, found)
         return found
 
@@ -551,21 +550,6 @@ def _fresh(node: Node) -> Node:
     return node if node.handle is None else OPS["identity"](node)
 
 
-def _depends_on_argument(node: Node) -> bool:
-    """Whether this is a value of a function that is being traced."""
-    seen: set[Node] = set()
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if current in seen or current.value is not None:
-            continue
-        if current.op is ARGUMENT:
-            return True
-        seen.add(current)
-        stack += value_inputs(current)
-    return False
-
-
 def _needs_graph() -> bool:
     """Whether calls evaluate the graph itself."""
     return config.engine == "reference"
@@ -607,7 +591,7 @@ def _surroundings(
             captured.append(node)
         elif node.value is not None:
             constants.append(node)
-        elif not _depends_on_argument(node):
+        elif not is_traced(node):
             pending.append(node)
         else:
             count += 1

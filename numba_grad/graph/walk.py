@@ -129,6 +129,18 @@ def traced_arguments(nodes: Iterable[Node]) -> list[Node]:
     return [node for node in pending if stands_for_a_value(node)]
 
 
+def value_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs that the value of `node` depends on: of an item of what is put together, that."""
+    if node.op.name == "item":
+        parent = node.inputs[0]
+        if parent.op.name in ("custom", "pack"):
+            # Their last inputs are the results.
+            first = len(parent.inputs) - len(parent.type.items)
+            return (parent.inputs[first + node.params["number"]],)
+        return parent.inputs
+    return node.inputs
+
+
 def is_traced(*nodes: Node) -> bool:
     """Whether the value of one of `nodes` depends on such an argument."""
     seen = set(nodes)
@@ -138,7 +150,7 @@ def is_traced(*nodes: Node) -> bool:
         if node.value is None:
             if node.op is ARGUMENT:
                 return True
-            for x in node.inputs:
+            for x in value_inputs(node):
                 if x not in seen:
                     seen.add(x)
                     stack.append(x)

@@ -19,7 +19,7 @@ from numba_grad.graph import order, streams
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import history_of, in_order_of_recording, rebuilt
+from numba_grad.graph.walk import history_of, in_order_of_recording, rebuilt, toposort
 from numba_grad.ops.control import custom, item, pullback_of, several_results
 from numba_grad.ops.families import full, placed
 from numba_grad.transforms.vjp import cotangents, reached, released_error
@@ -236,7 +236,7 @@ def _through(
 ) -> list[Node]:
     """What a rule has recorded from `points` to `ends`, inputs before users."""
     depends = set(points)
-    for node in in_order_of_recording(_newer(points[0].serial, ends)):
+    for node in toposort(ends, stop=lambda node: node.serial < points[0].serial):
         if any(x in depends for x in node.inputs):
             depends.add(node)
     order = list({end for end in ends if end in depends})
@@ -254,18 +254,6 @@ def _through(
                 seen.add(x)
                 order.append(x)
     return in_order_of_recording([node for node in order if node.requires_grad])
-
-
-def _newer(serial: int, ends: Sequence[Node]) -> list[Node]:
-    """What `ends` depend on of what was recorded from that serial on."""
-    found = list(dict.fromkeys(ends))
-    seen = set(found)
-    for node in found:  # grows while it is walked
-        for x in node.inputs:
-            if x not in seen and x.serial >= serial:
-                seen.add(x)
-                found.append(x)
-    return found
 
 
 def _no_tangent(operation: Node, node: Node) -> GradientError:

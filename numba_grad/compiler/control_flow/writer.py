@@ -23,7 +23,7 @@ from numba_grad.compiler.control_flow.register_loops import (
     start_source,
     straight_line,
 )
-from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, value_inputs
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.passes.small_branches import small_branches
 from numba_grad.compiler.segment_memory import FileMemory, Output, Place, Temporary
 from numba_grad.compiler.steps.schedule import Phase, ScheduledStep
@@ -32,7 +32,7 @@ from numba_grad.compiler.words import OwnWord, Pointer, Word
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import substitute
+from numba_grad.graph.walk import substitute, value_inputs
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS

@@ -25,7 +25,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
 from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import Type
-from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort
+from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort, value_inputs
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import item
 
@@ -217,18 +217,6 @@ def with_stored_operands(graph: FlatGraph) -> FlatGraph:
     reads -= {*graph.inputs, *graph.calls, *graph.assemblies}
     stored = sorted(reads.union(graph.stored.tolist()))
     return replace(graph, stored=np.array(stored, np.int64))
-
-
-def value_inputs(node: Node) -> tuple[Node, ...]:
-    """The inputs that the value of `node` depends on."""
-    if node.op is item:
-        parent = node.inputs[0]
-        if parent.op.name in ("custom", "pack"):
-            # Their last inputs are the results.
-            first = len(parent.inputs) - len(parent.type.items)
-            return (parent.inputs[first + node.params["number"]],)
-        return parent.inputs
-    return node.inputs
 
 
 # What is known of a signature; of number 0, the input of a graph, all of it is 0.
