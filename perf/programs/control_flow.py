@@ -126,6 +126,9 @@ def kepler_by_while_loop(np: Any, e: Any, data: Any) -> Any:
     return np.mean((place - data) ** 2) + 0.1 * np.sum(np.log(radius) ** 2)
 
 
+kepler_by_while_loop.left_out("jax", "no reverse mode through lax.while_loop")
+
+
 @program(lambda random, n: [random.normal(size=n), random.normal(size=n)], wrt=(0,))
 def robust_loss_by_cond(np: Any, x: Any, data: Any) -> Any:
     """One of two losses, by what the residuals are."""
