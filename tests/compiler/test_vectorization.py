@@ -40,7 +40,8 @@ def test_a_sum():
 def test_sums_over_rows_and_columns():
     x = np.ones((100, 90))
     assert packed(lambda x: (x * x).sum(axis=1), x)[0] >= 2
-    assert packed(lambda x: (x * x).sum(axis=0), x)[0] >= 2
+    # In memory, one vector after the other: no sum waits for another one.
+    assert packed(lambda x: (x * x).sum(axis=0), x)[0] >= 1
 
 
 def test_the_interior_of_a_stencil():

@@ -163,6 +163,20 @@ class PlainLoop:
             for x in _subscripts(statement)
         )
 
+    def writes_over(self) -> bool:
+        """Whether it reads elements of a buffer that it stores to."""
+        stored = {
+            x.value.id
+            for statement in self.node.body
+            for x in getattr(statement, "targets", ())
+            if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
+        }
+        return any(
+            not stored.isdisjoint(_names(statement.value))
+            for statement in self.node.body
+            if isinstance(statement, ast.Assign)
+        )
+
     def reads_sum(self, statement: ast.stmt) -> bool:
         assert isinstance(statement, ast.Assign)
         return not set(self.sums).isdisjoint(_names(summand_of(statement) or statement))

@@ -401,8 +401,6 @@ class FunctionLowering:
         self.variables: dict[str, Typed] = {}
         # What is in all buffers, where loops are written as vector code here.
         self.vector_element: types.Float | types.Integer | None = None
-        # In an `else`: what is not in the interior, a few rows.
-        self.is_rare = False
         self.loops: list[Loop] = []
         self.products = Products()
         self.parts: dict[str, ast.FunctionDef] = {}  # other functions of the source
@@ -517,9 +515,7 @@ class FunctionLowering:
         self.builder.cbranch(test, then, otherwise)
         self.branch_of(then, node.body, after)
         if node.orelse:
-            outside, self.is_rare = self.is_rare, True
             self.branch_of(otherwise, node.orelse, after)
-            self.is_rare = outside
         self.builder.position_at_end(after)
 
     def branch_of(self, block: ir.Block, statements: list[ast.stmt], after: ir.Block) -> None:

@@ -19,11 +19,17 @@ def joined(parts: list[Part]) -> list[Part]:
     """The same with one part in place of neighbours that differ in the names of values alone."""
     result: list[Part] = []
     for start, stop, body in parts:
-        if result and _structure(result[-1][2]) == _structure(body):
+        if result and _are_equal(result[-1][2], body):
             result[-1] = (result[-1][0], stop, body)
         else:
             result.append((start, stop, body))
     return result
+
+
+def _are_equal(a: Body, b: Body) -> bool:
+    if (len(a.lets), len(a.updates)) != (len(b.lets), len(b.updates)):
+        return False
+    return _structure(a) == _structure(b)
 
 
 def _structure(body: Body) -> object:
