@@ -17,6 +17,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.loop_nests.lowering import lower_group
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.partition.roles import is_library
 from numba_grad.compiler.passes.added_products import added_products
 from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
 from numba_grad.compiler.steps.schedule import ScheduledStep
@@ -91,14 +92,21 @@ COMPUTING = ("elementwise", "reduction")
 
 
 def _is_one_loop(order: Sequence[Node]) -> bool:
-    """Whether all arrays have one shape and are computed element by element: rows that are written
-    out have nothing in common then, and LLVM makes vector code of no more than a few arrays."""
-    arrays = [node for node in order if node.type.size != 1]
-    return len({node.shape for node in arrays}) == 1 and all(
-        node.op.family in ("elementwise", "leaf")
-        or (node.op.family == "movement" and node.inputs[0].type.size == 1)
-        for node in arrays
-    )
+    """Whether all that is computed in loops has one shape, element by element: rows that are
+    written out have nothing in common then, and LLVM makes vector code of no more than a few
+    arrays."""
+    read = {x for node in order if not is_library(node) for x in node.inputs}
+    shapes = set()
+    for node in order:
+        if node.type.size == 1 or is_library(node):
+            continue
+        if node.op.family == "elementwise":
+            shapes.update(x.shape for x in (node, *node.inputs) if x.type.size != 1)
+            continue
+        is_moved = node in read and any(x.type.size != 1 for x in node.inputs)
+        if is_moved or node.op.family not in ("movement", "leaf"):
+            return False
+    return len(shapes) == 1
 
 
 class _SegmentBuilder:

@@ -194,8 +194,29 @@ class _BackwardArguments:
                 if k in self.entries:
                     g = self.entries[k] if g is None else add_cotangents(g, self.entries[k])
                 carried_on.append(zeros_like(body.arguments[k]) if g is None else g)
-            sums_on = [add_cotangents(x, pulled[k]) for k, x in self.sums.items()]
+            sums_on = [_added(x, pulled[k]) for k, x in self.sums.items()]
         return [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
+
+
+def _added(total: Node, g: Node) -> Node:
+    """A sum with a step's contribution; products of matrices, which BLAS adds, one by one."""
+    if g.op.name == "add" and all(x.type is g.type for x in g.inputs):
+        parts = [_product(x) for x in g.inputs]
+        if any(x.op.name in ("add", "matmul") for x in parts):
+            for x in parts:
+                total = _added(total, x)
+            return total
+    return add_cotangents(total, _product(g))
+
+
+def _product(node: Node) -> Node:
+    """The transpose of a product of matrices as a product."""
+    if node.op.name == "transpose" and node.inputs[0].op.name == "matmul" and len(node.shape) == 2:
+        x, y = node.inputs[0].inputs
+        if len(x.shape) == len(y.shape) == 2:
+            flipped = [OPS["transpose"](z, axes=(1, 0)) for z in (y, x)]
+            return OPS["matmul"](*flipped)
+    return node
 
 
 @dataclass(frozen=True, slots=True)

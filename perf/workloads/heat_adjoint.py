@@ -37,7 +37,7 @@ SIZES = {
     "medium": Size(steps=1_000, side=64),
     "large": Size(steps=200, side=256),
 }
-OTHERWISE = ("numba_grad, assignment", "numba_grad, roll")
+OTHERWISE = ("numba_grad, assignment", "numba_grad, roll", "numba_grad, scan")
 GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
@@ -142,11 +142,8 @@ def autograd(size: Size) -> Prepared:
     return by_autograd(in_a_loop(size, pad), inputs(size), BOTH)
 
 
-def jax_scan(size: Size) -> Prepared:
-    import jax.numpy as jnp
-    from jax import lax
-
-    pad = padded(jnp)
+def by_scan(size: Size, pad: Any, scan: Any) -> Any:
+    """The loss with a loop as an operation."""
 
     def loss(u: Any, conductivity: Any, wanted: Any) -> Any:
         across = 0.5 * RATE * (conductivity[:, 1:] + conductivity[:, :-1])
@@ -155,10 +152,23 @@ def jax_scan(size: Size) -> Prepared:
         def one(u: Any, _: None) -> tuple[Any, None]:
             return step(u, across, down, pad), None
 
-        u, _ = lax.scan(one, u, None, length=size.steps)
+        u, _ = scan(one, u, None, length=size.steps)
         return ((u - wanted) ** 2).sum()
 
-    return by_jax(loss, inputs(size), BOTH)
+    return loss
+
+
+def jax_scan(size: Size) -> Prepared:
+    import jax.numpy as jnp
+    from jax import lax
+
+    return by_jax(by_scan(size, padded(jnp), lax.scan), inputs(size), BOTH)
+
+
+def with_scan(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    return by_numba_grad(by_scan(size, padded(np), ng.scan), inputs(size), BOTH)
 
 
 def jax_unrolled(size: Size) -> Prepared:
@@ -243,6 +253,7 @@ IMPLEMENTATIONS = {
     "numba_grad": lambda size: by_numba_grad(in_a_loop(size, padded(np)), inputs(size), BOTH),
     "numba_grad, assignment": with_assignment,
     "numba_grad, roll": rolled,
+    "numba_grad, scan": with_scan,
     VALUE_ONLY: lambda size: value_by_numba_grad(in_a_loop(size, padded(np)), inputs(size)),
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(size), inputs(size), BOTH),

@@ -30,7 +30,12 @@ SIZES = {
     "medium": Size(steps=100, side=250),
     "large": Size(steps=100, side=1_000),
 }
-OTHERWISE = ("numba_grad, assignment", "numba_grad, roll and where", "numba_grad, joined")
+OTHERWISE = (
+    "numba_grad, assignment",
+    "numba_grad, roll and where",
+    "numba_grad, joined",
+    "numba_grad, scan",
+)
 GOALS = [
     NEVER_SLOWER,
     LIKE_BY_HAND,
@@ -133,6 +138,24 @@ def torch_padded(size: Size) -> Any:
     import torch
 
     return with_frame(size, lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1)))
+
+
+def with_scan(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    steps, side = size
+
+    def loss(u: Any, source: Any, wanted: Any) -> Any:
+        force = source / (side - 1) ** 2
+        rim = u - np.pad(u[1:-1, 1:-1], 1)
+
+        def one(u: Any, _: None) -> tuple[Any, None]:
+            return rim + np.pad(sweep(u, force), 1), None
+
+        u, _ = ng.scan(one, u, None, length=steps)
+        return ((u - wanted) ** 2).sum()
+
+    return by_numba_grad(loss, inputs(size), BOTH)
 
 
 def jax_scan(size: Size) -> Prepared:
@@ -239,6 +262,7 @@ IMPLEMENTATIONS = {
     "numba_grad": numba_grad,
     "numba_grad, assignment": lambda size: by_numba_grad(with_assignment(size), inputs(size), BOTH),
     "numba_grad, roll and where": rolled,
+    "numba_grad, scan": with_scan,
     "numba_grad, joined": lambda size: by_numba_grad(joined(np, size), inputs(size), BOTH),
     "by hand": hand_written,
     "torch": lambda size: by_torch(with_assignment(size), inputs(size), BOTH),

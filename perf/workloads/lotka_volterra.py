@@ -45,6 +45,7 @@ OTHERWISE = (
     "numba_grad, state in an array",
     "numba_grad, states appended",
     "numba_grad, states in a buffer",
+    "numba_grad, scan",
 )
 GOALS = [
     NEVER_SLOWER,
@@ -158,20 +159,32 @@ def with_states_in_a_buffer(size: Size) -> Prepared:
     return by_numba_grad(loss, inputs(size.steps))
 
 
-def jax_scan(size: Size) -> Prepared:
-    from jax import lax
+def by_scan(scan: Any) -> Any:
+    """The loss with a loop as an operation, of steps in a loop of observations."""
 
     def loss(p: Any, observed: Any) -> Any:
         def one(state: Any, _: None) -> tuple[Any, None]:
             return step(*state, p), None
 
         def interval(state: Any, row: Any) -> tuple[Any, Any]:
-            (u, v), _ = lax.scan(one, state, None, length=EVERY)
+            (u, v), _ = scan(one, state, None, length=EVERY)
             return (u, v), (u - row[0]) ** 2 + (v - row[1]) ** 2
 
-        return lax.scan(interval, (p[4], p[5]), observed)[1].sum()
+        return scan(interval, (p[4], p[5]), observed)[1].sum()
 
-    return by_jax(loss, inputs(size.steps))
+    return loss
+
+
+def jax_scan(size: Size) -> Prepared:
+    from jax import lax
+
+    return by_jax(by_scan(lax.scan), inputs(size.steps))
+
+
+def with_scan(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    return by_numba_grad(by_scan(ng.scan), inputs(size.steps))
 
 
 def pytensor_scan(size: Size) -> Prepared:
@@ -275,6 +288,7 @@ IMPLEMENTATIONS = {
     "numba_grad, state in an array": with_vector_state,
     "numba_grad, states appended": with_states_appended,
     "numba_grad, states in a buffer": with_states_in_a_buffer,
+    "numba_grad, scan": with_scan,
     "by hand": hand_written,
     "torch": lambda size: by_torch(in_a_loop(size.steps), inputs(size.steps)),
     "jax scan": jax_scan,

@@ -30,7 +30,7 @@ SIZES = {
     "medium": Size(steps=100, layers=3, width=32, batch=16),
     "large": Size(steps=100, layers=3, width=128, batch=64),
 }
-OTHERWISE = ("numba_grad, outputs stacked", "numba_grad, states assigned")
+OTHERWISE = ("numba_grad, outputs stacked", "numba_grad, states assigned", "numba_grad, scan")
 GOALS = [
     NEVER_SLOWER,
     NO_MORE_MEMORY,
@@ -180,12 +180,9 @@ def torch_module(size: Size) -> Prepared:
     return Prepared(run, results)
 
 
-def jax_scan(size: Size) -> Prepared:
-    import jax.numpy as jnp
-    from jax import lax, nn
-
+def by_scan(size: Size, step: Callable[..., Any], scan: Any, zeros: Callable[..., Any]) -> Any:
+    """The loss with a loop as an operation, that carries the states of all layers."""
     steps, layers, width, batch = size
-    step = cell(nn.sigmoid, jnp.tanh, width)
 
     def loss(of_input: Any, of_state: Any, bias: Any, readout: Any, sequence: Any) -> Any:
         def one(carry: Any, given: Any) -> Any:
@@ -196,13 +193,28 @@ def jax_scan(size: Size) -> Prepared:
                 x, c = step(x, hs[n], cs[n], of_input[n], of_state[n], bias[n])
                 new_hs.append(x)
                 new_cs.append(c)
-            return (jnp.stack(new_hs), jnp.stack(new_cs)), ((x @ readout - wanted) ** 2).sum()
+            return (tuple(new_hs), tuple(new_cs)), ((x @ readout - wanted) ** 2).sum()
 
-        start = jnp.zeros((layers, batch, width))
-        _, losses = lax.scan(one, (start, start), (sequence[:-1], sequence[1:]))
+        start = tuple(zeros((batch, width)) for _ in range(layers))
+        _, losses = scan(one, (start, start), (sequence[:-1], sequence[1:]))
         return losses.sum() / (steps * batch)
 
+    return loss
+
+
+def jax_scan(size: Size) -> Prepared:
+    import jax.numpy as jnp
+    from jax import lax, nn
+
+    loss = by_scan(size, cell(nn.sigmoid, jnp.tanh, size.width), lax.scan, jnp.zeros)
     return by_jax(loss, inputs(size), WEIGHTS)
+
+
+def with_scan(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    loss = by_scan(size, cell(ng.sigmoid, np.tanh, size.width), ng.scan, ng.zeros)
+    return by_numba_grad(loss, inputs(size), WEIGHTS)
 
 
 def jax_unrolled(size: Size) -> Prepared:
@@ -231,6 +243,7 @@ IMPLEMENTATIONS = {
     ),
     "numba_grad, outputs stacked": with_outputs_stacked,
     "numba_grad, states assigned": with_states_assigned,
+    "numba_grad, scan": with_scan,
     VALUE_ONLY: lambda size: value_by_numba_grad(numba_grad_loss(size), inputs(size)),
     "torch": lambda size: by_torch(torch_loss(size), inputs(size), WEIGHTS),
     "torch nn.LSTM": torch_module,

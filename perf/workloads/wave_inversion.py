@@ -51,6 +51,7 @@ OTHERWISE = (
     "numba_grad, assignment",
     "numba_grad, joined, readings stacked",
     "numba_grad, roll, states in a buffer",
+    "numba_grad, scan",
 )
 GOALS = [
     NEVER_SLOWER,
@@ -160,9 +161,8 @@ def autograd(size: Size) -> Prepared:
     return by_autograd(in_a_loop(size, lambda x: anp.concatenate([zero, x, zero])), inputs(size))
 
 
-def jax_scan(size: Size) -> Prepared:
-    import jax.numpy as jnp
-    from jax import lax
+def by_scan(size: Size, np: Any, scan: Any) -> Any:
+    """The loss with a loop as an operation, in a library with NumPy's functions."""
 
     def loss(courant: Any, wavelet: Any, place: Any, observed: Any) -> Any:
         def step(state: Any, given: Any) -> Any:
@@ -170,13 +170,26 @@ def jax_scan(size: Size) -> Prepared:
             weight, seen = given
             bend = now[2:] - 2.0 * now[1:-1] + now[:-2]
             inner = 2.0 * now[1:-1] - before[1:-1] + courant[1:-1] * bend
-            new = jnp.pad(inner, 1) + weight * place
+            new = np.pad(inner, 1) + weight * place
             return (now, new), (new[size.receiver] - seen) ** 2
 
-        start = jnp.zeros(size.points)
-        return lax.scan(step, (start, start), (wavelet, observed))[1].sum()
+        start = np.zeros(size.points)
+        return scan(step, (start, start), (wavelet, observed))[1].sum()
 
-    return by_jax(loss, inputs(size))
+    return loss
+
+
+def jax_scan(size: Size) -> Prepared:
+    import jax.numpy as jnp
+    from jax import lax
+
+    return by_jax(by_scan(size, jnp, lax.scan), inputs(size))
+
+
+def with_scan(size: Size) -> Prepared:
+    import numba_grad as ng
+
+    return by_numba_grad(by_scan(size, np, ng.scan), inputs(size))
 
 
 def jax_unrolled(size: Size) -> Prepared:
@@ -263,6 +276,7 @@ IMPLEMENTATIONS = {
     "numba_grad, assignment": with_assignment,
     "numba_grad, joined, readings stacked": joined,
     "numba_grad, roll, states in a buffer": rolled,
+    "numba_grad, scan": with_scan,
     "by hand": hand_written,
     "torch": lambda size: by_torch(torch_loss(size), inputs(size)),
     "jax scan": jax_scan,

@@ -53,3 +53,25 @@ DERIVATIVES = {
 def test_derivatives_through_kept_products_are_those_of_the_loop_in_python(name):
     found, expected = (np.asarray(DERIVATIVES[name](loss)) for loss in (by_scan, in_python))
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_products_of_a_step_are_added_to_a_sum_one_by_one_also_transposed_ones():
+    def gated(weights, rows, state):
+        def step(state, row):
+            gate = 1 / (1 + np.exp(-(state @ weights)))
+            return gate * state + np.tanh((gate * state) @ weights.T + row), None
+
+        return np.sum(ng.scan(step, state, rows)[0] ** 2)
+
+    def gated_in_python(weights, rows, state):
+        for k in range(len(ROWS)):
+            gate = 1 / (1 + np.exp(-(state @ weights)))
+            state = gate * state + np.tanh((gate * state) @ weights.T + rows[k])
+        return np.sum(state**2)
+
+    states = _RANDOM.normal(size=(40, 20))
+    own = ng.jit(ng.grad(gated))
+    found, expected = own(WEIGHTS, ROWS, states), ng.grad(gated_in_python)(WEIGHTS, ROWS, states)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    added = [k for k in own.lower(WEIGHTS, ROWS, states).kernels if "matmul_add" in str(k)]
+    assert sum(k.count for k in added) >= 2
