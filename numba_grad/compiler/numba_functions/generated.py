@@ -215,7 +215,7 @@ class TypedFunction:
 def _sources() -> str:
     """What derives the kernels, as text."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
