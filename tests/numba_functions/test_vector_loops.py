@@ -145,10 +145,32 @@ def test_loops_in_parts_have_the_values_and_gradients_that_they_had(n):
             check_tangent(case)
 
 
-def test_what_is_added_has_loops_of_its_own():
+def test_what_is_added_has_loops_of_its_own_or_is_added_in_any_order():
     for case in programs(6):
         case.results(*case.chosen())
-        assert "sums" in case.operation.adjoint_source, case.python.__name__
+        source = case.operation.adjoint_source
+        assert "sums[" in source or " = added(" in source, case.python.__name__
+
+
+def scaled(x, factor):
+    out = np.empty(x.shape)
+    for i in range(x.shape[0]):
+        out[i] = factor * x[i]
+    return out
+
+
+def test_cotangents_of_numbers_are_sums_in_any_order_and_values_are_not():
+    """The order follows from the number of passes, so it is one in every run."""
+    operation = ng.differentiable(scaled)
+    x = np.random.default_rng(3).normal(size=1_003)
+    gradient = ng.grad(lambda factor: np.sum(operation(x, factor) * x))
+    found = gradient(2.0)
+    np.testing.assert_allclose(found, math.fsum(x * x), rtol=1e-14)
+    assert "factor_bar = added(factor_bar" in operation.adjoint_source
+    for threads in (1, 2, 3):
+        with ng.configure(threads=threads):
+            assert_array_equal(gradient(2.0), found)
+    assert "added" not in operation.primal_source
 
 
 def test_a_gradient_does_not_depend_on_how_its_loops_are_cut():

@@ -318,13 +318,17 @@ class _Sweeps:
             if memory is None:
                 memory = self.builder.memory(f"{value.name}_bar", value.dtype)
                 self._scalar_bars[value] = memory
-            self.builder.store(memory, (), contribution, is_added=True)
+            self.add(memory, (), contribution)
             return
         scope = self._scopes[-1]
         former = scope.cotangents.get(value)
         if former is not None:
             contribution = self.builder.define("add", former, contribution)
         scope.cotangents[value] = contribution
+
+    def add(self, bar: Memory, indices: tuple[Value, ...], contribution: Value) -> None:
+        """Add to the cotangent of a memory: in any order, as no user's code says in which."""
+        self.builder.body.append(Store(bar, indices, contribution, True, True))
 
     def take(self, scalar: Scalar) -> Value | None:
         """The cotangent of a scalar, at the statement that defines it."""
@@ -365,7 +369,7 @@ class _Sweeps:
             if s.target in self.activity.scalars and s.memory in self.activity.memories:
                 cotangent = self.take(s.target)
                 if cotangent is not None:
-                    builder.store(self.bar(s.memory), s.indices, cotangent, is_added=True)
+                    self.add(self.bar(s.memory), s.indices, cotangent)
         elif isinstance(s, Store):
             return self._store(s)
         elif isinstance(s, Swap):

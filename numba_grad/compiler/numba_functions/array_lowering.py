@@ -572,6 +572,8 @@ class _Lowering(FunctionLowering):
             (x,) = arguments
             factor = self.cast_to(self.number(_FACTORS[called]), types.unliteral(x.type))
             return self.call(node, operator.mul, x, factor)
+        if called == "added":
+            return self.added(*arguments)
         if called == "np.logaddexp":
             return self.logaddexp(node, *arguments)
         if called == "wrapped":
@@ -585,6 +587,11 @@ class _Lowering(FunctionLowering):
         if called.startswith("np.") and name in self.names:
             return self.applied(name, node, *arguments)  # a cast
         raise self.error(node, f"there is no {called}")
+
+    def added(self, total: Typed, term: Typed) -> Typed:
+        """A sum that may be one of a vector of partial sums in a loop."""
+        values = [self.cast_to(given, total.type).value for given in (total, term)]
+        return Typed(total.type, self.builder.fadd(*values, flags=("reassoc",)))
 
     def as_argument(self, given: Typed) -> Typed:
         """Literals are numbers like others."""

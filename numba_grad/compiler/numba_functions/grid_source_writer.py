@@ -6,6 +6,7 @@ neighbouring threads keep neighbouring numbers.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.own_elements import OwnElements
 from numba_grad.compiler.numba_functions.regions import (
@@ -109,7 +110,7 @@ class _Writer(SourceWriter):
 
     def store(self, s: Store, place: str, value: str) -> None:
         if not s.is_added or not s.memory.rank or s.memory in self._own:
-            super().store(s, place, value)
+            super().store(replace(s, in_any_order=False), place, value)
             return
         index = place.removeprefix(f"{s.memory.name}[").removesuffix("]")
         index = f"({index})" if s.memory.rank > 1 else index

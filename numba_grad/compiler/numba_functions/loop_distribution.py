@@ -74,6 +74,12 @@ class _Place:
     def is_contiguous(self) -> bool:
         return self.axis is not None and self.axis == len(self.forms) - 1
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether a loop that adds there can be vector code as it is."""
+        is_variable = not self.store.memory.rank
+        return self.is_contiguous or (is_variable and self.store.in_any_order)
+
 
 class _Writer:
     def __init__(self, builder: Builder, ranges: IndexRanges, is_reordered: bool) -> None:
@@ -129,7 +135,7 @@ class _Writer:
                 if not self.is_reordered and (len(found) > 1 or len(found[0].values) > 1):
                     return []
                 has_neighbours |= sum(p.is_contiguous for p in found) > 1
-                if len(found) > 1 or not found[0].is_contiguous:
+                if len(found) > 1 or not found[0].may_stay:
                     places += found
                 continue
             all_of = [*here, *[s for s in loads if s.memory == memory]]
@@ -233,7 +239,7 @@ class _Writer:
             element = (group.places[0][0] if group.spread else place).store
             by_element.setdefault((element.memory, element.indices), []).append(value)
         for (memory, indices), values in by_element.items():
-            store = Store(memory, indices, self._total(values), is_added=True)
+            store = Store(memory, indices, self._total(values), True, self.is_reordered)
             own = self._indices(loop, store)
             names: dict[Scalar, Value] = {loop.index: index}
             names |= {s.target: builder.scalar(s.target.dtype) for s in own}

@@ -78,12 +78,13 @@ class Load:
 
 @dataclass(slots=True)
 class Store:
-    """`memory[indices] = value`, or with `is_added` `+=`."""
+    """`memory[indices] = value`, or with `is_added` `+=`; of cotangents, in any order."""
 
     memory: Memory
     indices: tuple[Value, ...]
     value: Value
     is_added: bool = False
+    in_any_order: bool = False
 
 
 @dataclass(slots=True)
@@ -408,7 +409,7 @@ def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list
         elif isinstance(s, Load):
             result.append(Load(scalar(s.target), s.memory, all_of(s.indices)))
         elif isinstance(s, Store):
-            result.append(Store(s.memory, all_of(s.indices), of(s.value), s.is_added))
+            result.append(replace(s, indices=all_of(s.indices), value=of(s.value)))
         elif isinstance(s, Allocate):
             result.append(Allocate(s.memory, all_of(s.shape), s.fill))
         elif isinstance(s, For):

@@ -183,6 +183,7 @@ class SourceWriter:
         text = "\n".join([*self._parts, *self.lines]) + "\n"
         imports = [
             _imported("shared_tasks", ["in_parallel", "part"] if self._parts else []),
+            _imported("sums", ["added"] if " = added(" in text else []),
             _imported(
                 "working_memory",
                 [f for f in ("free", "grown", "new_array", "wrapped") if f"{f}(" in text],
@@ -355,7 +356,10 @@ class SourceWriter:
         return OPERATIONS[operation].template
 
     def store(self, s: Store, place: str, value: str) -> None:
-        self.line(f"{place} {'+=' if s.is_added else '='} {value}")
+        if s.in_any_order and not s.memory.rank:
+            self.line(f"{place} = added({place}, {value})")
+        else:
+            self.line(f"{place} {'+=' if s.is_added else '='} {value}")
 
     def check(self, s: Check) -> None:
         if s.condition is not False:

@@ -1,6 +1,7 @@
 """A kernel's tangent: each statement, then what it does to the tangents."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.adjoint import filled
 from numba_grad.compiler.numba_functions.analyses import Activity, varied, without_unused
@@ -102,7 +103,7 @@ class _Tangent:
         elif isinstance(s, Store) and s.memory in memories:
             value = self.of(s.value)
             if not s.is_added or isinstance(value, Scalar):
-                body.append(Store(self.tangent(s.memory), s.indices, value, s.is_added))
+                body.append(replace(s, memory=self.tangent(s.memory), value=value))
         elif isinstance(s, Allocate) and s.memory in memories:
             fill = None if s.fill is None else 0.0
             body.append(Allocate(self.tangent(s.memory), s.shape, fill))
