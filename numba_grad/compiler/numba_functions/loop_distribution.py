@@ -11,28 +11,28 @@ elsewhere values are bitwise those of before.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from numba_grad.compiler.numba_functions.analyses import is_long
+from numba_grad.compiler.numba_functions.added_places import (
+    AddedPlaces,
+    Place,
+    added,
+    computed,
+    total,
+)
 from numba_grad.compiler.numba_functions.builder import Builder
-from numba_grad.compiler.numba_functions.index_ranges import Form, IndexRanges
+from numba_grad.compiler.numba_functions.gathered_rows import gathered
+from numba_grad.compiler.numba_functions.index_ranges import IndexRanges
 from numba_grad.compiler.numba_functions.regions import (
-    FLOATS,
     Allocate,
     Define,
     For,
-    Load,
     Memory,
     Parallel,
-    Pop,
     Scalar,
-    Size,
     Statement,
     Store,
     Value,
-    defined,
-    operands,
-    substituted,
     with_regions,
 )
 
@@ -58,34 +58,13 @@ def with_distributed_loops(
 ) -> list[Statement]:
     """The statements, with such loops in parts; `is_reordered`: an element may be added to in
     another order."""
-    return _Writer(builder, IndexRanges(body), is_reordered).whole(body)
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where something is added, and what."""
-
-    store: Store
-    forms: tuple[Form, ...]  # of its indices
-    axis: int | None  # along which each pass goes on by an element; None: all add to one element
-    values: list[Value] = field(default_factory=list)
-
-    @property
-    def is_contiguous(self) -> bool:
-        return self.axis is not None and self.axis == len(self.forms) - 1
-
-    @property
-    def may_stay(self) -> bool:
-        """Whether a loop that adds there can be vector code as it is."""
-        is_variable = not self.store.memory.rank
-        return self.is_contiguous or (is_variable and self.store.in_any_order)
+    return _Writer(builder, AddedPlaces(IndexRanges(body), is_reordered)).whole(body)
 
 
 class _Writer:
-    def __init__(self, builder: Builder, ranges: IndexRanges, is_reordered: bool) -> None:
+    def __init__(self, builder: Builder, found: AddedPlaces) -> None:
         self.builder = builder
-        self.ranges = ranges
-        self.is_reordered = is_reordered
+        self.found = found
         self.sums: dict[tuple[int, str], Memory] = {}  # what is to be added, by number and dtype
 
     def whole(self, statements: Sequence[Statement]) -> list[Statement]:
@@ -98,10 +77,14 @@ class _Writer:
         result: list[Statement] = []
         for s in statements:
             if isinstance(s, Parallel):
-                own = _Writer(self.builder, self.ranges, self.is_reordered)
+                own = _Writer(self.builder, self.found)
                 result.append(with_regions(s, own.whole))
                 continue
             if isinstance(s, For):
+                rows = gathered(s, self.found, self.builder)
+                if rows is not None:
+                    result += rows
+                    continue
                 places = self._places(s)
                 if places:
                     with self.builder.region(result):
@@ -110,66 +93,15 @@ class _Writer:
             result.append(with_regions(s, self.region))
         return result
 
-    # Which loops.
-
-    def _places(self, loop: For) -> list[_Place]:
+    def _places(self, loop: For) -> list[Place]:
         """The places that loops of their own are to add to; none if the loop is to stay."""
-        if loop.leave is not None or loop.step not in (1, -1) or not is_long(loop):
-            return []
-        if not all(isinstance(s, Define | Size | Load | Store | Pop | Allocate) for s in loop.body):
-            return []
-        own = {s.memory for s in loop.body if isinstance(s, Allocate)}
-        if any(m.rank for m in own):
-            return []
-        loads = [s for s in loop.body if isinstance(s, Load) and s.memory not in own]
-        stores = [s for s in loop.body if isinstance(s, Store) and s.memory not in own]
-        read = {s.memory for s in loads}
-        places: list[_Place] = []
-        has_neighbours = False
-        for memory in dict.fromkeys(s.memory for s in stores):
-            here = [s for s in stores if s.memory == memory]
-            if memory not in read and memory.dtype in FLOATS and all(s.is_added for s in here):
-                found = self._distinct(loop, here)
-                if found is None:
-                    return []
-                if not self.is_reordered and (len(found) > 1 or len(found[0].values) > 1):
-                    return []
-                has_neighbours |= sum(p.is_contiguous for p in found) > 1
-                if len(found) > 1 or not found[0].may_stay:
-                    places += found
-                continue
-            all_of = [*here, *[s for s in loads if s.memory == memory]]
-            place = self._place(loop, here[0])
-            if len({s.indices for s in all_of}) > 1 or place is None or not place.is_contiguous:
-                return []
+        places, has_neighbours = self.found.of(loop)
         gain = sum(_GAINS.get(s.operation, 0) for s in loop.body if isinstance(s, Define))
         return places if has_neighbours or gain >= _WORTHWHILE else []
 
-    def _distinct(self, loop: For, stores: Sequence[Store]) -> list[_Place] | None:
-        """The places of one memory; None if one is not known."""
-        result: dict[object, _Place] = {}
-        for s in stores:
-            place = self._place(loop, s)
-            if place is None:
-                return None
-            key = tuple((f.constant, frozenset(f.atoms.items())) for f in place.forms)
-            result.setdefault(key, place).values.append(s.value)
-        return list(result.values())
-
-    def _place(self, loop: For, store: Store) -> _Place | None:
-        """None if the indices are no forms of the loop's index and of what is outside of it."""
-        inside = {defined(s) for s in loop.body}
-        forms = [form for x in store.indices if (form := self.ranges.form(x)) is not None]
-        if len(forms) < len(store.indices) or any(a in inside for f in forms for a in f.atoms):
-            return None
-        axes = [k for k, form in enumerate(forms) if loop.index in form.atoms]
-        if len(axes) > 1 or any(abs(forms[k].atoms[loop.index]) > 1 for k in axes):
-            return None
-        return _Place(store, tuple(forms), axes[0] if axes else None)
-
     # How they are written.
 
-    def _apart(self, loop: For, places: Sequence[_Place]) -> None:
+    def _apart(self, loop: For, places: Sequence[Place]) -> None:
         builder, step = self.builder, loop.step
         ends = (loop.stop, loop.start) if step == 1 else (loop.start, loop.stop)
         passes = builder.define("subtract", *ends)
@@ -202,22 +134,17 @@ class _Writer:
                     self._added(loop, group, sums, k, lowest, reach)
 
     def _computed(
-        self, loop: For, places: Sequence[_Place], k: Scalar, lowest: Value, reach: int
+        self, loop: For, places: Sequence[Place], k: Scalar, lowest: Value, reach: int
     ) -> dict[tuple[Value, ...], Memory]:
         """One pass of the loop, with what it adds stored; where, by what it is."""
         builder = self.builder
-        scattered = {place.store.memory for place in places}
-        rest = [s for s in loop.body if not (isinstance(s, Store) and s.memory in scattered)]
-        rest = _without_unused(rest, [x for place in places for x in place.values])
-        index = builder.define("add", lowest, k)
-        builder.body += substituted(rest, {loop.index: index})
         result: dict[tuple[Value, ...], Memory] = {}
-        for place in places:
-            values = tuple(place.values)
-            if values not in result:
-                result[values] = self._sums(len(result), place.store.memory.dtype)
-                where = builder.define("add", k, reach)
-                builder.store(result[values], (where,), self._total(values))
+
+        def kept_at(values: tuple[Value, ...], dtype: str) -> tuple[Memory, tuple[Value, ...]]:
+            result[values] = self._sums(len(result), dtype)
+            return result[values], (builder.define("add", k, reach),)
+
+        computed(builder, loop, places, builder.define("add", lowest, k), kept_at)
         return result
 
     def _added(
@@ -239,17 +166,8 @@ class _Writer:
             element = (group.places[0][0] if group.spread else place).store
             by_element.setdefault((element.memory, element.indices), []).append(value)
         for (memory, indices), values in by_element.items():
-            store = Store(memory, indices, self._total(values), True, self.is_reordered)
-            own = self._indices(loop, store)
-            names: dict[Scalar, Value] = {loop.index: index}
-            names |= {s.target: builder.scalar(s.target.dtype) for s in own}
-            builder.body += substituted([*own, store], names)
-
-    def _total(self, values: Sequence[Value]) -> Value:
-        total, *others = values
-        for value in others:
-            total = self.builder.define("add", total, value)
-        return total
+            store = Store(memory, indices, total(builder, values), True, self.found.is_reordered)
+            added(builder, loop.body, store, {loop.index: index})
 
     def _sums(self, number: int, dtype: str) -> Memory:
         key = number, dtype
@@ -257,22 +175,12 @@ class _Writer:
             self.sums[key] = self.builder.memory("sums", dtype, 1)
         return self.sums[key]
 
-    def _indices(self, loop: For, store: Store) -> list[Define | Size]:
-        """What the indices of a store are computed by, in the loop."""
-        wanted = {x for x in store.indices if isinstance(x, Scalar)}
-        result: list[Define | Size] = []
-        for s in reversed(loop.body):
-            if isinstance(s, Define | Size) and s.target in wanted:
-                result.append(s)
-                wanted |= {x for x in operands(s) if isinstance(x, Scalar)}
-        return result[::-1]
-
 
 @dataclass(slots=True)
 class _Group:
     """Places that one loop adds to."""
 
-    places: list[tuple[_Place, int]]  # and by how many passes later it comes to an element
+    places: list[tuple[Place, int]]  # and by how many passes later it comes to an element
 
     @property
     def is_one_element(self) -> bool:
@@ -283,11 +191,11 @@ class _Group:
         return max(offset for _, offset in self.places)
 
 
-def _added_together(loop: For, places: Sequence[_Place]) -> list[_Group]:
+def _added_together(loop: For, places: Sequence[Place]) -> list[_Group]:
     """A loop each: neighbours along a row, whose sums an element gets at once; components of a row,
     as they share its cache lines; elements that all passes add to, as each waits for the addition
     before."""
-    groups: dict[object, list[_Place]] = {}
+    groups: dict[object, list[Place]] = {}
     for place in places:
         key: list[object] = []
         if place.axis is not None:
@@ -308,15 +216,3 @@ def _added_together(loop: For, places: Sequence[_Place]) -> list[_Group]:
             result.append(_Group([(together[k], constants[k] - constants[0]) for k in near]))
             together, constants = together[len(near) :], constants[len(near) :]
     return result
-
-
-def _without_unused(statements: Sequence[Statement], wanted: Sequence[Value]) -> list[Statement]:
-    """Straight code without what neither it nor `wanted` uses."""
-    used = set(wanted)
-    result: list[Statement] = []
-    for s in reversed(statements):
-        if isinstance(s, Define | Size | Load) and s.target not in used:
-            continue
-        used |= set(operands(s))
-        result.append(s)
-    return result[::-1]
