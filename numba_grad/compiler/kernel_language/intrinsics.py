@@ -143,10 +143,12 @@ def _mark_scope(builder: ir.IRBuilder, access: ir.Instruction, scope: int | None
     if scope is None:
         module.numba_grad_may_overlap = True
     else:
-        accesses = getattr(module, "numba_grad_accesses", None)
-        if accesses is None:
-            accesses = module.numba_grad_accesses = []
-        accesses.append((access, scope))
+        accesses(module).append((access, scope))
+
+
+def accesses(module: ir.Module) -> list[tuple[ir.Instruction, int]]:
+    """What is written so far that loads from buffers or stores to them, with their numbers."""
+    return module.__dict__.setdefault("numba_grad_accesses", [])
 
 
 def add_alias_metadata(module: ir.Module) -> None:
@@ -155,8 +157,7 @@ def add_alias_metadata(module: ir.Module) -> None:
     Without it LLVM wants run-time overlap checks between all pairs, and leaves kernels of more
     than a few buffers scalar.
     """
-    accesses = getattr(module, "numba_grad_accesses", [])
-    scopes = sorted({scope for _, scope in accesses})
+    scopes = sorted({scope for _, scope in accesses(module)})
     domain = module.add_metadata(["numba_grad buffers"])
     nodes = {scope: module.add_metadata([f"word {scope}", domain]) for scope in scopes}
     own = {scope: module.add_metadata([nodes[scope]]) for scope in scopes}
@@ -164,7 +165,7 @@ def add_alias_metadata(module: ir.Module) -> None:
         scope: module.add_metadata([nodes[other] for other in scopes if other != scope])
         for scope in scopes
     }
-    for access, scope in accesses:
+    for access, scope in accesses(module):
         access.set_metadata("alias.scope", own[scope])
         if len(scopes) > 1:
             access.set_metadata("noalias", others[scope])
@@ -179,7 +180,7 @@ def stores_neighbours(module: ir.Module) -> bool:
     """Whether a block stores to one buffer twice, maybe to elements that LLVM can store at once."""
     stores = [
         (access.parent, scope)
-        for access, scope in getattr(module, "numba_grad_accesses", [])
+        for access, scope in accesses(module)
         if isinstance(access, ir.instructions.StoreInstr)
     ]
     return len(set(stores)) < len(stores)

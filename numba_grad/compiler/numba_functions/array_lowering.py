@@ -33,7 +33,7 @@ from numba.core import cgutils, types
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler import code_generation
-from numba_grad.compiler.kernel_language import front_end
+from numba_grad.compiler.kernel_language import front_end, intrinsics
 from numba_grad.compiler.kernel_language.intrinsics import BufferType
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
@@ -81,6 +81,28 @@ class ArrayType(types.Type):
         self.buffer = BufferType(element, scope)
         self.rank = rank
         super().__init__(name=f"array({element}, {rank}, {scope})")
+
+
+class DistinctNode(ir.MDValue):
+    """Metadata that is equal to no other."""
+
+    def __init__(self, module: ir.Module, values: Sequence[Any], names_itself: bool = False):
+        super().__init__(module, values, name=str(len(module.metadata)))
+        if names_itself:
+            self.operands = (self, *self.operands)
+
+    def descr(self, buf: list[str]) -> None:
+        operands = ", ".join(operand.get_reference() for operand in self.operands)
+        buf += (f"distinct !{{ {operands} }}", "\n")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +384,9 @@ class _Lowering(FunctionLowering):
     def for_loop(self, node: ast.For) -> None:
         """A step that is not known may go down."""
         assert isinstance(node.iter, ast.Call)
+        if _dotted(node.iter.func) == "independent":
+            self.independent_loop(node)
+            return
         steps = node.iter.args[2:]
         if not steps or isinstance(self.constant_step(steps[0]), int):
             super().for_loop(node)
@@ -388,6 +413,21 @@ class _Lowering(FunctionLowering):
         index.add_incoming(following, next_pass)
         builder.cbranch(is_inside(following), body, after)
         builder.position_at_end(after)
+
+    def independent_loop(self, node: ast.For) -> None:
+        """A loop of which LLVM is told that no pass touches what another one writes."""
+        assert isinstance(node.iter, ast.Call)
+        module, blocks = self.builder.module, len(self.function.blocks)
+        known = len(intrinsics.accesses(module))
+        call = ast.Call(ast.Name("range", ast.Load()), node.iter.args, [])
+        self.for_loop(ast.copy_location(ast.For(node.target, call, node.body, []), node))
+        group = DistinctNode(module, [])
+        for access, _ in intrinsics.accesses(module)[known:]:
+            access.set_metadata("llvm.access.group", group)
+        accesses = module.add_metadata(["llvm.loop.parallel_accesses", group])
+        # Of a loop's blocks the first is that of its pass, the second goes on to the next.
+        latch = self.function.blocks[blocks + 1].terminator
+        latch.set_metadata("llvm.loop", DistinctNode(module, [accesses], names_itself=True))
 
     @staticmethod
     def constant_step(node: ast.expr) -> Any:

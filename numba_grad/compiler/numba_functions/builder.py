@@ -28,7 +28,7 @@ from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, fold
 # What generated text has names for.
 _RESERVED = {
     *("np", "math", "range", "abs", "bool", "int", "float", "min", "max", "len"),
-    *("free", "grown", "new_array", "wrapped", "part", "in_parallel", "added"),
+    *("free", "grown", "new_array", "wrapped", "part", "in_parallel", "added", "independent"),
     *("cuda", "thread", "threads", "place", "extent"),
     *[f"k{axis}" for axis in range(32)],
 }

@@ -11,6 +11,7 @@ from numba_grad.compiler.numba_functions import (
     tangent,
     tape_bound,
 )
+from numba_grad.compiler.numba_functions.independent_loops import with_independent_loops
 from numba_grad.compiler.numba_functions.index_set_splitting import with_split_index_sets
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
 from numba_grad.compiler.numba_functions.loop_distribution import with_distributed_loops
@@ -99,7 +100,7 @@ def fields(
         body = with_parallel_loops(body, kernel.builder, are_large=request.are_large)
         body = with_split_index_sets(body, kernel.builder)
         body = with_distributed_loops(body, kernel.builder, is_reordered=request.kind == "adjoint")
-        kernel = replace(kernel, body=body)
+        kernel = replace(kernel, body=with_independent_loops(body))
     pairs = list(zip(kernel.inputs, parameters, strict=False))
     number_names = {m.name for m, p in pairs if p.is_number}
     return {

@@ -103,7 +103,8 @@ class Allocate:
 @dataclass(slots=True)
 class For:
     """`for index in range(start, stop, step)`. `leave` is a bool variable: if it is true after a
-    pass, there is no other. `step` is not 0. `is_parallel`: the user says so, with `prange`."""
+    pass, there is no other. `step` is not 0. `is_parallel`: the user says so, with `prange`.
+    `is_independent`: no pass touches an element that another one writes."""
 
     index: Scalar
     start: Value
@@ -112,6 +113,7 @@ class For:
     body: "list[Statement]"
     leave: Memory | None = None
     is_parallel: bool = False
+    is_independent: bool = False
 
 
 @dataclass(slots=True)
@@ -415,7 +417,8 @@ def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list
         elif isinstance(s, For):
             span = (of(s.start), of(s.stop), of(s.step))
             body = substituted(s.body, names)
-            result.append(For(scalar(s.index), *span, body, s.leave, s.is_parallel))
+            own = scalar(s.index), *span, body
+            result.append(For(*own, s.leave, s.is_parallel, s.is_independent))
         elif isinstance(s, While):
             result.append(While(s.leave, substituted(s.body, names)))
         elif isinstance(s, If):

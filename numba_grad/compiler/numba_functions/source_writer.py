@@ -183,6 +183,7 @@ class SourceWriter:
         text = "\n".join([*self._parts, *self.lines]) + "\n"
         imports = [
             _imported("shared_tasks", ["in_parallel", "part"] if self._parts else []),
+            _imported("independent", ["independent"] if " in independent(" in text else []),
             _imported("sums", ["added"] if " = added(" in text else []),
             _imported(
                 "working_memory",
@@ -440,7 +441,8 @@ class SourceWriter:
             span = stop if (start, step) == ("0", "1") else f"{start}, {stop}"
             if step != "1":
                 span = f"{start}, {stop}, {step}"
-            head = f"for {s.index.name} in range({span}):"
+            called = "independent" if s.is_independent else "range"
+            head = f"for {s.index.name} in {called}({span}):"
         elif isinstance(s, While):
             head = f"while not {s.leave.name}:"
         else:

@@ -1,0 +1,72 @@
+"""Innermost loops whose passes touch no element that another of them writes, found and marked.
+
+A compiler that is to make vector code of a loop must know as much. Of arrays with different names
+it is told; of names that are swapped, and of rows of one array, it finds out when the loop runs,
+and LLVM takes every loop in a nest that goes down, as those of reverse sweeps do, for one where
+they overlap: the adjoint of diffusion between cells ran without vectors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from numba_grad.compiler.numba_functions.index_ranges import IndexRanges
+from numba_grad.compiler.numba_functions.regions import (
+    Allocate,
+    Define,
+    For,
+    Load,
+    Pop,
+    Push,
+    Size,
+    Statement,
+    Store,
+    defined,
+    with_regions,
+)
+
+
+def with_independent_loops(body: list[Statement]) -> list[Statement]:
+    """The statements, with such loops marked."""
+    return _marked(body, IndexRanges(body))
+
+
+def _marked(statements: Sequence[Statement], ranges: IndexRanges) -> list[Statement]:
+    result: list[Statement] = []
+    for s in statements:
+        s = with_regions(s, lambda region: _marked(region, ranges))
+        if isinstance(s, For) and _is_independent(s, ranges):
+            s = replace(s, is_independent=True)
+        result.append(s)
+    return result
+
+
+def _is_independent(loop: For, ranges: IndexRanges) -> bool:
+    if loop.leave is not None:
+        return False
+    simple = Define | Size | Load | Store | Pop | Push | Allocate
+    if not loop.body or not all(isinstance(s, simple) for s in loop.body):
+        return False
+    if any(isinstance(s, Allocate) and s.memory.rank for s in loop.body):
+        return False
+    pushed = {s.tape for s in loop.body if isinstance(s, Push)}
+    if any(isinstance(s, Push) and not s.has_room for s in loop.body):
+        return False
+    if any(isinstance(s, Pop) and s.tape in pushed for s in loop.body):
+        return False
+    stored = {s.memory: s for s in loop.body if isinstance(s, Store) and s.memory.rank}
+    accesses = [s for s in loop.body if isinstance(s, Load | Store) and s.memory in stored]
+    return all(s.indices == stored[s.memory].indices for s in accesses) and all(
+        _has_own_element(loop, s, ranges) for s in stored.values()
+    )
+
+
+def _has_own_element(loop: For, store: Store, ranges: IndexRanges) -> bool:
+    """Whether each pass stores to another element: along an axis the index goes on, from 0 on."""
+    inside = {defined(s) for s in loop.body}
+    for index in store.indices:
+        form = ranges.form(index)
+        if form is None or loop.index not in form.atoms or any(a in inside for a in form.atoms):
+            continue
+        if ranges.is_never_negative(index):
+            return True
+    return False
