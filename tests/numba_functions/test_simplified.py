@@ -9,6 +9,7 @@ from numba_grad.compiler.numba_functions.kept_values import least_kept
 from numba_grad.compiler.numba_functions.regions import Scalar
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
+from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
 from tests.numba_functions.programs import PROGRAMS
 
 RANDOM = np.random.default_rng(7)
@@ -273,3 +274,33 @@ def test_an_array_of_a_pass_is_not_swapped_with_an_argument():
     operation = ng.differentiable(new_array_swapped_with_an_argument)
     with pytest.raises(KernelError, match="an array made before the loop"):
         operation(np.ones(3), np.ones(3), 2)
+
+
+def shortest_ways(path):
+    n = path.shape[0]
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                path[i, j] = min(path[i, j], path[i, k] + path[k, j])
+
+
+def scaled_by_an_element(a, k):
+    """Which may be none of the row's."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            a[i, j] = a[i, j] * a[i, k] + 0.5 * a[0, j]
+
+
+@pytest.mark.parametrize(
+    ("function", "is_cut"), [(shortest_ways, True), (scaled_by_an_element, False)]
+)
+def test_loops_are_cut_at_the_pass_that_writes_what_all_read(function, is_cut):
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 6):
+        arguments = (rng.random((n, n)) - 0.3,) if is_cut else (rng.random((n, n)), n - 1)
+        operation = ng.differentiable(function)
+        case = Case(operation, function, arguments, (0,))
+        check_values(case)
+        check_gradient(case)
+        check_tangent(case)
+        assert operation.primal_source.count("for ") == (6 if is_cut else 4)

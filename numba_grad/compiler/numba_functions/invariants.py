@@ -120,9 +120,21 @@ class _Hoister:
                     continue
                 definitions[s.target] = s
                 outside.add(s.target)
-            elif isinstance(s, Load) and s.memory not in changed:
+            elif isinstance(s, Load) and (s.memory not in changed or self._is_kept(s, loop)):
                 take(s)
         return before, [s for s in loop.body if id(s) not in taken]
+
+    def _is_kept(self, load: Load, loop: For) -> bool:
+        """Whether the loop writes other elements of the array only."""
+        inside = list(walk(loop.body))
+        if load.memory in self.groups or any(
+            isinstance(s, Allocate) and s.memory == load.memory for s in inside
+        ):
+            return False
+        stores = [s for s in inside if isinstance(s, Store) and s.memory == load.memory]
+        return bool(load.indices) and all(
+            self.ranges.differ(load.memory, load.indices, s.indices) for s in stores
+        )
 
     # Elements.
 

@@ -8,6 +8,8 @@
                    `a[i]` as it is
     narrowed       a variable that each pass of a loop gives a value first is one of the pass: no
                    value, and no cotangent, comes from the pass before
+    split          a loop is cut at the pass that writes what all passes read
+                   (`split_at_elements.py`)
     hoisted        what a loop does in each pass alike is done once (`invariants.py`)
 
 Values are bitwise those of before.
@@ -41,6 +43,7 @@ from numba_grad.compiler.numba_functions.regions import (
     with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+from numba_grad.compiler.numba_functions.split_at_elements import split_at_elements
 
 # What may be computed although its branch is not taken: it costs no more than a jump, and a
 # cotangent of 0 gives a cotangent of 0, whatever the arguments are.
@@ -69,7 +72,8 @@ def simplified(
     `of_thread`: they are those of one thread of many, which share arrays.
     """
     straight = accumulated(forwarded(selected(unrolled(body, builder), builder)))
-    return hoisted(narrowed(straight, results), builder, of_thread=of_thread)
+    cut = split_at_elements(narrowed(straight, results), builder)
+    return hoisted(cut, builder, of_thread=of_thread)
 
 
 # Loops over components.
