@@ -2,9 +2,9 @@
 ========================
 Find it from the pressure along it: the adjoint of a flow solver, in one line.
 
-The solver is one as in textbooks and codes, and not changed: Euler's equations in a channel of
-varying width by finite volumes, with van Leer's limiter and Rusanov's flux (Toro, "Riemann Solvers
-and Numerical Methods for Fluid Dynamics", 2009, chapters 10 and 13), in loops, for Numba.
+The solver is as in textbooks, in loops, for Numba: Euler's equations in a channel of varying width,
+finite volumes, van Leer's limiter, Rusanov's flux (Toro, "Riemann Solvers and Numerical Methods for
+Fluid Dynamics", 2009, chapters 10 and 13).
 """
 
 import numpy as np
@@ -17,8 +17,7 @@ GAMMA = 1.4
 
 
 @njit
-def limited(left, right):
-    """Van Leer's slope, from the differences to both sides."""
+def van_leer_slope(left, right):
     return 2.0 * left * right / (left + right) if left * right > 0.0 else 0.0
 
 
@@ -49,8 +48,8 @@ def march(w, area, cfl, steps):
         for i in range(n + 1):
             for k in range(3):
                 step = w[i + 2, k] - w[i + 1, k]
-                left[k] = w[i + 1, k] + 0.5 * limited(w[i + 1, k] - w[i, k], step)
-                right[k] = w[i + 2, k] - 0.5 * limited(step, w[i + 3, k] - w[i + 2, k])
+                left[k] = w[i + 1, k] + 0.5 * van_leer_slope(w[i + 1, k] - w[i, k], step)
+                right[k] = w[i + 2, k] - 0.5 * van_leer_slope(step, w[i + 3, k] - w[i + 2, k])
             rusanov(left, right, flux[i])
         for i in range(n):
             rho, momentum, energy = conserved(w[i + 2, 0], w[i + 2, 1], w[i + 2, 2])
@@ -64,7 +63,6 @@ def march(w, area, cfl, steps):
 
 
 flow = ng.differentiable(march)
-
 FACES = np.linspace(0, 1, 61)
 BUMPS = np.exp(-(((FACES[:, None] - np.linspace(0.1, 0.9, 9)) / 0.08) ** 2))
 INFLOW = np.tile([1.0, 1.8 * np.sqrt(GAMMA), 1.0], (64, 1))  # at Mach 1.8
@@ -86,8 +84,10 @@ def main():
 
 
 def plot(heights, path):
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return print("no plot, which needs matplotlib: pip install matplotlib")
     above, below = Figure(figsize=(7, 5)).subplots(2, sharex=True)
     above.plot(FACES, 1 + BUMPS @ TRUE, "k", FACES, 1 + BUMPS @ heights, "C1--")
     above.set(ylabel="width")
@@ -95,12 +95,7 @@ def plot(heights, path):
     below.plot(x, pressure(TRUE), "k.", x, pressure(heights), "C1")
     below.set(xlabel="along the nozzle", ylabel="pressure: measured, found")
     below.figure.savefig(path, dpi=120)
-    print(f"widths and pressures: {path}")
 
 
 if __name__ == "__main__":
-    found = main().x
-    try:
-        plot(found, "nozzle.png")
-    except ImportError:
-        print("no plot, which needs matplotlib: pip install matplotlib")
+    plot(main().x, "nozzle.png")
