@@ -1,6 +1,6 @@
 """Random loop programs: values as Python's, gradients as finite differences, tangents as gradients.
 
-    python tests/numba_functions/test_random_programs.py 1000 [first seed] [--compiled]
+    python tests/numba_functions/test_random_programs.py 1000 [first seed] [--compiled] [--wide]
 
 checks so many and prints the ones that fail, made smaller. Kernels are run as Python there, which
 is faster than compiling each for one run, unless they are to be compiled.
@@ -122,12 +122,12 @@ def test_random_programs_compiled(seed):
         assert outcome(random_program(seed)) in ("agrees", *SKIPPED)
 
 
-def main(count: int, first: int = 0, is_compiled: bool = False) -> None:
+def main(count: int, first: int = 0, *, is_compiled: bool = False, is_wide: bool = False) -> None:
     start = time.perf_counter()
     outcomes = collections.Counter[str]()
     with configure(engine="native" if is_compiled else "reference"):
         for seed in range(first, first + count):
-            program = random_program(seed)
+            program = random_program(seed, is_wide=is_wide)
             found = outcome(program, second=seed % 4 == 0)
             outcomes[found] += 1
             if found in ("agrees", *SKIPPED) or outcomes[found] > 1:
@@ -144,4 +144,4 @@ def main(count: int, first: int = 0, is_compiled: bool = False) -> None:
 
 if __name__ == "__main__":
     numbers = [int(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    main(*numbers, is_compiled="--compiled" in sys.argv)
+    main(*numbers, is_compiled="--compiled" in sys.argv, is_wide="--wide" in sys.argv)
