@@ -368,19 +368,28 @@ class Differentiable:
         found, request = self._last
         return found.generated(replace(request, kind=kind, sources=_float_sources(found)))
 
-    def __repr__(self) -> str:
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """With the results, once there was a call: types of arguments decide about them."""
         if self._last is None:
-            return f"<differentiable {self.__name__}{self._signature}>"
+            return self._signature.replace(return_annotation=inspect.Signature.empty)
+        return self._signature.replace(return_annotation=", ".join(self._names_of_results()))
+
+    def _names_of_results(self) -> list[str]:
+        assert self._last is not None
         found, _ = self._last
         primal = found.generated(Request("primal", 0, ()))
         written = [found.parameters[k] for k in primal.written]
         count = primal.returned_count
         count -= sum(k < count for k in primal.complex_results)  # two parts are one result
-        results = [f"returned {k}" for k in range(count)]
-        if count == 1:
-            results = ["returned"]
-        results += [p.text for p in written if p.part != "imag"]
-        return f"<differentiable {self.__name__}{self._signature} -> {', '.join(results)}>"
+        returned = ["returned"] if count == 1 else [f"returned {k}" for k in range(count)]
+        return returned + [p.text for p in written if p.part != "imag"]
+
+    def __repr__(self) -> str:
+        if self._last is None:
+            return f"<differentiable {self.__name__}{self._signature}>"
+        results = ", ".join(self._names_of_results())
+        return f"<differentiable {self.__name__}{self._signature} -> {results}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Differentiable, (self.function, self._memory, self._is_default)

@@ -12,6 +12,7 @@ from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.show import as_dot, as_text
+from numba_grad.graph.walk import toposort
 from numba_grad.runtime.plan import Plan
 
 
@@ -168,6 +169,17 @@ class Lowered:
     def graph(self) -> str:
         """The graph before compiling, a line for each operation."""
         return as_text(self._inputs, self._outputs)
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """The text of what `differentiable` generates for this graph, by name: functions and their
+        adjoints, Numba source to read, copy and change. Kernels of the same names call them."""
+        kernels = [dict(node.params).get("kernel") for node in toposort(self._outputs)]
+        functions = [
+            getattr(kernel, place, None) for kernel in kernels for place in ("cpu", "cuda")
+        ]
+        found = [getattr(of_device, "function", None) for of_device in functions]
+        return {f.name: f.generated_source for f in found if hasattr(f, "generated_source")}
 
     @property
     def dot(self) -> str:

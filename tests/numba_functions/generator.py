@@ -48,7 +48,7 @@ class RandomProgram:
 
     @property
     def source(self) -> str:
-        head = "import math\n\nimport numpy as np\nfrom numba import njit\n"
+        head = "import math\n\nimport numpy as np\nfrom numba import njit, prange\n"
         callees = "".join(f"\n\n@njit\n{text}" for text in self.callees)
         lines = "".join(f"    {line}\n" for line in (*ALWAYS_WRITTEN, *self.start))
         body = "".join(part.text(1) for part in self.body)
@@ -416,8 +416,238 @@ class Generator:
         return self.random.choice(forms)
 
 
-def random_program(seed: int, size: int = 12) -> RandomProgram:
-    return Generator(seed, size).program()
+# Numba inlines a comprehension, and then leaves out writes to what `for` goes through, such as the
+# rows of a matrix: so comprehensions stand in functions of their own.
+MORE_CALLEES = (
+    "def chosen(v, least):\n"
+    "    found = [0.5 * x + least for x in v if x > least]\n"
+    "    found.append(least)\n"
+    "    return sum(found) / len(found)\n",
+    "def first_above(v, least, k=2):\n"
+    "    for i in range(len(v)):\n"
+    "        if v[i] > least:\n"
+    "            return v[i] * 0.5\n"
+    "        least -= 0.1 * v[i - k]\n"
+    "    return least\n",
+    "def mixed(v, w, factor=0.5):\n"
+    "    kept = v * factor\n"
+    "    for i in range(len(v)):\n"
+    "        if kept[i] < 0.0:\n"
+    "            continue\n"
+    "        v[i] = kept[i] - 0.3 * w[-1 - i]\n"
+    "    return kept[1] + v[0] * w[2]\n",
+)
+
+
+class WideGenerator(Generator):
+    """As users write, too: lists, tuples of arrays, steps that are data, early returns, arrays of
+    indices and masks, `np.ndindex`, `prange`, callees that write and return."""
+
+    def program(self) -> RandomProgram:
+        made = super().program()
+        return replace(made, callees=(*made.callees, *MORE_CALLEES))
+
+    def result(self, scope: _Scope) -> str:
+        return "return x, y"
+
+    def statement(self, scope: _Scope) -> list[Statement]:
+        if self.random.random() < 0.5:
+            return super().statement(scope)
+        makers = [
+            self.by_steps,
+            self.by_arrays,
+            self.list_of_numbers,
+            self.tuple_of_numbers,
+            self.local_array,
+            self.another_call,
+        ]
+        if scope.loops < 2:
+            makers += [self.loop_over_places, self.loop_over_arrays, self.parallel_loop]
+            makers += [self.loop_with_range]
+        if scope.loops:
+            makers += [self.early_return]
+        return self.random.choice(makers)(scope)
+
+    def step(self, scope: _Scope) -> str:
+        steps = ["steps", "(1 - steps)", "p[0] + 1", "-1 - p[2]", "2", "-3"]
+        steps += [f"1 + {k} % 3" for k in scope.indices[-1:]]
+        return self.random.choice(steps)
+
+    def by_steps(self, scope: _Scope) -> list[Statement]:
+        one, two = (self.random.choice(scope.vectors) for _ in range(2))
+        matrix, k = self.random.choice(scope.matrices), self.index(scope)
+        step = scope.name("h")
+        lines = [
+            f"{one}[::{step}] *= 0.8",
+            f"{one}[1::{step}] = {two}[1::{step}] * 0.7",
+            f"{one}[::{step}] += 0.1 * {self.value(scope, 1)}",
+            f"{matrix}[::{step}, {k}] = {matrix}[::{step}, 1] * {self.atom(scope)}",
+            f"x = 0.2 * np.sum({one}[{k}:{self.index(scope)}:{step}])",
+            f"{matrix}[{k}][::{step}] -= 0.2 * {two}[::{step}]",
+            f"y = 0.3 * np.sum({matrix}[::{step}, ::-1] ** 2)",
+        ]
+        return [Statement(f"{step} = {self.step(scope)}"), Statement(self.random.choice(lines))]
+
+    def by_arrays(self, scope: _Scope) -> list[Statement]:
+        one, two = (self.random.choice(scope.vectors) for _ in range(2))
+        matrix, k = self.random.choice(scope.matrices), self.index(scope)
+        value = self.value(scope, 1)
+        lines = [
+            f"{one}[:] = {two}[p] * 0.9",
+            f"{one}[p] = {two}.copy()",
+            f"{one}[p] += 0.2 * {two}",
+            f"{one}[{two} > {value}] = {self.atom(scope)}",
+            f"{one}[{one} < {self.atom(scope)}] *= 0.5",
+            f"x = 0.3 * {one}[{two} > -0.2].sum()",
+            f"{matrix}[:, p] = {matrix}.copy()",
+            f"{matrix}[p] = 0.9 * {matrix}",
+            f"{matrix}[p, {k}] = {one} * 0.4",
+            f"{matrix}[{k}, p] += 0.1 * {two}",
+            f"{one}[:] = {one}[np.argsort({two})]",
+            f"{one}.sort()",
+            f"y = {one}[np.argmax({two})] + 0.1 * np.min({matrix})",
+            f"{one}[:] = 0.4 * np.cumsum({two})",
+            f"{one}[:-1] = np.diff({two})",
+            f"{matrix}[:] = np.roll({matrix}, 2)",
+            f"{one}[:] = np.clip({two}, -0.5, {self.atom(scope)})",
+            f"np.multiply({one}, 0.9, {two})",
+        ]
+        return [Statement(self.random.choice(lines))]
+
+    def list_of_numbers(self, scope: _Scope) -> list[Statement]:
+        name, k, other = scope.name("found"), scope.name("i"), scope.name("e")
+        vector = self.random.choice(scope.vectors)
+        inner = scope.inner(loops=1)
+        inner.indices.append(k)
+        value = self.value(inner, 1)
+        append = Statement(f"{name}.append({value})")
+        use = self.random.choice(
+            [
+                f"x = 0.2 * sum({name})",
+                f"y = 0.5 * {name}[-1] - {name}[0] * 0.1",
+                f"x += 0.1 * {name}[len({name}) // 2] * len({name})",
+                f"{vector}[1] = 0.3 * np.array({name}).sum()",
+            ]
+        )
+        start = Statement(f"{name} = [{self.atom(scope)}]")
+        form = self.random.randrange(4)
+        if form == 0:
+            return [Statement(f"x = chosen({vector}, {self.value(scope, 1)})")]
+        if form == 1:
+            branch = Statement(f"if {self.condition(inner)}:", (append,))
+            return [start, Statement(f"for {k} in range(len(a)):", (branch,)), Statement(use)]
+        if form == 2:
+            inner_loop = Statement(f"for {other} in range({k}):", (append,))
+            return [start, Statement(f"for {k} in range(len(a)):", (inner_loop,)), Statement(use)]
+        grow = Statement(f"for {k} in range(steps):", (Statement(use), append))
+        return [
+            start,
+            grow,
+            Statement(f"for {other} in {name}:", (Statement(f"x += 0.1 * {other}"),)),
+        ]
+
+    def tuple_of_numbers(self, scope: _Scope) -> list[Statement]:
+        name, one = scope.name("pair"), self.random.choice(scope.vectors)
+        i, j = self.index(scope), self.index(scope)
+        made = Statement(f"{name} = ({self.value(scope, 1)}, {self.value(scope, 1)}, {one}[{i}])")
+        uses = [
+            f"x, y = {name}[1], 0.5 * {name}[0]",
+            f"{one}[{j}] = {name}[2] * 0.3",
+            f"x = 0.3 * {name}[({i}) % 3]",
+            f"x, _, y = {name}",
+        ]
+        return [made, Statement(self.random.choice(uses))]
+
+    def local_array(self, scope: _Scope) -> list[Statement]:
+        name = scope.name("w")
+        one = self.random.choice(scope.vectors)
+        forms = ["np.zeros(len(a))", f"{one} * {self.value(scope, 1)}", f"{one}[::-1].copy()"]
+        forms += [f"np.full(5, {self.atom(scope)})", f"np.linspace({self.atom(scope)}, 0.5, 5)"]
+        inner = scope.inner()
+        inner.vectors.append(name)
+        lines = [Statement(f"{name} = {self.random.choice(forms)}")]
+        lines += [Statement(f"{name}[{self.index(inner)}] += {self.value(inner, 1)}")]
+        use = [f"x = 0.2 * {name}.sum()", f"{one}[:] = {name}", f"{one} += 0.3 * {name}[::-1]"]
+        return [*lines, Statement(self.random.choice(use))]
+
+    def another_call(self, scope: _Scope) -> list[Statement]:
+        one, two = (self.random.choice(scope.vectors) for _ in range(2))
+        if one == two:
+            two = next(v for v in scope.vectors if v != one)
+        lines = [
+            f"x = first_above({one}, {self.value(scope, 1)})",
+            f"y = first_above({self.random.choice(scope.matrices)}[1], {self.atom(scope)}, k=1)",
+            f"x = first_above({one}[::-1], 0.1) * 0.5",
+        ]
+        return [Statement(self.random.choice(lines))]
+
+    def loop_over_places(self, scope: _Scope) -> list[Statement]:
+        inner = scope.inner(loops=2)
+        i, j = scope.name("i"), scope.name("j")
+        value, matrix = scope.name("e"), self.random.choice(scope.matrices)
+        form = self.random.randrange(4)
+        if form == 3:
+            inner.numbers.append(value)
+            line = f"for {value} in {matrix}.flat:"
+            return [Statement(line, self.block(inner, most=2))]
+        inner.indices += [i, j]
+        line = f"for {i}, {j} in np.ndindex({matrix}.shape):"
+        if form == 1:
+            inner.numbers.append(value)
+            line = f"for ({i}, {j}), {value} in np.ndenumerate({matrix}):"
+        if form == 2:
+            line = f"for {i}, {j} in np.ndindex(steps, len(a) - 1):"
+        first = Statement(f"{matrix}[{i}, {j}] *= 0.9")
+        return [Statement(line, (first, *self.block(inner, most=2)))]
+
+    def loop_over_arrays(self, scope: _Scope) -> list[Statement]:
+        inner = scope.inner(loops=1)
+        name, value = scope.name("r"), scope.name("e")
+        one, two = (self.random.choice(scope.vectors) for _ in range(2))
+        lines = [
+            f"for {name} in ({one}, {two}, {one}):",
+            f"for {name} in {self.random.choice(scope.matrices)}:",
+            f"for {value}, {name} in zip((0.5, -0.3), ({two}, {one})):",
+        ]
+        line = self.random.choice(lines)
+        if "zip" in line:
+            inner.numbers.append(value)
+        use = Statement(f"x += 0.1 * {name}[{self.index(scope)}] * {name}[2]")
+        write = Statement(f"{name}[{self.index(inner)}] *= {self.value(inner, 1)}")
+        return [Statement(line, (use, write, *self.block(inner, most=2)))]
+
+    def parallel_loop(self, scope: _Scope) -> list[Statement]:
+        i, (one, two) = scope.name("i"), (self.random.choice(scope.vectors) for _ in range(2))
+        forms = [
+            (f"{one}[{i}] = 0.5 * {one}[{i}] + 0.1 * {self.atom(scope)}",),
+            (f"{one}[{i}] = bent({one}[{i}], {two}[{i}])",),
+            (f"x += 0.1 * {one}[{i}]",),
+        ]
+        lines = self.random.choice(forms)
+        return [Statement(f"for {i} in prange(len(a)):", tuple(map(Statement, lines)))]
+
+    def loop_with_range(self, scope: _Scope) -> list[Statement]:
+        inner = scope.inner(loops=1)
+        i, k, value = scope.name("i"), scope.name("k"), scope.name("e")
+        one = self.random.choice(scope.vectors)
+        lines = [
+            f"for {k}, {i} in enumerate(range(len(a) - 1, 0, -2)):",
+            f"for {i}, {value} in zip(range(4, -1, -steps), {one}):",
+            f"for {i}, ({k}, {value}) in zip(range(1, 5, 2), enumerate({one}[1:])):",
+        ]
+        line = self.random.choice(lines)
+        inner.indices += [i, *([k] if k in line else [])]
+        if value in line:
+            inner.numbers.append(value)
+        return [Statement(line, self.block(inner, most=3))]
+
+    def early_return(self, scope: _Scope) -> list[Statement]:
+        result = self.random.choice(["return y, x", f"return {self.value(scope, 1)}, x"])
+        return [Statement(f"if {self.condition(scope)}:", (Statement(result),))]
+
+
+def random_program(seed: int, size: int = 12, *, is_wide: bool = False) -> RandomProgram:
+    return (WideGenerator if is_wide else Generator)(seed, size).program()
 
 
 # Making them smaller.

@@ -1,5 +1,6 @@
 """`differentiable`, construct by construct: values as Python's, derivatives as differences."""
 
+import inspect
 import math
 import os
 import subprocess
@@ -183,7 +184,10 @@ def test_results_are_shown_and_source_and_tape_can_be_looked_at():
     operation = ng.differentiable(swapped)
     operation(X, Y, 3)
     assert repr(operation) == "<differentiable swapped(u, v, steps) -> returned, u, v>"
+    assert str(inspect.signature(operation)) == "(u, v, steps) -> 'returned, u, v'"
     assert "def swapped_adjoint(" in operation.adjoint_source
+    lowered = ng.jit(ng.grad(lambda u: operation(u, Y, 3)[0])).lower(X)
+    assert lowered.functions["swapped_adjoint"].count("def swapped_adjoint(") == 1
     compile(operation.adjoint_source, "adjoint", "exec")
     assert operation.tape_bytes(X, Y, 6) > operation.tape_bytes(X, Y, 3) > 0
 

@@ -337,6 +337,14 @@ def put_in_order(a, k):
     return sum(sorted(a)[2:]) * max(a) - min(a)
 
 
+@case(X, M, np.array([3, 0, 5, 1, 2, 4]), w=(0, 1))
+def in_another_order(a, m, places):
+    a[:] = a[places] * 1.7 + a
+    m[:] = m[places[1:5] % 4]
+    a += a[np.argsort(a)]
+    m[1] = m[1, places[:3] % 3]
+
+
 @case(M, PLACES, w=(0,))
 def put_at_places(m, places):
     m[:, places] = m[:, :2] * 2.0
@@ -377,7 +385,7 @@ def remainders(a):
 
 
 @pytest.mark.thorough(
-    but="^(masks_of_matrices|shapes|joined_vectors|arrays_of_numbers|fancy|equally_spaced)$"
+    but="^(in_another_order|masks_of_matrices|shapes|joined_vectors|arrays_of_numbers|fancy|equally_spaced)$"
 )
 @pytest.mark.parametrize("name", CASES)
 def test_functions_of_numpy(name):

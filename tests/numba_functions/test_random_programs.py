@@ -1,6 +1,6 @@
 """Random loop programs: values as Python's, gradients as finite differences, tangents as gradients.
 
-    python tests/numba_functions/test_random_programs.py 1000 [first seed] [--compiled]
+    python tests/numba_functions/test_random_programs.py 1000 [first seed] [--compiled] [--wide]
 
 checks so many and prints the ones that fail, made smaller. Kernels are run as Python there, which
 is faster than compiling each for one run, unless they are to be compiled.
@@ -104,13 +104,18 @@ def seeds() -> Iterator[Any]:
         yield pytest.param(range(first, first + AT_ONCE), marks=marks, id=str(first))
 
 
+def program_of(seed: int) -> RandomProgram:
+    """Every second one as users write, too."""
+    return random_program(seed, is_wide=seed % 2 == 1)
+
+
 @pytest.mark.parametrize("numbers", list(seeds()))
 def test_random_programs_have_the_derivatives_that_differences_have(numbers):
     with configure(engine="reference"):
-        outcomes = {seed: outcome(random_program(seed), second=seed % 4 == 0) for seed in numbers}
+        outcomes = {seed: outcome(program_of(seed), second=seed % 4 == 0) for seed in numbers}
     wrong = {seed: text for seed, text in outcomes.items() if text not in ("agrees", *SKIPPED)}
     assert not wrong, "\n".join(
-        f"{seed}: {text}\n{random_program(seed).source}" for seed, text in wrong.items()
+        f"{seed}: {text}\n{program_of(seed).source}" for seed, text in wrong.items()
     )
     assert sum(text in SKIPPED for text in outcomes.values()) <= AT_ONCE / 2
 
@@ -122,12 +127,12 @@ def test_random_programs_compiled(seed):
         assert outcome(random_program(seed)) in ("agrees", *SKIPPED)
 
 
-def main(count: int, first: int = 0, is_compiled: bool = False) -> None:
+def main(count: int, first: int = 0, *, is_compiled: bool = False, is_wide: bool = False) -> None:
     start = time.perf_counter()
     outcomes = collections.Counter[str]()
     with configure(engine="native" if is_compiled else "reference"):
         for seed in range(first, first + count):
-            program = random_program(seed)
+            program = random_program(seed, is_wide=is_wide)
             found = outcome(program, second=seed % 4 == 0)
             outcomes[found] += 1
             if found in ("agrees", *SKIPPED) or outcomes[found] > 1:
@@ -144,4 +149,4 @@ def main(count: int, first: int = 0, is_compiled: bool = False) -> None:
 
 if __name__ == "__main__":
     numbers = [int(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    main(*numbers, is_compiled="--compiled" in sys.argv)
+    main(*numbers, is_compiled="--compiled" in sys.argv, is_wide="--wide" in sys.argv)

@@ -183,6 +183,16 @@ def loop_over_an_array_that_is_swapped(x):
 
 
 @njit
+def loop_over_arrays_that_are_swapped(x):
+    a, b = x.copy(), 2.0 * x
+    total = 0.0
+    for values in (a, b):
+        total += values[0]
+        a, b = b, a
+    return total
+
+
+@njit
 def update_by_its_own_elements(x):
     x[1:] += x[:-1]
     return x.sum()
@@ -292,6 +302,7 @@ REFUSED = (
     (catching, "try", "try:"),
     (update_by_its_own_elements, "in place", "x[1:] += x[:-1]"),
     (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),
+    (loop_over_arrays_that_are_swapped, "swapped", "for values in (a, b)"),
     (unique_values, "unique", "np.unique(x)"),
     (singular_values, "svd", "np.linalg.svd"),
     (least_squares, "lstsq", "np.linalg.lstsq"),

@@ -42,6 +42,7 @@ class Expression:
     element: Callable[[Indices], Value]
     reads: tuple[View, ...]
     is_view: bool = False  # for NumPy: who writes to it, or to what it reads, is refused
+    is_in_order: bool = True  # an element is made of the elements that have its place in `reads`
 
     @property
     def rank(self) -> int:
@@ -220,7 +221,9 @@ class _Lowering:
                 values.append(part.element(tuple(places)))
             return element(values)
 
-        return Expression(shape, dtype, of, tuple([view for p in arrays for view in p.reads]))
+        reads = tuple([view for p in arrays for view in p.reads])
+        is_in_order = all(p.is_in_order for p in arrays)
+        return Expression(shape, dtype, of, reads, is_in_order=is_in_order)
 
     def _result_dtype(self) -> str:
         try:
@@ -386,7 +389,7 @@ class _Lowering:
             return self.builder.load_view(view, place, *at[places.rank :])
 
         shape = (*places.shape, *view.shape[1:])
-        return Expression(shape, view.dtype, of, (view, *places.reads))
+        return Expression(shape, view.dtype, of, (view, *places.reads), is_in_order=False)
 
     def _selected_of_matrix(self, array: Array, indices: tuple[Any, ...]) -> Any:
         """`a[i, places]` or `a[:, places]`, with the integers on either axis."""
@@ -418,7 +421,8 @@ class _Lowering:
             rest = at[1 - axis] if row is None else row
             return self.builder.load_view(view, *((place, rest) if axis == 0 else (rest, place)))
 
-        return Expression(tuple(shape), view.dtype, of, (view, *chosen.reads))
+        reads = (view, *chosen.reads)
+        return Expression(tuple(shape), view.dtype, of, reads, is_in_order=False)
 
     def set_item(self, array: Array, indices: tuple[Any, ...], value: Any) -> None:
         if isinstance(array, Expression):
@@ -480,7 +484,8 @@ class _Lowering:
             clashes = [
                 view
                 for view in value.reads
-                if view.memory == target.memory and view.axes != target.axes
+                if view.memory == target.memory
+                and (view.axes != target.axes or not value.is_in_order)
             ]
             if clashes and function is not None and not is_computed:
                 # Numba goes from element to element and reads what it has just written; NumPy, and
@@ -800,7 +805,8 @@ class _Lowering:
             places = zip(part.shape, sizes, own, strict=True)
             return part.element(tuple([self._at(*place) for place in places]))
 
-        return Expression(lengths, part.dtype, of, part.reads, is_view=bool(part.reads))
+        is_view = bool(part.reads)
+        return Expression(lengths, part.dtype, of, part.reads, is_view, is_in_order=False)
 
     def _call_expand_dims(self, array: Array, axis: Any) -> View:
         if not isinstance(axis, int):
@@ -1272,7 +1278,8 @@ class _Lowering:
         def of(at: Indices) -> Value:
             return self._scalar("multiply", [x.element(at[:1]), y.element(at[1:])])
 
-        return Expression((*x.shape, *y.shape), self._result_dtype(), of, (*x.reads, *y.reads))
+        shape, reads = (*x.shape, *y.shape), (*x.reads, *y.reads)
+        return Expression(shape, self._result_dtype(), of, reads, is_in_order=False)
 
 
 _METHODS = (

@@ -234,6 +234,8 @@ class Translation(Calls):
 
     def _emit_for(self, iterator: Elements, header: int, inside: Loop) -> None:
         builder = self.builder
+        if any(self._is_swapped_in(memory, inside) for memory in memories_of(iterator)):
+            raise self.refused("a loop over an array that is swapped in it")
         passes = self._unrolled(iterator)
         if passes is not None:
             inside.iterator = Elements("tuple", (None,))  # what is written once is done once

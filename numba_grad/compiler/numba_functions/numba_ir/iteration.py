@@ -149,9 +149,6 @@ class Iteration(ElementAccess):
             return self._one_of(iterator.parts, index)
         if iterator.kind == "array":
             (array,) = iterator.parts
-            memory = array.memory if isinstance(array, View) else array
-            if self._is_swapped_in(memory, self._open_loops[-1]):
-                raise self.refused("a loop over an array that is swapped in it")
             if array.rank > 1:
                 return self.item(array, (index,))
             return self._load(array, (index,))
