@@ -4,11 +4,12 @@ What LLVM's pipeline makes of such a loop is known beforehand: the same instruct
 addresses that step, and before it what is the same in all passes. To find that out takes LLVM half
 of the time that a kernel takes to compile, and the result has three forms of each loop: for long
 rows, for their ends, and for short rows. Here it has one for whole vectors and one for the rest: a
-last vector of which only some elements are loaded and stored where the processor can do that,
-single elements elsewhere.
+last vector of which only some elements are loaded and stored, if the processor can do that and the
+loop only stores, single elements elsewhere.
 
-A kernel that has no other loops (`plain_loops.py`) needs none of LLVM's passes. Its bits are those
-of scalar code, but for sums, which are added up in vectors.
+A kernel that has no other loops (`plain_loops.py`) needs none of LLVM's passes but the one that
+puts variables into registers. Its bits are those of scalar code, but for sums, which are added up
+in vectors.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
