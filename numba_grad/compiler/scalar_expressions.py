@@ -144,6 +144,8 @@ def term_of(node: ast.expr) -> Term:
             return Operation(_BINARY[type(operator)], (term_of(left), term_of(right)))
         case ast.BoolOp(operator, values):
             return Operation(_BINARY[type(operator)], tuple([term_of(x) for x in values]))
+        case ast.Call(ast.Set([ast.Name("dtype")]), [value], []):
+            return Call("cast", (term_of(value), ResultDtype()))
         case ast.Call(ast.Name(function), arguments, []):
             return Call(function, tuple([term_of(x) for x in arguments]))
         case ast.Attribute(value, "real" | "imag" as name):
