@@ -179,7 +179,11 @@ class Lowered:
             getattr(kernel, place, None) for kernel in kernels for place in ("cpu", "cuda")
         ]
         found = [getattr(of_device, "function", None) for of_device in functions]
-        return {f.name: f.generated_source for f in found if hasattr(f, "generated_source")}
+        return {
+            f.name: f.generated_source
+            for f in found
+            if f is not None and hasattr(f, "generated_source")
+        }
 
     @property
     def dot(self) -> str:
