@@ -159,7 +159,8 @@ class SegmentedLoop:
         message = (
             f"{self.name}: the derivative needs more than {self.most_bytes} bytes, for states of "
             "its loop and the tape of some passes; try: ng.differentiable(function, memory=...) "
-            "with more, or a function of fewer steps in ng.scan"
+            "with more (its tape_bytes(*arguments) says how many keep all passes), or a function "
+            "of fewer steps in ng.scan"
         )
         builder.body.append(Check(fits, "MemoryError", (message,)))
 
