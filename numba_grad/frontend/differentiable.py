@@ -210,7 +210,7 @@ class Differentiable:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TypedFunction, list[Node], tuple[Number, ...]]:
         """The program for these arguments, its arrays, and its numbers."""
-        bound = self._signature.bind(*args, **kwargs)
+        bound = self._bound(args, kwargs)
         parameters: list[Parameter] = []
         inputs: list[Node] = []
         numbers: list[Number] = []
@@ -299,13 +299,20 @@ class Differentiable:
                 )
         return inputs
 
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            fix = f"{self.__name__}{self._signature}"
+            raise TypeError(explain(self.__name__, str(error), fix=fix)) from None
+
     def _check_overlap(
         self, found: TypedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         written = found.generated(Request("primal", 0, ())).written
         if not written:
             return
-        parts = self._parts(self._signature.bind(*args, **kwargs))
+        parts = self._parts(self._bound(args, kwargs))
         given = [p for p in found.parameters if p.part != "imag"]
         names, values = [p.text for p in given], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]

@@ -340,3 +340,12 @@ def test_refused_constructs_are_named_with_their_line(function: Any, named: str,
     assert line in message
     assert "test_refused.py:" in message
     assert "ng.custom_op" in message
+
+
+def test_arguments_that_are_missing_are_named_with_the_function():
+    @njit
+    def scaled(x, factor):
+        return x * factor
+
+    with pytest.raises(TypeError, match=r"scaled: missing .*'factor'\n  try: scaled\(x, factor\)"):
+        ng.differentiable(scaled)(np.ones(3))
