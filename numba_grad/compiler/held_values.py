@@ -29,7 +29,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from numba_grad.compiler.partition.roles import WRITES
+from numba_grad.compiler.partition.roles import REARRANGEMENTS, WRITES
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
@@ -45,7 +45,7 @@ SMALL_BYTES = 1 << 16
 # Computed at the place of use, where that is in one kernel with it.
 _FUSED = ("elementwise", "movement", "indexing")
 # A large one that is held keeps what it shows, as in NumPy: no memory of its own.
-_VIEWS = ("reshape", "transpose", "broadcast_to", "slice", "flip", "detach", "identity")
+_VIEWS = (*REARRANGEMENTS, "detach", "identity")
 
 # Large values that were held, computed, and not kept; and what was kept since it was computed a
 # second time.

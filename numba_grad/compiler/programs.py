@@ -20,7 +20,7 @@ from numba_grad.compiler.partition.flat_graph import (
     graph_of,
     once_run,
 )
-from numba_grad.compiler.partition.roles import ALIASES
+from numba_grad.compiler.partition.roles import ALIASES, REARRANGEMENTS
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
@@ -112,7 +112,7 @@ RUNS = 20
 RUNS_OF_FEW_ELEMENTS = 1000
 FEW_ELEMENTS = 32
 # Of these nothing is computed there, however large they are.
-_VIEWS = (*ALIASES, "slice", "transpose", "flip", "broadcast_to", "reshape")
+_FREE = (*ALIASES, *REARRANGEMENTS)
 
 
 def is_small(graph: FlatGraph) -> bool:
@@ -166,7 +166,7 @@ def _has_large(graph: FlatGraph) -> bool:
     nodes = graph.nodes
     is_large = np.array([node.type.size > MOST_ELEMENTS for node in nodes])
     if is_large.any():
-        is_free = {k for k, node in enumerate(nodes) if node.op.name in _VIEWS}
+        is_free = {k for k, node in enumerate(nodes) if node.op.name in _FREE}
         is_free.update(graph.inputs, graph.calls)
         for k in range(len(nodes)):
             reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]

@@ -21,8 +21,10 @@ WRITES = (*ASSIGNMENTS, "scatter_set", "scatter_add")
 # What is computed to the memory of an array that is not needed afterwards: a product may be added
 # to a sum.
 OVERWRITES = (*WRITES, "matmul_add")
-# Movements that may leave the elements of an array where they are.
+# Movements that may leave the elements of an array where they are, in their order.
 VIEWS = ("slice", "reshape")
+# What has no memory of its own in NumPy: movements which read an array in another order.
+REARRANGEMENTS = (*VIEWS, "transpose", "flip", "broadcast_to")
 
 
 def is_library(node: Node) -> bool:

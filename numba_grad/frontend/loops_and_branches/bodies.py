@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.partition.roles import FREE_FAMILIES
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend import trees
@@ -26,8 +27,6 @@ from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget
 
-# Families of what a loop computes anew in each step rather than reads from memory.
-_FREE = ("movement", "literal", "iota")
 # Elements from which on a part of an array that a step reads, `weights[2]`, is an argument of its
 # own: so its cotangents are added to a sum of its size, not to one of all the array's.
 _PART = 17
@@ -184,7 +183,10 @@ def _captured(
         elif node.op.family in ("literal", "iota"):
             continue
         elif (
-            is_outside(node) or node.op is ARGUMENT or node.op.family not in _FREE or _is_part(node)
+            is_outside(node)
+            or node.op is ARGUMENT
+            or node.op.family not in FREE_FAMILIES
+            or _is_part(node)
         ):
             found[node] = None
         else:
@@ -192,11 +194,6 @@ def _captured(
     for node in found:
         check_inside(node)
     return [node for node in inner if node in found]
-
-
-def _is_read(node: Node) -> bool:
-    """Whether a step reads this from memory, rather than what it is made of."""
-    return node.op.family not in _FREE or _is_part(node)
 
 
 def _is_part(node: Node) -> bool:
