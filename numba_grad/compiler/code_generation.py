@@ -136,25 +136,29 @@ def module_of(text: str, symbol: str) -> llvm.ModuleRef:
     return module
 
 
-def optimized(written: Written, symbol: str) -> llvm.ModuleRef:
-    """The module after LLVM's pipeline, checked to need nothing but the C library."""
+def optimized(written: Written, *symbols: str) -> llvm.ModuleRef:
+    """The module after LLVM's pipeline, which exports `symbols`, checked to need nothing but the C
+    library."""
     module = written.module
-    _make_private(module, [symbol])
+    _export(module, symbols)
     _optimize(written)
     _check_closed(module)
     return module
 
 
 def as_written(module: llvm.ModuleRef, symbols: Collection[str]) -> llvm.ModuleRef:
-    """The module, which exports `symbols`, without any pass; checked in the same way.
-
-    Weakly, as another object that is loaded with this one may have some of them as well.
-    """
-    _make_private(module, symbols)
-    for symbol in symbols:
-        module.get_function(symbol).linkage = "weak_odr"
+    """The module, which exports `symbols`, without any pass; checked in the same way."""
+    _export(module, symbols)
     _check_closed(module)
     return module
+
+
+def _export(module: llvm.ModuleRef, symbols: Collection[str]) -> None:
+    """Several weakly, as another object that is loaded with this one may have some of them, too."""
+    _make_private(module, symbols)
+    if len(symbols) > 1:
+        for symbol in symbols:
+            module.get_function(symbol).linkage = "weak_odr"
 
 
 def _make_private(module: llvm.ModuleRef, symbols: Collection[str]) -> None:

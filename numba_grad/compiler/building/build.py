@@ -177,20 +177,53 @@ def _load(codes: dict[str, bytes]) -> None:
     _statistics.loads += len(codes)
 
 
-# Of these a module has so many: more would be more than one thread can have a part of, and a
-# module cannot be broken off.
+# A module of its own takes a kernel another 2 ms: so those without passes share one. More of them
+# would be more than one thread can have a part of, and a module cannot be broken off.
 _MOST_TOGETHER = 24
+_MOST_CHARACTERS_TOGETHER = 5000  # of kernels that are vector code as written, which take longer
+
+
+def _batches(requests: Sequence[Request]) -> list[tuple[Request, ...]]:
+    """What is compiled as one module."""
+    quick = [request for request in requests if request.is_quick]
+    others = [request for request in requests if not request.is_quick]
+    # The longest first, or else one thread may be left with it in the end.
+    others.sort(key=lambda request: (len(request.source), request.source), reverse=True)
+    # Of several processes that start together each takes what it finds.
+    is_plain = dict.fromkeys(others, False) if job_start.is_shared() else _are_plain(others)
+    batches = [(request,) for request in others if not is_plain[request]]
+    together, length = [], 0
+    for request in others:
+        if is_plain[request]:
+            length += len(request.source)
+            if together and length > _MOST_CHARACTERS_TOGETHER:
+                batches.append(tuple(together))
+                together, length = [], len(request.source)
+            together.append(request)
+    batches += [tuple(together)] if together else []
+    return [
+        *batches,
+        *[tuple(quick[k : k + _MOST_TOGETHER]) for k in range(0, len(quick), _MOST_TOGETHER)],
+    ]
+
+
+def _are_plain(requests: Sequence[Request]) -> dict[Request, bool]:
+    """Which kernels need no pass of LLVM's, where that matters."""
+    if len(requests) < 2:
+        return dict.fromkeys(requests, False)
+
+    def work() -> dict[Request, bool]:
+        is_plain = _front_end().is_plain
+        return {request: is_plain(request.source, request.entry_name) for request in requests}
+
+    return compiling(tuple(requests), work)
 
 
 def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     """By key. What was compiled together is one object, which each of its keys has."""
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
-    quick = [request for request in missing if request.is_quick]
-    batches = [(request,) for request in missing if not request.is_quick]
-    # The longest first, or else one thread may be left with it in the end.
-    batches.sort(key=lambda batch: len(batch[0].source), reverse=True)
-    batches += [tuple(quick[k : k + _MOST_TOGETHER]) for k in range(0, len(quick), _MOST_TOGETHER)]
+    batches = _batches(missing)
     with compile_log.report() as report:
         report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
 
@@ -216,17 +249,17 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
             codes[request] = job_start.awaited(
                 request.key, lambda request=request: compiled((request,))[request]
             )
+    if missing:
+        _front_end().forget_sources()
     return {request.key: code for request, code in codes.items() if code is not None}
 
 
 def compile_and_store(*requests: Request) -> dict[Request, bytes]:
-    """Object code of a kernel that the disk cache does not have, or of several quick ones."""
+    """Object code of a kernel that the disk cache does not have, or of several that are quick, or
+    plain."""
 
     def work() -> dict[Request, bytes]:
-        if requests[0].is_quick:
-            codes = _quick_object_codes(requests)
-        else:
-            codes = {requests[0]: _compiled(requests[0], _object_code)}
+        codes = (_quick_object_codes if requests[0].is_quick else _full_object_codes)(requests)
         with _counting:
             _statistics.compilations += len(requests)
         for request, code in codes.items():
@@ -298,9 +331,7 @@ def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
     from numba_grad.compiler import code_generation
 
     front_end = _front_end()
-    functions = [
-        front_end.Function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests
-    ]
+    functions = _functions(requests)
     symbols = [function.symbol for function in functions]
     return code_generation.as_written(front_end.quick_module_of(functions, symbols[0]), symbols)
 
@@ -318,6 +349,26 @@ def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
     return {
         request: code_generation.quick_object_code(_quick_module([request])) for request in requests
     }
+
+
+def _full_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
+    """One object for all, if they are several that are plain."""
+    if len(requests) > 1:
+        front_end = _front_end()
+        functions = _functions(requests)
+        symbols = [function.symbol for function in functions]
+        written = front_end.plain_module_for(functions, symbols[0])
+        if written is not None:
+            from numba_grad.compiler import code_generation
+
+            code = code_generation.object_code(code_generation.optimized(written, *symbols))
+            return dict.fromkeys(requests, code)
+    return {request: _compiled(request, _object_code) for request in requests}
+
+
+def _functions(requests: Sequence[Request]) -> list[Any]:
+    function = _front_end().Function
+    return [function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests]
 
 
 def _assembly(module: "llvm.ModuleRef") -> str:

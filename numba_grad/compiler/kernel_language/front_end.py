@@ -128,6 +128,9 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
 
 
+_Write = Callable[[syntax_lowering.Meanings, ir.Module], None]
+
+
 class Function(NamedTuple):
     """A function of a source text, to be exported under a name."""
 
@@ -141,59 +144,64 @@ def module_for(
     source: str, entry_name: str, signature: str, symbol: str
 ) -> code_generation.Written:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
-    function = Function(source, entry_name, signature, symbol)
-    return module_by(lambda meanings, module: _lower(function, meanings, module), symbol)
+    functions = [Function(source, entry_name, signature, symbol)]
+    return plain_module_for(functions, symbol) or module_by(_writing(functions), symbol)
 
 
-def module_by(
-    write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str
-) -> code_generation.Written:
+def module_by(write: _Write, name: str) -> code_generation.Written:
     """The unoptimized LLVM module that `write` writes functions to."""
-    return without_collection(_module_of, write, name, is_quick=False)
+    return without_collection(_module_of, write, name)
+
+
+def is_plain(source: str, entry_name: str) -> bool:
+    """Whether all loops of a kernel are written as vector code here, as far as its text says."""
+    return syntax_lowering.read(source, entry_name).plain_element is not None
+
+
+forget_sources = syntax_lowering.forget_sources
+
+
+def plain_module_for(functions: Sequence[Function], name: str) -> code_generation.Written | None:
+    """One module of several functions, if all of them are plain."""
+    if not all(is_plain(function.source, function.entry_name) for function in functions):
+        return None
+    try:
+        return without_collection(_module_of, _writing(functions), name, is_plain=True)
+    except vector_loops.NotPlain:  # by its types
+        return None
 
 
 def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
     """One module of several functions, without what only LLVM's passes have a use for."""
+    return without_collection(_module_of, _writing(functions), name, is_quick=True).module
 
+
+def _writing(functions: Sequence[Function]) -> _Write:
     def write(meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
         for function in functions:
             _lower(function, meanings, module)
 
-    return without_collection(_module_of, write, name, is_quick=True).module
+    return write
 
 
 def _module_of(
-    write: Callable[[syntax_lowering.Meanings, ir.Module], None], name: str, *, is_quick: bool
-) -> code_generation.Written:
-    try:
-        return _module_by(write, name, is_quick=is_quick, writes_vectors=not is_quick)
-    except vector_loops.NotPlain:
-        return _module_by(write, name, is_quick=is_quick, writes_vectors=False)
-
-
-def _module_by(
-    write: Callable[[syntax_lowering.Meanings, ir.Module], None],
-    name: str,
-    *,
-    is_quick: bool,
-    writes_vectors: bool,
+    write: _Write, name: str, *, is_quick: bool = False, is_plain: bool = False
 ) -> code_generation.Written:
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(name)
         module.numba_grad_has_vector_forms = not is_quick
-        module.numba_grad_writes_vectors = writes_vectors
-        module.numba_grad_is_plain = False
+        module.numba_grad_writes_vectors = is_plain
         with context.push_code_library(_Nothing(context.codegen(), name)):
             write(meanings, module)
-        if not is_quick and not module.numba_grad_is_plain:
+        if not is_quick and not is_plain:
             intrinsics.add_alias_metadata(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
             stores_neighbours=intrinsics.stores_neighbours(module),
-            is_plain=module.numba_grad_is_plain,
+            is_plain=is_plain,
         )
 
 

@@ -375,17 +375,16 @@ class FunctionLowering:
 
     def __init__(
         self,
-        text: str,
+        source: "Source",
         names: dict[str, Any],
         meanings: Meanings,
-        definition: ast.FunctionDef,
         function: ir.Function,
         return_type: Any,
     ) -> None:
-        self.text = text
-        self.names = names
+        self.text = source.text
+        self.names = names | source.numbers
         self.meanings = meanings
-        self.definition = definition
+        self.definition = source.definition
         self.function = function
         self.return_type = return_type
         entry = function.append_basic_block("entry")
@@ -393,23 +392,16 @@ class FunctionLowering:
         self.entry_builder = ir.IRBuilder(entry)
         self.entry_builder.branch(body)
         self.builder = ir.IRBuilder(body)
-        uses = _Uses(definition)
-        self.uses = uses
-        self.in_memory = uses.in_memory()
-        self.assigned_again = uses.assigned_again()
+        self.in_memory = source.uses.in_memory()
+        self.assigned_again = source.uses.assigned_again()
         self.first_types: dict[str, Any] = {}  # of these
         self.variables: dict[str, Typed] = {}
         # What is in all buffers, where loops are written as vector code here.
         self.vector_element: types.Float | types.Integer | None = None
         self.loops: list[Loop] = []
         self.products = Products()
-        self.parts: dict[str, ast.FunctionDef] = {}  # other functions of the source
+        self.parts = source.parts
         self.written_out: WrittenOut | None = None
-
-    def write_vectors(self) -> None:
-        """Write loops as vector code, if all of them can be."""
-        names = self.uses.early - self.uses.stores.keys()
-        self.vector_element = plain_element(self.definition, self.uses.kinds, names, self.in_memory)
 
     def lower(self) -> None:
         self.statements(self.definition.body)
@@ -897,6 +889,59 @@ def _constants(statements: Sequence[ast.stmt]) -> dict[str, int | float]:
     return found
 
 
+class Source:
+    """A function of a kernel's text, and what is around it."""
+
+    def __init__(
+        self,
+        text: str,
+        definition: ast.FunctionDef,
+        parts: dict[str, ast.FunctionDef] | None = None,
+        numbers: dict[str, Any] | None = None,
+    ) -> None:
+        self.text = text
+        self.definition = definition
+        self.parts = parts or {}  # other functions
+        self.numbers = numbers or {}  # that have names
+        self.uses = _Uses(definition)
+
+    @functools.cached_property
+    def plain_element(self) -> types.Float | types.Integer | None:
+        """What is in all buffers, if every loop can be vector code as written, see `plain_loops`."""
+        if self.parts:
+            return None
+        outside = self.uses.early - self.uses.stores.keys()
+        return plain_element(self.definition, self.uses.kinds, outside, self.uses.in_memory())
+
+
+@functools.lru_cache(maxsize=128)
+def read(text: str, entry_name: str) -> Source:
+    """Of a source with the function `entry_name`. Kept until `forget_sources`: it is read to see
+    what it is compiled together with, and then once more."""
+    functions: dict[str, ast.FunctionDef] = {}
+    numbers: dict[str, Any] = {}
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.FunctionDef(name=name):
+                functions[name] = statement
+            case ast.Assign():
+                numbers |= _constants([statement])
+            case ast.ClassDef(name=name, body=members):
+                numbers[name] = _constants(members)
+            case _:
+                raise KernelError(
+                    f"build: a source has functions, numbers and classes of numbers, not this: "
+                    f"{ast.unparse(statement)}\n\n{text}"
+                )
+    definition = functions.pop(entry_name, None)
+    if definition is None:
+        raise KernelError(f"build: there is no function {entry_name} in this source\n\n{text}")
+    return Source(text, definition, functions, numbers)
+
+
+forget_sources = read.cache_clear
+
+
 def lower_function(
     text: str,
     entry_name: str,
@@ -908,34 +953,15 @@ def lower_function(
     argument_types: tuple[Any, ...],
 ) -> None:
     """Add the function `entry_name` of a source to the module, as a C function called `symbol`."""
-    names = dict(names)
-    functions: dict[str, ast.FunctionDef] = {}
-    for statement in ast.parse(text).body:
-        match statement:
-            case ast.FunctionDef(name=name):
-                functions[name] = statement
-            case ast.Assign():
-                names |= _constants([statement])
-            case ast.ClassDef(name=name, body=members):
-                names[name] = _constants(members)
-            case _:
-                raise KernelError(
-                    f"build: a source has functions, numbers and classes of numbers, not this: "
-                    f"{ast.unparse(statement)}\n\n{text}"
-                )
-    definition = functions.pop(entry_name, None)
-    if definition is None:
-        raise KernelError(f"build: there is no function {entry_name} in this source\n\n{text}")
+    source = read(text, entry_name)
     context = meanings.target_context
     result = ir.VoidType() if return_type == types.none else context.get_value_type(return_type)
     kinds = [context.get_value_type(kind) for kind in argument_types]
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
-    lowering = FunctionLowering(text, names, meanings, definition, function, return_type)
-    lowering.parts = functions
-    if module.numba_grad_writes_vectors and not functions:
-        lowering.write_vectors()
-    module.numba_grad_is_plain = lowering.vector_element is not None
-    parameters = [argument.arg for argument in definition.args.args]
+    lowering = FunctionLowering(source, names, meanings, function, return_type)
+    if module.numba_grad_writes_vectors:
+        lowering.vector_element = source.plain_element
+    parameters = [argument.arg for argument in source.definition.args.args]
     for name, kind, value in zip(parameters, argument_types, function.args, strict=True):
         lowering.assign(name, Typed(kind, value))
     lowering.lower()

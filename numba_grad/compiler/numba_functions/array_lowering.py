@@ -43,6 +43,7 @@ from numba_grad.compiler.kernel_language.scalars import (
 )
 from numba_grad.compiler.kernel_language.syntax_lowering import (
     FunctionLowering,
+    Source,
     Loop,
     Meanings,
     Typed,
@@ -212,10 +213,9 @@ class _Lowering(FunctionLowering):
         self, owner: _Module, definition: ast.FunctionDef, function: ir.Function, failure: Any
     ) -> None:
         super().__init__(
-            owner.source,
+            Source(owner.source, definition),
             front_end.NAMES,
             owner.meanings,
-            definition,
             function,
             types.int64,
         )
