@@ -31,7 +31,9 @@ MAY_IMPORT = {
     "frontend": BASE | {"graph", "ops", "transforms", "runtime", "compiler", "autograd"},
 }
 # What a process that finds all plans on disk does without.
-LOWERING = {f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")}
+LOWERING = {
+    f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier.plans", "cpu_target")
+}
 # What most programs do without.
 SELDOM = {
     "numba_grad.autograd.functional",

@@ -77,8 +77,8 @@ def compile_small(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph operation by operation: if it `is_small`."""
 
     def lowered() -> CompiledProgram:
-        first_tier = imported("numba_grad.compiler.first_tier")
-        return without_collection(first_tier.lowered, graph)
+        plans = imported("numba_grad.compiler.first_tier.plans")
+        return without_collection(plans.lowered, graph)
 
     key = plan_cache.key_of(graph, "cpu, operation by operation")
     return _from_disk_or(lowered, key, PROCESSOR.stored)

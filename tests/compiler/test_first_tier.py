@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import evaluate, first_tier, programs
+from numba_grad.compiler import evaluate, programs
 from numba_grad.compiler.building import build
+from numba_grad.compiler.first_tier import plans
 from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import configure
@@ -28,7 +29,7 @@ def _native_engine() -> Iterator[None]:
 def on_first_tier(out: Node) -> np.ndarray:
     graph = flatten([out])
     assert programs.is_small(graph)
-    program = first_tier.lowered(graph)
+    program = plans.lowered(graph)
     run = evaluate.runner(program, "cpu")
     [value] = run(*[graph.nodes[k].value for k in graph.inputs])
     return value.reshape(out.shape)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import evaluate, first_tier, programs
+from numba_grad.compiler import evaluate, programs
+from numba_grad.compiler.first_tier import plans
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.config import configure
@@ -262,7 +263,7 @@ def test_only_what_is_run_again_and_again_takes_all_of_llvms_passes():
         return np.sin(y * 1.25) + 0.125, None
 
     y, _ = ng.scan(step, ng.tensor(X[0]), length=50)
-    program = first_tier.lowered(flatten([(np.sum(y**2 * 0.3) / np.prod(y))._node]))
+    program = plans.lowered(flatten([(np.sum(y**2 * 0.3) / np.prod(y))._node]))
     optimized = {source for source, kernel in program.kernels.items() if not kernel.is_quick}
     (body,) = optimized - {WALK}
     assert "sin(" in body

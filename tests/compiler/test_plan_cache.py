@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import evaluate, first_tier, pipeline, plan_cache, programs
+from numba_grad.compiler import evaluate, pipeline, plan_cache, programs
 from numba_grad.compiler.building import build, cache
+from numba_grad.compiler.first_tier import plans
 from numba_grad.compiler.partition.flat_graph import Signatures, flatten
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, argument, leaf
@@ -36,7 +37,7 @@ else:
     results = [t.grad for t in tensors]
 print(*[np.asarray(r).tobytes().hex() for r in results])
 print(build.statistics().compilations)
-modules = [f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier", "cpu_target")]
+modules = [f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier.plans", "cpu_target")]
 print(*[name for name in modules if name in sys.modules])
 print("numba" in sys.modules)
 """
@@ -61,7 +62,7 @@ def lowered(monkeypatch):
 
         return lowered
 
-    for module in (pipeline, first_tier):
+    for module in (pipeline, plans):
         monkeypatch.setattr(module, "lowered", counting(module.lowered))
     return found
 

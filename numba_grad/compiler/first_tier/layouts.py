@@ -1,0 +1,181 @@
+"""Where the elements of a value are: movements are strides and offsets, as in NumPy."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from numba_grad.compiler.operation_kernels import POINTERS
+from numba_grad.graph.node import Node
+from numba_grad.graph.types import Type
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a value is: from byte `offset` of the memory `base`, with strides in elements."""
+
+    base: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Layouts:
+    """Types and strides, by number: equal ones are the same to whatever reads a value."""
+
+    def __init__(self) -> None:
+        self.by_number: list[tuple[Type, Shape]] = []
+        self._numbers: dict[tuple[Type, Shape], int] = {}
+
+    def number(self, type: Type, strides: Shape) -> int:
+        own = type, strides
+        found = self._numbers.setdefault(own, len(self.by_number))
+        if found == len(self.by_number):
+            self.by_number.append(own)
+        return found
+
+    def contiguous(self, type: Type) -> int:
+        return self.number(type, strides_of(type.shape))
+
+
+def strides_of(shape: Shape) -> Shape:
+    result = []
+    step = 1
+    for n in reversed(shape):
+        result.append(step)
+        step *= n
+    return tuple(reversed(result))
+
+
+def contiguous(base: int, offset: int, shape: Shape) -> View:
+    return View(base, offset, shape, strides_of(shape))
+
+
+def broadcast(shape: Shape, strides: Shape, rank: int) -> Shape:
+    """Strides of a view among arrays of more axes: 0 along those it is broadcast over."""
+    own = tuple([0 if n == 1 else s for n, s in zip(shape, strides, strict=True)])
+    return (0,) * (rank - len(own)) + own
+
+
+NO_ELEMENTS: tuple[int, ...] = (0,)
+ONE_ELEMENT: tuple[int, ...] = (1,)
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+def elementwise_loops(
+    shape: Shape,
+    strides: Shape,
+    dtype: np.dtype,
+    operands: tuple[tuple[Shape, Shape, np.dtype], ...],
+) -> tuple[int, ...]:
+    """The loops over a result and operands that are broadcast to it."""
+    rank = len(shape)
+    layouts = [strides, *[broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
+    return loops_over(shape, layouts, [dtype, *[own for _, _, own in operands]])
+
+
+def loops_over(
+    shape: Shape, layouts: Sequence[Shape], dtypes: Sequence[np.dtype]
+) -> tuple[int, ...]:
+    """The words of `WALK` after the pointers, given strides in elements."""
+    if 0 in shape:
+        return NO_ELEMENTS
+    extents, strides = _joined(shape, layouts)
+    if extents == (1,):
+        return ONE_ELEMENT
+    unused = [0] * (POINTERS - len(layouts))
+    steps = []
+    for axis in range(len(extents)):
+        steps += [s[axis] * own.itemsize for s, own in zip(strides, dtypes, strict=True)]
+        steps += unused
+    return *extents, *steps
+
+
+def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """The fewest loops over the same elements in the same order: at least one."""
+    extents: list[int] = []
+    strides: list[list[int]] = [[] for _ in layouts]
+    for axis, n in enumerate(shape):
+        if n == 1:
+            continue
+        own = [layout[axis] for layout in layouts]
+        if extents and all(s[-1] == n * step for s, step in zip(strides, own, strict=True)):
+            extents[-1] *= n
+            for s, step in zip(strides, own, strict=True):
+                s[-1] = step
+        else:
+            extents.append(n)
+            for s, step in zip(strides, own, strict=True):
+                s.append(step)
+    if not extents:
+        return (1,), [(0,)] * len(layouts)
+    return tuple(extents), [tuple(s) for s in strides]
+
+
+def permuted(view: View, axes: Shape) -> View:
+    shape, strides = (tuple([own[axis] for axis in axes]) for own in (view.shape, view.strides))
+    return View(view.base, view.offset, shape, strides)
+
+
+def region(view: View, starts: Shape, sizes: Shape, steps: Shape, dtype: np.dtype) -> View:
+    elements = sum(s * start for s, start in zip(view.strides, starts, strict=True))
+    strides = tuple([s * step for s, step in zip(view.strides, steps, strict=True)])
+    return View(view.base, view.offset + elements * dtype.itemsize, sizes, strides)
+
+
+# Movements, as the views that they are; None where there is none.
+
+
+def _slice(view: View, node: Node) -> View:
+    params = node.params
+    return region(view, params["starts"], params["sizes"], params["steps"], node.dtype)
+
+
+def _transpose(view: View, node: Node) -> View:
+    return permuted(view, node.params["axes"])
+
+
+def _flip(view: View, node: Node) -> View:
+    axes = node.params["axes"]
+    ends = tuple(max(n - 1, 0) if axis in axes else 0 for axis, n in enumerate(view.shape))
+    steps = tuple(-1 if axis in axes else 1 for axis in range(len(view.shape)))
+    return region(view, ends, view.shape, steps, node.dtype)
+
+
+def _broadcast_to(view: View, node: Node) -> View:
+    return View(
+        view.base, view.offset, node.shape, broadcast(view.shape, view.strides, len(node.shape))
+    )
+
+
+def _reshape(view: View, node: Node) -> View | None:
+    """By joining loops, and cutting them again where the new shape does."""
+    if 0 in view.shape:
+        return contiguous(view.base, view.offset, node.shape)
+    extents, [strides] = _joined(view.shape, [view.strides])
+    groups = iter(zip(extents, strides, strict=True))
+    result: list[int] = []
+    left, stride = next(groups)
+    step = left * stride  # of the axis last cut off
+    for n in node.shape:
+        if left == 1 and n > 1:
+            left, stride = next(groups)
+            step = left * stride
+        if left % n:
+            return None
+        left //= n
+        step //= n
+        result.append(step)
+    return View(view.base, view.offset, node.shape, tuple(result))
+
+
+MOVEMENTS: dict[str, Callable[[View, Node], View | None]] = {
+    "slice": _slice,
+    "transpose": _transpose,
+    "flip": _flip,
+    "broadcast_to": _broadcast_to,
+    "reshape": _reshape,
+}

@@ -1,0 +1,454 @@
+"""What one operation needs: the steps that compute it, and where what they give is.
+
+That depends on its signature and on the layouts of its operands. So it is found once, as a `Recipe`
+that knows of memory only which operand or temporary array it is; the steps of a loop are the same
+recipes again and again.
+
+Movements are strides and offsets. What has no kernel of its own, such as linear algebra, goes the
+usual way, as a segment of one operation.
+"""
+
+import math
+from array import array
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler import cpu_target
+from numba_grad.compiler.emission.emit_cpu import dtype_name
+from numba_grad.compiler.first_tier.layouts import (
+    MOVEMENTS,
+    NO_ELEMENTS,
+    ONE_ELEMENT,
+    Layouts,
+    Shape,
+    View,
+    broadcast,
+    contiguous,
+    elementwise_loops,
+    loops_over,
+    permuted,
+    region,
+    strides_of,
+)
+from numba_grad.compiler.loop_nests.iteration_spaces import all_axes_as_loops
+from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_of, reduction_axes
+from numba_grad.compiler.operation_kernels import (
+    POINTERS,
+    WALK,
+    accumulating_text,
+    argument_text,
+    combining_term,
+    elementwise_text,
+)
+from numba_grad.compiler.partition.roles import RENAMINGS
+from numba_grad.compiler.scalar_expressions import Call, Number, Term, expression_of, parsed
+from numba_grad.compiler.segment_memory import (
+    External,
+    FileMemory,
+    Output,
+    Place,
+    Small,
+    Temporary,
+)
+from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
+from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
+from numba_grad.dtypes import computed_in
+from numba_grad.graph.node import Node, argument, record
+from numba_grad.graph.types import Type
+from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
+
+_COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dtype})")
+
+Address = tuple[int, int]  # a base and bytes
+Word = int | Address | KernelAddress
+
+# Bases, until it is known where they are.
+CONSTANTS = -1  # the words behind those of all steps
+_OWN_WORDS = -2  # the words of the step itself
+_FIRST_OPERAND = -3  # and downwards
+_FIRST_TEMPORARY = -(1 << 40)  # and downwards
+
+
+@dataclass(slots=True)
+class Recipe:
+    """The steps of an operation on operands of given layouts, wherever these are.
+
+    The places that differ from one use to the next are numbered: operands, then temporaries.
+    """
+
+    temporaries: list[int] = field(default_factory=list)  # bytes
+    steps: list[tuple[int, int, int, int]] = field(default_factory=list)  # as those of a plan
+    words: array = field(default_factory=lambda: array("q"))
+    pointers: list[tuple[int, int, int]] = field(default_factory=list)  # word, place, offset
+    fixed: list[tuple[int, int, int]] = field(default_factory=list)  # relocations
+    own: list[tuple[int, int]] = field(default_factory=list)  # word, byte among the words
+    # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
+    results: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A value that is computed, and the base that it is to be left at, if it matters."""
+
+    type: Type
+    base: int | None = None
+
+
+class Recipes:
+    """Makes recipes for one plan; has the kernels and the constants that they name by number."""
+
+    # Of the recipe that is being made: what it computes, if it is one operation, and its operands.
+    recipe: Recipe
+    wanted: Wanted
+    types: Sequence[Type]
+    operands: list[View]
+
+    def __init__(self, builder: PlanBuilder) -> None:
+        self.builder = builder
+        self.layouts = Layouts()
+        self.kernels: dict[str, int] = {}  # by source
+        self.constants = bytearray()
+        self.programs: dict[Hashable, SegmentProgram] = {}
+
+    # Recipes
+
+    def of_operation(
+        self, node: Node, layouts: Sequence[int], base: int | None, signature: int
+    ) -> Recipe:
+        """What computes `node`, and all that has its signature and reads such layouts; to `base`,
+        if that matters."""
+        recipe = self.begin(layouts)
+        self.wanted = Wanted(node.type, base)
+        view = self.value(node, signature)
+        if base is not None and view.base != base:
+            view = self.copied(view, self.new(), node.dtype)
+        self.leave([view], [self.wanted])
+        return recipe
+
+    def of_program(
+        self, program: SegmentProgram, layouts: Sequence[int], wanted: Sequence[Wanted]
+    ) -> Recipe:
+        """What runs a compiled segment."""
+        recipe = self.begin(layouts)
+        self.leave(self.program(program, wanted), wanted)
+        return recipe
+
+    def of_copy(self, layout: int, target: int) -> Recipe:
+        """What copies a value to where another one is, which is contiguous."""
+        recipe = self.begin([layout, target])
+        self.copied(*self.operands, self.types[0].dtype)
+        return recipe
+
+    def of_row(self, kind: int, words: Sequence[int | Address]) -> Recipe:
+        """A row that says which step comes next."""
+        recipe = self.begin([])
+        self.step(kind, words)
+        return recipe
+
+    def begin(self, layouts: Sequence[int]) -> Recipe:
+        """A new one, over operands of these layouts."""
+        self.recipe = Recipe()
+        known = [self.layouts.by_number[number] for number in layouts]
+        self.types = [type for type, _ in known]
+        self.operands = [
+            View(_FIRST_OPERAND - number, 0, type.shape, strides)
+            for number, (type, strides) in enumerate(known)
+        ]
+        return self.recipe
+
+    def leave(self, views: Sequence[View], wanted: Sequence[Wanted]) -> None:
+        """Say where results are."""
+        for view, own in zip(views, wanted, strict=True):
+            place = self.place_of(view.base)
+            base, place = (view.base, -1) if place is None else (0, place)
+            layout = self.layouts.number(own.type, view.strides)
+            self.recipe.results.append((place, base, view.offset, layout))
+
+    def place_of(self, base: int) -> int | None:
+        """The number of a place that another use of the recipe has elsewhere."""
+        if base <= _FIRST_TEMPORARY:
+            return len(self.operands) + _FIRST_TEMPORARY - base
+        return _FIRST_OPERAND - base if base <= _FIRST_OPERAND else None
+
+    # Memory
+
+    def new(self, wanted: Wanted | None = None) -> View:
+        """Memory for what is wanted: by default, of the operation."""
+        wanted = wanted or self.wanted
+        if wanted.base is not None:
+            return contiguous(wanted.base, 0, wanted.type.shape)
+        return self.temporary(wanted.type.shape, wanted.type.dtype)
+
+    def temporary(self, shape: Shape, dtype: np.dtype) -> View:
+        return contiguous(self.reserved(max(1, math.prod(shape)) * dtype.itemsize), 0, shape)
+
+    def reserved(self, nbytes: int) -> int:
+        """A base for memory that each use of the recipe has for itself."""
+        self.recipe.temporaries.append(nbytes)
+        return _FIRST_TEMPORARY - (len(self.recipe.temporaries) - 1)
+
+    def kernel(self, source: str) -> int:
+        return self.kernels.setdefault(source, len(self.kernels))
+
+    # Values
+
+    def value(self, node: Node, signature: int) -> View:
+        name, family = node.op.name, node.op.family
+        if name in RENAMINGS or name == "item":
+            return self.operands[0]
+        if family == "elementwise":
+            return self.elementwise(expression_of(node), node.op.input_names)
+        if family == "reduction":
+            return self.reduction(node)
+        if name == "matmul" and node.dtype.kind != "b":
+            return self.product(node)
+        if name == "literal":
+            return self.constant(node.params["bytes"])
+        if name == "iota":
+            return self.numbered(self.new(), node.dtype)
+        movement = MOVEMENTS.get(name)
+        if movement is not None:
+            moved = movement(self.operands[0], node)
+            if moved is not None:
+                return moved
+            x = self.copied(self.operands[0], self.like(0), node.dtype)
+            return View(x.base, x.offset, node.shape, strides_of(node.shape))
+        if name in ("pad", "concatenate", "update_slice", "add_slice"):
+            return self.placed(node)
+        return self.segment(node, signature)
+
+    def like(self, number: int) -> View:
+        type = self.types[number]
+        return self.temporary(type.shape, type.dtype)
+
+    def elementwise(self, expression: Term, names: tuple[str, ...]) -> View:
+        result = self.new()
+        dtypes = [type.dtype for type in self.types]
+        operands = list(zip(self.operands, dtypes, strict=True))
+        self.apply(expression, names, result, self.wanted.type.dtype, operands)
+        return result
+
+    def apply(
+        self,
+        expression: Term,
+        names: tuple[str, ...],
+        result: View,
+        dtype: np.dtype,
+        operands: Sequence[tuple[View, np.dtype]],
+    ) -> None:
+        """`result = expression`, element by element; operands are broadcast."""
+        layouts = tuple([(view.shape, view.strides, own) for view, own in operands])
+        source = elementwise_text(expression, names, tuple([own for _, own in operands]), dtype)
+        loops = elementwise_loops(result.shape, result.strides, dtype, layouts)
+        self.walk(source, [result, *[view for view, _ in operands]], loops)
+
+    def walk(self, source: str, views: Sequence[View], loops: Sequence[int]) -> None:
+        """Call the kernel of an element for the elements of views, see `loops_over`."""
+        if loops is NO_ELEMENTS:
+            return
+        pointers = [(view.base, view.offset) for view in views]
+        if loops is ONE_ELEMENT:
+            self.step(source, pointers)
+            return
+        count = len(loops) // (1 + POINTERS)
+        unused = [0] * (POINTERS - len(pointers))
+        self.step(WALK, [KernelAddress(source), count, *pointers, *unused, *loops])
+
+    def copied(self, x: View, result: View, dtype: np.dtype) -> View:
+        self.apply(_COPY, ("x",), result, dtype, [(x, dtype)])
+        return result
+
+    def reduction(self, node: Node) -> View:
+        [view], dtype = self.operands, self.types[0].dtype
+        axes = reduction_axes(node)
+        kept = [axis for axis in range(len(view.shape)) if axis not in axes]
+        if node.dtype == dtype and all(view.shape[axis] == 1 for axis in axes):
+            return permuted(view, tuple(kept))  # such as -0.0, which is no sum of 0.0 and itself
+        moved = permuted(view, (*kept, *sorted(axes)))
+        if node.op.name in ARG_REDUCTIONS:
+            return self.position(node, moved, dtype)
+        return self.reduced(node, parsed("{x0}"), [(moved, dtype)], len(kept))
+
+    def position(self, node: Node, x: View, dtype: np.dtype) -> View:
+        """Of the extreme along the last axis of `x`."""
+        result, kept, n = self.new(), x.shape[:-1], x.shape[-1]
+        first = View(x.base, x.offset, kept, x.strides[:-1])
+        best = self.copied(first, self.temporary(kept, dtype), dtype)
+        self.apply(Number(0), (), result, node.dtype, [])
+        numbers = self.numbered(self.temporary((n,), node.dtype), node.dtype)
+        views = [result, x, best, numbers]
+        dtypes = [node.dtype, dtype, dtype, node.dtype]
+        fixed = [(*strides_of(kept), 0)] * 2
+        layouts = [fixed[0], x.strides, fixed[1], broadcast((n,), (1,), len(x.shape))]
+        self.walk(argument_text(node.op.name, dtype), views, loops_over(x.shape, layouts, dtypes))
+        return result
+
+    def product(self, node: Node) -> View:
+        """A matrix product, as the sum over the last axis of products."""
+        rank, n = len(node.shape), self.types[0].shape[-1]
+        operands = []
+        for number, (view, type) in enumerate(zip(self.operands, self.types, strict=True)):
+            strides = broadcast(view.shape, view.strides, rank)
+            rows, columns = strides[-2:]
+            inner = (rows, 0, columns) if number == 0 else (0, columns, rows)
+            whole = View(view.base, view.offset, (*node.shape, n), (*strides[:-2], *inner))
+            operands.append((whole, type.dtype))
+        product = parsed("{x0} * {x1}")
+        if node.dtype.kind in "iu":
+            product = Call(dtype_name(node.dtype), (product,))
+        return self.reduced(node, product, operands, rank)
+
+    def reduced(
+        self,
+        node: Node,
+        value: Term,
+        operands: Sequence[tuple[View, np.dtype]],
+        kept: int,
+    ) -> View:
+        """A reduction over all but the first `kept` axes."""
+        result, shape = self.new(), operands[0][0].shape
+        dtype = computed_in(node.dtype)  # half precision is rounded once, at the end
+        total = result if dtype == node.dtype else self.temporary(node.shape, dtype)
+        start = identity_of(node) if node.op.family == "reduction" else 0
+        self.copied(self.constant(np.asarray(start).astype(dtype).tobytes()), total, dtype)
+        layouts = [
+            (*strides_of(shape[:kept]), *[0] * (len(shape) - kept)),
+            *[view.strides for view, _ in operands],
+        ]
+        dtypes = tuple([own for _, own in operands])
+        self.walk(
+            accumulating_text(combining_term(node), value, dtypes, dtype),
+            [total, *[view for view, _ in operands]],
+            loops_over(shape, layouts, [dtype, *dtypes]),
+        )
+        if total is not result:
+            self.apply(_COPY, ("x",), result, node.dtype, [(total, dtype)])
+        return result
+
+    def constant(self, data: bytes) -> View:
+        """A number of these bytes."""
+        place = len(self.constants)
+        self.constants += data.ljust(-(-len(data) // 8) * 8, b"\0")
+        return View(CONSTANTS, place, (), ())
+
+    def numbered(self, result: View, dtype: np.dtype) -> View:
+        """`result`, with the number of each element."""
+        self.apply(_NUMBER, (), result, dtype, [])
+        return result
+
+    def placed(self, node: Node) -> View:
+        """What is made of other arrays' elements, side by side or one over the other."""
+        result, dtype, params = self.new(), node.dtype, node.params
+        if node.op.name == "concatenate":
+            axis, start = params["axis"], 0
+            for part in self.operands:
+                starts = tuple(start if a == axis else 0 for a in range(len(node.shape)))
+                steps = (1,) * len(starts)
+                self.copied(part, region(result, starts, part.shape, steps, dtype), dtype)
+                start += part.shape[axis]
+            return result
+        if node.op.name == "pad":
+            [part] = self.operands
+            self.apply(Call(dtype_name(dtype), (Number(0),)), (), result, dtype, [])
+            steps = tuple(n + 1 for n in params["interior"])
+            self.copied(part, region(result, params["low"], part.shape, steps, dtype), dtype)
+            return result
+        old, part = self.operands
+        self.copied(old, result, dtype)
+        target = region(result, params["starts"], part.shape, params["steps"], dtype)
+        if node.op.name == "update_slice":
+            self.copied(part, target, dtype)
+        else:
+            before = region(old, params["starts"], part.shape, params["steps"], dtype)
+            self.apply(_SUM, ("x", "y"), target, dtype, [(before, dtype), (part, dtype)])
+        return result
+
+    def segment(self, node: Node, signature: int) -> View:
+        """By the usual way, as a graph of this one operation."""
+        return self.program(self.program_of(node, signature), [self.wanted])[0]
+
+    def program(self, program: SegmentProgram, wanted: Sequence[Wanted]) -> list[View]:
+        """The steps of a segment of the operands."""
+        memory: dict[object, Address] = {}
+        for number, (view, type) in enumerate(zip(self.operands, self.types, strict=True)):
+            if view.strides != strides_of(view.shape):
+                view = self.copied(view, self.like(number), type.dtype)
+            memory[External(number)] = view.base, view.offset
+        for number, (own, place) in enumerate(zip(wanted, program.outputs, strict=True)):
+            if place.memory == Output(number):
+                result = self.new(own)
+                memory[Output(number)] = result.base, result.offset
+        for number, nbytes in enumerate(program.temporaries):
+            memory[Temporary(number)] = (self.reserved(nbytes), 0)
+        for dtype, count in program.small.items():
+            memory[Small(dtype)] = (self.reserved(count * dtype.itemsize), 0)
+        for source in program.spare_sources:
+            self.kernel(source)
+        for step in program.steps:
+            for source in step.sources:
+                self.kernel(source)
+            words = [self.word(word, memory) for word in step.words]
+            self.step(step.control or step.source, words, step.launch)
+        views = []
+        for own, place in zip(wanted, program.outputs, strict=True):
+            base, first = memory[place.memory]
+            offset = first + place.offset * own.type.dtype.itemsize
+            views.append(contiguous(base, offset, own.type.shape))
+        return views
+
+    def program_of(self, node: Node, signature: int) -> SegmentProgram:
+        """The segment of this operation alone: a loop has the same one in each step."""
+        key = (signature, *self.types)
+        program = self.programs.get(key)
+        if program is None:
+            arguments = [argument(type) for type in self.types]
+            places = {x: Place(External(number)) for number, x in enumerate(arguments)}
+            alone = record(node.op, tuple(arguments), node.params)
+            with all_axes_as_loops():
+                program = compile_segment(cpu_target.TARGET, [alone], places, [True])
+            self.programs[key] = program
+        return program
+
+    def word(self, word: Any, memory: dict[object, Address]) -> Word:
+        match word:
+            case Errors():
+                return self.builder.errors, 0
+            case ErrorSite():
+                return self.builder.site(word)
+            case OwnWord(number):
+                return _OWN_WORDS, 8 * number
+            case Symbol(name):
+                return self.builder.symbol(name), 0
+            case Pointer(FileMemory() as file, offset):
+                return self.builder.file(file, file.nbytes, file.directory), offset
+            case Pointer(source, offset):
+                base, start = memory[source]
+                return base, start + offset
+        return word
+
+    def step(self, kernel: str | int, words: Sequence[Word], launch: Launch = ONCE) -> None:
+        """`kernel`: its source, or a `Control`."""
+        recipe = self.recipe
+        first = len(recipe.words)
+        tasks, grain = launch
+        number_of_kernel = kernel if isinstance(kernel, int) else self.kernel(kernel)
+        recipe.steps.append((number_of_kernel, first, tasks, grain))
+        for number, word in enumerate(words, first):
+            if isinstance(word, int):
+                recipe.words.append(word)
+                continue
+            recipe.words.append(0)
+            if isinstance(word, KernelAddress):
+                recipe.fixed.append((number, self.builder.functions, 8 * self.kernel(word.source)))
+                continue
+            base, offset = word
+            place = self.place_of(base)
+            if place is not None:
+                recipe.pointers.append((number, place, offset))
+            elif base == _OWN_WORDS:
+                recipe.own.append((number, 8 * first + offset))
+            else:
+                recipe.fixed.append((number, base, offset))
