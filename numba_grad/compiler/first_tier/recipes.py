@@ -139,7 +139,8 @@ class Recipes:
     def of_copy(self, layout: int, target: int) -> Recipe:
         """What copies a value to where another one is, which is contiguous."""
         recipe = self.begin([layout, target])
-        self.copied(*self.operands, self.types[0].dtype)
+        source, place = self.operands
+        self.copied(source, place, self.types[0].dtype)
         return recipe
 
     def of_row(self, kind: int, words: Sequence[int | Address]) -> Recipe:
