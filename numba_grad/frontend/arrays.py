@@ -21,6 +21,7 @@ from numba_grad.dtypes import FLOAT64, is_inexact, kind_of, promoted
 from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.calling_lines import instead_of_conversion, instead_of_truth
 from numba_grad.frontend.tracing import current, values_asked_for
+from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.traced_bodies import check_inside
 from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
@@ -235,7 +236,10 @@ def stacked_tensors(value: Any) -> Node | None:
     if one of them is. None if there are no tensors."""
     if not has_tensors(value):
         return None
-    return _stacked(value, next(filter(CPU.__ne__, _devices_in(value)), CPU))
+    device = CPU
+    if placement.is_in_use():
+        device = next(filter(CPU.__ne__, _devices_in(value)), CPU)
+    return _stacked(value, device)
 
 
 def has_tensors(value: Iterable[Any]) -> bool:
@@ -261,8 +265,10 @@ def _devices_in(value: Any) -> Iterator[str]:
 
 
 def _stacked(value: Any, device: str) -> Node:
-    if not (isinstance(value, list | tuple) and has_tensors(value)):
+    node = node_of(value)
+    if node is None and not (isinstance(value, list | tuple) and has_tensors(value)):
         node = as_node(value)
+    if node is not None:
         return placed(node, device) if node.shape == () else node
     nodes = common_dtype(tuple([_stacked(x, device) for x in value]))
     if len({x.shape for x in nodes}) > 1:
@@ -356,6 +362,10 @@ def as_inexact(x: ArrayLike) -> Node:
 
 def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """`values` as nodes of one dtype: NumPy's `result_type` of them all, Python scalars weak."""
+    if values[0].__class__ is Node:  # the common case: nodes of one dtype
+        dtype = values[0].type.dtype
+        if all(x.__class__ is Node and x.type.dtype is dtype for x in values):
+            return values
     strong: list[Node | None] = []
     dtypes, weak = [], []
     for value in values:

@@ -99,8 +99,10 @@ class Ufunc:
 
 def _is_ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether there is a tensor among the arguments, or in a list that is one."""
-    if args and is_tensor(args[0]):  # the common case
-        return True
+    if args:  # the common cases
+        first = args[0]
+        if is_tensor(first) or (first.__class__ is list and first and is_tensor(first[0])):
+            return True
     return has_tensors(args) or has_tensors(kwargs.values())
 
 

@@ -31,7 +31,12 @@ from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.frontend.tracing import current
 from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf, new_node
 from numba_grad.graph.types import CPU
-from numba_grad.ops.index_expressions import assign_index, normalize_index, take
+from numba_grad.ops.index_expressions import (
+    assign_index,
+    basic_expression,
+    normalize_index,
+    take,
+)
 
 __all__ = ["Tensor"]
 
@@ -138,9 +143,12 @@ class Tensor(Operators, Methods, Conversions):
         so do integers alone, which give a number. A mask whose result depends on how many elements
         are true is computed now.
         """
-        index = indexing.index_of_nodes(index)
         x = self._node
-        expression = normalize_index(index, x.type.shape, indexing.mask_value)
+        if index.__class__ is int:  # as in most loops: half of the time
+            expression = basic_expression((index,), x.type.shape)
+        else:
+            index = indexing.index_of_nodes(index)
+            expression = normalize_index(index, x.type.shape, indexing.mask_value)
         result = Tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
             views.note_view(self, result, expression.basic.movements)

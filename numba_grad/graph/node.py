@@ -258,7 +258,10 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
     key: tuple[Any, ...]
     if params:
         name = params if params.__class__ is SharedParams else tuple(params.items())
-        key = (op, name, *[x.type for x in inputs])
+        if len(inputs) == 1:
+            key = (op, name, inputs[0].type)
+        else:
+            key = (op, name, *[x.type for x in inputs])
     elif len(inputs) == 2:
         x, y = inputs
         key = (op, x.type, y.type)

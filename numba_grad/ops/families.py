@@ -44,8 +44,22 @@ def by_argument(rules: Sequence[Rule]) -> Callable[..., Node | None]:
 
 def literal(value: complex | bool, dtype: np.dtype) -> Node:
     """A 0-d constant that is part of the kernel: for formulas, not for users' numbers."""
-    text = np.asarray(value, dtype).tobytes()
-    return OPS["literal"](bytes=text, dtype=np.dtype(dtype))
+    kind = value.__class__
+    if kind is int or (kind is float and value):
+        params = _number_params(value, dtype)
+    else:  # equal ones may have other bits: -0.0
+        params = _literal_params(np.asarray(value, dtype).tobytes(), np.dtype(dtype))
+    return record(OPS["literal"], (), params)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _number_params(value: float, dtype: np.dtype) -> SharedParams:
+    return _literal_params(np.asarray(value, dtype).tobytes(), np.dtype(dtype))
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _literal_params(text: bytes, dtype: np.dtype) -> SharedParams:
+    return SharedParams(bytes=text, dtype=dtype)
 
 
 def full(value: complex | bool, shape: tuple[int, ...], dtype: np.dtype, device: str = CPU) -> Node:
@@ -71,7 +85,7 @@ def placed(x: Node, device: str) -> Node:
 def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:
     if x.shape == shape:
         return x
-    return OPS["broadcast_to"](x, shape=shape)
+    return record(OPS["broadcast_to"], (x,), _shape_params(shape))
 
 
 def reshape(x: Node, shape: tuple[int, ...]) -> Node:
@@ -88,7 +102,18 @@ def _shape_params(shape: tuple[int, ...]) -> SharedParams:
 def cast(x: Node, dtype: np.dtype) -> Node:
     if x.dtype == dtype:
         return x
-    return OPS["cast"](x, dtype=dtype)
+    return record(OPS["cast"], (x,), _dtype_params(np.dtype(dtype)))
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _dtype_params(dtype: np.dtype) -> SharedParams:
+    return SharedParams(dtype=dtype)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def axes_params(axes: tuple[int, ...]) -> SharedParams:
+    """The params of a reduction."""
+    return SharedParams(axes=axes)
 
 
 def sum_to(g: Node, shape: tuple[int, ...]) -> Node:
@@ -102,7 +127,7 @@ def sum_to(g: Node, shape: tuple[int, ...]) -> Node:
         if axis < extra or (shape[axis - extra] == 1 and g.shape[axis] != 1)
     )
     if axes:
-        g = OPS["sum"](g, axes=axes)
+        g = record(OPS["sum"], (g,), axes_params(axes))
     return reshape(g, shape)
 
 

@@ -89,7 +89,7 @@ def normalize_index(index: Any, shape: Shape, value_of: ValueOf | None = None) -
     entries = index if index.__class__ is tuple else (index,)
     key = _basic_key(entries)
     if key is not None:
-        return _basic_expression(key, shape)
+        return basic_expression(key, shape)
     return _normalize([_entry(entry, value_of) for entry in entries], shape)
 
 
@@ -118,7 +118,8 @@ def _basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _basic_expression(key: tuple[Any, ...], shape: Shape) -> IndexExpression:
+def basic_expression(key: tuple[Any, ...], shape: Shape) -> IndexExpression:
+    """An index without arrays, see `_basic_key`."""
     entries = [slice(*entry) if entry.__class__ is tuple else entry for entry in key]
     return _normalize(entries, shape)
 
@@ -426,7 +427,9 @@ def take_index(x: Node, index: Any, value_of: ValueOf | None = None) -> Node:
 def take(x: Node, expression: IndexExpression) -> Node:
     basic, advanced = expression.basic, expression.advanced
     if advanced is None:
-        return _take_region(x, basic)
+        for op, _, params in basic.movements:
+            x = record(op, (x,), params)
+        return x
     indices = _index_nodes(advanced, x.type.device)
     taken = gather(_indexed_axes_first(x, basic, advanced), *indices, **_params(advanced))
     return permuted(taken, _result_order(expression))

@@ -16,9 +16,9 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, wrap
 from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.shapes import moved_axes
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import normalize_axis
-from numba_grad.ops.families import broadcast_to, full, reshape
+from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
         return wrap(sum_of_products(x, y, 0))
     left = reshape(x, (1, *x.shape)) if len(x.shape) == 1 else x
     right = reshape(y, (*y.shape, 1)) if len(y.shape) == 1 else y
-    result = OPS["matmul"](left, right)
+    result = record(OPS["matmul"], (left, right))
     shape = list(result.shape)
     if len(y.shape) == 1:
         del shape[-1]
@@ -84,8 +84,9 @@ def _matmul_fix(x: Node, y: Node) -> str:
 
 def sum_of_products(x: Node, y: Node, axis: int) -> Node:
     """sum(x * y) over one axis, in the dtype of both."""
-    product = OPS["multiply"](x, y)
-    return OPS["any" if product.dtype == BOOL else "sum"](product, axes=(axis,))
+    product = record(OPS["multiply"], (x, y))
+    op = OPS["any" if product.dtype == BOOL else "sum"]
+    return record(op, (product,), axes_params((axis,)))
 
 
 def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":

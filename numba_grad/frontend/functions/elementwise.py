@@ -170,7 +170,7 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
         if node is None or node.type.dtype not in uncast:
             uncast.fill()
             (node,) = operands(ufunc, (x,))
-        return wrap(op(node))
+        return new_tensor(record(op, (node,)))
 
     return _named(function, ufunc, op_name, summary)
 
@@ -180,7 +180,7 @@ def _binary(ufunc: np.ufunc, summary: str) -> Binary:
     op = OPS[op_name]
 
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-        return wrap(op(*operands(ufunc, (x1, x2))))
+        return new_tensor(record(op, operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
 
@@ -373,9 +373,12 @@ def power_node(x1: ArrayLike, x2: ArrayLike) -> Node:
 
 def _power_of_number(x: Node, exponent: float) -> Node | None:
     """`x` to a Python number, without a call of pow; None where there is no better way."""
-    dtype = loop_dtypes(np.power, (x.dtype, exponent.__class__))[0]
     if exponent == 2 and exponent.__class__ is int:
-        dtype = loop_dtypes(np.square, (x.dtype,))[0]  # NumPy's shortcut: int8 for bool
+        dtype = loop_dtypes(np.square, (x.type.dtype,))[0]  # NumPy's shortcut: int8 for bool
+        if dtype.kind in "fc":
+            return record(OPS["square"], (cast(x, dtype),))
+    else:
+        dtype = loop_dtypes(np.power, (x.dtype, exponent.__class__))[0]
     base = cast(x, dtype)
     if base.dtype.kind in "iu":
         if exponent < 0:

@@ -19,9 +19,9 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_axis, reduced_axes
-from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape
+from numba_grad.ops.families import axes_params, broadcast_to, cast, full, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -54,7 +54,7 @@ def reduced(op_name: str, x: Node, axis: Axis, keepdims: bool = False, operation
     """`x` with `axis` reduced by a primitive."""
     axes = reduced_axes(operation or op_name, axis, len(x.shape))
     # Over no axes every element is a result of its own.
-    result = OPS[op_name](x, axes=axes) if axes else x
+    result = record(OPS[op_name], (x,), axes_params(axes)) if axes else x
     return kept(result, x, axes) if keepdims else result
 
 
