@@ -15,7 +15,7 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
-from numba_grad.transforms.assigned_rows import RowAccess, row_access, rows_read_again
+from numba_grad.transforms.assigned_rows import UPDATE, RowAccess, row_access, rows_read_again
 
 FEWEST_STEPS = 16
 _LARGEST = 256  # elements of a value inside of a step
@@ -247,11 +247,13 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     for k in kinds.values():
         node = nodes[k]
         params = node.params
-        accesses[k] = row_access(node)
-        if not (is_fit(node) or (accesses[k] == RowAccess.ASSIGNS and is_fit(node.inputs[1]))):
+        if node.op is UPDATE or node.op is _SLICE:
+            accesses[k] = row_access(node)
+        assigns = accesses[k] == RowAccess.ASSIGNS
+        if not (is_fit(node) or (assigns and is_fit(node.inputs[1]))):
             continue
         rest: object = None
-        if accesses[k] == RowAccess.ASSIGNS:
+        if assigns:
             row_starts[k], rest = params["starts"][0], "row"
         elif node.op is _SLICE and params["sizes"][0] == 1:
             row_starts[k] = params["starts"][0]
