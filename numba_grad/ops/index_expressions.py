@@ -21,8 +21,8 @@ import numpy as np
 from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
-from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import axes_params, cast, placed, reshape, shape_params
+from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.indexing import (
     BATCH_AXIS,
     check_range,
