@@ -505,11 +505,12 @@ class _Pass:
             states = {x.autograd for x in self.targets}
             self.target_nodes = {x for x in self.order if x.autograd in states}
             self.inside = leading_to(self.order, self.target_nodes)
+        else:
+            self.inside = set(self.order)
 
     def _follow(self, nodes: Iterable[Node]) -> None:
         """Find what is behind `nodes`."""
         self.order, ends = history_of(nodes, with_pending=True)
-        self.inside = set(self.order)
         self.leaves = [
             x for x in ends if x.requires_grad and x.op.vjp is None and not order_of.is_first(x)
         ]
@@ -704,15 +705,14 @@ class _Pass:
                 through_posthooks(state.node_hooks, [], [g])
 
     def _release(self) -> None:
-        copies = self.copies
         executed = {x for x in self.order if self._is_executed(x)}
-        for rerolled in self.loops:
-            if rerolled.loop in executed:
-                executed.update(x for x in rerolled.steps if x.requires_grad)
-        gone_through = zip(
-            self.recorded, map(copies.get, self.recorded, self.recorded), strict=True
-        )
-        release(self.recorded, [x for x, own in gone_through if own in executed])
+        if self.loops:
+            loops = [x for x in self.loops if x.loop in executed]
+            recorded = {copy: x for x, copy in self.copies.items()}
+            executed = {recorded.get(x, x) for x in executed}
+            for rerolled in loops:
+                executed.update([x for x in rerolled.steps if x.requires_grad])
+        release(self.recorded, executed)
 
     def _is_executed(self, node: Node) -> bool:
         """Whether the pass has gone through an operation."""

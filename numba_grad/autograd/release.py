@@ -6,9 +6,11 @@ what was freed.
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from numba_grad.autograd.state import state_of
 from numba_grad.graph.node import LEAF, NO_PARAMS, Node, new_node
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.control import custom
 
 # With more leaves, an operation is taken to lead to all of them: a set for each would take too much
@@ -16,14 +18,14 @@ from numba_grad.ops.control import custom
 _EXACT_LEAVES = 1024
 
 
-def release(order: Sequence[Node], executed: Sequence[Node]) -> None:
+def release(order: Sequence[Node], executed: AbstractSet[Node]) -> None:
     """Free what the operations of `executed` saved.
 
     `order` is the whole history, inputs before users. Operations whose derivative reads no values
     (a sum, an addition) save nothing, so another pass may go through them.
     """
     links = _Links(order)
-    stays = False  # whether something that another pass may go through has a value
+    kept = []  # what another pass may go through, and has a value
     for node in executed:
         if node.op.saves:
             node.released = True
@@ -32,9 +34,10 @@ def release(order: Sequence[Node], executed: Sequence[Node]) -> None:
             continue
         if node.op is custom:
             node.params["context"].release()
-        stays = stays or node.value is not None
-    if stays:
-        _detach_values(executed, links)
+        if node.value is not None:
+            kept.append(node)
+    if kept:
+        _detach_values(kept, executed, links)
 
 
 class _Links:
@@ -80,35 +83,32 @@ def _leaf_masks(order: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, int
     return masks
 
 
-def _detach_values(executed: Sequence[Node], links: _Links) -> None:
-    """Let computed operations that stay differentiable hold on to types, not to values."""
-    kept = [node for node in executed if not node.op.saves and node.value is not None]
+def _detach_values(kept: Sequence[Node], executed: AbstractSet[Node], links: _Links) -> None:
+    """Let `kept`, computed operations that stay differentiable, hold on to types, not to values."""
     # Below them, what another pass may go through.
     needed = set()
-    for node in kept:
-        needed.update(node.inputs)
-    passed = set(executed)
-    for node in reversed(executed):
-        if node in needed and not node.op.saves:
-            needed.update(node.inputs)
+    stack = [x for node in kept for x in node.inputs]
+    while stack:
+        node = stack.pop()
+        if node in executed and node not in needed:
+            needed.add(node)
+            if not node.op.saves:
+                stack += node.inputs
     stubs: dict[Node, Node] = {}
-    for node in executed:
+    for node in in_order_of_recording(needed.union(kept)):
         if node.op.saves:
-            if node in needed:
-                stubs[node] = _stub(node, links.of(node))
+            stubs[node] = _stub(node, links.of(node))
             continue
-        if node.value is None and node not in needed:
-            continue
-        inputs = tuple([x if _may_stay(x, passed) else _stub_of(x, stubs) for x in node.inputs])
+        inputs = tuple([x if _may_stay(x, executed) else _stub_of(x, stubs) for x in node.inputs])
         if node in needed:
             stubs[node] = _stub(node, inputs)
         if node.value is not None:
             node.inputs = inputs
 
 
-def _may_stay(x: Node, passed: set[Node]) -> bool:
+def _may_stay(x: Node, executed: AbstractSet[Node]) -> bool:
     """Leaves, and what this pass did not free."""
-    return x.requires_grad and (x.op.vjp is None or x not in passed)
+    return x.requires_grad and (x.op.vjp is None or x not in executed)
 
 
 def _stub_of(x: Node, stubs: dict[Node, Node]) -> Node:

@@ -85,17 +85,17 @@ def placed(x: Node, device: str) -> Node:
 def broadcast_to(x: Node, shape: tuple[int, ...]) -> Node:
     if x.shape == shape:
         return x
-    return record(OPS["broadcast_to"], (x,), _shape_params(shape))
+    return record(OPS["broadcast_to"], (x,), shape_params(shape))
 
 
 def reshape(x: Node, shape: tuple[int, ...]) -> Node:
     if x.type.shape == shape:
         return x
-    return record(OPS["reshape"], (x,), _shape_params(shape))
+    return record(OPS["reshape"], (x,), shape_params(shape))
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _shape_params(shape: tuple[int, ...]) -> SharedParams:
+def shape_params(shape: tuple[int, ...]) -> SharedParams:
     return SharedParams(shape=shape)
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
+from numba_grad.ops.families import axes_params, cast, placed, reshape, shape_params
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.families import cast, placed, reshape
 from numba_grad.ops.indexing import (
     BATCH_AXIS,
     check_range,
@@ -298,9 +298,9 @@ class _Walk:
         region = SharedParams(starts=starts, sizes=sizes, steps=steps)
         movements: list[tuple[Op, tuple[Node, ...], SharedParams]] = [(slice_, (), region)]
         if flips:
-            movements.append((flip, (), SharedParams(axes=flips)))
+            movements.append((flip, (), axes_params(flips)))
         if shape != sizes:
-            movements.append((OPS["reshape"], (), SharedParams(shape=shape)))
+            movements.append((OPS["reshape"], (), shape_params(shape)))
         return BasicIndex(starts, sizes, steps, flips, shape, tuple(movements))
 
     def step(self, entry: Any, missing: int) -> None:

@@ -8,7 +8,9 @@ gradient; where nobody holds them any more, one is as good as all.
 
 from collections.abc import Container, Sequence
 
-from numba_grad.graph.node import Node, SharedParams
+from numba_grad.graph.node import OPS, Node, SharedParams
+
+_VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -28,10 +30,9 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
         inputs = node.inputs
         if not replaced.isdisjoint(inputs):
             node.inputs = tuple([instead.get(x, x) for x in inputs])
-        # Only movements share their params, and only they are repeated in this way.
         if (
-            node.params.__class__ is SharedParams
-            and len(node.inputs) == 1
+            node.op in _VIEWS
+            and node.params.__class__ is SharedParams
             and node.autograd is None
             and (node.handle is None or node.handle() is None)
         ):
