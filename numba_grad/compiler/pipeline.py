@@ -31,6 +31,7 @@ from numba_grad.compiler.partition.flat_graph import (
     with_stored_operands,
 )
 from numba_grad.compiler.partition.joint_outputs import joint_outputs
+from numba_grad.compiler.partition.last_rows import with_last_rows
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
@@ -114,7 +115,7 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
         self.graph = graph = with_stored_operands(
-            with_assemblies(with_long_calls_written_out(graph))
+            with_assemblies(with_long_calls_written_out(with_last_rows(graph)))
         )
         self.target = target
         self.nodes = nodes = graph.nodes

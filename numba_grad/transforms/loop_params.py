@@ -57,6 +57,16 @@ class LoopParams(_Params):
         """Whether the derivative reads the states of all steps from memory."""
         return self.slots is None
 
+    def last_row(self, number: int) -> tuple[int, int] | None:
+        """Of a stacked result that has rows of what is carried on: which carried value is carried
+        out of the loop as the last step's row, and which row that is."""
+        outputs = self.body.outputs
+        if not self.length or not self.carried <= number < len(outputs):
+            return None
+        row = 0 if self.reverse else self.length - 1
+        same = [k for k in range(self.carried) if outputs[k] is outputs[number]]
+        return (same[0], row) if same else None
+
 
 @dataclass(frozen=True, slots=True)
 class WhileParams(_Params):

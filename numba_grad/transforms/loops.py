@@ -13,10 +13,11 @@ the derivative is an operation of its own (`loop_adjoints.py`).
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import (
@@ -26,7 +27,7 @@ from numba_grad.ops.control import (
     result,
     with_results,
 )
-from numba_grad.ops.families import literal
+from numba_grad.ops.families import literal, reshape
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import (
     backward_body,
@@ -41,6 +42,10 @@ from numba_grad.transforms.carried_cotangents import carrying_less
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import LoopParams
+from numba_grad.transforms.vjp import add_cotangents
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.carried_parts import CarriedParts
 
 
 def loop(
@@ -70,6 +75,19 @@ def loop(
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
     """
+    parted = _carrying_parts(body, len(carried)) if is_users else None
+    if parted is not None:
+        of_parts = loop(
+            parted.body,
+            parted.split(carried),
+            sequences,
+            constants,
+            length,
+            reverse=reverse,
+            slots=slots,
+            directory=directory,
+        )
+        return parted.joined(len(carried), *of_parts)
     inputs = [*carried, *sequences, *constants]
     own, kept = body, 0
     if is_users and any(x.requires_grad for x in inputs):
@@ -90,6 +108,11 @@ def loop(
     node = with_results(loop_op, inputs, params.of_node)
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
+
+
+def _carrying_parts(body: CallTarget, carried: int) -> "CarriedParts | None":
+    # Imported when the first loop is recorded: most programs have none.
+    return imported("numba_grad.transforms.carried_parts").carrying_parts(body, carried)
 
 
 def _infer(*types: Type, **params: Any) -> TupleType:
@@ -134,8 +157,9 @@ def _pullback(
     own = LoopParams(**params)
     assert own.length is not None
     body, carried, shape = own.body, own.carried, own.shape
-    of_carried = cotangents[:carried]
-    of_stacks = cotangents[carried : carried + shape.stacked]
+    of_carried, of_stacks = _with_last_rows(
+        own, cotangents[:carried], cotangents[carried : carried + shape.stacked]
+    )
     of_entries = cotangents[carried + shape.stacked :]
     given = tuple([g is not None for g in of_stacks])
     step_back = functools.partial(
@@ -177,6 +201,45 @@ def _pullback(
             step_back(kept=own.kept),
         )
     return backward.cotangents(len(inputs), finals, stacks)
+
+
+def _with_last_rows(
+    loop: LoopParams, of_carried: Sequence[Node | None], of_stacks: Sequence[Node | None]
+) -> tuple[list[Node | None], list[Node | None]]:
+    """Cotangents of what is carried and of stacked results. One that is zero but for the last
+    step's row, as of `ys[-1]`, is a cotangent of what is carried out, where that is the row."""
+    of_carried, of_stacks = list(of_carried), list(of_stacks)
+    for number, g in enumerate(of_stacks):
+        last = loop.last_row(loop.carried + number)
+        row = None if g is None or last is None else _only_row(g, last[1])
+        if row is None or last is None:
+            continue
+        k, _ = last
+        before = of_carried[k]
+        of_carried[k] = row if before is None else add_cotangents(before, row)
+        of_stacks[number] = None
+    return of_carried, of_stacks
+
+
+def _only_row(g: Node, row: int) -> Node | None:
+    """That row of a cotangent, if all others are zero: of a slice, or of several added up."""
+    added: list[tuple[Node, dict[str, Any]]] = []
+    while g.op.name == "add_slice" and len(g.inputs) == 2:
+        before, part = g.inputs
+        if part.shape[0] != 1 or g.params["starts"][0] != row:
+            return None
+        added.append((part, {name: g.params[name][1:] for name in ("starts", "steps")}))
+        g = before
+    if g.op.name != "pad" or len(g.inputs) != 1:
+        return None
+    [part] = g.inputs
+    if part.shape[0] != 1 or g.params["low"][0] != row:
+        return None
+    around = {name: g.params[name][1:] for name in ("low", "high", "interior")}
+    result = OPS["pad"](reshape(part, part.shape[1:]), **around)
+    for part, where in reversed(added):
+        result = OPS["add_slice"](result, reshape(part, part.shape[1:]), **where)
+    return result
 
 
 # In forward mode: the same loop, that carries tangents along.
@@ -254,6 +317,7 @@ loop_op = Op(
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
         "rebuild": rebuild_with_results,
+        "last_row": lambda number, **params: LoopParams(**params).last_row(number),
     },
     jvp=_jvp,
 )

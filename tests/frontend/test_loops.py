@@ -912,3 +912,170 @@ def test_parts_of_an_array_have_sums_of_their_own():
     np.testing.assert_allclose(of_weights, ng.grad(in_python)(weights), rtol=1e-11, atol=1e-13)
     graph = str(ng.jit(ng.grad(lambda w: loss(w, first, None))).lower(weights).graph)
     assert "sums=3" in graph
+
+
+LAST_ROWS = {
+    "row": lambda x: (x**2).sum(),
+    "parts of it": lambda x: (x[3:] * x[0]).sum() + (x[::2] ** 2).sum(),
+    "nothing": lambda x: 0.0,
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("read", LAST_ROWS)
+def test_of_rows_that_are_carried_on_the_last_one_is_what_is_carried_out(read, reverse):
+    rows, first = np.random.default_rng(9).random((2, 30, 50))
+    where = 0 if reverse else -1
+
+    def loss(weight, first, memory, *, by_rows=True):
+        def step(u, row):
+            new = np.tanh(weight * u["x"] + row)
+            return {"x": new, "before": u["x"]}, {"new": new, "old": u["x"]}
+
+        start = {"x": first, "before": 2 * first}
+        last, rows_of = ng.scan(step, start, rows, reverse=reverse, memory=memory)
+        x, before = last["x"], last["before"]
+        if by_rows:
+            x, before = rows_of["new"][where], rows_of["old"][where]
+        return LAST_ROWS[read](x) + (before * x).sum() + last["x"].sum()
+
+    found = bits_within_budgets(loss, 0.7, first[0])
+    expected = ng.grad(lambda w, u: loss(w, u, None, by_rows=False), (0, 1))(0.7, first[0])
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13)
+    calls = [
+        ng.jit(lambda w, u, by_rows=by_rows: loss(w, u, None, by_rows=by_rows))
+        for by_rows in (True, False)
+    ]
+    peaks = [call.lower(0.7, first[0]).peak_memory for call in calls]
+    assert peaks[0] == peaks[1] < rows.nbytes
+    assert calls[0](0.7, first[0]) == calls[1](0.7, first[0]) == loss(0.7, first[0], None)
+
+
+def test_rows_stay_rows_where_others_than_the_last_are_read():
+    rows, first = np.random.default_rng(9).random((2, 30, 50))
+
+    def loss(weight, read):
+        def step(u, row):
+            u = np.tanh(weight * u + row)
+            return u, u
+
+        return read(ng.scan(step, first[0], rows)[1])
+
+    def states(weight):
+        u = first[0]
+        return np.stack([u := np.tanh(weight * u + row) for row in rows])
+
+    for read in (
+        lambda x: (x[-1] * x[-2]).sum(),
+        lambda x: (x[-1] + x.sum(axis=0)).sum(),
+        lambda x: (x[-2:] ** 2).sum() + x[-1, 3],
+        lambda x: (x[::-1][0] * x[0]).sum(),
+    ):
+        found = ng.jit(ng.value_and_grad(lambda w, read=read: loss(w, read)))(0.7)
+        expected = ng.value_and_grad(lambda w, read=read: read(states(w)))(0.7)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+# A wave, and a third field that only reads, in one array.
+
+
+def new_fields(speed, before, now, third):
+    bend = np.roll(now, 1) - 2 * now + np.roll(now, -1)
+    return now, 2 * now - before + speed * bend, 0.9 * third + np.sin(before)
+
+
+def stacked(speed, s):
+    return np.stack(new_fields(speed, s[0], s[1], s[2]))
+
+
+def stacked_behind(speed, s):
+    return np.stack(new_fields(speed, s[:, 0], s[..., 1], s[:, -1]), axis=-1)
+
+
+def one_after_the_other(speed, s):
+    n = len(speed)
+    return np.concatenate(new_fields(speed, s[:n], s[n : 2 * n], s[2 * n :]))
+
+
+def assigned(speed, s):
+    new = ng.zeros_like(s)
+    new[0] = s[1]
+    new[1] = 2 * s[1] - s[0]
+    new[1] += speed * (np.roll(s[1], 1) - 2 * s[1] + np.roll(s[1], -1))
+    new[2] = 0.9 * s[2] + np.sin(s[0])
+    return new
+
+
+def assigned_to_a_copy(speed, s):
+    new = s.copy()
+    new[:2] = np.stack([s[1], 2 * s[1] - s[0]])
+    bend = np.roll(s[1], 1) - 2 * s[1] + np.roll(s[1], -1)
+    new[1, 3:] += (speed * bend)[3:]
+    new[1, :3] += (speed * bend)[:3]
+    new[2] = 0.9 * new[2] + np.sin(s[0])
+    return new
+
+
+def read_as_a_whole(speed, s):
+    return stacked(speed, s) + 0.0 * s
+
+
+FIELDS = {  # with how the first array is made, and how many arrays are carried
+    stacked: (np.stack, 3),
+    stacked_behind: (lambda fields: np.stack(fields, axis=1), 3),
+    one_after_the_other: (np.concatenate, 3),
+    assigned: (np.stack, 3),
+    assigned_to_a_copy: (np.stack, 3),
+    read_as_a_whole: (np.stack, 1),
+}
+
+
+@pytest.mark.parametrize("step", FIELDS)
+def test_fields_in_one_array_are_carried_one_by_one(step):
+    put_together, carried = FIELDS[step]
+    speed, *fields = np.random.default_rng(11).random((4, 40))
+    first, weights = put_together(fields), put_together([np.ones(40), np.arange(40.0), np.ones(40)])
+
+    def loss(speed, first, memory):
+        last, (states, parts) = ng.scan(
+            lambda s, _: ((new := step(speed, s)), (new, new[1:2])), first, length=9, memory=memory
+        )
+        return (last * states[3] * weights).sum() + (parts**2).sum() + states[-1].sum()
+
+    def in_python(speed, first):
+        states, parts, s = [], 0.0, first
+        for _ in range(9):
+            s = step(speed, s)
+            states.append(s)
+            parts = parts + (s[1:2] ** 2).sum()
+        return (s * states[3] * weights).sum() + parts + s.sum()
+
+    found = bits_within_budgets(loss, speed, first)
+    for x, y in zip(found, ng.jit(ng.grad(in_python, (0, 1)))(speed, first), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11)
+    value = ng.jit(lambda c, s: loss(c, s, None))
+    np.testing.assert_allclose(value(speed, first), in_python(speed, first), rtol=1e-12)
+    assert f"carried={carried}," in str(value.lower(speed, first).graph)
+    directions = np.cos(speed), np.sin(first)
+    forward = ng.jvp(lambda c, s: loss(c, s, None), (speed, first), directions)[1]
+    backward = sum([(g * t).sum() for g, t in zip(found, directions, strict=True)])
+    np.testing.assert_allclose(forward, backward, rtol=1e-11)
+
+
+def test_fields_of_a_batch_and_second_derivatives():
+    speed, *fields = np.random.default_rng(12).random((4, 40))
+    first = np.stack(fields)
+
+    def derivatives(step):
+        def loss(speed, first):
+            return (ng.scan(lambda s, _: (step(speed, s), None), first, length=5)[0] ** 2).sum()
+
+        gradient = ng.grad(loss, argnums=1)
+        of_batch = ng.vmap(gradient, in_axes=(None, 0))(speed, np.stack([first, 2 * first]))
+        return of_batch, ng.grad(lambda c: (gradient(c, first) ** 2).sum())(speed)
+
+    expected = derivatives(read_as_a_whole)
+    for step in (stacked, assigned):
+        for x, y in zip(derivatives(step), expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-11)

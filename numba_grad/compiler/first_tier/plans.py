@@ -20,6 +20,7 @@ from numba_grad.compiler.partition.flat_graph import (
     graph_of,
     once_run,
 )
+from numba_grad.compiler.partition.last_rows import with_last_rows
 from numba_grad.compiler.segment_memory import External, Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.fresh_thread import imported
@@ -31,7 +32,7 @@ _Known = tuple[Address, int]  # where a value is, and the number of its layout
 
 def lowered(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph operation by operation."""
-    return _Lowering(graph).program()
+    return _Lowering(with_last_rows(graph)).program()
 
 
 class _Lowering:
