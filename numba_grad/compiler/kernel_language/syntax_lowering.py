@@ -905,6 +905,11 @@ class Source:
         self.numbers = numbers or {}  # that have names
         self.uses = _Uses(definition)
 
+    @property
+    def has_loops(self) -> bool:
+        every = [self.uses, *map(_Uses, self.parts.values())]
+        return any(kind in uses.kinds for uses in every for kind in (ast.For, ast.While))
+
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:
         """What is in all buffers, if every loop can be vector code as written, see `plain_loops`."""
