@@ -912,7 +912,7 @@ class Source:
 
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:
-        """What is in all buffers, if every loop can be vector code as written, see `plain_loops`."""
+        """What is in all buffers, if all loops are vector code as written, see `plain_loops`."""
         if self.parts:
             return None
         outside = self.uses.early - self.uses.stores.keys()
