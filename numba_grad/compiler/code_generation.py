@@ -124,6 +124,8 @@ class Written(NamedTuple):
     # Whether its loops are vector code already (`vector_loops.py`): then only variables that are in
     # memory, such as sums, are left to do.
     is_plain: bool = False
+    # Whether calls of rare cases have forms for vectors: where there are loops (`mathematics.py`).
+    has_vector_forms: bool = False
 
 
 def module_of(text: str, symbol: str) -> llvm.ModuleRef:
@@ -191,7 +193,7 @@ def _optimize(written: Written) -> None:
             run(_variables_in_registers(), module, builder)
             return
         run(builder.getModulePassManager(), module, builder)
-        if any(f.name.startswith("numba_grad.") and not f.is_declaration for f in module.functions):
+        if written.has_vector_forms:
             run(_inlining_of_vector_forms(), module, builder)
 
 

@@ -356,3 +356,49 @@ def test_a_handler_that_is_not_pythons_stays_in_place():
         left = libc.signal(signal.SIGINT, before)
     assert left == handler
     assert kernel.address
+
+
+# Several kernels in a module.
+
+
+def doubled(number):
+    return (
+        "def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n"
+        f"    for i in range(lo, hi):\n        x[i] = x[i] * {number}.0\n"
+    )
+
+
+def test_kernels_of_plain_loops_share_an_object(tmp_path):
+    """Up to a length, and whatever the order in which they are asked for."""
+    plain = [build.Request(doubled(k)) for k in range(40, 44)]
+    others = [build.Request(source_of_kernel(k)) for k in (44, 45)]
+    contents = []
+    for threads, order in ((1, [*plain, *others]), (3, [*others, *plain[::-1]])):
+        with configure(threads=threads, cache_directory=tmp_path / str(threads)):
+            contents.append(build._object_codes(order))
+    assert contents[0] == contents[1]
+    assert len({contents[0][request.key] for request in plain}) == 1
+    assert len(set(contents[0].values())) == 3
+    addresses = loader.load([([build._symbol(r.key) for r in plain], contents[0][plain[0].key])])
+    for number, request in enumerate(plain, start=40):
+        x = np.arange(1.0, 20.0)
+        words = np.array([x.ctypes.data])
+        kernel = ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(addresses[build._symbol(request.key)])
+        kernel(words.ctypes.data, 0, 19)
+        np.testing.assert_array_equal(x, number * np.arange(1.0, 20.0))
+
+
+def test_a_module_of_plain_kernels_is_not_too_long():
+    requests = [build.Request(doubled(k) + "#" * 3000) for k in range(46, 51)]
+    assert [len(batch) for batch in build._batches(requests)] == [1] * 5
+    requests = [build.Request(doubled(k)) for k in range(46, 51)]
+    assert [len(batch) for batch in build._batches(requests)] == [5]
+
+
+def test_what_is_plain_by_its_text_alone_is_compiled_alone(tmp_path):
+    """A loop over floats that reads an integer says so by its types only."""
+    wrong = doubled(51).replace("* 51.0", "* float32(51.0)")
+    requests = [build.Request(source) for source in (doubled(52), doubled(53), wrong)]
+    with configure(cache_directory=tmp_path):
+        codes = build._object_codes(requests)
+    assert len(set(codes.values())) == 3

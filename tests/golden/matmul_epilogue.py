@@ -26,11 +26,12 @@ def kernel(args, lo, hi):
         y_start = 0
         rest = number % words[12]
         for axis in range(words[18] - 1, -1, -1):
+            axis = opaque(axis)
             size = words[18 + 1 + 3 * axis]
             along = rest % size
-            rest = rest // size
-            x_start += along * words[18 + 2 + 3 * axis]
-            y_start += along * words[18 + 3 + 3 * axis]
+            rest = quotient(rest, size)
+            x_start = x_start + along * words[18 + 2 + 3 * axis]
+            y_start = y_start + along * words[18 + 3 + 3 * axis]
         if words[13] == 0:
             x_start += row * words[15] + first
         else:

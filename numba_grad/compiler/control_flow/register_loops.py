@@ -13,6 +13,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numba_grad.compiler.control_flow.costly_choices import Code, with_branches
 from numba_grad.compiler.emission.emit_cpu import dtype_name, expression_text
 from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.kernel_ir import (
@@ -238,15 +239,26 @@ class _Writer:
         """Write the lets of a body; for each element of its results the name of its value."""
         names = {word.name: f"{prefix}{word.name}" for word in line.kernel.words}
         names |= {let.name: f"{prefix}{let.name}" for let in line.lets}
-        for let in line.lets:
-            text = self.expression(line, let.expression, names)
-            self.source.line(f"{names[let.name]} = {text}")
         [piece] = line.kernel.variants[0].pieces
+        results = {store.value for store in piece.body.stores}
+        self.code(line, with_branches(line.lets, results), names)
         found = {}
         for store in piece.body.stores:
             _, number, first = line.roles[store.buffer.word]
             found[number, first + store.position.literal] = names[store.value]
         return found
+
+    def code(self, line: Line, code: Code, names: dict[str, str]) -> None:
+        for item in code:
+            if isinstance(item, Let):
+                text = self.expression(line, item.expression, names)
+                self.source.line(f"{names[item.name]} = {text}")
+                continue
+            for number, head in enumerate((f"if {_renamed(item.condition, names)}:", "else:")):
+                with self.source.block(head):
+                    self.code(line, item.sides[number], names)
+                    for name, values in item.choices:
+                        self.source.line(f"{names[name]} = {_renamed(values[number], names)}")
 
     def expression(self, line: Line, expression: Expression, names: dict[str, str]) -> str:
         match expression:

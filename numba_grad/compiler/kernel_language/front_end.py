@@ -145,12 +145,17 @@ def module_for(
 ) -> code_generation.Written:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
     functions = [Function(source, entry_name, signature, symbol)]
-    return plain_module_for(functions, symbol) or module_by(_writing(functions), symbol)
+    plain = plain_module_for(functions, symbol)
+    if plain is not None:
+        return plain
+    has_loops = syntax_lowering.read(source, entry_name).has_loops
+    write = _writing(functions)
+    return without_collection(_module_of, write, symbol, has_vector_forms=has_loops)
 
 
 def module_by(write: _Write, name: str) -> code_generation.Written:
     """The unoptimized LLVM module that `write` writes functions to."""
-    return without_collection(_module_of, write, name)
+    return without_collection(_module_of, write, name, has_vector_forms=True)
 
 
 def is_plain(source: str, entry_name: str) -> bool:
@@ -185,13 +190,19 @@ def _writing(functions: Sequence[Function]) -> _Write:
 
 
 def _module_of(
-    write: _Write, name: str, *, is_quick: bool = False, is_plain: bool = False
+    write: _Write,
+    name: str,
+    *,
+    is_quick: bool = False,
+    is_plain: bool = False,
+    has_vector_forms: bool = False,
 ) -> code_generation.Written:
+    """`has_vector_forms`: rare cases of functions have some, which loops are made of."""
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(name)
-        module.numba_grad_has_vector_forms = not is_quick
+        module.numba_grad_has_vector_forms = has_vector_forms
         module.numba_grad_writes_vectors = is_plain
         with context.push_code_library(_Nothing(context.codegen(), name)):
             write(meanings, module)
@@ -202,6 +213,7 @@ def _module_of(
             is_loop_nest=not intrinsics.may_overlap(module),
             stores_neighbours=intrinsics.stores_neighbours(module),
             is_plain=is_plain,
+            has_vector_forms="llvm.compiler.used" in module.globals,
         )
 
 

@@ -14,7 +14,8 @@ _INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 
 # What a plain kernel may name: nothing that is called here has a branch or a function of its own.
 _PLAIN_NAMES = frozenset(
     (
-        *("args", "lo", "hi", "range", "buffer", "integer", "quotient", "opaque", "max", "min"),
+        *("args", "lo", "hi", "range", "buffer", "pointer", "integer", "quotient", "opaque"),
+        *("max", "min"),
         *("select", "reduce_add", "bool_", "inf", "nan", *_FLOATS, *_INTEGERS),
     )
 )

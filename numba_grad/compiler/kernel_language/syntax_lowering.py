@@ -905,9 +905,14 @@ class Source:
         self.numbers = numbers or {}  # that have names
         self.uses = _Uses(definition)
 
+    @property
+    def has_loops(self) -> bool:
+        every = [self.uses, *map(_Uses, self.parts.values())]
+        return any(kind in uses.kinds for uses in every for kind in (ast.For, ast.While))
+
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:
-        """What is in all buffers, if every loop can be vector code as written, see `plain_loops`."""
+        """What is in all buffers, if all loops are vector code as written, see `plain_loops`."""
         if self.parts:
             return None
         outside = self.uses.early - self.uses.stores.keys()

@@ -30,7 +30,7 @@ from numba_grad.runtime.plan import Tasks
 
 __all__ = ["MatrixOperand", "adds_by_itself", "matmul_add_call", "matmul_call"]
 
-_TILE_ROWS = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
+_TILE_TOGETHER = 128  # tiles of so many rows reach 97% of the speed of one call for all rows
 _TILE_COLUMNS = 256
 _FEWEST_TILES = 4
 _TILE_PRODUCTS = 1 << 18  # multiplications that are worth a task of their own
@@ -111,7 +111,7 @@ def _stacks(m: int, n: int, k: int, x: MatrixOperand, y: MatrixOperand) -> tuple
 def _longest_tile(m: int, n: int, k: int, count: int) -> tuple[int, int]:
     """Rows and columns. Smaller where there would be few tiles, up to twice as fast on 2 threads:
     one that starts late leaves its share to the other."""
-    rows, columns = min(m, _TILE_ROWS), min(n, _TILE_COLUMNS)
+    rows, columns = min(m, _TILE_TOGETHER), min(n, _TILE_COLUMNS)
     while (
         0 < count * -(-m // max(rows, 1)) * -(-n // max(columns, 1)) < _FEWEST_TILES
         and rows * columns * k >= 2 * _TILE_PRODUCTS
@@ -342,6 +342,9 @@ def kernel(args, lo, hi):
 """
 
 
+_TOGETHER = 4  # rows, or elements, that a pass of the inner loop has a part of
+
+
 def _columns_source(dtype: np.dtype) -> str:
     """A row of the result at a time, as a sum of rows of y; y is not transposed.
 
@@ -349,40 +352,65 @@ def _columns_source(dtype: np.dtype) -> str:
     Task: row of the result.
     """
     name = kernel_dtype(dtype)
+    several, one = _rows_added(dtype, _TOGETHER), _rows_added(dtype, 1)
     return (
         _LOOP_HEAD.format(dtype=name)
-        + walk_stack(10, "task // m")
+        + walk_stack(10, "quotient(task, m)")
         + f"""\
-        x_start += task % m * integer(args, 6)
+        x_start = x_start + task % m * integer(args, 6)
         start = task * n
         for j in range(n):
             out[start + j] = {name}(0)
-        for p in range(k):
-            factor = x[x_start + p * x_step]
-            row = y_start + p * y_step
-            for j in range(n):
-                out[start + j] = {_sum_of_products(dtype, "out[start + j]", "factor", "y[row + j]")}
-"""
+        together = k - k % {_TOGETHER}
+        for block in range(quotient(k, {_TOGETHER})):
+            p = block * {_TOGETHER}
+{several}        for p in range(together, k):
+{one}"""
     )
+
+
+def _rows_added(dtype: np.dtype, count: int) -> str:
+    """A part of the body of `_columns_source`."""
+    factors, sums = [], ["sum0 = out[start + j]"]
+    for r in range(count):
+        factors.append(f"factor{r} = x[x_start + (p + {r}) * x_step]")
+        factors.append(f"row{r} = y_start + (p + {r}) * y_step")
+        value = _sum_of_products(dtype, f"sum{r}", f"factor{r}", f"y[row{r} + j]")
+        sums.append(f"sum{r + 1} = {value}")
+    sums.append(f"out[start + j] = sum{count}")
+    lines = [*factors, "for j in range(n):", *[f"    {line}" for line in sums]]
+    return "".join([f"            {line}\n" for line in lines])
 
 
 def _elements_source(dtype: np.dtype) -> str:
     """An element of the result at a time. Words and tasks as in `_columns_source`."""
-    value = _sum_of_products(dtype, "total", "x[x_start + p * x_step]", "y[column + p * y_step]")
-    name = value_dtype(dtype)
+    several, one = _elements_at_once(dtype, _TOGETHER), _elements_at_once(dtype, 1)
     return (
         _LOOP_HEAD.format(dtype=kernel_dtype(dtype))
-        + walk_stack(10, "task // m")
+        + walk_stack(10, "quotient(task, m)")
         + f"""\
-        x_start += task % m * integer(args, 6)
-        for j in range(n):
-            column = y_start + j * integer(args, 9)
-            total = {name}(0)
-            for p in range(k):
-                total = {name}({value})
-            out[task * n + j] = total
-"""
+        x_start = x_start + task % m * integer(args, 6)
+        y_row = integer(args, 9)
+        together = n - n % {_TOGETHER}
+        for block in range(quotient(n, {_TOGETHER})):
+            j = block * {_TOGETHER}
+{several}        for j in range(together, n):
+{one}"""
     )
+
+
+def _elements_at_once(dtype: np.dtype, count: int) -> str:
+    """A part of the body of `_elements_source`."""
+    name = value_dtype(dtype)
+    columns, totals, results = [], [], []
+    for r in range(count):
+        columns += [f"column{r} = y_start + (j + {r}) * y_row", f"total{r} = {name}(0)"]
+        value = _sum_of_products(dtype, f"total{r}", "factor", f"y[column{r} + place]")
+        totals.append(f"    total{r} = {name}({value})")
+        results.append(f"out[task * n + j + {r}] = total{r}")
+    loop = ["for p in range(k):", "    p = opaque(p)", "    factor = x[x_start + p * x_step]"]
+    lines = [*columns, *loop, "    place = p * y_step", *totals, *results]
+    return "".join([f"            {line}\n" for line in lines])
 
 
 def _operations(node: Node) -> int:

@@ -51,9 +51,10 @@ def walk_stack(rank_word: int, number: str) -> str:
         y_start = 0
         rest = {number}
         for axis in range(words[{rank_word}] - 1, -1, -1):
+            axis = opaque(axis)
             size = words[{rank_word} + 1 + 3 * axis]
             along = rest % size
-            rest = rest // size
-            x_start += along * words[{rank_word} + 2 + 3 * axis]
-            y_start += along * words[{rank_word} + 3 + 3 * axis]
+            rest = quotient(rest, size)
+            x_start = x_start + along * words[{rank_word} + 2 + 3 * axis]
+            y_start = y_start + along * words[{rank_word} + 3 + 3 * axis]
 """

@@ -43,9 +43,9 @@ from numba_grad.compiler.kernel_language.scalars import (
 )
 from numba_grad.compiler.kernel_language.syntax_lowering import (
     FunctionLowering,
-    Source,
     Loop,
     Meanings,
+    Source,
     Typed,
     is_number,
 )
