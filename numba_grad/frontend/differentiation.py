@@ -304,7 +304,7 @@ class Differentiation:
         inside = set(reached)
         hooked: dict[Node, Node] = {}
 
-        def differentiate(node: Node, g: Cotangent) -> list[Cotangent]:
+        def differentiate(node: Node, g: Cotangent) -> Sequence[Cotangent]:
             """With the hooks that the function registered."""
             if node.autograd.hooks and g.__class__ is not list:
                 g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
