@@ -161,7 +161,15 @@ def differentiating(node: Node) -> Iterator[None]:
         _of_thread.current = previous
 
 
-Checks = Sequence[tuple[Node, Sequence[Cotangent]]]
+# Operations, and what each contributed to its inputs, in the order of the pass.
+Checks = list[tuple[Node, Sequence[Cotangent]]]
+
+
+def follow(order: Sequence[Node]) -> None:
+    """Let a pass see each operation of `order`, if anomaly detection is on: those with a state."""
+    if _Setting.enabled:
+        for node in order:
+            state_of(node)
 
 
 def values_to_check(checks: Checks) -> list[Node]:
@@ -172,12 +180,7 @@ def values_to_check(checks: Checks) -> list[Node]:
 
 
 def check(checks: Checks) -> None:
-    """Raise if a derivative gave a NaN, for the first that did.
-
-    Parameters
-    ----------
-    checks : operations, and what each contributed to its inputs, in the order of the pass
-    """
+    """Raise if a derivative gave a NaN, for the first that did."""
     if not _Setting.check_nan:
         return
     for node, pulled in checks:

@@ -7,7 +7,7 @@ nothing.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -454,8 +454,7 @@ class _Pass:
         self.captures: dict[GradientState, Node] = {}  # results
         self.leaf_gradients: list[tuple[Node, GradientState, Node]] = []  # what to add to .grad
         self.retained: list[tuple[GradientState, Node]] = []
-        # Anomaly mode: what each operation gave.
-        self.checks: list[tuple[Node, Sequence[Cotangent]]] = []
+        self.checks: anomaly.Checks = []
 
     def differentiate(self) -> None:
         """Build the graph of cotangents. Hooks run here."""
@@ -471,9 +470,7 @@ class _Pass:
             seeds = [
                 cast(seed, node.dtype) for node, seed in zip(roots.nodes, roots.seeds, strict=True)
             ]
-            if anomaly.is_enabled():
-                for node in self.order:
-                    state_of(node)
+            anomaly.follow(self.order)
             self.found = cotangents(
                 roots.nodes, seeds, self.order, self.inside, self._differentiate
             )
@@ -545,7 +542,6 @@ class _Pass:
     def _differentiate_with_hooks(
         self, node: Node, state: GradientState, g: Cotangent
     ) -> Sequence[Cotangent] | None:
-        inside = self.inside
         goes_on = self._goes_on(node)
         if g.__class__ is not list:
             hooked = through_tensor_hooks(state.hooks, g) if state.hooks else g
@@ -558,20 +554,7 @@ class _Pass:
                 previous = self.captures.get(state)
                 self.captures[state] = result if previous is None else OPS["add"](previous, result)
             g = hooked
-        if not goes_on:
-            return None
-        if state.node_prehooks:
-            g = _through_prehooks(state, g)
-        with anomaly.differentiating(node):
-            pulled: Sequence[Cotangent] = contributions(node, g, inside)
-        if anomaly.is_enabled():
-            self.checks.append((node, pulled))
-        if state.node_hooks:
-            outgoing = g if g.__class__ is list else [g]
-            # Of a user's Function, the inputs that gradients go to come first.
-            count = node.params["context"].tensor_count if node.op is custom else len(pulled)
-            pulled = through_posthooks(state.node_hooks, pulled[:count], outgoing)
-        return pulled
+        return hooked_contributions(node, g, self.inside, self.checks) if goes_on else None
 
     def _goes_on(self, node: Node) -> bool:
         """Whether the derivative of `node` is needed."""
@@ -630,9 +613,9 @@ class _Pass:
             # A level of dual numbers has tangents of nodes, not of values.
             keeps_nodes = self.create_graph or self.is_traced or current_level() is not None
             gradients_of_states = [*self.retained, *[(s, g) for _, s, g in self.leaf_gradients]]
-            updates = [_Update(state, g, keeps_nodes) for state, g in gradients_of_states]
+            updates = [Update(state, g, keeps_nodes) for state, g in gradients_of_states]
             self._compute([g for g in results if g is not None] + [u.total for u in updates])
-            self._set_gradients(updates)
+            set_gradients(updates)
         if not self.retain_graph:
             self._release()
         self._run_leaf_hooks()
@@ -683,17 +666,6 @@ class _Pass:
                 node.value = copies[node].value
         anomaly.check(self.checks)
 
-    def _set_gradients(self, updates: Sequence["_Update"]) -> None:
-        todo = list(updates)
-        while todo:
-            with accumulation_lock:
-                # Another thread may have changed a `.grad` since it was read.
-                todo = [u for u in todo if not u.try_to_set()]
-            for update in todo:
-                update.restart()
-            if todo and not self.is_traced:
-                evaluate([u.total for u in todo], is_complete=True)
-
     def _run_leaf_hooks(self) -> None:
         for leaf_node, state, g in self.leaf_gradients:
             if state.post_accumulate_hooks:
@@ -721,7 +693,27 @@ class _Pass:
         return self.targets is None or self._goes_on(node)
 
 
-class _Update:
+def hooked_contributions(
+    node: Node, g: Cotangent, inside: Container[Node], checks: anomaly.Checks
+) -> Sequence[Cotangent]:
+    """As `contributions`, with the hooks of the operation itself. In anomaly mode `checks` gets
+    what the rule gave."""
+    state = node.autograd
+    if state.node_prehooks:
+        g = _through_prehooks(state, g)
+    with anomaly.differentiating(node):
+        pulled: Sequence[Cotangent] = contributions(node, g, inside)
+    if anomaly.is_enabled():
+        checks.append((node, pulled))
+    if state.node_hooks:
+        outgoing = g if g.__class__ is list else [g]
+        # Of a user's Function, the inputs that gradients go to come first.
+        count = node.params["context"].tensor_count if node.op is custom else len(pulled)
+        pulled = through_posthooks(state.node_hooks, pulled[:count], outgoing)
+    return pulled
+
+
+class Update:
     """What one `.grad` becomes."""
 
     __slots__ = ("g", "keeps_node", "previous", "previous_node", "state", "total")
@@ -758,6 +750,19 @@ class _Update:
         else:
             replace(previous, node)
         return True
+
+
+def set_gradients(updates: Sequence[Update]) -> None:
+    """Set `.grad`, of tensors that are computed, or have no values yet."""
+    todo = list(updates)
+    while todo:
+        with accumulation_lock:
+            # Another thread may have changed a `.grad` since it was read.
+            todo = [u for u in todo if not u.try_to_set()]
+        for update in todo:
+            update.restart()
+        if todo:
+            evaluate([u.total for u in todo if not u.keeps_node], is_complete=True)
 
 
 def _through_prehooks(state: GradientState, g: Cotangent) -> Cotangent:

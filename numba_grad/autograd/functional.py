@@ -4,28 +4,20 @@ vhp.
 `func` takes tensors and returns a tensor or a tuple of them; it is called once, on fresh variables.
 Rows of Jacobians are computed together, in one batched program, also without `vectorize`.
 
-`ng.vjp`, `ng.jacobian` and their kin (`frontend/gradients.py`) have JAX's contract: nested
-arguments, and a history where the caller's values have one. Here it is torch's: `strict`,
-`create_graph`, passes with all hooks of `backward`. Neither can be a face of the other; both call
-the same transforms (`cotangents`, `pushed_forward`, `by_rows`, `by_columns`), and no algorithm is
-in these modules.
+It is a face of `Differentiation`, as `ng.vjp`, `ng.jacobian` and their kin are: torch's arguments,
+results and errors. So this module is above the frontend.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba_grad.autograd.backward import grad
-from numba_grad.autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
-from numba_grad.autograd.running import running
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
-from numba_grad.compiler.evaluate import evaluate
-from numba_grad.dtypes import is_inexact
+from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node, argument, leaf
-from numba_grad.graph.walk import is_traced
-from numba_grad.ops.families import cast, ones_like, reshape, zeros_like
-from numba_grad.transforms.batch import batch, by_columns, by_rows
-from numba_grad.transforms.jvp import pushed_forward, tangents
+from numba_grad.frontend.differentiation import matching, run_on_variables
+from numba_grad.frontend.trees import flatten
+from numba_grad.graph.node import OPS, Node, recording
+from numba_grad.ops.families import ones_like, reshape, zeros_like
 
 Tensor = Any
 Tensors = Any  # a Tensor or a tuple of them
@@ -55,30 +47,13 @@ def vjp(
     -------
     result of `func`, and the product, as `inputs`
     """
-    with enable_grad():
-        call = _Call("vjp", func, inputs, create_graph, strict)
-        if v is None:
-            if len(call.outputs) != 1 or call.outputs[0]._node.type.size != 1:
-                raise GradientError(
-                    "vjp: the vector v can only be None if the user-provided function returns a "
-                    "single Tensor with a single element"
-                )
-            vectors = None
-        else:
-            vectors = call.vectors(v, call.outputs, call.is_outputs_tuple)
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(call.outputs, call.inputs, vectors, create_graph)
-        product = _without_none(
-            product,
-            call.inputs,
-            strict,
-            create_graph,
-            missing="the output of the user-provided function is independent of input {number}",
-            constant=_NO_JACOBIAN,
-        )
-    return call.results(call.outputs, call.is_outputs_tuple), call.results(
-        product, call.is_inputs_tuple
-    )
+    call = _Call("vjp", func, inputs, create_graph, strict)
+    seeds = call.cotangents(v)
+    with recording(create_graph):
+        products = call.own.gradients(call.outputs, seeds)
+    call.check_reached(call.outputs, _INDEPENDENT)
+    call.check_recorded(products, _NO_JACOBIAN)
+    return call.values_and_products(call.outputs, products, call.is_inputs_tuple)
 
 
 def jvp(
@@ -97,22 +72,13 @@ def jvp(
     -----
     Forward mode: `torch.autograd.functional.jvp` gets the same from reverse mode, twice.
     """
-    with enable_grad():
-        call = _Call("jvp", func, inputs, create_graph, strict)
-        vectors = call.input_vectors(v)
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        outputs, product = call.pushed_forward(call.outputs, vectors)
-        product = _without_none(
-            product,
-            call.outputs,
-            strict,
-            create_graph,
-            missing="output {number} of the user-provided function is independent of the inputs",
-            constant=_NO_JACOBIAN,
-        )
-    return call.results(outputs, call.is_outputs_tuple), call.results(
-        product, call.is_outputs_tuple
-    )
+    call = _Call("jvp", func, inputs, create_graph, strict)
+    directions = call.directions(v)
+    call.check_reached(call.outputs, _INDEPENDENT)
+    outputs, found = call.own.pushed_forward(call.outputs, directions)
+    products = [zeros_like(x) if t is None else t for x, t in zip(outputs, found, strict=True)]
+    call.check_recorded(products, _NO_JACOBIAN)
+    return call.values_and_products(outputs, products, call.is_outputs_tuple)
 
 
 def jacobian(
@@ -138,25 +104,24 @@ def jacobian(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"jacobian: strategy={strategy!r}: expected one of {STRATEGIES}")
+    is_reverse = strategy == "reverse-mode"
+    if not is_reverse:
+        _check_forward(create_graph, strict, vectorize)
     if vectorize and strict:
         raise GradientError(
             "jacobian: `strict=True` and `vectorize=True` are not supported together"
         )
-    if strategy == "forward-mode":
-        _check_forward(create_graph, strict, vectorize)
-        return _forward_jacobian(func, inputs)
-    with enable_grad():
-        call = _Call("jacobian", func, inputs, create_graph, strict)
-        if strict:
-            blocks = [
-                _rows(call, [output], create_graph, _INDEPENDENT.format(output=number))[0]
-                for number, output in enumerate(call.outputs)
-            ]
-        else:
-            blocks = _rows(call, call.outputs, create_graph)
-        return _unpacked(
-            [call.results(row, True) for row in blocks], call.is_outputs_tuple, call.is_inputs_tuple
-        )
+    call = _Call("jacobian", func, inputs, create_graph, strict)
+    for number, output in enumerate(call.outputs):
+        if output.type.size:
+            call.check_reached([output], _INDEPENDENT_OUTPUT.format(output=number))
+    with recording(create_graph):
+        rows = call.own.jacobian(call.outputs, is_reverse, of_one=True)
+    for row in rows:
+        call.check_recorded(row, _NO_JACOBIAN)
+    blocks = iter(call.own.results([block for row in rows for block in row]))
+    result = [_unpacked([next(blocks) for _ in row], call.is_inputs_tuple) for row in rows]
+    return _unpacked(result, call.is_outputs_tuple)
 
 
 def hessian(
@@ -181,34 +146,25 @@ def hessian(
     """
     is_tuple, tensors = _as_tensors("hessian", "inputs", inputs)
 
-    def gradient(*variables: Tensor) -> tuple[Tensor, ...]:
-        return jacobian(scalar, variables, create_graph=True)
-
     def scalar(*variables: Tensor) -> Tensor:
         output = func(*variables)
-        _check_scalar("hessian", output)
-        _check_depends((output,), strict, _OUTPUT_CONSTANT)
+        _check_scalar("hessian", output._node if is_tensor(output) else None)
         return new_tensor(reshape(output._node, ()))
 
-    def checked(*variables: Tensor) -> tuple[Tensor, ...]:
-        result = gradient(*variables)
-        _check_depends(
-            result,
-            strict,
-            "while computing the hessian, found that the jacobian of the user-provided function "
-            "with respect to input {number} is independent of the input",
-        )
+    def gradient(*variables: Tensor) -> tuple[Tensor, ...]:
+        result = jacobian(scalar, variables, create_graph=True)
+        _check_depends(strict, [x._node for x in result], _CONSTANT_GRADIENT)
         return result
 
     rows = jacobian(
-        checked,
+        gradient,
         tensors,
         create_graph=create_graph,
         strict=strict,
         vectorize=vectorize,
         strategy=outer_jacobian_strategy,
     )
-    return _unpacked(rows, is_tuple, is_tuple)
+    return _unpacked([_unpacked(row, is_tuple) for row in rows], is_tuple)
 
 
 def vhp(
@@ -223,19 +179,14 @@ def vhp(
 
     Parameters and results as `jvp`, but the product is as `inputs`.
     """
-    with enable_grad():
-        call, vectors, gradient = _gradient_of_scalar("vhp", func, inputs, v, create_graph, strict)
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        product = _grad(gradient, call.inputs, vectors, create_graph)
-        product = _without_none(
-            product,
-            call.inputs,
-            strict,
-            create_graph,
-            missing=_NO_JACOBIAN,
-            constant=_NO_HESSIAN,
-        )
-    return call.results(call.outputs, False), call.results(product, call.is_inputs_tuple)
+    call = _Call("vhp", func, inputs, create_graph, strict)
+    vectors = call.directions(v)
+    gradient = call.gradient()
+    call.check_reached(gradient, _NO_JACOBIAN)
+    with recording(create_graph):
+        products = call.own.gradients(gradient, vectors)
+    call.check_recorded(products, _NO_HESSIAN)
+    return call.values_and_products(call.outputs, products, call.is_inputs_tuple)
 
 
 def hvp(
@@ -251,21 +202,15 @@ def hvp(
     Parameters and results as `jvp`, but the product is as `inputs`. Where second derivatives are
     continuous, `vhp` is the same and faster.
     """
-    with enable_grad():
-        call, vectors, gradient = _gradient_of_scalar("hvp", func, inputs, v, create_graph, strict)
-    found = [g for g in gradient if g is not None]
-    with set_grad_enabled(create_graph or is_grad_enabled()):
-        (output, *_), pushed = call.pushed_forward((*call.outputs, *found), vectors)
-        rest = iter(pushed[1:])
-        product = _without_none(
-            [None if g is None else next(rest) for g in gradient],
-            call.inputs,
-            strict,
-            create_graph,
-            missing=_NO_HESSIAN,
-            constant=_NO_HESSIAN,
-        )
-    return call.results([output], False), call.results(product, call.is_inputs_tuple)
+    call = _Call("hvp", func, inputs, create_graph, strict)
+    directions = call.directions(v)
+    gradient = call.gradient()
+    if strict:
+        _refuse_first_missing([any(call.own.depends_on([g])) for g in gradient], _NO_HESSIAN)
+    with recording(create_graph):
+        products = call.own.tangents(gradient, directions)
+    call.check_recorded(products, _NO_HESSIAN)
+    return call.values_and_products(call.outputs, products, call.is_inputs_tuple)
 
 
 # What strict mode says.
@@ -273,21 +218,29 @@ _OUTPUT_CONSTANT = (
     "output {number} of the user-provided function does not require gradients: outputs must be "
     "computed in a differentiable manner from the inputs"
 )
-_INDEPENDENT = "output {output} of the user-provided function is independent of input {{number}}"
+_INDEPENDENT = "the output of the user-provided function is independent of input {number}"
+_INDEPENDENT_OUTPUT = (
+    "output {output} of the user-provided function is independent of input {{number}}"
+)
 _NO_JACOBIAN = "the jacobian of the user-provided function is independent of input {number}"
 _NO_HESSIAN = "the hessian of the user-provided function is independent of input {number}"
+_CONSTANT_GRADIENT = (
+    "while computing the hessian, found that the jacobian of the user-provided function with "
+    "respect to input {number} is independent of the input"
+)
 
 
 class _Call:
-    """One call of the user's function, on variables of its own."""
+    """One call of the user's function: `own`, and torch's side of it."""
 
     __slots__ = (
         "_create_graph",
         "_operation",
-        "inputs",
+        "_strict",
         "is_inputs_tuple",
         "is_outputs_tuple",
         "outputs",
+        "own",
     )
 
     def __init__(
@@ -295,17 +248,60 @@ class _Call:
     ) -> None:
         self._operation = operation
         self._create_graph = create_graph
-        self.is_inputs_tuple, given = _as_tensors(operation, "inputs", inputs)
-        # Variables of their own: the function may also close over a tensor that is passed to it.
-        self.inputs = tuple([_own(x, create_graph, needs_grad=True) for x in given])
-        with running(operation, [x._node for x in self.inputs]):
-            returned = func(*self.inputs)
-        self.is_outputs_tuple, self.outputs = _as_tensors(
+        self._strict = strict
+        self.is_inputs_tuple, tensors = _as_tensors(operation, "inputs", inputs)
+        for x in tensors:
+            if not is_inexact(x._node.dtype):
+                raise GradientError(
+                    "only Tensors of floating point and complex dtype can require gradients, not "
+                    f"{x._node.type}"
+                )
+        given = self._without_history(tensors)
+        self.own, returned, _ = run_on_variables(
+            operation, func, given, {}, range(len(given)), False, create_graph
+        )
+        self.is_outputs_tuple, outputs = _as_tensors(
             operation, "outputs of the user-provided function", returned
         )
-        _check_depends(self.outputs, strict, _OUTPUT_CONSTANT)
+        self.outputs = [x._node for x in outputs]
+        _check_depends(strict, self.outputs, _OUTPUT_CONSTANT)
 
-    def vectors(self, v: Tensors, like: Sequence[Tensor], is_tuple: bool) -> tuple[Tensor, ...]:
+    def _without_history(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """`tensors`, without history unless results are to be differentiable."""
+        if self._create_graph:
+            return list(tensors)
+        return [new_tensor(OPS["detach"](x._node)) for x in tensors]
+
+    def cotangents(self, v: Tensors | None) -> list[Node]:
+        """`v` as the outputs; None stands for 1 where they are one number."""
+        if v is not None:
+            return self._vectors(v, self.outputs, self.is_outputs_tuple)
+        if len(self.outputs) != 1 or self.outputs[0].type.size != 1:
+            raise GradientError(
+                f"{self._operation}: the vector v can only be None if the user-provided function "
+                "returns a single Tensor with a single element"
+            )
+        (output,) = self.outputs
+        if not is_floating(output.dtype):
+            raise GradientError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{output.dtype}"
+            )
+        return [ones_like(output)]
+
+    def directions(self, v: Tensors | None) -> list[Node]:
+        """`v` as the inputs; None stands for 1 where they are one number."""
+        variables = self.own.variables
+        if v is not None:
+            return self._vectors(v, variables, self.is_inputs_tuple)
+        if len(variables) != 1 or variables[0].type.size != 1:
+            raise GradientError(
+                f"{self._operation}: the vector v can only be None if the input to the "
+                "user-provided function is a single Tensor with a single element"
+            )
+        return [ones_like(variables[0])]
+
+    def _vectors(self, v: Tensors, like: Sequence[Node], is_tuple: bool) -> list[Node]:
         """`v`, checked to be as `like`."""
         _, given = _as_tensors(self._operation, "v", v)
         if len(given) != len(like):
@@ -316,56 +312,48 @@ class _Call:
                 else f"{self._operation}: the given v should contain a single Tensor"
             )
         for number, (vector, x) in enumerate(zip(given, like, strict=True)):
-            if vector._node.shape != x._node.shape:
+            if vector._node.shape != x.shape:
                 raise GradientError(
                     explain(
                         self._operation,
                         f"entry {number} of v has an invalid size",
                         got={"v": vector._node.type},
-                        expected=f"shape {x._node.shape}",
+                        expected=f"shape {x.shape}",
                     )
                 )
-        return tuple([_own(x, self._create_graph, needs_grad=False) for x in given])
+        vectors = tuple(self._without_history(given))
+        return matching(self._operation, "v", vectors, flatten(vectors)[1], like)
 
-    def input_vectors(self, v: Tensors | None) -> tuple[Tensor, ...] | None:
-        """`v` as the inputs; None stands for 1 with a single input of one element."""
-        if v is not None:
-            return self.vectors(v, self.inputs, self.is_inputs_tuple)
-        if len(self.inputs) != 1 or self.inputs[0]._node.type.size != 1:
-            raise GradientError(
-                f"{self._operation}: the vector v can only be None if the input to the "
-                "user-provided function is a single Tensor with a single element"
-            )
-        return None
+    def gradient(self) -> list[Node]:
+        """The gradient of the one number that the function returned, differentiable."""
+        (output, *others) = self.outputs
+        _check_scalar(self._operation, None if others or self.is_outputs_tuple else output)
+        with recording(True):
+            gradient = self.own.gradients([output], [ones_like(output)])
+        _check_depends(self._strict, gradient, _NO_JACOBIAN)
+        return gradient
 
-    def pushed_forward(
-        self, tensors: Sequence[Tensor], vectors: Sequence[Tensor] | None
-    ) -> tuple[list[Tensor], list[Tensor | None]]:
-        """The values of `tensors`, and their derivatives in the direction of `vectors`."""
-        variables = [x._node for x in self.inputs]
-        directions = (
-            [ones_like(x) for x in variables]
-            if vectors is None
-            else [cast(x._node, own.dtype) for x, own in zip(vectors, variables, strict=True)]
+    def check_reached(self, outputs: Sequence[Node], problem: str) -> None:
+        """In strict mode, raise for the first input that none of `outputs` was computed from."""
+        if self._strict:
+            _refuse_first_missing(self.own.depends_on(outputs), problem)
+
+    def check_recorded(self, products: Sequence[Node], problem: str) -> None:
+        """In strict mode with create_graph, raise for the first that cannot be differentiated."""
+        if self._strict and self._create_graph:
+            are_recorded = [x.requires_grad for x in products]
+            _refuse_first_missing(are_recorded, problem, " when create_graph=True")
+
+    def values_and_products(
+        self, values: Sequence[Node], products: Sequence[Node], is_tuple: bool
+    ) -> tuple[Tensors, Tensors]:
+        """Both as the caller gets them; `is_tuple` is about the products."""
+        tensors = self.own.results([*values, *products])
+        count = len(values)
+        return (
+            _unpacked(tensors[:count], self.is_outputs_tuple),
+            _unpacked(tensors[count:], is_tuple),
         )
-        values, found = pushed_forward(
-            [x._node for x in tensors],
-            dict(zip(variables, directions, strict=True)),
-            since=min([x.serial for x in variables]),
-            is_recorded=is_grad_enabled(),
-        )
-        wanted = [*values, *[t for t in found if t is not None]]
-        if not self._create_graph and not is_traced(*wanted):
-            evaluate(wanted)
-        return [new_tensor(x) for x in values], [
-            None if t is None else new_tensor(t) for t in found
-        ]
-
-    def results(self, tensors: Sequence[Tensor], is_tuple: bool) -> Tensors:
-        """`tensors` as the caller gets them: without history, unless that was asked for."""
-        if not self._create_graph:
-            tensors = [_without_history(x) for x in tensors]
-        return tuple(tensors) if is_tuple else tensors[0]
 
 
 def _as_tensors(operation: str, label: str, value: Tensors) -> tuple[bool, tuple[Tensor, ...]]:
@@ -382,192 +370,48 @@ def _as_tensors(operation: str, label: str, value: Tensors) -> tuple[bool, tuple
     return is_tuple, tensors
 
 
-def _own(x: Tensor, create_graph: bool, *, needs_grad: bool) -> Tensor:
-    node = x._node
-    if create_graph and node.requires_grad:
-        return new_tensor(OPS["identity"](node))
-    return _variable(node) if needs_grad else new_tensor(OPS["detach"](node))
+def _unpacked(values: Sequence[Any], is_tuple: bool) -> Any:
+    """A tuple, or what the caller has not passed in one."""
+    return tuple(values) if is_tuple else values[0]
 
 
-def _variable(node: Node) -> Tensor:
-    """A new leaf with the value of `node`, that requires grad."""
-    own = OPS["detach"](node)
-    if not is_inexact(own.dtype):
-        raise GradientError(
-            f"only Tensors of floating point and complex dtype can require gradients, not {own}"
-        )
-    own.requires_grad = True
-    return new_tensor(own)
+def _check_depends(strict: bool, nodes: Sequence[Node], problem: str) -> None:
+    """In strict mode, raise for the first that does not require grad."""
+    if strict:
+        _refuse_first_missing([x.requires_grad for x in nodes], problem)
 
 
-def _without_history(x: Tensor) -> Tensor:
-    node = x._node
-    return new_tensor(OPS["detach"](node) if node.value is None else leaf(node.value))
-
-
-def _grad(
-    outputs: Sequence[Tensor | None],
-    inputs: Sequence[Tensor],
-    grad_outputs: Sequence[Tensor] | None,
-    create_graph: bool,
-    retain_graph: bool | None = None,
-    is_grads_batched: bool = False,
-) -> tuple[Tensor | None, ...]:
-    """autograd.grad of those outputs that require grad."""
-    vectors = grad_outputs if grad_outputs is not None else [None] * len(outputs)
-    pairs = [
-        (output, vector)
-        for output, vector in zip(outputs, vectors, strict=True)
-        if output is not None and output._node.requires_grad
-    ]
-    if not pairs:
-        return (None,) * len(inputs)
-    return grad(
-        [output for output, _ in pairs],
-        inputs,
-        [vector for _, vector in pairs],
-        retain_graph=retain_graph,
-        create_graph=create_graph,
-        allow_unused=True,
-        is_grads_batched=is_grads_batched,
-    )
-
-
-def _check_depends(tensors: Sequence[Tensor | None], strict: bool, problem: str) -> None:
-    """In strict mode, raise for the first that is missing or does not require grad."""
-    if not strict:
-        return
-    for number, x in enumerate(tensors):
-        if x is None or not x._node.requires_grad:
+def _refuse_first_missing(are_there: Sequence[bool], problem: str, where: str = "") -> None:
+    for number, is_there in enumerate(are_there):
+        if not is_there:
             raise GradientError(
-                f"{problem.format(number=number)}; this is not allowed in strict mode"
+                f"{problem.format(number=number)}; this is not allowed in strict mode{where}"
             )
 
 
-def _without_none(
-    gradients: Sequence[Tensor | None],
-    like: Sequence[Tensor],
-    strict: bool,
-    create_graph: bool,
-    *,
-    missing: str,
-    constant: str,
-) -> list[Tensor]:
-    """`gradients` with zeros for None; in strict mode, errors."""
-    if strict:
-        for number, g in enumerate(gradients):
-            if g is None:
-                raise GradientError(
-                    f"{missing.format(number=number)}; this is not allowed in strict mode"
-                )
-            if create_graph and not g._node.requires_grad:
-                raise GradientError(
-                    f"{constant.format(number=number)}; this is not allowed in strict mode when "
-                    "create_graph=True"
-                )
-    return [
-        new_tensor(zeros_like(x._node)) if g is None else g
-        for g, x in zip(gradients, like, strict=True)
-    ]
-
-
-def _check_scalar(operation: str, output: Any) -> None:
-    if not is_tensor(output):
+def _check_scalar(operation: str, output: Node | None) -> None:
+    if output is None:
         raise GradientError(f"{operation}: the function should return a single Tensor")
-    if output._node.type.size != 1:
+    if output.type.size != 1:
         raise GradientError(
             explain(
                 operation,
                 "the Tensor returned by the function should contain a single element",
-                got={"returned": output._node.type},
+                got={"returned": output.type},
             )
         )
 
 
-def _gradient_of_scalar(
-    operation: str, func: Func, inputs: Tensors, v: Tensors | None, create_graph: bool, strict: bool
-) -> tuple[_Call, tuple[Tensor, ...] | None, tuple[Tensor | None, ...]]:
-    """The gradient of `func`, differentiable, and what to multiply its derivative with."""
-    call = _Call(operation, func, inputs, create_graph, strict)
-    vectors = call.input_vectors(v)
-    _check_scalar(operation, call.outputs if call.is_outputs_tuple else call.outputs[0])
-    gradient = _grad(call.outputs, call.inputs, None, True)
-    _check_depends(
-        gradient,
-        strict,
-        _NO_JACOBIAN,
-    )
-    return call, vectors, gradient
-
-
-# Jacobians.
-
-
-def _rows(
-    call: _Call, outputs: Sequence[Tensor], create_graph: bool, missing: str = ""
-) -> list[list[Tensor]]:
-    """For each output, its derivatives by each input: one batched pass for all elements.
-
-    In strict mode each of them must exist: `missing` is what to say.
-    """
-    types = [x._node.type for x in outputs]
-    size = sum([type.size for type in types])
-
-    def pull_back(seeds: list[Node]) -> list[Node | None]:
-        if size == 1:  # a pass as any other
-            seeds = [reshape(seed, type.shape) for seed, type in zip(seeds, types, strict=True)]
-        vectors = [new_tensor(seed) for seed in seeds]
-        found: Sequence[Tensor | None] = (None,) * len(call.inputs)
-        if size:
-            found = _grad(outputs, call.inputs, vectors, create_graph, True, size != 1)
-        if missing and size:
-            found = _without_none(
-                found, call.inputs, True, create_graph, missing=missing, constant=_NO_JACOBIAN
-            )
-        return [None if g is None else g._node for g in found]
-
-    rows = by_rows(pull_back, types, [x._node.type for x in call.inputs])
-    return [[new_tensor(block) for block in row] for row in rows]
-
-
 def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
-    if create_graph or strict:
-        option = "create_graph" if create_graph else "strict"
+    if create_graph:
         raise NotImplementedError(
-            f'jacobian: {option}=True and strategy="forward-mode" are not supported together'
+            'jacobian: create_graph=True and strategy="forward-mode" are not supported together'
+        )
+    if strict:
+        raise GradientError(
+            'jacobian: strict=True and strategy="forward-mode" are not supported together'
         )
     if not vectorize:
         raise NotImplementedError(
             'jacobian: strategy="forward-mode" is only implemented for vectorize=True'
         )
-
-
-def _forward_jacobian(func: Func, inputs: Tensors) -> Tensors:
-    """By columns: one batched pass for all elements."""
-    with enable_grad():
-        call = _Call("jacobian", func, inputs, False, False)
-    nodes = [x._node for x in call.inputs]
-    directions = [argument(x.type) for x in nodes]
-    outputs = [x._node for x in call.outputs]
-    with set_grad_enabled(False):
-        pushed = tangents(outputs, dict(zip(nodes, directions, strict=True)))
-
-        def push_forward(units: list[Node]) -> list[Node | None]:
-            found = [t for t in pushed if t is not None]
-            seeds = dict(zip(directions, units, strict=True))
-            of_batch = iter(batch(found, seeds, sum([x.type.size for x in nodes])))
-            return [None if t is None else next(of_batch) for t in pushed]
-
-        types = [x.type for x in nodes]
-        blocks = by_columns(push_forward, [x.type for x in outputs], types)
-    wanted = [block for row in blocks for block in row]
-    if not is_traced(*wanted):
-        evaluate(wanted)
-    rows = [call.results([new_tensor(block) for block in row], True) for row in blocks]
-    return _unpacked(rows, call.is_outputs_tuple, call.is_inputs_tuple)
-
-
-def _unpacked(rows: Sequence[Any], is_outputs_tuple: bool, is_inputs_tuple: bool) -> Tensors:
-    """A tuple of tuples, without the levels that the caller did not pass."""
-    result = tuple([tuple(row) if is_inputs_tuple else row[0] for row in rows])
-    return result if is_outputs_tuple else result[0]

@@ -239,13 +239,12 @@ class _Check:
                     UserWarning,
                     stacklevel=3,
                 )
-        self.outputs = self._call(self.arguments)
+        self.outputs = self._real(self._func(*self.arguments))
 
-    def _call(self, arguments: Sequence[Any]) -> list[tuple[str, Tensor]]:
+    def _real(self, outputs: Any) -> list[tuple[str, Tensor]]:
         """The differentiable outputs; the parts of complex ones are outputs of their own."""
         result = []
-        outputs = _differentiable(_as_tuple(self._func(*arguments)))
-        for number, output in enumerate(outputs):
+        for number, output in enumerate(_differentiable(_as_tuple(outputs))):
             if output._node.dtype.kind == "c":
                 for part in ("real", "imag"):
                     node = OPS[part](output._node)
@@ -254,13 +253,17 @@ class _Check:
                 result.append((str(number), output))
         return result
 
-    def _values(self, changed: int, value: np.ndarray) -> list[np.ndarray]:
-        """The outputs, flat, with another value of one input."""
+    def _outputs_at(self, changed: int, value: np.ndarray) -> Any:
+        """What the function returns with another value of one input."""
         arguments = list(self.arguments)
         position = self.positions[changed]
         old = arguments[position]
         arguments[position] = _variable(value.astype(old._node.dtype), old)
-        nodes = [output._node for _, output in self._call(arguments)]
+        return self._func(*arguments)
+
+    def _values(self, changed: int, value: np.ndarray) -> list[np.ndarray]:
+        """The outputs, flat, with another value of one input."""
+        nodes = [output._node for _, output in self._real(self._outputs_at(changed, value))]
         evaluate(nodes)
         if [x.type for x in nodes] != [x._node.type for _, x in self.outputs]:
             raise GradcheckError(
@@ -438,13 +441,9 @@ class _Check:
             at = _value(x)
             for unit in units(at.shape):
                 nodes = []
-                for sign in (1, -1):
-                    arguments = list(self.arguments)
-                    value = (at + sign * self.eps * unit).astype(at.dtype)
-                    position = self.positions[number]
-                    arguments[position] = _variable(value, arguments[position])
-                    outputs = [o for o in _as_tuple(self._func(*arguments)) if is_tensor(o)]
-                    nodes.append([o._node for o in outputs])
+                for step in (self.eps, -self.eps):
+                    outputs = _as_tuple(self._outputs_at(number, at + step * unit))
+                    nodes.append([o._node for o in outputs if is_tensor(o)])
                     evaluate(nodes[-1])
                 for above, below in zip(*nodes, strict=True):
                     if is_inexact(above.dtype) and np.any(

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd import anomaly
+from numba_grad.autograd.backward import Update, hooked_contributions, set_gradients
 from numba_grad.autograd.forward_ad import has_tangent, with_tangents
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.autograd.running import running
+from numba_grad.autograd.state import GradientState
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating, is_inexact, promoted
@@ -33,12 +36,12 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.walk import history_of, is_traced, leading_to
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, zeros_like
+from numba_grad.ops.families import cast, full, reshape, zeros_like
 from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
-from numba_grad.transforms.vjp import Cotangent, contributions, cotangents
+from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
 
@@ -82,10 +85,12 @@ def run_on_variables(
     kwargs: dict[str, Any],
     argnums: Argnums,
     has_aux: bool,
+    create_graph: bool | None = None,
 ) -> tuple["Differentiation", Any, Any]:
     """Call `f` on variables in place of the arguments `argnums`; its result, and aux or None."""
     args = list(args)
-    call = Differentiation(operation, grad_mode.enabled)
+    records = grad_mode.enabled if create_graph is None else create_graph
+    call = Differentiation(operation, records, create_graph)
     with recording(True):
         for number in _positions(operation, argnums, len(args)):
             args[number] = call.add_argument(f"argument {number}", args[number])
@@ -182,6 +187,14 @@ def _variable(node: Node) -> Node:
     return variable
 
 
+def _leaf_variable(node: Node) -> Node:
+    """The same as a leaf, as in torch: functions may not write to it, and may ask for its
+    `.grad`."""
+    variable = OPS["detach"](node)
+    variable.requires_grad = True
+    return variable
+
+
 @contextlib.contextmanager
 def reopened(closed: Sequence[tuple[Node, tuple[Node, ...]]]) -> Iterator[None]:
     """Make nodes require grad again, to differentiate through them once more."""
@@ -201,6 +214,9 @@ class Differentiation:
 
     operation: str
     records: bool  # whether the caller records history
+    # torch's functions say whether results are differentiable: all or none, and by all inputs.
+    # None: where they depend on what the caller can differentiate by.
+    create_graph: bool | None = None
     originals: list[Node] = field(default_factory=list)  # what the caller passed, leaf by leaf
     variables: list[Node] = field(default_factory=list)  # what the function got instead
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
@@ -216,6 +232,9 @@ class Differentiation:
     callers_token: Node | None = None
     last_token: Node | None = None
     closing: Node | None = None  # the token of the last communication of a derivative
+    checks: anomaly.Checks = field(default_factory=list)
+    # Of tensors whose function said retain_grad().
+    retained: list[tuple[GradientState, Node]] = field(default_factory=list)
 
     def new_token(self) -> Node:
         self.callers_token = order.token()
@@ -258,7 +277,11 @@ class Differentiation:
             except (TypeError, ValueError) as error:
                 error.add_note(f"at {trees.leaf_names(structure, name)[number]}")
                 raise
-        variables = [_variable(node) for node in nodes]
+        is_torch = self.create_graph is not None
+        variables = [
+            _leaf_variable(node) if is_torch and not node.requires_grad else _variable(node)
+            for node in nodes
+        ]
         if not self.variables and variables:
             self.first_serial = variables[0].serial
         self.originals += nodes
@@ -281,17 +304,28 @@ class Differentiation:
         inside = set(reached)
         hooked: dict[Node, Node] = {}
 
-        def differentiate(node: Node, g: Cotangent) -> list[Cotangent]:
-            """With the hooks that the function registered on its tensors."""
+        def differentiate(node: Node, g: Cotangent) -> Sequence[Cotangent]:
+            """With the hooks that the function registered."""
             if node.autograd.hooks and g.__class__ is not list:
                 g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
-            return contributions(node, g, inside)
+            if node.autograd.retains_grad and g.__class__ is not list:
+                self.retained.append((node.autograd, g))
+            return hooked_contributions(node, g, inside, self.checks)
 
+        anomaly.follow(reached)
         with self._in_order():
             found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
         found.update(hooked)
+        for x in self.variables:
+            if x.op.vjp is None and x.autograd is not None and x in found:  # a leaf
+                found[x] = through_tensor_hooks(x.autograd.hooks, found[x])
         self._go_on(None if self.token is None else found.get(self.token))
         return [found[x] if x in found else zeros_like(x) for x in self.variables]
+
+    def depends_on(self, outputs: Sequence[Node]) -> list[bool]:
+        """For each variable, whether one of `outputs` was computed from it."""
+        reached = set(self._reached(outputs))
+        return [x in reached for x in self.variables]
 
     def _reached(self, outputs: Sequence[Node]) -> list[Node]:
         """The nodes on the ways from the variables to `outputs`, inputs before users."""
@@ -321,7 +355,7 @@ class Differentiation:
     def _has_rerolled(self, outputs: Sequence[Node]) -> bool:
         """Make a loop of steps that the function has recorded one by one, if there are such steps:
         no other call knows them."""
-        if self.last_token is not None:
+        if self.last_token is not None or anomaly.is_enabled():
             return False
         ends = set(self._ends)
         # What else the function returns is of the same steps, mostly: they are not computed twice.
@@ -361,8 +395,8 @@ class Differentiation:
 
     def is_recorded(self, outputs: Sequence[Node], seeds: Sequence[Node] = ()) -> bool:
         """Whether derivatives of `outputs` become part of the caller's history."""
-        if not self.records:
-            return False
+        if self.create_graph is not None or not self.records:
+            return self.records
         if any(x.requires_grad for x in seeds):
             return True
         outputs = self._and_token(outputs)
@@ -434,19 +468,43 @@ class Differentiation:
             for node in self._reached(outputs)
         )
 
-    def jacobian_rows(self, output: Node) -> list[Node]:
-        """The derivatives of all elements of `output` by each variable, in reverse mode."""
-        seed = argument(output.type)
-        pulled = self.gradients([output], [seed])
+    def jacobian(
+        self, outputs: Sequence[Node], is_reverse: bool, of_one: bool = False
+    ) -> list[list[Node]]:
+        """For each of `outputs` its derivatives by each variable.
 
-        def pull_back(seeds: list[Node]) -> list[Node]:
-            return self._batched(pulled, {seed: seeds[0]}, output.type.size)
+        Parameters
+        ----------
+        is_reverse : by rows, not by columns
+        of_one : of complex numbers, what the cotangents or tangents 1 give and no more, as in torch
+        """
+        if is_reverse:
+            return [self.jacobian_rows(output, of_one) for output in outputs]
+        columns = [self.jacobian_columns(outputs, x, of_one) for x in self.variables]
+        return [[column[k] for column in columns] for k in range(len(outputs))]
+
+    def jacobian_rows(self, output: Node, of_one: bool = False) -> list[Node]:
+        """The derivatives of all elements of `output` by each variable, in reverse mode."""
+        size = output.type.size
+        if size == 1:  # a gradient as any other
+
+            def pull_back(seeds: list[Node]) -> list[Node]:
+                return self.gradients([output], [reshape(seeds[0], output.shape)])
+        else:
+            seed = argument(output.type)
+            before = len(self.checks), len(self.retained)
+            pulled = self.gradients([output], [seed])
+            # What is of one member of the batch has no value.
+            del self.checks[before[0] :], self.retained[before[1] :]
+
+            def pull_back(seeds: list[Node]) -> list[Node]:
+                return self._batched(pulled, {seed: seeds[0]}, size)
 
         def blocks(unit: complex) -> list[Node]:
             types = [x.type for x in self.variables]
             return by_rows(pull_back, [output.type], types, unit)[0]
 
-        if output.dtype.kind != "c":
+        if of_one or output.dtype.kind != "c":
             return blocks(1)
         # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A
         # real one: the pullback of 1 is the derivative of the real part, that of 1j the derivative
@@ -457,9 +515,10 @@ class Differentiation:
             for x, re, im in zip(self.variables, of_real, of_imaginary, strict=True)
         ]
 
-    def jacobian_columns(self, outputs: Sequence[Node], number: int) -> list[Node]:
+    def jacobian_columns(
+        self, outputs: Sequence[Node], x: Node, of_one: bool = False
+    ) -> list[Node]:
         """The derivatives of each of `outputs` by all elements of a variable, in forward mode."""
-        x = self.variables[number]
         direction = argument(x.type)
         pushed = self.tangents(
             outputs, [direction if node is x else None for node in self.variables]
@@ -475,6 +534,8 @@ class Differentiation:
             return [block for (block,) in by_columns(push_forward, types, [x.type], unit)]
 
         columns = blocks(1)
+        if of_one:
+            return columns
         if x.dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
             # Of a real result, what reverse mode gives: the slope along 1, and 1j times that
             # along 1j.
@@ -512,7 +573,7 @@ class Differentiation:
         if self.closing is not None and self.last_token is not None:
             nodes.append(self.last_token)
         history = self._own_history(with_tangents(nodes))
-        callers = self._callers(history)
+        callers = set(history) if self.create_graph else self._callers(history)
         self.closed = []
         for node in history:
             if node not in callers:
@@ -524,10 +585,17 @@ class Differentiation:
     def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
         """`nodes` as tensors, with history where they are the caller's."""
         self.closing = None
-        if _running.depth == 0 and not is_traced(*nodes):
+        is_asked_for = _running.depth == 0 or self.checks or self.retained
+        if is_asked_for and not is_traced(*nodes):
             values_asked_for(*nodes)
-            evaluate(nodes)
-        return [_result(node, node in callers) for node in nodes]
+            updates = [Update(state, g, keeps_node=False) for state, g in self.retained]
+            totals = [update.total for update in updates]
+            evaluate([*nodes, *totals, *anomaly.values_to_check(self.checks)])
+            anomaly.check(self.checks)
+            set_gradients(updates)
+            self.checks, self.retained = [], []
+        with recording(self.records):
+            return [_result(node, node in callers) for node in nodes]
 
     def results_and_aux(self, nodes: Sequence[Node], aux: Any) -> tuple[list[Tensor], Any]:
         """`results`, of the tensors in `aux` as well."""

@@ -2,7 +2,7 @@
 hessian, hvp.
 
 The contract is JAX's: functions of nested arguments. `autograd/functional.py` has torch's, of
-tensors and tuples, over the same transforms; no algorithm is in these modules.
+tensors and tuples. Both are faces of `Differentiation`, and no algorithm is in these modules.
 """
 
 from collections.abc import Callable, Sequence
@@ -353,17 +353,13 @@ def _jacobian(
     outputs, structure = output_nodes(operation, out, is_inexact=True)
     is_reverse = call.is_wide(outputs) if mode == "auto" else mode == "reverse"
     with recording(call.is_recorded(outputs)):
-        if is_reverse:
-            blocks = [block for output in outputs for block in call.jacobian_rows(output)]
-        else:
-            columns = [call.jacobian_columns(outputs, k) for k in range(len(call.variables))]
-            blocks = [column[k] for k in range(len(outputs)) for column in columns]
-    blocks, aux = call.results_and_aux(blocks, aux)
+        rows = call.jacobian(outputs, is_reverse)
+    blocks, aux = call.results_and_aux([block for row in rows for block in row], aux)
     width = len(call.variables)
-    rows = [
+    leaves = [
         call.as_arguments(blocks[k * width : (k + 1) * width], argnums) for k in range(len(outputs))
     ]
-    result = trees.unflatten(structure, rows)
+    result = trees.unflatten(structure, leaves)
     return (result, aux) if has_aux else result
 
 

@@ -108,3 +108,23 @@ def test_gradients_are_right_in_anomaly_mode():
     with ng.autograd.detect_anomaly():
         (np.exp(x) * x).sum().backward()
     np.testing.assert_allclose(x.grad, np.exp([1.0, 2.0]) * [2.0, 3.0], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        ng.grad,
+        ng.value_and_grad,
+        ng.jacrev,
+        ng.hessian,
+        lambda f: lambda x: ng.vjp(f, x)[1](1.0),
+        lambda f: lambda x: ng.hvp(f, (x,), (x,)),
+    ],
+)
+def test_derivatives_of_functions_raise_as_well(derivative):
+    with (
+        ng.autograd.detect_anomaly(),
+        pytest.raises(RuntimeError, match="derivative of sqrt returned nan") as caught,
+    ):
+        derivative(lambda x: make_nan(x).sum())(np.array([-1.0, 1.0]))
+    assert "the line to blame" in str(caught.value)

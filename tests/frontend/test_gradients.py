@@ -265,6 +265,21 @@ def test_hooks_on_tensors_inside_are_run():
     np.testing.assert_array_equal(ng.grad(f)(np.array([1.0, 2.0])), [81.0, 161.0])
 
 
+def test_hooks_on_operations_inside_are_run_and_gradients_retained():
+    kept = []
+
+    def f(x):
+        y = x * 2
+        y.grad_fn.register_prehook(lambda gradients: (gradients[0] + 1,))
+        y.grad_fn.register_hook(lambda pulled, _: (pulled[0] * 10, *pulled[1:]))
+        y.retain_grad()
+        kept.append(y)
+        return (y * y).sum()
+
+    np.testing.assert_array_equal(ng.grad(f)(np.array([1.0, 2.0])), [100.0, 180.0])
+    np.testing.assert_array_equal(kept[0].grad, [4.0, 8.0])
+
+
 class Tripled(ng.autograd.Function):
     """The square, with a derivative three times too large, to tell rule and formula apart."""
 

@@ -184,3 +184,114 @@ def functional_under_no_grad(lib):
     x = variable(lib)
     with lib.no_grad():
         return lib.autograd.functional.jacobian(cubes, x)
+
+
+@scenario
+def functional_blocks_that_have_history(lib):
+    x, y = variable(lib), variable(lib, 3.0, 4.0, 5.0)
+    blocks = lib.autograd.functional.jacobian(
+        lambda x, y: (x * y, 2 * x, y.sum()), (x, y), create_graph=True
+    )
+    return [[block.requires_grad for block in row] for row in blocks]
+
+
+def _passes(f):
+    """Those that go back, of functions of a vector with one number as a result."""
+    return (
+        f.vjp,
+        f.jacobian,
+        f.hessian,
+        lambda function, x: f.vhp(function, x, x.detach()),
+    )
+
+
+def _times(factor):
+    return lambda g: g * factor
+
+
+def _each_times(factor):
+    return lambda gradients, *_: tuple(None if g is None else g * factor for g in gradients)
+
+
+@scenario
+def functional_runs_hooks_of_tensors_and_operations(lib):
+    def hooked(x):
+        x.register_hook(_times(2.0))
+        y = x * x * x
+        y.register_hook(_times(3.0))
+        y.grad_fn.register_hook(_each_times(5.0))
+        y.grad_fn.register_prehook(_each_times(7.0))
+        return y.sum()
+
+    x = variable(lib)
+    x.register_hook(_times(100.0))  # the function gets another tensor
+    return [call(hooked, x) for call in _passes(lib.autograd.functional)]
+
+
+@scenario
+def functional_sets_retained_gradients(lib):
+    kept = []
+
+    def retaining(x):
+        y = x * x
+        y.retain_grad()
+        kept.append(y)
+        return (y * 3.0).sum()
+
+    x = variable(lib)
+    results = []
+    for call in _passes(lib.autograd.functional):
+        results += [call(retaining, x), kept.pop().grad]
+    return results, x.grad
+
+
+@scenario
+def functional_of_a_function_that_goes_back_itself(lib):
+    def slope(x):
+        (x**3).sum().backward(create_graph=True)
+        return x.grad.sum()
+
+    x = variable(lib)
+    f = lib.autograd.functional
+    return f.vjp(slope, x), f.jacobian(slope, x), f.vhp(slope, x, x.detach()), x.grad
+
+
+@raises("RuntimeError")
+def functional_of_a_function_that_writes_to_its_input(lib):
+    def writes(x):
+        x += 1.0
+        return x.sum()
+
+    lib.autograd.functional.vjp(writes, variable(lib))
+
+
+@raises("RuntimeError")
+def functional_with_nan_in_anomaly_mode(lib):
+    with lib.autograd.detect_anomaly():
+        lib.autograd.functional.hessian(lambda x: ((x * 0.0) ** 0.5).sum(), variable(lib))
+
+
+@raises("RuntimeError")
+def strict_jvp_of_an_unused_input(lib):
+    x = variable(lib)
+    lib.autograd.functional.jvp(lambda x, y: x * x, (x, x), (x, x), strict=True)
+
+
+@raises("RuntimeError")
+def strict_hvp_of_what_is_linear_in_a_constant(lib):
+    x, a = variable(lib), variable(lib)
+    lib.autograd.functional.hvp(lambda x: (x * a).sum(), x, x, strict=True)
+
+
+@raises("RuntimeError")
+def strict_and_forward(lib):
+    lib.autograd.functional.jacobian(
+        cubes, variable(lib), strict=True, vectorize=True, strategy="forward-mode"
+    )
+
+
+@raises("NotImplementedError")
+def forward_with_create_graph(lib):
+    lib.autograd.functional.jacobian(
+        cubes, variable(lib), create_graph=True, strict=True, strategy="forward-mode"
+    )
