@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
@@ -89,9 +89,16 @@ Key = TypeVar("Key")
 
 _BINARY = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"},
-    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"},
+    **{
+        ast.Pow: "**",
+        ast.BitAnd: "&",
+        ast.BitOr: "|",
+        ast.BitXor: "^",
+        ast.LShift: "<<",
+        ast.RShift: ">>",
+    },
     **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
-    **{ast.And: "and", ast.Or: "or"},
+    **{ast.And: "and", ast.Or: "or", ast.Pow: "**"},
 }
 _PREFIXES = {ast.USub: "-", ast.Invert: "~", ast.Not: "not "}
 
@@ -99,11 +106,11 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _LOGICAL = ("and", "or")
 _BITWISE = ("|", "^", "&")
 # How tightly operators bind.
-_CHOICE, _COMPARISON, _PREFIX, _ATOM = 0, 4, 11, 12
+_CHOICE, _COMPARISON, _PREFIX, _POWER, ATOM = 0, 4, 11, 12, 13
 _BINDING = {
     **{"or": 1, "and": 2, "not ": 3, "|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8},
     **dict.fromkeys(COMPARISONS, _COMPARISON),
-    **{"+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10},
+    **{"+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "**": _POWER},
 }
 NO_OPERANDS: Mapping[str, str] = MappingProxyType({})
 
@@ -148,6 +155,8 @@ def term_of(node: ast.expr) -> Term:
             return Call("cast", (term_of(value), ResultDtype()))
         case ast.Call(ast.Name(function), arguments, []):
             return Call(function, tuple([term_of(x) for x in arguments]))
+        case ast.Call(ast.Attribute(ast.Name(module), name), arguments, []):
+            return Call(f"{module}.{name}", tuple([term_of(x) for x in arguments]))
         case ast.Attribute(value, "real" | "imag" as name):
             return Part(term_of(value), name)
         case ast.Subscript(base, index):
@@ -186,25 +195,34 @@ def functions_in(term: Term) -> set[str]:
     return own.union(*[functions_in(part) for part in parts(term)])
 
 
+def with_parts(term: Term, own: Callable[[Term], Term]) -> Term:
+    """`term` made of what `own` gives for each of its parts."""
+    match term:
+        case Operation(symbol, operands):
+            return Operation(symbol, tuple([own(x) for x in operands]))
+        case Call(function, arguments):
+            return Call(function, tuple([own(x) for x in arguments]))
+        case Part(value, part):
+            return Part(own(value), part)
+        case Element(base, index):
+            return Element(own(base), own(index))
+        case Choice(condition, x, y):
+            return Choice(own(condition), own(x), own(y))
+    return term
+
+
 def with_term(term: Term, name: str, own: Term) -> Term:
     """`term` with `own` in place of a name."""
+    if isinstance(term, Name):
+        return own if term.text == name else term
+    return with_parts(term, lambda part: with_term(part, name, own))
 
-    def replaced(*terms: Term) -> tuple[Term, ...]:
-        return tuple([with_term(x, name, own) for x in terms])
 
-    match term:
-        case Name(text):
-            return own if text == name else term
-        case Operation(symbol, operands):
-            return Operation(symbol, replaced(*operands))
-        case Call(function, arguments):
-            return Call(function, replaced(*arguments))
-        case Part(value, part):
-            return Part(with_term(value, name, own), part)
-        case Element(base, index):
-            return Element(with_term(base, name, own), with_term(index, name, own))
-        case Choice(condition, x, y):
-            return Choice(*replaced(condition, x, y))
+def with_functions(term: Term, names: Mapping[str, str]) -> Term:
+    """`term` with other names of the functions that it calls."""
+    term = with_parts(term, lambda part: with_functions(part, names))
+    if isinstance(term, Call):
+        return Call(names.get(term.function, term.function), term.arguments)
     return term
 
 
@@ -212,30 +230,42 @@ def is_product(term: Term) -> bool:
     return isinstance(term, Operation) and term.symbol == "*"
 
 
+class Printed(NamedTuple):
+    """A text, and how tightly it binds."""
+
+    text: str
+    binding: int = ATOM
+
+    def within(self, least: int) -> str:
+        """The text, in parentheses if it binds less tightly than that."""
+        return self.text if self.binding >= least else f"({self.text})"
+
+
 def text_of(term: Term, operands: Mapping[str, str] = NO_OPERANDS, dtype: str = "") -> str:
     """The text, with the texts of operands, which are atoms, and the name of the result's dtype."""
-    return _printed(term, operands, dtype)[0]
+    return printed(term, {name: Printed(text) for name, text in operands.items()}, dtype).text
 
 
-def _printed(term: Term, operands: Mapping[str, str], dtype: str) -> tuple[str, int]:
-    """The text, and how tightly it binds."""
+def printed(term: Term, operands: Mapping[str, Printed], dtype: str = "") -> Printed:
+    """The same with operands of any kind."""
 
     def within(part: Term, least: int) -> str:
-        text, binding = _printed(part, operands, dtype)
-        return text if binding >= least else f"({text})"
+        return printed(part, operands, dtype).within(least)
 
     match term:
         case Operand(name):
-            return operands[name], _ATOM
+            return operands[name]
         case ResultDtype():
-            return dtype, _ATOM
+            return Printed(dtype)
         case Name(text):
-            return text, _ATOM
+            return Printed(text)
         case Number(value):
-            return repr(value), _ATOM
+            return number_text(value)
         case Operation(symbol, (operand,)):
             binding = _BINDING[symbol] if symbol == "not " else _PREFIX
-            return f"{symbol}{within(operand, binding + 1)}", binding
+            return Printed(f"{symbol}{within(operand, binding + 1)}", binding)
+        case Operation("**", (base, exponent)):
+            return Printed(f"{within(base, ATOM)} ** {within(exponent, ATOM)}", _POWER)
         case Operation(symbol, (first, *rest)):
             binding = _BINDING[symbol]
             least = binding + (symbol in COMPARISONS or symbol in _LOGICAL)  # those are no chains
@@ -243,17 +273,22 @@ def _printed(term: Term, operands: Mapping[str, str], dtype: str) -> tuple[str, 
                 least = _PREFIX  # though Python knows an order of them
             other = _PREFIX if symbol in _BITWISE else binding + 1
             texts = [within(first, least), *(within(x, other) for x in rest)]
-            return f" {symbol} ".join(texts), binding
+            return Printed(f" {symbol} ".join(texts), binding)
         case Call(function, arguments):
-            return f"{function}({', '.join(within(x, _CHOICE) for x in arguments)})", _ATOM
+            return Printed(f"{function}({', '.join(within(x, _CHOICE) for x in arguments)})")
         case Part(value, name):
-            return f"{within(value, _ATOM)}.{name}", _ATOM
+            return Printed(f"{within(value, ATOM)}.{name}")
         case Element(base, index):
-            return f"{within(base, _ATOM)}[{within(index, _CHOICE)}]", _ATOM
+            return Printed(f"{within(base, ATOM)}[{within(index, _CHOICE)}]")
         case Choice(condition, x, y):
             texts = within(x, 1), within(condition, 1), within(y, _CHOICE)
-            return "{} if {} else {}".format(*texts), _CHOICE
+            return Printed("{} if {} else {}".format(*texts), _CHOICE)
     raise InternalError(f"no term: {term!r}")
+
+
+def number_text(value: bool | int | float) -> Printed:
+    text = repr(value)
+    return Printed(text, _PREFIX if text.startswith("-") else ATOM)
 
 
 def _is_operation(term: Term, symbol: str) -> bool:

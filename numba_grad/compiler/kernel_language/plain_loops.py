@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 
 from numba.core import types
 
+from numba_grad.compiler.kernel_language.statements import every_statement
+
 _FLOATS = {"float64": types.float64, "float32": types.float32}
 _INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 2, 4, 8)}
 # What a plain kernel may name: nothing that is called here has a branch or a function of its own.
@@ -59,8 +61,8 @@ def plain_element(
     if len(dtypes) != 1:
         return None
     dtype = dtypes.pop()
-    for node in _loops_in(definition):
-        if not is_innermost(node) or is_scalar(node):
+    for node in every_statement(definition):
+        if not isinstance(node, ast.For) or not is_innermost(node) or is_scalar(node):
             continue
         loop = PlainLoop(node)
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
@@ -70,26 +72,8 @@ def plain_element(
     return (_FLOATS | _INTEGERS).get(dtype)
 
 
-def _loops_in(node: ast.stmt) -> Iterator[ast.For]:
-    for statement in statements_in(node):
-        if isinstance(statement, ast.For):
-            yield statement
-        yield from _loops_in(statement)
-
-
-def statements_in(node: ast.stmt) -> list[ast.stmt]:
-    """Those of its blocks."""
-    return [*getattr(node, "body", ()), *getattr(node, "orelse", ())]
-
-
 def is_innermost(node: ast.For) -> bool:
-    inside = statements_in(node)
-    while inside:
-        statement = inside.pop()
-        if isinstance(statement, ast.For):
-            return False
-        inside += statements_in(statement)
-    return True
+    return not any(isinstance(inner, ast.For) for inner in every_statement(node))
 
 
 def is_scalar(node: ast.For) -> bool:

@@ -38,7 +38,6 @@ from numba_grad.compiler.kernel_language.plain_loops import (
     is_innermost,
     is_scalar,
     plain_element,
-    statements_in,
 )
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
@@ -46,6 +45,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     complex_parts,
     floor_division,
 )
+from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.compiler.kernel_language.vector_loops import VectorLoop
 from numba_grad.errors import KernelError
 
@@ -328,9 +328,12 @@ class Products:
 
 def names_assigned(node: ast.stmt) -> set[str]:
     """The variables that a statement may assign."""
-    targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
-    found = {target.id for target in targets if isinstance(target, ast.Name)}
-    return found.union(*map(names_assigned, statements_in(node)))
+    targets = [
+        target
+        for inner in (node, *every_statement(node))
+        for target in (*getattr(inner, "targets", ()), getattr(inner, "target", None))
+    ]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 @dataclass(slots=True)

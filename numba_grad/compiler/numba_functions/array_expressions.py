@@ -568,7 +568,7 @@ class _Lowering:
                 return self._part(name, arguments[0])
             operation = operation_name(called)
             if operation is not None and not keywords:
-                count = OPERATIONS[operation].template.count("{")
+                count = len(OPERATIONS[operation].operands)
                 if len(arguments) == count:
                     return self._named(operation, arguments)
                 is_ufunc = isinstance(called, np.ufunc) and len(arguments) == count + 1

@@ -41,6 +41,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     size_in_bytes,
     storage_type,
 )
+from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.compiler.kernel_language.syntax_lowering import (
     FunctionLowering,
     Loop,
@@ -50,6 +51,7 @@ from numba_grad.compiler.kernel_language.syntax_lowering import (
     is_number,
 )
 from numba_grad.compiler.numba_functions.generated import NO_MEMORY, raises
+from numba_grad.compiler.numba_functions.numba_words import WORDS
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument
 from numba_grad.runtime.loader import SHARED_WORDS
 from numba_grad.runtime.threads import SharedWord
@@ -58,17 +60,8 @@ from numba_grad.runtime.threads import SharedWord
 DONE, FAILED = 0, 1
 
 _BYTES = ir.IntType(8).as_pointer()
-# Names of Python's and NumPy's functions, as the kernel language has them.
-_FUNCTIONS = {
-    **{f"math.{name}": name for name in ("sin", "cos", "tan", "exp", "expm1", "log", "log1p")},
-    **{f"math.{name}": name for name in ("log10", "sqrt", "sinh", "cosh", "tanh", "hypot")},
-    **{f"math.{name}": name for name in ("erf", "erfc", "copysign", "isnan", "isfinite", "isinf")},
-    **{f"math.{name}": f"arc{name[1:]}" for name in ("asin", "acos", "atan", "atan2")},
-    **{f"math.{name}": f"arc{name[1:]}" for name in ("asinh", "acosh", "atanh")},
-    **{f"np.{name}": name for name in ("log2", "exp2", "cbrt", "sign", "maximum", "minimum")},
-    **{f"np.{name}": name for name in ("trunc", "rint", "floor", "ceil")},
-    **{name: name for name in ("abs", "min", "max")},
-}
+# The names of functions in the kernel language, by what they are called here.
+_FUNCTIONS = {word: name for name, word in WORDS.items()} | {"min": "min", "max": "max"}
 # These give integers.
 _ROUNDINGS = {"math.trunc": "trunc", "math.floor": "floor", "math.ceil": "ceil", "round": "rint"}
 _FACTORS = {"math.degrees": 180.0 / np.pi, "math.radians": np.pi / 180.0}
@@ -186,17 +179,21 @@ def _scopes(tree: ast.AST) -> dict[str, int]:
             name = groups[name]
         return name
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
+    for node in every_statement(tree):
+        if isinstance(node, ast.FunctionDef):
+            for parameter in node.args.args:
+                group(parameter.arg)
+        elif isinstance(node, ast.Assign):
             targets, values = node.targets[0], node.value
             pairs = [(targets, values)]
             if isinstance(targets, ast.Tuple) and isinstance(values, ast.Tuple):
                 pairs = list(zip(targets.elts, values.elts, strict=True))
             for target, value in pairs:
-                if isinstance(target, ast.Name) and isinstance(value, ast.Name):
-                    groups[group(target.id)] = group(value.id)
-        elif isinstance(node, ast.arg | ast.Name):
-            group(node.arg if isinstance(node, ast.arg) else node.id)
+                if not isinstance(target, ast.Name):
+                    continue
+                own = group(target.id)
+                if isinstance(value, ast.Name):
+                    groups[own] = group(value.id)
     numbers = {root: k for k, root in enumerate(sorted({group(name) for name in list(groups)}))}
     return {name: numbers[group(name)] for name in list(groups)}
 
@@ -223,12 +220,7 @@ class _Lowering(FunctionLowering):
         self.failure = failure  # the address of the word that says why
         # A parameter that is assigned has two values.
         parameters = {parameter.arg for parameter in definition.args.args}
-        stored = {
-            node.id
-            for node in ast.walk(definition)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
-        self.in_memory |= parameters & stored
+        self.in_memory |= parameters & self.uses.stores.keys()
 
     def lower(self) -> None:
         self.statements(self.definition.body)

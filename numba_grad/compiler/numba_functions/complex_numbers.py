@@ -227,7 +227,7 @@ def _conjugate(a: _Arithmetic, arguments: _Arguments) -> Pair:
 
 
 def _absolute(a: _Arithmetic, arguments: _Arguments) -> Pair:
-    return a.do("modulus", *arguments[0]), 0.0
+    return a.do("hypot", *arguments[0]), 0.0
 
 
 def _angle(a: _Arithmetic, arguments: _Arguments) -> Pair:
@@ -262,7 +262,7 @@ def _exp(a: _Arithmetic, arguments: _Arguments) -> Pair:
 def _log(a: _Arithmetic, arguments: _Arguments) -> Pair:
     """Near the unit circle from |z|^2 - 1 = (x - 1)(x + 1) + y^2, where |z| would be rounded."""
     ((real, imaginary),) = arguments
-    size = a.do("modulus", real, imaginary)
+    size = a.do("hypot", real, imaginary)
     is_near = a.is_("bitwise_and", a.is_("less", 0.7, size), a.is_("less", size, 1.4))
     sizes = _without_sign(a, real), _without_sign(a, imaginary)
     is_first = a.is_("greater_equal", *sizes)
@@ -282,7 +282,7 @@ def _without_sign(a: _Arithmetic, x: Value) -> Value:
 def _sqrt(a: _Arithmetic, arguments: _Arguments) -> Pair:
     """The root with a real part that is not negative, by the one of its parts that is larger."""
     ((real, imaginary),) = arguments
-    size = a.do("modulus", real, imaginary)
+    size = a.do("hypot", real, imaginary)
     half = a.do("multiply", 0.5, a.do("add", size, _without_sign(a, real)))
     large = a.do("sqrt", half)
     is_zero = a.is_("equal", large, 0.0)

@@ -26,6 +26,7 @@ import numpy as np
 from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
+from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
 
@@ -126,8 +127,7 @@ NO_MEMORY = -1
 
 def raises(tree: ast.AST) -> list[ast.Raise]:
     """The `raise` statements of a source, as they stand there."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
-    return sorted(found, key=lambda node: node.lineno)
+    return [node for node in every_statement(tree) if isinstance(node, ast.Raise)]
 
 
 def exception_of(source: str, code: int, number: int) -> BaseException:

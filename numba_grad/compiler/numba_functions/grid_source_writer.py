@@ -18,30 +18,37 @@ from numba_grad.compiler.numba_functions.regions import (
     RegionKernel,
     Statement,
     Store,
+    Value,
     walk,
 )
 from numba_grad.compiler.numba_functions.source_writer import (
     SourceWriter,
-    bare,
     cast,
     numpy_name,
 )
 from numba_grad.compiler.numba_functions.tapes import dtype_on
+from numba_grad.compiler.scalar_expressions import Call, Name, Operand, Printed, Term, parsed
 from numba_grad.errors import KernelError, explain
 
 # Operations that numba.cuda has by other names, or with results of other types.
-_TEMPLATES = {
-    "sign": "({0} if {0} == 0 or {0} != {0} else math.copysign(1.0, {0}))",
-    "floor": "np.int64(math.floor({0}))",
-    "ceil": "np.int64(math.ceil({0}))",
-    "trunc": "np.int64(math.trunc({0}))",
-    "np_floor": "math.floor({0})",
-    "np_ceil": "math.ceil({0})",
-    "np_trunc": "math.trunc({0})",
-    "log2": "math.log2({0})",
-    "cbrt": "cuda.cbrt({0})",
-    "exp2": "cuda.libdevice.exp2({0})",
-    "rint": "cuda.libdevice.rint({0})",
+_TERMS: dict[str, Term] = {
+    "sign": parsed("{a} if {a} == 0 or {a} != {a} else math.copysign(1.0, {a})"),
+    **{name: parsed(f"np.int64(math.{name}({{a}}))") for name in ("floor", "ceil", "trunc")},
+    **{f"np_{name}": parsed(f"math.{name}({{a}})") for name in ("floor", "ceil", "trunc")},
+    "log2": parsed("math.log2({x})"),
+    "cbrt": parsed("cuda.cbrt({x})"),
+    **{
+        name: Call(f"cuda.libdevice.{name}", (Operand(operand),))
+        for name, operand in (("exp2", "x"), ("rint", "a"))
+    },
+    **{
+        f"{name}_{axis}": Name(f"cuda.{word}.{axis}")
+        for name, word in (
+            *(("thread", "threadIdx"), ("block", "blockIdx")),
+            *(("block_size", "blockDim"), ("grid_size", "gridDim")),
+        )
+        for axis in "xyz"
+    },
 }
 _MISSING = {"logaddexp"}
 
@@ -102,11 +109,11 @@ class _Writer(SourceWriter):
 
     # What differs from code for the CPU.
 
-    def template(self, operation: str) -> str:
+    def term(self, operation: str) -> Term:
         if operation in _MISSING:
             problem = f"np.{operation} is nothing that numba.cuda compiles"
             raise KernelError(explain(self._kernel.name, problem, fix="a device function for it"))
-        return _TEMPLATES.get(operation) or super().template(operation)
+        return _TERMS.get(operation) or super().term(operation)
 
     def store(self, s: Store, place: str, value: str) -> None:
         if not s.is_added or not s.memory.rank or s.memory in self._own:
@@ -116,9 +123,9 @@ class _Writer(SourceWriter):
         index = f"({index})" if s.memory.rank > 1 else index
         self.line(f"cuda.atomic.add({s.memory.name}, {index}, {value})")
 
-    def index(self, memory: Memory, axis: int, index: object) -> str:
+    def index(self, memory: Memory, axis: int, index: Value) -> str:
         """Arrays of `numba.cuda` take negative ones."""
-        return bare(self.text(index))  # type: ignore[arg-type]
+        return self.text(index)
 
     def place_on(self, tape: str, number: int) -> str:
         top = f"({tape}_top + {number})" if number else f"{tape}_top"
@@ -147,6 +154,6 @@ class _Writer(SourceWriter):
         if isinstance(s, Pop) and dtype_on(s.tape) == "bool":
             self.flush(only_loads=True)
             self.line(f"{s.tape}_top -= 1")
-            self.line(f"{s.target.name} = {cast(self.place_on(s.tape, 0), 'bool')}")
+            self.line(f"{s.target.name} = {cast(Printed(self.place_on(s.tape, 0)), 'bool')}")
             return
         super().statement(s)

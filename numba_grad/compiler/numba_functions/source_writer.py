@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from numba_grad.compiler.numba_functions.analyses import (
     checks_of_shapes,
@@ -42,8 +43,21 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
     with_regions,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+from numba_grad.compiler.numba_functions.scalar_operations import (
+    OPERATIONS,
+    cast_to,
+    dtype_of,
+    in_words,
+)
 from numba_grad.compiler.numba_functions.tapes import dtype_on
+from numba_grad.compiler.scalar_expressions import (
+    ATOM,
+    Printed,
+    Term,
+    number_text,
+    parsed,
+    printed,
+)
 from numba_grad.errors import explain
 
 _SHAPES_HEAD = """\
@@ -115,6 +129,19 @@ def _unswapped(statements: list[Statement]) -> list[Statement]:
     return [with_regions(s, _unswapped) for s in statements if not isinstance(s, Swap)]
 
 
+_LONG = 52  # a text that has a line of its own
+_NAN, _INFINITY = Printed("np.nan"), Printed("np.inf")
+_MINUS_INFINITY = printed(parsed("-{a}"), {"a": _INFINITY})
+_NOT = parsed("not {a}")
+
+
+class _Pending(NamedTuple):
+    """What a scalar is that has not been written yet."""
+
+    value: Printed
+    reads_memory: bool
+
+
 class SourceWriter:
     """Of code for the CPU; a writer for another target says what differs."""
 
@@ -129,8 +156,8 @@ class SourceWriter:
         self._ranges = IndexRanges(body)
         self._owners: dict[Memory, str] = {}  # the names that arrays are given back by
         self._open: list[str] = []  # what is given back if an exception is raised
-        # Scalars that are used once, beside where they are defined, and what they are.
-        self._pending: dict[Scalar, tuple[str, bool]] = {}
+        # Scalars that are used once, beside where they are defined.
+        self._pending: dict[Scalar, _Pending] = {}
         self._uses: dict[Scalar, int] = {}
         for s in walk(body):
             for x in operands(s):
@@ -196,13 +223,19 @@ class SourceWriter:
 
     # Values.
 
-    def text(self, value: Value) -> str:
+    def printed(self, value: Value) -> Printed:
         if isinstance(value, Scalar):
             pending = self._pending.pop(value, None)
-            return value.name if pending is None else pending[0]
+            return Printed(value.name) if pending is None else pending.value
         if isinstance(value, float) and not math.isfinite(value):
-            return "np.nan" if math.isnan(value) else "np.inf" if value > 0 else "(-np.inf)"
-        return f"({value!r})" if not isinstance(value, bool) and value < 0 else repr(value)
+            return _NAN if math.isnan(value) else _INFINITY if value > 0 else _MINUS_INFINITY
+        return number_text(value)
+
+    def text(self, value: Value) -> str:
+        return self.printed(value).text
+
+    def opposite(self, condition: Value) -> str:
+        return printed(_NOT, {"a": self.printed(condition)}).text
 
     def _place(self, memory: Memory, indices: Sequence[Value]) -> str:
         if not memory.rank:
@@ -218,25 +251,26 @@ class SourceWriter:
             return f"{length} - {-index}"
         is_place = not self._is_inlined or self._ranges.is_never_negative(index)
         text = self.text(index)
-        return text if is_place else f"wrapped({bare(text)}, {length})"
+        return text if is_place else f"wrapped({text}, {length})"
 
     def _reads_memory(self, values: Sequence[Value]) -> bool:
-        return any(self._pending.get(x, ("", False))[1] for x in values if isinstance(x, Scalar))
+        pending = [self._pending.get(x) for x in values if isinstance(x, Scalar)]
+        return any(x is not None and x.reads_memory for x in pending)
 
     def _cast(self, value: Value, dtype: str) -> str:
-        return self.text(value) if dtype_of(value) == dtype else cast(self.text(value), dtype)
+        return self.text(value) if dtype_of(value) == dtype else cast(self.printed(value), dtype)
 
-    def _define(self, target: Scalar, text: str, *, reads_memory: bool) -> None:
-        if self._is_inlined and self._uses.get(target, 0) == 1 and len(text) < 60:
-            self._pending[target] = text, reads_memory
+    def _define(self, target: Scalar, value: Printed, *, reads_memory: bool) -> None:
+        if self._is_inlined and self._uses.get(target, 0) == 1 and len(value.text) < _LONG:
+            self._pending[target] = _Pending(value, reads_memory)
         else:
-            self.line(f"{target.name} = {text}")
+            self.line(f"{target.name} = {value.text}")
 
     def flush(self, *, only_loads: bool = False) -> None:
         """Write what is pending as statements of its own."""
-        for scalar, (text, reads_memory) in list(self._pending.items()):
-            if reads_memory or not only_loads:
-                self.line(f"{scalar.name} = {text}")
+        for scalar, pending in list(self._pending.items()):
+            if pending.reads_memory or not only_loads:
+                self.line(f"{scalar.name} = {pending.value.text}")
                 del self._pending[scalar]
 
     # Statements.
@@ -297,42 +331,38 @@ class SourceWriter:
     def statement(self, s: Statement) -> None:
         if isinstance(s, Define):
             reads = self._reads_memory(s.arguments)
-            template = self.template(s.operation)
-            arguments = [self.text(x) for x in s.arguments]
-            if s.operation == "cast":
-                text = cast(arguments[0], s.target.dtype)
-            elif s.operation == "positive":
-                text = arguments[0]
-            else:
-                text = template.format(*arguments)
-            self._define(s.target, text, reads_memory=reads)
+            is_cast = s.operation == "cast"
+            term = cast_to(s.target.dtype) if is_cast else self.term(s.operation)
+            values = map(self.printed, s.arguments)
+            operands = dict(zip(OPERATIONS[s.operation].operands, values, strict=True))
+            self._define(s.target, printed(term, operands), reads_memory=reads)
         elif isinstance(s, Size):
-            self._define(s.target, f"{s.memory.name}.shape[{s.axis}]", reads_memory=True)
+            length = Printed(f"{s.memory.name}.shape[{s.axis}]")
+            self._define(s.target, length, reads_memory=True)
         elif isinstance(s, Load):
-            self._define(s.target, self._place(s.memory, s.indices), reads_memory=True)
+            place = Printed(self._place(s.memory, s.indices))
+            self._define(s.target, place, reads_memory=True)
         elif isinstance(s, Store):
             place = self._place(s.memory, s.indices)
-            value = self.text(s.value)
-            if not s.memory.rank and dtype_of(s.value) != s.memory.dtype:
-                value = cast(value, s.memory.dtype)
+            value = self.text(s.value) if s.memory.rank else self._cast(s.value, s.memory.dtype)
             self.flush(only_loads=True)
-            self.store(s, place, bare(value))
+            self.store(s, place, value)
         elif isinstance(s, Pop):
             self.flush(only_loads=True)
             value = self.place_on(s.tape, 0)
             if s.target.dtype != dtype_on(s.tape):
-                value = cast(value, s.target.dtype)
+                value = cast(Printed(value), s.target.dtype)
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
         elif isinstance(s, Room):
             if s.tape in self._tapes:
-                self.room(s.tape, self.text(s.count))
+                self.room(s.tape, self.printed(s.count).within(ATOM))
         elif isinstance(s, Top):
             top = f"{s.tape}_top" if s.tape in self._tapes else "0"
             self.line(f"{s.target.name} = {top}")
         elif isinstance(s, Seek):
             if s.tape in self._tapes:
-                self.line(f"{s.tape}_top = {bare(self.text(s.place))}")
+                self.line(f"{s.tape}_top = {self.text(s.place)}")
         elif isinstance(s, Height):
             is_there = s.tape in self._tapes
             text = f"{s.tape}_top - {s.tape}_{s.name}" if is_there else "0"
@@ -352,9 +382,9 @@ class SourceWriter:
         else:
             self._nested(s)
 
-    def template(self, operation: str) -> str:
-        """The text of a scalar operation."""
-        return OPERATIONS[operation].template
+    def term(self, operation: str) -> Term:
+        """What a scalar operation is in this source."""
+        return in_words(operation)
 
     def store(self, s: Store, place: str, value: str) -> None:
         if s.in_any_order and not s.memory.rank:
@@ -364,9 +394,9 @@ class SourceWriter:
 
     def check(self, s: Check) -> None:
         if s.condition is not False:
-            condition = self.text(s.condition)
+            condition = self.opposite(s.condition)
             self.flush()
-            self.line(f"if not {condition}:")
+            self.line(f"if {condition}:")
         self.indent += s.condition is not False
         for name in self._open:
             self.line(f"free({name})")
@@ -405,7 +435,7 @@ class SourceWriter:
 
     def _shared(self, s: Parallel) -> None:
         """A function of what the tasks use from outside, and a call of it."""
-        count, grain = bare(self.text(s.tasks)), bare(self.text(s.grain))
+        count, grain = self.text(s.tasks), self.text(s.grain)
         self.flush()
         inside = list(walk(s.body))
         own: set[Scalar | Memory] = {s.first, s.last}
@@ -447,8 +477,8 @@ class SourceWriter:
             head = f"while not {s.leave.name}:"
         else:
             assert isinstance(s, If)
-            condition = self.text(s.condition)
-            head = f"if {bare(condition)}:" if s.then else f"if not {condition}:"
+            condition = self.text(s.condition) if s.then else self.opposite(s.condition)
+            head = f"if {condition}:"
         self.flush()
         if isinstance(s, For) and s.leave is not None:
             self.line(f"# Until {s.leave.name}.")
@@ -488,8 +518,8 @@ def numpy_name(dtype: str) -> str:
     return "np.bool_" if dtype == "bool" else f"np.{dtype}"
 
 
-def cast(text: str, dtype: str) -> str:
-    return f"({text} != 0)" if dtype == "bool" else f"np.{dtype}({bare(text)})"
+def cast(value: Printed, dtype: str) -> str:
+    return printed(cast_to(dtype), {"a": value}).text
 
 
 def literal_of(value: float, dtype: str) -> str:
@@ -500,15 +530,3 @@ def literal_of(value: float, dtype: str) -> str:
     if dtype == "float64":
         return repr(float(value))
     return f"np.{dtype}({value!r})"
-
-
-def bare(text: str) -> str:
-    """Without parentheses around all of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for k, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and k < len(text) - 1:
-            return text
-    return text[1:-1]

@@ -153,7 +153,7 @@ class Calls(Lists):
             name = FUNCTIONS.get(called)
         except TypeError:
             return None
-        if name is not None and len(arguments) == OPERATIONS[name].template.count("{"):
+        if name is not None and len(arguments) == len(OPERATIONS[name].operands):
             return self.scalar_operation(name, arguments, numba_type)
         if called in (max, min):
             # Python's max is the first of equals; the second is taken only if it is larger.

@@ -14,9 +14,11 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
+from numba.extending import type_callable
 from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
+from numba_grad.compiler.numba_functions.numpy_in_loops import linear_algebra
 from numba_grad.errors import KernelError, explain
 
 
@@ -50,6 +52,11 @@ def typeof(value: Any) -> Any:
     from numba import typeof
 
     return typeof(value)
+
+
+@type_callable(linear_algebra.eliminated)
+def _type_of_eliminated(context: Any) -> Any:
+    return lambda a: types.Tuple((a.copy(layout="C"), types.float64))
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)

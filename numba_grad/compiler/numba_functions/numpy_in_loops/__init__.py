@@ -3,7 +3,8 @@
 Each is for the numbers of axes that `FUNCTIONS` names; others are refused. Values are those of
 NumPy to rounding, as Numba's own. The derivative of what is sorted, searched or selected is that of
 what is taken; places have none. Who calls another of these does so by its name in NumPy, as Numba
-would compile a function that is called here for its type.
+would compile a function that is called here for its type; `eliminated`, which NumPy does not have,
+has its type in `numba_ir/type_inference.py`.
 """
 
 from collections.abc import Callable
@@ -80,6 +81,7 @@ FUNCTIONS: dict[Any, dict[tuple[int | str, ...], Callable[..., Any]]] = {
     np.linalg.solve: {(2, 1): linear_algebra.solution, (2, 2): linear_algebra.solution_of_columns},
     np.linalg.inv: {(2,): linear_algebra.inverse},
     np.linalg.det: {(2,): linear_algebra.determinant},
+    linear_algebra.eliminated: {(2,): linear_algebra.eliminated},
     np.linalg.slogdet: {(2,): linear_algebra.sign_and_log_of_determinant},
     np.linalg.cholesky: {(2,): linear_algebra.cholesky_factor},
 }
@@ -94,6 +96,7 @@ for _name in ("trapz", "trapezoid"):
 OF_COMPLEX = (
     *(np.nonzero, np.flatnonzero, np.where, np.cumsum, np.cumprod, np.diff, np.roll, np.trace),
     *(np.diag, np.tril, np.triu, np.linalg.solve, np.linalg.inv, np.linalg.det),
+    linear_algebra.eliminated,
 )
 METHODS: dict[str, Any] = {
     "cumsum": np.cumsum,

@@ -53,27 +53,34 @@ def inverse(a: Array) -> Array:
     return np.linalg.solve(a, np.eye(a.shape[0], dtype=a.dtype))
 
 
-def determinant(a: Array) -> float:
+def eliminated(a: Array) -> tuple[Array, float]:
+    """The upper triangle of Gauss's elimination with pivots, and the sign of its permutation."""
     n = a.shape[0]
     if a.shape[1] != n:
         raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square.")
     lu = a.copy()
-    product = 1.0
+    sign = 1.0
     for k in range(n):
         pivot = k
         for i in range(k + 1, n):
             if abs(lu[i, k]) > abs(lu[pivot, k]):
                 pivot = i
         if pivot != k:
-            product = -product
+            sign = -sign
             for j in range(k, n):
                 lu[k, j], lu[pivot, j] = lu[pivot, j], lu[k, j]
-        product *= lu[k, k]
         if lu[k, k] != 0.0:
             for i in range(k + 1, n):
                 factor = lu[i, k] / lu[k, k]
                 for j in range(k + 1, n):
                     lu[i, j] -= factor * lu[k, j]
+    return lu, sign
+
+
+def determinant(a: Array) -> float:
+    lu, product = eliminated(a)
+    for k in range(a.shape[0]):
+        product *= lu[k, k]
     return product
 
 
@@ -99,27 +106,12 @@ def cholesky_factor(a: Array) -> Array:
 
 
 def sign_and_log_of_determinant(a: Array) -> tuple[float, float]:
-    n = a.shape[0]
-    if a.shape[1] != n:
-        raise np.linalg.LinAlgError("Last 2 dimensions of the array must be square.")
-    lu = a.copy()
-    sign, logarithm = 1.0, 0.0
-    for k in range(n):
-        pivot = k
-        for i in range(k + 1, n):
-            if abs(lu[i, k]) > abs(lu[pivot, k]):
-                pivot = i
-        if pivot != k:
-            sign = -sign
-            for j in range(k, n):
-                lu[k, j], lu[pivot, j] = lu[pivot, j], lu[k, j]
+    lu, sign = eliminated(a)
+    logarithm = 0.0
+    for k in range(a.shape[0]):
         if lu[k, k] == 0.0:
             return 0.0, -np.inf
         if lu[k, k] < 0.0:
             sign = -sign
         logarithm += np.log(abs(lu[k, k]))
-        for i in range(k + 1, n):
-            factor = lu[i, k] / lu[k, k]
-            for j in range(k + 1, n):
-                lu[i, j] -= factor * lu[k, j]
     return sign, logarithm

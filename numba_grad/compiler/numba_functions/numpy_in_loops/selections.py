@@ -11,10 +11,7 @@ def compressed(a: Array, mask: Array) -> Array:
     """`a[mask]`, both with one axis."""
     if mask.shape[0] != a.shape[0]:
         raise IndexError("an index of bools that is not as long as the array")
-    count = 0
-    for i in range(mask.shape[0]):
-        if mask[i]:
-            count += 1
+    count = np.count_nonzero(mask)
     out = np.empty(count, a.dtype)
     k = 0
     for i in range(mask.shape[0]):
@@ -26,10 +23,7 @@ def compressed(a: Array, mask: Array) -> Array:
 
 def places_of_true(a: Array) -> tuple[Array]:
     """`np.nonzero` of an array with one axis."""
-    count = 0
-    for i in range(a.shape[0]):
-        if a[i]:
-            count += 1
+    count = np.count_nonzero(a)
     out = np.empty(count, np.int64)
     k = 0
     for i in range(a.shape[0]):
@@ -47,10 +41,7 @@ def compressed_rows(a: Array, mask: Array) -> Array:
     """`a[mask]` of an array with two axes and a mask with one."""
     if mask.shape[0] != a.shape[0]:
         raise IndexError("an index of bools that is not as long as the array")
-    count = 0
-    for i in range(mask.shape[0]):
-        if mask[i]:
-            count += 1
+    count = np.count_nonzero(mask)
     out = np.empty((count, a.shape[1]), a.dtype)
     k = 0
     for i in range(mask.shape[0]):
@@ -65,11 +56,7 @@ def compressed_matrix(a: Array, mask: Array) -> Array:
     """`a[mask]`, both with two axes."""
     if mask.shape[0] != a.shape[0] or mask.shape[1] != a.shape[1]:
         raise IndexError("an index of bools that has not the shape of the array")
-    count = 0
-    for i in range(mask.shape[0]):
-        for j in range(mask.shape[1]):
-            if mask[i, j]:
-                count += 1
+    count = np.count_nonzero(mask)
     out = np.empty(count, a.dtype)
     k = 0
     for i in range(mask.shape[0]):
@@ -113,10 +100,7 @@ def put_array(a: Array, mask: Array, values: Array) -> None:
     """`a[mask] = values`, all with one axis."""
     if mask.shape[0] != a.shape[0]:
         raise IndexError("an index of bools that is not as long as the array")
-    count = 0
-    for i in range(mask.shape[0]):
-        if mask[i]:
-            count += 1
+    count = np.count_nonzero(mask)
     if values.shape[0] != count and values.shape[0] != 1:
         raise ValueError("as many values as an index of bools selects, or one")
     k = 0
@@ -130,11 +114,7 @@ def put_array_in_matrix(a: Array, mask: Array, values: Array) -> None:
     """`a[mask] = values`, an array with one axis; the others have two."""
     if mask.shape[0] != a.shape[0] or mask.shape[1] != a.shape[1]:
         raise IndexError("an index of bools that has not the shape of the array")
-    count = 0
-    for i in range(mask.shape[0]):
-        for j in range(mask.shape[1]):
-            if mask[i, j]:
-                count += 1
+    count = np.count_nonzero(mask)
     if values.shape[0] != count and values.shape[0] != 1:
         raise ValueError("as many values as an index of bools selects, or one")
     k = 0
