@@ -15,7 +15,7 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
-from numba_grad.transforms.assigned_rows import RowAccess, row_access, rows_read_again
+from numba_grad.transforms.assigned_rows import UPDATE, RowAccess, row_access, rows_read_again
 
 FEWEST_STEPS = 16
 _LARGEST = 256  # elements of a value inside of a step
@@ -245,10 +245,15 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
         strict=True,
     )
     first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
+    # Whether an array is read or assigned by whole rows depends on what else goes in, too.
+    of_rows = [k for k in kinds.values() if nodes[k].inputs and nodes[k].op in (_SLICE, UPDATE)]
+    for number in np.flatnonzero(np.isin(first, of_rows)).tolist():
+        key = (int(first[number]), id(nodes[number].inputs[-1].type))
+        first[number] = kinds.setdefault(key, number)
     known: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}  # of params, by identity
     signatures, row_starts, accesses = np.zeros((3, len(nodes)), np.int64)
-    for k in kinds.values():
+    for k in dict.fromkeys(kinds.values()):
         node = nodes[k]
         params = node.params
         accesses[k] = row_access(node)
