@@ -241,10 +241,15 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     params = map(id, map(attrgetter("params"), nodes))
     keys = zip(map(attrgetter("op", "type", "requires_grad"), nodes), params, strict=True)
     first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
+    # Whether an array is read or assigned by whole rows depends on what else goes in, too.
+    of_rows = [k for k in kinds.values() if nodes[k].inputs and nodes[k].op in (_SLICE, UPDATE)]
+    for number in np.flatnonzero(np.isin(first, of_rows)).tolist():
+        key = (int(first[number]), id(nodes[number].inputs[-1].type))
+        first[number] = kinds.setdefault(key, number)
     known: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}  # of params, by identity
     signatures, row_starts, accesses = np.zeros((3, len(nodes)), np.int64)
-    for k in kinds.values():
+    for k in dict.fromkeys(kinds.values()):
         node = nodes[k]
         params = node.params
         if node.op is UPDATE or node.op is _SLICE:

@@ -289,6 +289,16 @@ def one_row_assigned_again(p: Any, data: Any) -> Any:
     return np.sum(table**2)
 
 
+def rows_and_then_pairs_of_rows(p: Any, data: Any) -> Any:
+    line, a = np.zeros(60), p[1]
+    for k in range(50):
+        line[k + 2] = line[k] * a + p[2]
+    for k in range(50):
+        a = np.tanh(np.sin(a) * p[2] + data[k, 0])
+        line[k : k + 2] = np.tanh(line[k]) * a
+    return np.sum(line**2)
+
+
 def windows_of_what_was_assigned(p: Any, data: Any) -> Any:
     table = data * p[0]
     for k in range(57):
@@ -299,6 +309,7 @@ def windows_of_what_was_assigned(p: Any, data: Any) -> Any:
 ROLLED = [
     rows_assigned,
     rows_assigned_and_read_again,
+    rows_and_then_pairs_of_rows,
     rows_changed_in_place,
     zeros_at_both_ends,
     begun_with_a_constant,
