@@ -119,7 +119,8 @@ def is_small(graph: FlatGraph) -> bool:
     """Whether a graph is small enough to be run operation by operation.
 
     With the functions that it calls and with all branches; not with the bodies of loops, which are
-    compiled as a whole in any case, nor with what only they read.
+    compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
+    they read.
     """
     if len(graph.nodes) > MOST_NODES:
         return False

@@ -1,4 +1,4 @@
-"""Small graphs with loops, branches and calls: what is around them runs operation by operation."""
+"""Small graphs with loops, branches and calls run operation by operation."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,8 +8,6 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate, programs
-from numba_grad.compiler.first_tier import plans
-from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.config import configure
 
@@ -160,16 +158,6 @@ def test_second_derivatives_are_those_of_other_engines(program, engine, request)
     assert_close(ng.grad(squares)(X), expected, 1e-11)
 
 
-def test_a_loop_has_the_bits_that_it_has_in_a_fused_program(nothing_fused):
-    def step(y: Any, _: Any) -> Any:
-        return y * 1.7 - y * y * 0.3 + np.sin(y @ y), y
-
-    x = ng.tensor(X[0])
-    _, states = ng.scan(step, x * 1.5, length=30)
-    fused = ng.jit(lambda x: np.sqrt(ng.scan(step, x * 1.5, length=30)[1] ** 2) * 3)(x)
-    np.testing.assert_array_equal(np.sqrt(states.numpy() ** 2) * 3, fused.numpy())
-
-
 @pytest.mark.parametrize("memory", ["3 states", "disk:{}:1 MB"])
 def test_loops_within_a_budget(memory, tmp_path, nothing_fused):
     def of(memory: Any) -> Any:
@@ -256,14 +244,3 @@ def test_the_body_of_a_loop_counts_for_nothing():
     last, states = ng.scan(step, x, length=programs.MOST_ELEMENTS + 1)
     assert programs.is_small(flatten([last._node, states._node]))
     assert not programs.is_small(flatten([(2 * states)._node]))
-
-
-def test_only_what_is_run_again_and_again_takes_all_of_llvms_passes():
-    def step(y: Any, _: Any) -> Any:
-        return np.sin(y * 1.25) + 0.125, None
-
-    y, _ = ng.scan(step, ng.tensor(X[0]), length=50)
-    program = plans.lowered(flatten([(np.sum(y**2 * 0.3) / np.prod(y))._node]))
-    optimized = {source for source, kernel in program.kernels.items() if not kernel.is_quick}
-    (body,) = optimized - {WALK}
-    assert "sin(" in body

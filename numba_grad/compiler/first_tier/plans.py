@@ -1,9 +1,11 @@
 """Plans with the steps of all operations of a graph, those of the functions that it calls, and of
-branches: between rows that lead past those that are not chosen. Of a loop the body is compiled as a
-whole."""
+branches: between rows that lead past those that are not chosen. Of loops, too, where they take few
+steps (`loop_work.py`); of others the body is compiled as a whole."""
 
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +13,17 @@ from numba_grad.compiler import cpu_target
 from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
+from numba_grad.compiler.control_flow.checkpoint_schedule import NEXT_SOURCE, START_SOURCE
+from numba_grad.compiler.control_flow.program import control_program
+from numba_grad.compiler.control_flow.writer import Body, Overwriting
+from numba_grad.compiler.first_tier import bodies
+from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, steps_of
 from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
     FlatGraph,
+    Signatures,
     calls_of,
     graph_of,
     once_run,
@@ -32,34 +40,69 @@ _Known = tuple[Address, int]  # where a value is, and the number of its layout
 
 def lowered(graph: FlatGraph) -> CompiledProgram:
     """The plan that computes the outputs of a graph operation by operation."""
-    return _Lowering(with_last_rows(graph)).program()
+    graph = with_last_rows(graph)
+    types = [graph.nodes[k].type for k in graph.outputs]
+    builder = PlanBuilder(len(graph.inputs), [(t.shape, t.dtype) for t in types])
+    shared = _Shared(builder, Recipes(builder), steps_of(graph.calls.values()) <= MOST_STEPS)
+    memory = _Memory(0, builder.output(0), builder.arena, builder.reserve)
+    lowering = _Lowering(graph, shared, memory)
+    lowering.append_operations()
+    kernels = shared.built()
+    lowering.append_to_plan()
+    return CompiledProgram(builder.build(), [], kernels)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What a graph and the bodies of its loops have in common."""
+
+    builder: PlanBuilder
+    maker: Recipes
+    runs_bodies: bool  # operation by operation
+    repeated: set[str] = field(default_factory=set)  # kernels that are run again and again
+    # With the table that numbers the signatures: a long-lived process may begin another one.
+    recipes: dict[Signatures, dict[Hashable, Recipe]] = field(default_factory=dict)
+    programs: dict[Hashable, SegmentProgram] = field(default_factory=dict)  # of loops
+
+    def built(self) -> dict[str, build.LoadedKernel]:
+        """The kernels of all steps, by source."""
+        # That of all walks is worth LLVM's time.
+        sources = self.maker.kernels
+        requests = [
+            build.Request(source, is_quick=source is not WALK and source not in self.repeated)
+            for source in sources
+        ]
+        kernels = build_kernels([*requests, *_of_all_loops()])[: len(requests)]
+        for kernel in kernels:
+            self.builder.kernel(kernel)
+        return dict(zip(sources, kernels, strict=True))
+
+
+class _Memory(NamedTuple):
+    """The bases of a graph's first input and output, one after the other, and of what it needs
+    meanwhile, of which `reserve` sets bytes aside."""
+
+    inputs: int
+    outputs: int
+    arena: int
+    reserve: Callable[[int], int]
 
 
 class _Lowering:
-    def __init__(self, graph: FlatGraph) -> None:
+    def __init__(self, graph: FlatGraph, shared: _Shared, memory: _Memory) -> None:
         self.graph = graph
-        types = [graph.nodes[k].type for k in graph.outputs]
-        self.builder = PlanBuilder(len(graph.inputs), [(t.shape, t.dtype) for t in types])
-        self.output_of = {k: self.builder.output(number) for number, k in enumerate(graph.outputs)}
-        self.repeated: set[str] = set()  # kernels that are run again and again
-        self.programs: dict[Hashable, SegmentProgram] = {}  # of loops
+        self.shared, self.memory = shared, memory
+        self.builder, self.maker = shared.builder, shared.maker
+        self.recipes = shared.recipes.setdefault(graph.table, {})
+        self.layouts = self.maker.layouts
+        self.output_of = {k: number for number, k in enumerate(graph.outputs, memory.outputs)}
         # What is known of a value: where it is, and the number of its layout.
         self.places: list[Address] = [(0, 0)] * len(graph.nodes)
         self.layout_of: list[int] = [-1] * len(graph.nodes)
-        self.maker = Recipes(self.builder)
-        self.layouts = self.maker.layouts
-        self.recipes: dict[Hashable, Recipe] = {}
-        self.steps, self.words, self.relocations = array("q"), array("q"), array("q")
-
-    def program(self) -> CompiledProgram:
-        graph = self.graph
-        for number, k in enumerate(graph.inputs):
-            self.places[k] = self.builder.input(number), 0
+        for base, k in enumerate(graph.inputs, memory.inputs):
+            self.places[k] = base, 0
             self.layout_of[k] = self.layouts.contiguous(graph.nodes[k].type)
-        self.append_operations()
-        kernels = self.built()
-        self.append()
-        return CompiledProgram(self.builder.build(), [], kernels)
+        self.steps, self.words, self.relocations = array("q"), array("q"), array("q")
 
     def append_operations(self) -> None:
         """The steps of all operations of a graph."""
@@ -79,7 +122,10 @@ class _Lowering:
             recipe = self.recipes.get(key)
             if recipe is None:
                 recipe = self.recipes[key] = self.maker.of_operation(
-                    graph.nodes[k], [layout_of[x] for x in inputs], output_of.get(k), signatures[k]
+                    graph.nodes[k],
+                    [layout_of[x] for x in inputs],
+                    output_of.get(k),
+                    (graph.table, signatures[k]),
                 )
             own = self.followed(recipe, [places[x] for x in inputs])
             place, base, offset, layout_of[k] = recipe.results[0]
@@ -94,7 +140,7 @@ class _Lowering:
         Once for each operation, so what is common is plain.
         """
         if recipe.temporaries:
-            arena, reserve = self.builder.arena, self.builder.reserve
+            arena, reserve = self.memory.arena, self.memory.reserve
             places += [(arena, reserve(nbytes)) for nbytes in recipe.temporaries]
         if not recipe.steps:
             return places
@@ -111,7 +157,7 @@ class _Lowering:
             relocate((first + word, self.builder.words, 8 * first + byte))
         return places
 
-    def append(self) -> None:
+    def append_to_plan(self) -> None:
         """Everything to the plan, with the constants at the end."""
         relocations = np.array(self.relocations, np.int64).reshape(-1, 3)
         is_constant = relocations[:, 1] == CONSTANTS
@@ -121,19 +167,6 @@ class _Lowering:
             [np.array(self.words, np.int64), np.frombuffer(self.maker.constants, np.int64)]
         )
         self.builder.block(np.array(self.steps, np.int64).reshape(-1, 4), words, relocations)
-
-    def built(self) -> dict[str, build.LoadedKernel]:
-        """The kernels of all steps, by source."""
-        # That of all walks is worth LLVM's time.
-        sources = self.maker.kernels
-        requests = [
-            build.Request(source, is_quick=source is not WALK and source not in self.repeated)
-            for source in sources
-        ]
-        kernels = build_kernels(requests)
-        for kernel in kernels:
-            self.builder.kernel(kernel)
-        return dict(zip(sources, kernels, strict=True))
 
     # Other graphs
 
@@ -190,7 +223,7 @@ class _Lowering:
         """A choice: after the row that makes it the operations of each branch, which leave their
         results in the same memory, and a row that leads to the end."""
         index, *operands = inputs
-        memory = [self.memory(positions[0]) for positions in results.values()]
+        memory = [self.memory_of(positions[0]) for positions in results.values()]
         first_word = self.row(
             Control.SWITCH, [self.places[index], len(targets), *[0] * len(targets)]
         )
@@ -207,12 +240,13 @@ class _Lowering:
             self.words[word] = len(self.steps) // 4 - steps
         return found
 
-    def memory(self, k: int) -> Address:
+    def memory_of(self, k: int) -> Address:
         """Memory for the value at position `k`, that is no part of a recipe."""
         output = self.output_of.get(k)
         if output is not None:
             return output, 0
-        return self.builder.arena, self.builder.reserve(max(1, self.graph.nodes[k].type.nbytes))
+        nbytes = max(1, self.graph.nodes[k].type.nbytes)
+        return self.memory.arena, self.memory.reserve(nbytes)
 
     def row(self, kind: Control, words: Sequence[int | Address]) -> int:
         """Append a row that says which step comes next; the position of its words."""
@@ -223,7 +257,8 @@ class _Lowering:
         """A loop, or a communication."""
         positions = [own[0] for own in results.values()]
         program = self.program_of_loop(call, inputs, results)
-        self.repeated.update(_repeated_sources(program))
+        if not self.shared.runs_bodies:
+            self.shared.repeated.update(_repeated_sources(program))
         wanted = [Wanted(self.graph.nodes[k].type, self.output_of.get(k)) for k in positions]
         recipe = self.maker.of_program(program, [self.layout_of[x] for x in inputs], wanted)
         places = self.followed(recipe, [self.places[x] for x in inputs])
@@ -240,16 +275,42 @@ class _Lowering:
         positions = [own[0] for own in results.values()]
         types = tuple([self.graph.nodes[x].type for x in inputs])
         are_own = tuple([k in self.output_of for k in positions])
-        key = (*self.graph.signatures[positions].tolist(), types, are_own)
-        program = self.programs.get(key)
+        key = (self.graph.table, *self.graph.signatures[positions].tolist(), types, are_own)
+        program = self.shared.programs.get(key)
         if program is None:
             places = [Place(External(number)) for number in range(len(inputs))]
-            pipeline = imported("numba_grad.compiler.pipeline")
-            program = pipeline.program_of_control(
-                call, list(results), places, are_own, cpu_target.TARGET
-            )
-            self.programs[key] = program
+            given = (call, list(results), places, are_own)
+            if self.shared.runs_bodies:
+                program = control_program(*given, self.body, cpu_target.TARGET)
+            else:
+                pipeline = imported("numba_grad.compiler.pipeline")
+                program = pipeline.program_of_control(*given, cpu_target.TARGET)
+            self.shared.programs[key] = program
         return program
+
+    def body(self, graph: FlatGraph, _: Overwriting) -> Body:
+        """The steps of the operations of a body; nothing is computed in place."""
+        arena = bodies.Arena()
+        memory = _Memory(bodies.ARGUMENT, bodies.RESULT, bodies.ARENA, arena.reserve)
+        lowering = _Lowering(graph, self.shared, memory)
+        lowering.append_operations()
+        steps = bodies.scheduled(
+            lowering.steps,
+            lowering.words,
+            lowering.relocations,
+            list(self.maker.kernels),
+            self.builder.words,
+        )
+        return Body(steps, arena.nbytes)
+
+
+def _of_all_loops() -> list[build.Request]:
+    """Small kernels that no operation has and every loop: compiled with the first program of a
+    machine, as the kernel of all walks is. Each alone would have Numba imported for it."""
+    if build.is_compiled(build.Request(WALK)):
+        return []
+    copies = [cpu_target.TARGET.copy_step(nbytes, nbytes).source for nbytes in (4, 8)]
+    return [build.Request(x, is_quick=True) for x in (*copies, START_SOURCE, NEXT_SOURCE)]
 
 
 def _repeated_sources(program: SegmentProgram) -> Iterator[str]:

@@ -116,7 +116,7 @@ class Recipes:
     # Recipes
 
     def of_operation(
-        self, node: Node, layouts: Sequence[int], base: int | None, signature: int
+        self, node: Node, layouts: Sequence[int], base: int | None, signature: Hashable
     ) -> Recipe:
         """What computes `node`, and all that has its signature and reads such layouts; to `base`,
         if that matters."""
@@ -196,7 +196,7 @@ class Recipes:
 
     # Values
 
-    def value(self, node: Node, signature: int) -> View:
+    def value(self, node: Node, signature: Hashable) -> View:
         name, family = node.op.name, node.op.family
         if name in RENAMINGS or name == "item":
             return self.operands[0]
@@ -367,7 +367,7 @@ class Recipes:
             self.apply(_SUM, ("x", "y"), target, dtype, [(before, dtype), (part, dtype)])
         return result
 
-    def segment(self, node: Node, signature: int) -> View:
+    def segment(self, node: Node, signature: Hashable) -> View:
         """By the usual way, as a graph of this one operation."""
         return self.program(self.program_of(node, signature), [self.wanted])[0]
 
@@ -400,7 +400,7 @@ class Recipes:
             views.append(contiguous(base, offset, own.type.shape))
         return views
 
-    def program_of(self, node: Node, signature: int) -> SegmentProgram:
+    def program_of(self, node: Node, signature: Hashable) -> SegmentProgram:
         """The segment of this operation alone: a loop has the same one in each step."""
         key = (signature, *self.types)
         program = self.programs.get(key)
