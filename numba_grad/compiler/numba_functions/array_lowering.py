@@ -209,18 +209,13 @@ class _Lowering(FunctionLowering):
     def __init__(
         self, owner: _Module, definition: ast.FunctionDef, function: ir.Function, failure: Any
     ) -> None:
-        super().__init__(
-            Source(owner.source, definition),
-            front_end.NAMES,
-            owner.meanings,
-            function,
-            types.int64,
-        )
+        source = Source(owner.source, definition)
+        super().__init__(source, front_end.NAMES, owner.meanings, function, types.int64)
         self.owner = owner
         self.failure = failure  # the address of the word that says why
         # A parameter that is assigned has two values.
         parameters = {parameter.arg for parameter in definition.args.args}
-        self.in_memory |= parameters & self.uses.stores.keys()
+        self.in_memory |= parameters & source.uses.stores.keys()
 
     def lower(self) -> None:
         self.statements(self.definition.body)
