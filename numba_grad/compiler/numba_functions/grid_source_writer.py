@@ -21,9 +21,11 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     walk,
 )
+from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.source_writer import (
     SourceWriter,
     cast,
+    form_of,
     numpy_name,
 )
 from numba_grad.compiler.numba_functions.tapes import dtype_on
@@ -109,11 +111,14 @@ class _Writer(SourceWriter):
 
     # What differs from code for the CPU.
 
-    def term(self, operation: str) -> Term:
+    def form(self, operation: str, bindings: tuple[int, ...]) -> Printed:
         if operation in _MISSING:
             problem = f"np.{operation} is nothing that numba.cuda compiles"
             raise KernelError(explain(self._kernel.name, problem, fix="a device function for it"))
-        return _TERMS.get(operation) or super().term(operation)
+        term = _TERMS.get(operation)
+        if term is None:
+            return super().form(operation, bindings)
+        return form_of(term, OPERATIONS[operation].operands, bindings)
 
     def store(self, s: Store, place: str, value: str) -> None:
         if not s.is_added or not s.memory.rank or s.memory in self._own:
@@ -154,6 +159,6 @@ class _Writer(SourceWriter):
         if isinstance(s, Pop) and dtype_on(s.tape) == "bool":
             self.flush(only_loads=True)
             self.line(f"{s.tape}_top -= 1")
-            self.line(f"{s.target.name} = {cast(Printed(self.place_on(s.tape, 0)), 'bool')}")
+            self.line(f"{s.target.name} = {cast(Printed(self.place_on(s.tape, 0)), 'bool').text}")
             return
         super().statement(s)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_grad.compiler.numba_functions import derivative_rules
-from numba_grad.compiler.numba_functions.numba_words import WORDS
 from numba_grad.compiler.numba_functions.regions import COMPLEX, FLOATS, Scalar, Value
-from numba_grad.compiler.scalar_expressions import Term, parsed, with_functions
+from numba_grad.compiler.scalar_expressions import Term, parsed
 from numba_grad.graph.node import OPS
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 Slope = Callable[["Builder", Value, Sequence[Value], Value], Value]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Operation:
     expression: str  # of the arguments, which have names in braces
     operands: tuple[str, ...]  # these names
@@ -249,12 +248,6 @@ OPERATIONS: dict[str, Operation] = {
         for axis in "xyz"
     },
 }
-
-
-@functools.cache
-def in_words(operation: str) -> Term:
-    """What an operation computes, in the words of Numba source."""
-    return with_functions(parsed(OPERATIONS[operation].expression), WORDS)
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """A kernel as Numba source: scalar loops, as Numba's array code takes seconds to compile."""
 
+import functools
 import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from numba_grad.compiler.numba_functions.analyses import (
 )
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.index_ranges import IndexRanges
+from numba_grad.compiler.numba_functions.numba_words import WORDS
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Check,
@@ -47,7 +49,6 @@ from numba_grad.compiler.numba_functions.scalar_operations import (
     OPERATIONS,
     cast_to,
     dtype_of,
-    in_words,
 )
 from numba_grad.compiler.numba_functions.tapes import dtype_on
 from numba_grad.compiler.scalar_expressions import (
@@ -57,6 +58,7 @@ from numba_grad.compiler.scalar_expressions import (
     number_text,
     parsed,
     printed,
+    with_functions,
 )
 from numba_grad.errors import explain
 
@@ -258,7 +260,9 @@ class SourceWriter:
         return any(x is not None and x.reads_memory for x in pending)
 
     def _cast(self, value: Value, dtype: str) -> str:
-        return self.text(value) if dtype_of(value) == dtype else cast(self.printed(value), dtype)
+        return (
+            self.text(value) if dtype_of(value) == dtype else cast(self.printed(value), dtype).text
+        )
 
     def _define(self, target: Scalar, value: Printed, *, reads_memory: bool) -> None:
         if self._is_inlined and self._uses.get(target, 0) == 1 and len(value.text) < _LONG:
@@ -331,11 +335,13 @@ class SourceWriter:
     def statement(self, s: Statement) -> None:
         if isinstance(s, Define):
             reads = self._reads_memory(s.arguments)
-            is_cast = s.operation == "cast"
-            term = cast_to(s.target.dtype) if is_cast else self.term(s.operation)
-            values = map(self.printed, s.arguments)
-            operands = dict(zip(OPERATIONS[s.operation].operands, values, strict=True))
-            self._define(s.target, printed(term, operands), reads_memory=reads)
+            values = [self.printed(x) for x in s.arguments]
+            if s.operation == "cast":
+                value = cast(values[0], s.target.dtype)
+            else:
+                form = self.form(s.operation, tuple([x.binding for x in values]))
+                value = Printed(form.text.format(*[x.text for x in values]), form.binding)
+            self._define(s.target, value, reads_memory=reads)
         elif isinstance(s, Size):
             length = Printed(f"{s.memory.name}.shape[{s.axis}]")
             self._define(s.target, length, reads_memory=True)
@@ -351,7 +357,7 @@ class SourceWriter:
             self.flush(only_loads=True)
             value = self.place_on(s.tape, 0)
             if s.target.dtype != dtype_on(s.tape):
-                value = cast(Printed(value), s.target.dtype)
+                value = cast(Printed(value), s.target.dtype).text
             self.line(f"{s.tape}_top -= 1")
             self.line(f"{s.target.name} = {value}")
         elif isinstance(s, Room):
@@ -382,9 +388,9 @@ class SourceWriter:
         else:
             self._nested(s)
 
-    def term(self, operation: str) -> Term:
-        """What a scalar operation is in this source."""
-        return in_words(operation)
+    def form(self, operation: str, bindings: tuple[int, ...]) -> Printed:
+        """The text of a scalar operation of {0}, {1}, ..., which bind so tightly."""
+        return _form(operation, bindings)
 
     def store(self, s: Store, place: str, value: str) -> None:
         if s.in_any_order and not s.memory.rank:
@@ -518,8 +524,21 @@ def numpy_name(dtype: str) -> str:
     return "np.bool_" if dtype == "bool" else f"np.{dtype}"
 
 
-def cast(value: Printed, dtype: str) -> str:
-    return printed(cast_to(dtype), {"a": value}).text
+def cast(value: Printed, dtype: str) -> Printed:
+    return printed(cast_to(dtype), {"a": value})
+
+
+@functools.cache
+def _form(operation: str, bindings: tuple[int, ...]) -> Printed:
+    record = OPERATIONS[operation]
+    term = with_functions(parsed(record.expression), WORDS)
+    return form_of(term, record.operands, bindings)
+
+
+def form_of(term: Term, operands: Sequence[str], bindings: Sequence[int]) -> Printed:
+    """A term printed with {0}, {1}, ... for its operands."""
+    fields = [Printed(f"{{{k}}}", binding) for k, binding in enumerate(bindings)]
+    return printed(term, dict(zip(operands, fields, strict=True)))
 
 
 def literal_of(value: float, dtype: str) -> str:

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Sequence
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.array_expressions.expressions import loops
 from numba_grad.compiler.numba_functions.numba_ir.findings import Shared
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Meaning, Stale, memories_of
 from numba_grad.compiler.numba_functions.numba_ir.names import Names
@@ -111,7 +111,7 @@ class Assignments(Names):
         def store(at: tuple[Value, ...]) -> None:
             builder.store(memory, at, builder.load_view(view, *at))
 
-        array_expressions.loops(builder, view.shape, store)
+        loops(builder, view.shape, store)
         self.share(memory, view.memory, is_moved=is_moved)
 
     def share(self, memory: Memory, source: Memory, *, is_moved: bool = False) -> None:

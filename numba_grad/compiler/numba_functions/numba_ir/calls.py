@@ -17,7 +17,13 @@ from numba.core.inline_closurecall import length_of_iterator
 from numba.np.numpy_support import from_dtype
 from numba.np.unsafe.ndarray import empty_inferred
 
-from numba_grad.compiler.numba_functions import array_expressions, kernel_names, numpy_in_loops
+from numba_grad.compiler.numba_functions import kernel_names, numpy_in_loops
+from numba_grad.compiler.numba_functions.array_expressions.expressions import (
+    Expression,
+    Listed,
+    Method,
+    is_complex,
+)
 from numba_grad.compiler.numba_functions.named_operations import FUNCTIONS, is_of_numpy
 from numba_grad.compiler.numba_functions.numba_ir.lists import Lists
 from numba_grad.compiler.numba_functions.numba_ir.meanings import (
@@ -40,7 +46,7 @@ class Calls(Lists):
         keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
             raise self.refused("a call with *")
-        is_method = isinstance(function, array_expressions.Method)
+        is_method = isinstance(function, Method)
         if is_method and self._is_list(function.array):
             return self._called_of_list(function.name, function.array, given)
         called = function.value if isinstance(function, Known) else function
@@ -65,7 +71,7 @@ class Calls(Lists):
                 return found
         if called in (sum, min, max) and len(arguments) == 1:
             (parts,) = arguments
-            parts = parts.items if isinstance(parts, array_expressions.Listed) else parts
+            parts = parts.items if isinstance(parts, Listed) else parts
             if isinstance(parts, tuple) and called is sum:
                 return self._sum_of_parts(target, parts)
             arguments = list(parts) if isinstance(parts, tuple) else arguments
@@ -82,7 +88,7 @@ class Calls(Lists):
         if called is len:
             if isinstance(arguments[0], tuple):
                 return len(arguments[0])
-            if isinstance(arguments[0], Memory | View | array_expressions.Expression):
+            if isinstance(arguments[0], Memory | View | Expression):
                 return self.shape(arguments[0])[0]
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         if is_scalar and not keywords:
@@ -245,7 +251,7 @@ class Calls(Lists):
         self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning | None:
         """A call of a function of NumPy that `numpy_in_loops` has; None of another."""
-        if isinstance(called, array_expressions.Method):
+        if isinstance(called, Method):
             arguments = [called.array, *arguments]
             called = numpy_in_loops.METHODS.get(called.name)
         try:
@@ -261,7 +267,7 @@ class Calls(Lists):
         key = *ranks, *strings
         if key not in functions:
             return None
-        has_complex = any(map(array_expressions.is_complex, values))
+        has_complex = any(map(is_complex, values))
         if has_complex and called not in numpy_in_loops.OF_COMPLEX:
             raise self.refused(f"`{called.__name__}` of complex numbers")
         result = self.inline(functions, key, *values)

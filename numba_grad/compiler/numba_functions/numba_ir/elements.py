@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.array_expressions.expressions import Array, Expression
 from numba_grad.compiler.numba_functions.numba_ir.expressions import Expressions
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Flat, Meaning
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
@@ -76,14 +76,14 @@ class ElementAccess(Expressions):
         """An element of an array, or a view."""
         if isinstance(found, Flat):
             return self._load(found.array, self._place_in_flat(found.array, index))
-        if not isinstance(found, Memory | View | array_expressions.Expression):
+        if not isinstance(found, Memory | View | Expression):
             raise self.refused("an index of this")
         indices = index if isinstance(index, tuple) else (index,)
         if self._is_element(found, indices):
             return self._load(self._stored(found), indices)
         return self.array("item", target, (found, indices))
 
-    def _is_element(self, array: array_expressions.Array, indices: tuple[Meaning, ...]) -> bool:
+    def _is_element(self, array: Array, indices: tuple[Meaning, ...]) -> bool:
         return len(indices) == array.rank and all(
             isinstance(i, bool | int) or (isinstance(i, Scalar) and i.dtype[0] in "iu")
             for i in indices

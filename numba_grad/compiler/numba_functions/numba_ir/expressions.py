@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numba.core import ir
 
-from numba_grad.compiler.numba_functions import array_expressions, kernel_names
+from numba_grad.compiler.numba_functions import kernel_names
+from numba_grad.compiler.numba_functions.array_expressions.expressions import (
+    Expression,
+    Method,
+    stored,
+)
+from numba_grad.compiler.numba_functions.array_expressions.lowering import lowered
 from numba_grad.compiler.numba_functions.named_operations import BINARY, UNARY
 from numba_grad.compiler.numba_functions.numba_ir.assignments import Assignments
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Flat, Known, Meaning, NumberList
@@ -97,7 +103,7 @@ class Expressions(Assignments):
 
     def _on_inplace_binop(self, target: Any, expression: Any) -> Meaning:
         left = self.meaning(expression.lhs)
-        if isinstance(left, Memory | View | array_expressions.Expression):
+        if isinstance(left, Memory | View | Expression):
             return self.array("inplace", target, (expression.immutable_fn, left, expression.rhs))
         return self._operation(target, expression.immutable_fn, [expression.lhs, expression.rhs])
 
@@ -106,7 +112,7 @@ class Expressions(Assignments):
 
     def _operation(self, target: Any, function: Any, variables: Sequence[Any]) -> Meaning:
         meanings = [self.meaning(v) for v in variables]
-        if any(isinstance(m, Memory | View | array_expressions.Expression) for m in meanings):
+        if any(isinstance(m, Memory | View | Expression) for m in meanings):
             return self.array("operation", target, (function, meanings))
         if all(isinstance(m, tuple) for m in meanings) and function is operator.add:
             return meanings[0] + meanings[1]
@@ -150,13 +156,13 @@ class Expressions(Assignments):
 
     def _stored(self, meaning: Meaning) -> Meaning:
         """What may be looked at later: an expression is computed now."""
-        if isinstance(meaning, array_expressions.Expression):
-            return array_expressions.stored(self, meaning)
+        if isinstance(meaning, Expression):
+            return stored(self, meaning)
         return meaning
 
     def _on_getattr(self, target: Any, expression: Any) -> Meaning:
         found, name = self.meaning(expression.value), expression.attr
-        if isinstance(found, Memory | View | array_expressions.Expression):
+        if isinstance(found, Memory | View | Expression):
             if name == "shape":
                 return self.shape(found)
             if name == "ndim":
@@ -171,7 +177,7 @@ class Expressions(Assignments):
                 return Flat(stored)
             return self.array("attribute", target, (name, found))
         if isinstance(found, NumberList):
-            return array_expressions.Method(name, found)
+            return Method(name, found)
         if isinstance(found, Scalar | bool | int | float):
             return self._attribute_of_number(target, name, found)
         if isinstance(found, tuple):
@@ -190,15 +196,13 @@ class Expressions(Assignments):
         if name in ("real", "imag"):
             return self.scalar_operation(name, [number], self.code.type_of(target))
         if name in ("conjugate", "conj"):
-            return array_expressions.Method("conjugate", number)
+            return Method("conjugate", number)
         raise self.refused(f"the attribute `{name}`")
 
     def array(self, what: str, target: Any, request: tuple[Any, ...]) -> Meaning:
         """What code with arrays stands for: by `array_expressions`."""
         numba_type = None if target is None else self.code.type_of(target)
-        result = array_expressions.lowered(self, what, numba_type, request)
-        if isinstance(result, array_expressions.Expression) and not self.code.is_used_at_once(
-            target, self._block
-        ):
-            return array_expressions.stored(self, result)
+        result = lowered(self, what, numba_type, request)
+        if isinstance(result, Expression) and not self.code.is_used_at_once(target, self._block):
+            return stored(self, result)
         return result

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.array_expressions.expressions import Listed
 from numba_grad.compiler.numba_functions.numba_ir.elements import ElementAccess
 from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     Elements,
@@ -29,7 +29,7 @@ class Iteration(ElementAccess):
             return Elements("range", (found,))
         if isinstance(found, Flat):
             return Elements("flat", (found.array,))
-        if isinstance(found, array_expressions.Listed):
+        if isinstance(found, Listed):
             found = found.items
         if isinstance(found, tuple):
             return Elements("tuple", found)

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.array_expressions.expressions import Listed
 from numba_grad.compiler.numba_functions.numba_ir.iteration import Iteration
 from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     Elements,
@@ -41,7 +41,7 @@ class Lists(Iteration):
     def _on_build_list(self, target: Any, expression: Any) -> Meaning:
         items = [self._stored(self.meaning(item)) for item in expression.items]
         if items and self.code.is_used_at_once(target, self._block):
-            return array_expressions.Listed(tuple(items))
+            return Listed(tuple(items))
         made = self._list_of(target, len(items))
         for k, item in enumerate(items):
             self._put_in_list(made, k, item)
@@ -218,7 +218,7 @@ class Lists(Iteration):
     def _operation(self, target: Any, function: Any, variables: Sequence[Any]) -> Meaning:
         if function is operator.mul:
             found, times = (self.meaning(v) for v in variables)
-            if isinstance(found, array_expressions.Listed):
+            if isinstance(found, Listed):
                 return self.repeated_list(target, found.items, times)
         return super()._operation(target, function, variables)
 
@@ -227,7 +227,7 @@ class Lists(Iteration):
             return self._part_of_list(found, getattr(index, "value", index))
         if isinstance(found, NumberList):
             return self.builder.load(found.values, self._place_in_list(found, index))
-        if isinstance(found, array_expressions.Listed):
+        if isinstance(found, Listed):
             return self._one_of(found.items, index)
         return super().item(found, index, target)
 

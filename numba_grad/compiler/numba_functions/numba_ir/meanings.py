@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from numba_grad.compiler.numba_functions import array_expressions
+from numba_grad.compiler.numba_functions.array_expressions.expressions import (
+    Expression,
+    Listed,
+    Method,
+)
 from numba_grad.compiler.numba_functions.regions import Memory, Value, View
 
 
@@ -70,13 +74,13 @@ def memories_of(meaning: Meaning) -> frozenset[Memory]:
         return frozenset([meaning])
     if isinstance(meaning, View):
         return frozenset([meaning.memory])
-    if isinstance(meaning, array_expressions.Expression):
+    if isinstance(meaning, Expression):
         return frozenset([view.memory for view in meaning.reads])
-    if isinstance(meaning, array_expressions.Method | Flat):
+    if isinstance(meaning, Method | Flat):
         return memories_of(meaning.array)
     if isinstance(meaning, Elements):
         return memories_of(meaning.parts)
-    if isinstance(meaning, array_expressions.Listed):
+    if isinstance(meaning, Listed):
         return memories_of(meaning.items)
     if isinstance(meaning, tuple):
         return frozenset([memory for part in meaning for memory in memories_of(part)])

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 from numba.core import ir, types
 
-from numba_grad.compiler.numba_functions import array_expressions, kernel_names
+from numba_grad.compiler.numba_functions import kernel_names
+from numba_grad.compiler.numba_functions.array_expressions.expressions import Array
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.numba_ir.findings import Again, Findings
 from numba_grad.compiler.numba_functions.numba_ir.meanings import (
@@ -169,7 +170,7 @@ class Names:
             for group, array in self._arrays.items()
         )
 
-    def shape(self, array: array_expressions.Array) -> tuple[Value, ...]:
+    def shape(self, array: Array) -> tuple[Value, ...]:
         if not isinstance(array, Memory):
             return array.shape
         return tuple([self.builder.size(array, axis) for axis in range(array.rank)])

@@ -1,0 +1,81 @@
+"""An array by its elements, stored or not."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numba_grad.compiler.numba_functions.builder import Builder
+from numba_grad.compiler.numba_functions.regions import COMPLEX, Memory, Scalar, Value, View
+
+Indices = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An array that is not stored: what an element is, and which arrays that reads."""
+
+    shape: Indices
+    dtype: str
+    element: Callable[[Indices], Value]
+    reads: tuple[View, ...]
+    is_view: bool = False  # for NumPy: who writes to it, or to what it reads, is refused
+    is_in_order: bool = True  # an element is made of the elements that have its place in `reads`
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`array.name`, which is called."""
+
+    name: str
+    array: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list in the text of a call."""
+
+    items: tuple[Any, ...]
+
+
+Array = Memory | View | Expression
+
+
+def is_number(meaning: Any) -> bool:
+    return isinstance(meaning, Scalar | bool | int | float)
+
+
+def is_array(meaning: Any) -> bool:
+    return isinstance(meaning, Memory | View | Expression)
+
+
+def is_complex(meaning: Any) -> bool:
+    return getattr(meaning, "dtype", "") in COMPLEX
+
+
+def stored(translation: Any, array: Array) -> Memory | View:
+    """An array in memory."""
+    if not isinstance(array, Expression):
+        return array
+    builder: Builder = translation.builder
+    memory = builder.allocate("values", array.dtype, array.shape)
+    loops(builder, array.shape, lambda at: builder.store(memory, at, array.element(at)))
+    if array.is_view:
+        translation.share(memory, array.reads[0].memory)
+    return memory
+
+
+def loops(builder: Builder, shape: Indices, body: Callable[[Indices], None]) -> None:
+    """Write loops over all indices."""
+
+    def level(at: Indices) -> None:
+        if len(at) == len(shape):
+            body(at)
+            return
+        with builder.loop(shape[len(at)]) as index:
+            level((*at, index))
+
+    level(())
