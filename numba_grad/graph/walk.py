@@ -80,6 +80,7 @@ def history_of(
     seen = set(stack)
     order: list[Node] = []
     met = []
+    is_bounded = since > 0 or ends != ()
     # Depth first: of a loop that gives a result in each step, from the last one to the first, which
     # is the order of memory. All steps at once took twice as long.
     found, follow, take = order.append, stack.append, stack.pop
@@ -88,7 +89,7 @@ def history_of(
         found(node)
         # Read once: another thread may compute the node, and then drop its inputs.
         inputs = node.inputs
-        if not inputs or node.serial < since or node in ends:
+        if not inputs or (is_bounded and (node.serial < since or node in ends)):
             met.append(node)
             continue
         is_end = True

@@ -103,7 +103,7 @@ transpose = structural(
     input_names=("x",),
     infer=_infer_transpose,
     reference=lambda x, *, axes: np.transpose(x, axes),
-    vjp=(lambda g, out, x, *, axes: transpose(g, axes=inverse_permutation(axes)),),
+    vjp=(lambda g, out, x, *, axes: permuted(g, inverse_permutation(axes)),),
     batch=lambda is_batched, x, *, axes: transpose(x, axes=(0, *(axis + 1 for axis in axes))),
     dtypes=ALL,
     example=lambda rng: [
@@ -416,18 +416,28 @@ def _infer_concatenate(*types: Type, axis: int) -> Type:
     return array_type((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
-# Where the parts of a concatenation start: its rule is called for each of them.
+_FEW_PARTS = 8
+# Where the parts of a long concatenation start: its rule is called for each of them.
 _starts_of_parts: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
 
 
 def _concatenate_vjp(k: int, g: Node, out: Node, *inputs: Node, axis: int) -> Node:
-    starts_of_parts = _starts_of_parts.get(out)
-    if starts_of_parts is None:
-        starts_of_parts = [0, *itertools.accumulate([x.shape[axis] for x in inputs])]
-        _starts_of_parts[out] = starts_of_parts
-    starts = [0] * len(g.shape)
-    starts[axis] = starts_of_parts[k]
-    return slice_(g, starts=tuple(starts), sizes=inputs[k].shape, steps=(1,) * len(g.shape))
+    if k < _FEW_PARTS:
+        start = sum([x.type.shape[axis] for x in inputs[:k]])
+    else:
+        starts = _starts_of_parts.get(out)
+        if starts is None:
+            starts = [0, *itertools.accumulate([x.type.shape[axis] for x in inputs])]
+            _starts_of_parts[out] = starts
+        start = starts[k]
+    return record(slice_, (g,), _part_params(axis, start, inputs[k].type.shape))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _part_params(axis: int, start: int, sizes: Shape) -> SharedParams:
+    """Of the slice that is one part of a concatenation."""
+    starts = tuple([start if number == axis else 0 for number in range(len(sizes))])
+    return SharedParams(starts=starts, sizes=sizes, steps=(1,) * len(sizes))
 
 
 def _batch_concatenate(is_batched: Sequence[bool], *inputs: Node, axis: int) -> Node:

@@ -64,7 +64,7 @@ class RecordedGraph:
         read = list(map(_inputs_of, order))
         self.arities = np.fromiter(map(len, read), np.int64, len(order))
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
-        self.inputs = self._numbers_of(list(itertools.chain.from_iterable(read)))
+        self.inputs = self._numbers_of(read)
         # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of what
         # reads or assigns one row, it is in `row_starts`.
         self.signatures, self.row_starts, self.row_accesses = _signatures(order)
@@ -79,13 +79,19 @@ class RecordedGraph:
         # What tells apart inputs outside of the order that may differ from step to step: numbers.
         self.number_types = _types_of_numbers(self.others, is_read_later)
 
-    def _numbers_of(self, inputs: Sequence[Node]) -> np.ndarray:
-        numbers, others = self.numbers, self.others
+    def _numbers_of(self, read: Sequence[Sequence[Node]]) -> np.ndarray:
+        numbers, others, first_inputs = self.numbers, self.others, self.first_inputs
+        inputs = itertools.chain.from_iterable(read)
         found = np.fromiter(
-            map(numbers.get, inputs, itertools.repeat(_OUTSIDE)), np.int64, len(inputs)
+            map(numbers.get, inputs, itertools.repeat(_OUTSIDE)), np.int64, first_inputs[-1]
         )
-        for k in np.flatnonzero(found == _OUTSIDE).tolist():
-            x = inputs[k]
+        outside = np.flatnonzero(found == _OUTSIDE)
+        readers = np.searchsorted(first_inputs, outside, "right") - 1
+        places = outside - first_inputs[readers]
+        for k, reader, place in zip(
+            outside.tolist(), readers.tolist(), places.tolist(), strict=True
+        ):
+            x = read[reader][place]
             if x not in numbers:
                 others.append(x)
                 numbers[x] = -len(others)

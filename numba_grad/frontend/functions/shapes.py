@@ -28,7 +28,7 @@ from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import full
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
-from numba_grad.ops.movement import permuted
+from numba_grad.ops.movement import concatenated, permuted
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -392,8 +392,12 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor
     if axis is None:
         flat = reshape_node(node, (node.type.size,))
         return wrap(reshape_node(_rolled(flat, _total(shift), 0), node.shape))
-    shifts, axes = np.broadcast_arrays(shift, axis)
-    for step, number in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
+    if shift.__class__ is int and axis.__class__ is int:  # NumPy would make arrays of them: 10 us
+        steps = [(shift, axis)]
+    else:
+        shifts, axes = np.broadcast_arrays(shift, axis)
+        steps = zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True)
+    for step, number in steps:
         node = _rolled(node, step, normalize_axis("roll", number, len(node.shape)))
     return wrap(node)
 
@@ -407,7 +411,7 @@ def _rolled(x: Node, shift: int, axis: int) -> Node:
     cut = -shift % size if size else 0
     if not cut:
         return x
-    return OPS["concatenate"](part(x, axis, cut, size), part(x, axis, 0, cut), axis=axis)
+    return concatenated([part(x, axis, cut, size), part(x, axis, 0, cut)], axis)
 
 
 def part(x: Node, axis: int, start: int, stop: int) -> Node:
