@@ -3,6 +3,8 @@
 What is public is said in the modules that have it, by their `__all__`.
 """
 
+# ruff: noqa: E402
+
 import importlib
 import types
 import typing
@@ -30,6 +32,11 @@ from numpy import (
     uint32,
     uint64,
 )
+
+from numba_grad.graph.collection import old_at_once as _old_at_once
+
+# Nearly all modules. Else a tenth of the time would go to looking at what they make.
+_old_at_once(lambda: importlib.import_module("numba_grad.frontend.jit"))
 
 from numba_grad import autograd, dtypes, errors
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled

@@ -124,8 +124,7 @@ class ErrorSite:
     exception: Callable[[int, int], BaseException] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JointOutputs:
+class JointOutputs(NamedTuple):
     """Outputs that are parts of one array, in memory of their own."""
 
     places: tuple[tuple[int, int], ...]  # numbers of outputs, the first byte of each

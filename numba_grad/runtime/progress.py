@@ -8,8 +8,7 @@ which comes back to Python every 0.1 s, reads the words of such loops, and hands
 import ctypes
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("tqdm") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ShownLoop:
+class ShownLoop(NamedTuple):
     """A LOOP of a plan: its row, the position of its words, its label."""
 
     row: int

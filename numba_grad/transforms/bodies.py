@@ -1,8 +1,8 @@
 """Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, recording
@@ -15,8 +15,7 @@ from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
 
 
-@dataclass(frozen=True, slots=True)
-class Backward:
+class Backward(NamedTuple):
     """The body of a derivative, whose arguments are: cotangents of what the loop carries, sums of
     those of constants; values of what is carried at the beginning of a step, rows, cotangents of
     stacked results and of entries; constants. All by the numbers of the loop's arguments."""
@@ -136,8 +135,7 @@ def _backward_body(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BackwardArguments:
+class _BackwardArguments(NamedTuple):
     """The arguments that the body of a derivative may have, by the numbers of what they stand
     for."""
 
@@ -219,8 +217,7 @@ def _product(node: Node) -> Node:
     return node
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """A body that computes tangents as well. Its arguments are those of the body, of each kind
     followed by the tangents of those that have one: what is carried, rows, constants; then
     `captured`. Of its outputs, what is carried and the results, each followed by tangents."""

@@ -1,8 +1,7 @@
 """A choice between graphs as one operation: of its branches only the chosen one runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +63,7 @@ def _evaluate(
     return tuple(evaluate(chosen.outputs, dict(zip(chosen.arguments, arrays, strict=True))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Backward:
+class _Backward(NamedTuple):
     branches: Branches
     numbers: tuple[int, ...]  # of the operands that have cotangents
     captured: list[Node]
@@ -120,8 +118,7 @@ def _backward_branches(
 # In forward mode: branches that compute tangents as well.
 
 
-@dataclass(frozen=True, slots=True)
-class _ForwardBranches:
+class _ForwardBranches(NamedTuple):
     branches: Branches
     numbers: tuple[int, ...]  # of the results that have tangents, the last results
     captured: list[Node]

@@ -10,8 +10,7 @@ mode it is a call of a function that computes values and tangents together.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -216,8 +215,7 @@ def _on_one_device(arguments: Sequence[Node], outputs: Sequence[Node]) -> tuple[
         return tuple([placed(x, device) if x.type.device == CPU else x for x in outputs])
 
 
-@dataclass(frozen=True, slots=True)
-class CallVjp:
+class CallVjp(NamedTuple):
     """A derivative: of the arguments, the given cotangents and `captured`."""
 
     target: CallTarget
@@ -225,8 +223,7 @@ class CallVjp:
     captured: list[Node]  # constants of a user's `backward`, and what it closes over
 
 
-@dataclass(frozen=True, slots=True)
-class CallJvp:
+class CallJvp(NamedTuple):
     """A derivative in a direction: of the arguments, their tangents and `captured`."""
 
     target: CallTarget

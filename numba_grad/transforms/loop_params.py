@@ -4,13 +4,12 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.transforms.call import CallTarget
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """How many of a body's arguments and outputs are what."""
 
     carried: int

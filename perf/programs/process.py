@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -85,23 +84,24 @@ class OurKernels:
     """What numba_grad had compiled and loaded when this was made."""
 
     def __init__(self) -> None:
-        self.on_disk = self._objects()
+        self.compilations = self._compilations()
         self.loaded = self._sources()
 
     def since(self) -> dict[str, int]:
-        """ "compiled": by any process, here or in a worker of ours; "kernels": distinct ones that
-        were loaded; "lines": of their source."""
+        """ "compiled" and "kernels": distinct ones that were compiled, and that were loaded;
+        "lines": of their source."""
         new = self._sources() - self.loaded
         return {
-            "compiled": len(self._objects() - self.on_disk),
+            "compiled": self._compilations() - self.compilations,
             "kernels": len(new),
             "lines": sum(source.count("\n") for source in new),
         }
 
     @staticmethod
-    def _objects() -> set[str]:
-        folder = Path(os.environ["NUMBA_GRAD_CACHE_DIR"])
-        return {file.name for file in folder.rglob("*.object")}
+    def _compilations() -> int:
+        from numba_grad.compiler.building import build
+
+        return build.statistics().compilations
 
     @staticmethod
     def _sources() -> set[str]:

@@ -28,8 +28,7 @@ Form = TypeVar("Form")
 KERNEL_SIGNATURE = "void(int64, int64, int64)"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedKernel:
+class LoadedKernel(NamedTuple):
     """A compiled function: `address` is that of a C function of the given signature."""
 
     address: int

@@ -14,7 +14,7 @@ no position within half a window has a lower score. Nothing far away moves such 
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,8 +106,7 @@ def _crossing(n: int, edges: np.ndarray, reach: int) -> tuple[np.ndarray, np.nda
 # What repeats
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Nodes from `start` to `stop - 1` of which each does what the one `period` before does."""
 
     start: int
