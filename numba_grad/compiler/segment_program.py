@@ -67,6 +67,7 @@ def compile_segment(
         outputs = transform(outputs)
         if config.check_passes:
             check(name, results, outputs)
+    outputs = _with_copies(outputs, places, has_own_memory)
     order = toposort(outputs)
     builder = _SegmentBuilder(target, outputs, places, has_own_memory)
     computing = [node for node in order if node.op.family in COMPUTING]
@@ -77,7 +78,6 @@ def compile_segment(
         builder.place_steps(steps)
         for step in steps:
             builder.emit_step(step)
-        builder.copy_repeated_outputs()
     return SegmentProgram(
         target.join(builder.steps, builder.nbytes_of),
         builder.output_places,
@@ -86,6 +86,22 @@ def compile_segment(
         builder.spare_sources,
         outputs,
     )
+
+
+def _with_copies(
+    outputs: Sequence[Node], places: Collection[Node], has_own_memory: Sequence[bool]
+) -> list[Node]:
+    """Outputs that turned out to be equal to another one, or to an argument, and yet need their own
+    array, are copies: whatever loops over the same elements makes them as well."""
+    known = set(places)
+    result = []
+    for node, needs_own in zip(outputs, has_own_memory, strict=True):
+        if needs_own:
+            if node in known:
+                node = record(OPS["reshape"], (node,), {"shape": node.shape})
+            known.add(node)
+        result.append(node)
+    return result
 
 
 COMPUTING = ("elementwise", "reduction")
@@ -188,19 +204,6 @@ class _SegmentBuilder:
             else:
                 result.append(self.places[node])
         return result
-
-    def copy_repeated_outputs(self) -> None:
-        """Outputs that turned out to be equal to another one, or to an argument, and yet need their
-        own array."""
-        for number, node in enumerate(self.outputs):
-            place = self.places[node]
-            if not self.has_own_memory[number] or place.memory == Output(number):
-                continue
-            stand_in = argument(node.type)
-            copy = record(OPS["reshape"], (stand_in,), {"shape": node.shape})
-            group = Group(space_of(node.shape), (), [copy], [])
-            places = {stand_in: place, copy: Place(Output(number))}
-            self.emit_group(group, places)
 
     # Code
 
