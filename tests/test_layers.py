@@ -59,12 +59,17 @@ FACES = {"numba_grad.autograd.functional"}
 Import = tuple[str, str, int, str]
 
 
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(("numba_grad", *path.relative_to(PACKAGE).with_suffix("").parts))
+        yield module, ast.parse(path.read_text())
+
+
 @functools.cache
 def imports() -> list[Import]:
     found: list[Import] = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(("numba_grad", *path.relative_to(PACKAGE).with_suffix("").parts))
-        for node, when in nodes(ast.parse(path.read_text())):
+    for module, tree in modules():
+        for node, when in nodes(tree):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.Call):
@@ -250,3 +255,30 @@ front_end.module_for(worker.source, "worker", "int64(int64)", "worker")
 assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("package", ["numba_grad", "numba_grad.compiler.library_kernels"])
+def test_a_package_has_the_public_names_of_all_modules(package):
+    """By lines that type checkers read: of each module with an `__all__`, and of no other."""
+    own = dict(modules())
+    lines = [x for x in own[f"{package}.__init__"].body if isinstance(x, ast.ImportFrom)]
+    found = {x.module for x in lines if x.names[0].name == "*"}
+    inside = "numba_grad.frontend." if package == "numba_grad" else f"{package}."
+    expected = {
+        module
+        for module, tree in own.items()
+        if module.startswith(inside)
+        and module.removeprefix(inside) not in NAMESPACES
+        and any(ast.unparse(x).startswith("__all__ = ") for x in tree.body)
+    }
+    missing = [f"from {module} import *" for module in sorted(expected - found)]
+    assert (missing, found - expected) == ([], set())
+
+
+def test_names_that_are_imported_when_they_are_asked_for_are_those_that_type_checkers_see():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    [block] = [x for x in tree.body if isinstance(x, ast.If) and "TYPE_CHECKING" in ast.unparse(x)]
+    lines = [x for x in block.body if isinstance(x, ast.ImportFrom)]
+    start = "numba_grad.frontend."
+    seen = {a.name: x.module for x in lines for a in x.names if (x.module or "").startswith(start)}
+    assert seen == {name: start + module for name, module in numba_grad._SELDOM.items()}
