@@ -392,7 +392,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor
     if axis is None:
         flat = reshape_node(node, (node.type.size,))
         return wrap(reshape_node(_rolled(flat, _total(shift), 0), node.shape))
-    if shift.__class__ is int and axis.__class__ is int:  # NumPy would make arrays of them: 10 us
+    if isinstance(shift, int) and isinstance(axis, int):  # NumPy would make arrays of them: 10 us
         steps = [(shift, axis)]
     else:
         shifts, axes = np.broadcast_arrays(shift, axis)
