@@ -248,7 +248,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     keys = zip(map(attrgetter("op", "type", "requires_grad"), nodes), params, strict=True)
     first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
     # Whether an array is read or assigned by whole rows depends on what else goes in, too.
-    of_rows = [k for k in kinds.values() if nodes[k].inputs and nodes[k].op in (_SLICE, UPDATE)]
+    of_rows = [k for k in kinds.values() if _may_be_of_row(nodes[k])]
     for number in np.flatnonzero(np.isin(first, of_rows)).tolist():
         key = (int(first[number]), id(nodes[number].inputs[-1].type))
         first[number] = kinds.setdefault(key, number)
@@ -277,6 +277,14 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
             key = (node.op, node.type, node.requires_grad, rest)
             signatures[k] = known.setdefault(key, len(known) + 1)
     return signatures[first], row_starts[first], accesses[first]
+
+
+def _may_be_of_row(node: Node) -> bool:
+    """Whether another array that goes in makes it an operation on a whole row, or not."""
+    if node.op is _SLICE:
+        sizes = node.params["sizes"]
+        return len(sizes) > 1 and sizes[0] == 1 and bool(node.inputs)
+    return node.op is UPDATE and bool(node.inputs)
 
 
 def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:

@@ -261,7 +261,7 @@ class _Loop:
         for chain in chains:
             moves = steps.period * np.arange(steps.count)
             rows = [recorded.row_starts[steps.first + place + moves] for place in chain]
-            if len(np.unique(rows)) < len(chain) * steps.count:
+            if len(set(np.concatenate(rows).tolist())) < len(chain) * steps.count:
                 return False
         ends = {chain[-1] for chain in chains}
         last = [steps.count - 1]
@@ -309,9 +309,12 @@ class _Loop:
         """For places in a step, the steps that others read it of."""
         steps, recorded = self.steps, self.recorded
         later = recorded.inputs_in_graph[recorded.first_inputs[steps.end] :]
-        numbers = np.unique(later[(later >= steps.first) & (later < steps.end)])
+        inside = later[(later >= steps.first) & (later < steps.end)]
+        # `np.unique` would import `numpy.ma`: 10 ms.
+        is_read = np.zeros(steps.end - steps.first, bool)
+        is_read[inside - steps.first] = True
         reads: dict[int, list[int]] = {}
-        for number in (numbers - steps.first).tolist():
+        for number in np.flatnonzero(is_read).tolist():
             reads.setdefault(number % steps.period, []).append(number // steps.period)
         return reads
 
