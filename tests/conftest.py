@@ -18,4 +18,3 @@ def loops_stay_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     python_loops = importlib.import_module("numba_grad.transforms.python_loops")
     monkeypatch.setattr(python_loops, "FEWEST_NODES", sys.maxsize)
     monkeypatch.setattr(python_loops, "FEWEST_NODES_COMPILED", sys.maxsize)
-    monkeypatch.setattr(python_loops, "FEWEST_NODES_WITH_DERIVATIVES", sys.maxsize)

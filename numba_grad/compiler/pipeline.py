@@ -24,6 +24,7 @@ from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
+from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
     FlatGraph,
@@ -169,7 +170,11 @@ class _Compiler:
     def body(self, overwriting: Overwriting) -> Body | None:
         """The steps of a graph that is the body of a loop or a branch; None if something that may
         be computed in place is, but in another one."""
-        segments = segment_graphs(self.graph)
+        given = set(self.graph.inputs)
+        is_straight = all(
+            x.type.size <= MOST_ELEMENTS for k, x in enumerate(self.nodes) if k not in given
+        )
+        segments = segment_graphs(self.graph, is_straight=is_straight)
         for number, result in overwriting.results.items():
             k, key = self.graph.inputs[number], ("input", number)
             self.movable.add(self.graph.outputs[result])

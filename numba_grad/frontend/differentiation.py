@@ -363,7 +363,8 @@ class Differentiation:
         outputs = list(dict.fromkeys([*outputs, *others]))
         walk = history_of(outputs, ends, since=self.first_serial, with_pending=True)
         order = [x for x in walk.nodes if x.serial >= self.first_serial]
-        found = loop_in(order, {*outputs, *ends}, known_body, is_read_at_each_call)
+        fixed, is_compiled = {*outputs, *ends}, is_tracing()
+        found = loop_in(order, fixed, known_body, is_read_at_each_call, is_compiled=is_compiled)
         if found is not None:
             found.rewire(order, outputs)
         return found is not None

@@ -37,7 +37,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
-from numba_grad.transforms.python_loops import is_long_with_derivatives, loop_in
+from numba_grad.transforms.python_loops import loop_in
 
 if TYPE_CHECKING:
     from numba_grad.frontend.lowered import Lowered
@@ -412,9 +412,7 @@ class Jitted:
         own = set(arguments)
         captured, constants, reached, count = _surroundings(outputs, own, first)
         if not scope.communicates:
-            while is_long_with_derivatives(reached) and _has_rerolled(
-                outputs, own, reached, first, trace
-            ):
+            while _has_rerolled(outputs, own, reached, first, trace):
                 captured, constants, reached, count = _surroundings(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         return Specialization(
@@ -561,7 +559,8 @@ def _has_rerolled(
     """Make a loop of steps that the function has recorded one by one, if there are such steps."""
     pending = [x for x in reached if x.value is None and x.serial >= first]
     nodes = in_order_of_recording(pending)
-    found = loop_in(nodes, {*outputs, *arguments}, known_body, trace.has_met)
+    fixed = {*outputs, *arguments}
+    found = loop_in(nodes, fixed, known_body, trace.has_met, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
     return found is not None

@@ -103,8 +103,9 @@ class Trace:
         return node
 
     def has_met(self, node: Node) -> bool:
-        """Whether `node` stands for an array of the user's."""
-        return node in self._of_node
+        """Whether `node` stands for an array of the user's that is still there."""
+        met = self._of_node.get(node)
+        return met is not None and met.owner() is not None
 
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""

@@ -2,9 +2,10 @@
 
     u, v = v, 2 * v - u + c * bend(v)    the cotangent of u is minus what that of v was before
 
-Such a cotangent is carried as that former value, which is in memory already. And where one sum over
-all steps adds parts of what another one adds, it is that part of the other sum. Both are exact: a
-derivative that has memory for some states only, and does without, has the same bits.
+Such a cotangent is carried as that former value, which is in memory already. Where one sum over all
+steps adds parts of what another one adds, it is that part of the other sum. And what is the same in
+all steps, as the cotangent of a loss that steps add to, is a constant. All are exact: a derivative
+that has memory for some states only, and does without, has the same bits.
 """
 
 from collections.abc import Sequence
@@ -25,25 +26,34 @@ class CarriedCotangents:
     body: CallTarget
     negated: frozenset[int]  # what is carried with the other sign
     parts: dict[int, tuple[int, list[Node]]]  # sums: of which other one, by which movements
+    same: tuple[int, ...]  # what no step changes: the last constants
 
     def held(self, held: Sequence[Node]) -> list[Node]:
         """What it carries at first."""
         return [
             OPS["negative"](x) if k in self.negated else x
             for k, x in enumerate(held)
-            if k not in self.parts
+            if k not in self.parts and k not in self.same
         ]
 
-    def finals(self, finals: Sequence[Node], count: int) -> list[Node]:
-        """What the original, of `count` values, carries out."""
+    def constants(self, held: Sequence[Node]) -> list[Node]:
+        """What it takes in every step instead of carrying it."""
+        return [held[k] for k in self.same]
+
+    def finals(self, finals: Sequence[Node], held: Sequence[Node]) -> list[Node]:
+        """What the original, which carries `held` at first, carries out."""
         kept = iter(finals)
-        own = {k: next(kept) for k in range(count) if k not in self.parts}
+        own = {
+            k: x if k in self.same else next(kept)
+            for k, x in enumerate(held)
+            if k not in self.parts
+        }
         own |= {k: OPS["negative"](own[k]) for k in self.negated}
         for k, (source, movements) in self.parts.items():
             own[k] = own[source]
             for movement in movements:
                 own[k] = record(movement.op, (own[k],), movement.params)
-        return [own[k] for k in range(count)]
+        return [own[k] for k in range(len(held))]
 
 
 def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
@@ -54,6 +64,7 @@ def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangent
 def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
     parts = _parts(body, range(carried - sums, carried))
     negated = _negated(body, range(carried - sums))
+    same = tuple([k for k in range(carried) if body.outputs[k] is body.arguments[k]])
     arguments = list(body.arguments)
     outputs = list(body.outputs)
     with recording(True):
@@ -63,12 +74,16 @@ def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
             replaced[body.arguments[k]] = OPS["negative"](arguments[k])
             outputs[k] = body.arguments[former]
         outputs = substitute(outputs, replaced)
+    left_out = {*parts, *same}
     target = CallTarget(
         body.name,
-        [x for k, x in enumerate(arguments) if k not in parts],
-        [x for k, x in enumerate(outputs) if k not in parts],
+        [
+            *[x for k, x in enumerate(arguments) if k not in left_out],
+            *[arguments[k] for k in same],
+        ],
+        [x for k, x in enumerate(outputs) if k not in left_out],
     )
-    return CarriedCotangents(target, frozenset(negated), parts)
+    return CarriedCotangents(target, frozenset(negated), parts, same)
 
 
 def _negated(body: CallTarget, numbers: Sequence[int]) -> dict[int, int]:

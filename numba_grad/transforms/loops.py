@@ -47,6 +47,10 @@ from numba_grad.transforms.vjp import add_cotangents
 if TYPE_CHECKING:
     from numba_grad.transforms.carried_parts import CarriedParts
 
+# Bytes that a step may keep for its derivative where it carries less, and all steps together.
+_SMALL_STEP = 1 << 10
+_SMALL_HISTORY = 1 << 24
+
 
 def loop(
     body: CallTarget,
@@ -92,6 +96,8 @@ def loop(
     own, kept = body, 0
     if is_users and any(x.requires_grad for x in inputs):
         room = sum(x.type.nbytes for x in carried)
+        if slots is None:  # else there is a budget
+            room = max(room, min(_SMALL_STEP, _SMALL_HISTORY // max(length, 1)))
         own, kept = body.keeping(room, len(carried))
     params = LoopParams(
         own,
@@ -184,13 +190,13 @@ def _pullback(
             less.body,
             less.held(held),
             [*entries, *rows],
-            constants,
+            [*constants, *less.constants(held)],
             own.length,
             reverse=not own.reverse,
             is_users=False,
             sums=len(backward.constants) - len(less.parts),
         )
-        finals = less.finals(finals, len(held))
+        finals = less.finals(finals, held)
     else:
         finals, stacks = loop_adjoint(
             literal(own.length, np.dtype(np.int64)),

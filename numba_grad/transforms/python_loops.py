@@ -1,6 +1,8 @@
 """Python loops, of which a graph has all steps: where there are many, they become an operation."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
@@ -10,24 +12,28 @@ if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
     from numba_grad.transforms.rerolling import Rerolled
 
+_op_of = attrgetter("op")
 # Below, a graph runs at once, by kernels of single operations.
 FEWEST_NODES = 8192
-# A compiled function is called often: steps that are planned one by one take 0.8 to 1.1 of the time
-# of a loop, and below this there is little to plan.
-FEWEST_NODES_COMPILED = 32768
-# With derivatives a function has some three times as many, and loops were looked for before.
-FEWEST_NODES_WITH_DERIVATIVES = 3 * FEWEST_NODES_COMPILED
+# A compiled function is the same program for any number of steps.
+FEWEST_NODES_COMPILED = 32
+FEWEST_STEPS = 12
+# One after the other, in a function. So where a loop stays as it is, and its derivative comes with
+# it, a part of either is no loop.
+_MOST_LOOPS = 3
+# Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
+# (a receiver of waves), and step by step nothing else of them is stored, or has a cotangent.
+_LARGEST_ROW = 16
 
 
 def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
-    """Whether to look for loops before these are differentiated; `is_compiled`: in a function that
-    is traced."""
-    return len(nodes) >= (FEWEST_NODES_COMPILED if is_compiled else FEWEST_NODES)
-
-
-def is_long_with_derivatives(nodes: Collection[Node]) -> bool:
-    """Whether to look for loops in all that a traced function computes."""
-    return len(nodes) >= FEWEST_NODES_WITH_DERIVATIVES
+    """Whether to look for loops among these; `is_compiled`: in a function that is traced."""
+    if not is_compiled:
+        return len(nodes) >= FEWEST_NODES
+    # Most functions have no operation so often.
+    return len(nodes) >= FEWEST_NODES_COMPILED and (
+        len(nodes) >= FEWEST_NODES or max(Counter(map(_op_of, nodes)).values()) >= FEWEST_STEPS
+    )
 
 
 def loop_in(
@@ -35,6 +41,8 @@ def loop_in(
     fixed: Collection[Node],
     known: "Callable[[CallTarget], CallTarget]",
     is_read_later: Callable[[Node], bool] = lambda node: False,
+    *,
+    is_compiled: bool = False,
 ) -> "Rerolled | None":
     """The longest loop in a long graph, if there is one, as one operation.
 
@@ -44,9 +52,14 @@ def loop_in(
     fixed : those that somebody else knows: they stay
     known : gives the body that was compiled and differentiated before, if it is equal
     is_read_later : of a leaf: whether its value is not that of all runs, so that it must stay
+    is_compiled : whether a function is traced
     """
-    if not is_long(order):
+    if not is_long(order, is_compiled=is_compiled):
         return None
     # Most programs have none, and import nothing for it.
     rerolling = imported("numba_grad.transforms.rerolling")
-    return rerolling.reroll(order, fixed, known, is_read_later, FEWEST_NODES)
+    fewest, largest_row = FEWEST_NODES, None
+    if is_compiled:
+        fewest = max(FEWEST_NODES_COMPILED, len(order) // _MOST_LOOPS)
+        largest_row = _LARGEST_ROW
+    return rerolling.reroll(order, fixed, known, is_read_later, fewest, FEWEST_STEPS, largest_row)

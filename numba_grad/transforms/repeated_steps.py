@@ -17,12 +17,12 @@ from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
 from numba_grad.transforms.assigned_rows import UPDATE, RowAccess, row_access, rows_read_again
 
-FEWEST_STEPS = 16
 _LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
+_SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _SLICE = OPS["slice"]
 _NUMBERS = (LEAF, NUMBERS)
 
@@ -56,9 +56,12 @@ class RecordedGraph:
         fixed: Collection[Node],
         is_read_later: Callable[[Node], bool],
         fewest: int,
+        fewest_steps: int,
     ) -> None:
         self.nodes = order
+        self.is_read_later = is_read_later
         self.fewest = fewest
+        self.fewest_steps = fewest_steps
         self.numbers: dict[Node, int] = dict(zip(order, range(len(order)), strict=True))
         self.others: list[Node] = []  # inputs that are not in the order
         read = list(map(_inputs_of, order))
@@ -85,6 +88,7 @@ class RecordedGraph:
         found = np.fromiter(
             map(numbers.get, inputs, itertools.repeat(_OUTSIDE)), np.int64, first_inputs[-1]
         )
+        equal: dict[object, int] = {}  # small arrays by their elements: `np.zeros(1)` of each step
         outside = np.flatnonzero(found == _OUTSIDE)
         readers = np.searchsorted(first_inputs, outside, "right") - 1
         places = outside - first_inputs[readers]
@@ -93,10 +97,21 @@ class RecordedGraph:
         ):
             x = read[reader][place]
             if x not in numbers:
-                others.append(x)
-                numbers[x] = -len(others)
+                key = self._elements_of(x)
+                if key not in equal:
+                    others.append(x)
+                    equal[key] = -len(others)
+                numbers[x] = equal[key]
             found[k] = numbers[x]
         return found
+
+    def _elements_of(self, x: Node) -> object:
+        """What is the same for arrays that may stand for each other, whatever is done to one."""
+        if x.op is not LEAF or x.value is None or not len(x.shape) > 0 or x.requires_grad:
+            return x
+        if x.type.size > _LARGEST or x.type.device != CPU or self.is_read_later(x):
+            return x
+        return (x.type, x.value.tobytes())
 
     def _read_assigned_rows(self) -> None:
         """Take what was assigned for what reads it again: an operation of its own kind, whose value
@@ -150,6 +165,8 @@ class RecordedGraph:
         """Whether half of a step is a loop of its own. Written out in a body, that takes twice as
         long as step by step, where its kernel is one for all: Lotka-Volterra with a number observed
         every 20 steps."""
+        if steps.period <= _SHORT:
+            return False
         signatures = self.signatures[steps.first : steps.first + steps.period]
         return any(
             2 * _longest_run(signatures[:-period] == signatures[period:])[1] > steps.period
@@ -172,7 +189,7 @@ class RecordedGraph:
         places = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")
         ordered = hashes[places]
         gaps = np.diff(places)[ordered[1:] == ordered[:-1]]
-        counts = np.bincount(gaps[gaps <= len(signatures) // FEWEST_STEPS])
+        counts = np.bincount(gaps[gaps <= len(signatures) // self.fewest_steps])
         # A step may have parts that are alike at a smaller distance, so this looks at some.
         frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
         return frequent[counts[frequent] > 0].tolist()
@@ -188,7 +205,7 @@ class RecordedGraph:
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
         count = (run + 2 * period) // period
-        if not run or count < FEWEST_STEPS or count * period < self.fewest:
+        if not run or count < self.fewest_steps or count * period < self.fewest:
             return None
         return Steps(start, period, count)
 

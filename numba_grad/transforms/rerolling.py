@@ -31,7 +31,6 @@ from numba_grad.transforms.assigned_rows import UPDATE
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.repeated_steps import (
-    FEWEST_STEPS,
     RecordedGraph,
     Steps,
     are_free,
@@ -39,6 +38,8 @@ from numba_grad.transforms.repeated_steps import (
 )
 
 _LONGEST_DELAY = 4  # steps back that a step may read
+_NEARLY = 1.03  # as many bytes
+_NEVER = 1e15
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 
 
@@ -99,14 +100,17 @@ def reroll(
     known: Callable[[CallTarget], CallTarget],
     is_read_later: Callable[[Node], bool],
     fewest: int,
+    fewest_steps: int,
+    largest_row: int | None,
 ) -> Rerolled | None:
-    """See `python_loops.loop_in`; of at least `fewest` nodes."""
+    """See `python_loops.loop_in`; of at least `fewest` nodes and so many steps, of which rows of at
+    most so many elements are read later."""
     some = [node for node in order[::16] if is_fit(node)]
     if 32 * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(order, fixed, is_read_later, fewest)
+    recorded = RecordedGraph(order, fixed, is_read_later, fewest, fewest_steps)
     steps = recorded.repetition()
-    return None if steps is None else _Loop(recorded, steps, known).made()
+    return None if steps is None else _Loop(recorded, steps, known, largest_row).made()
 
 
 # A value that a step reads of an earlier one: its place in the step, and how many steps back.
@@ -117,11 +121,16 @@ class _Loop:
     """Makes one loop."""
 
     def __init__(
-        self, recorded: RecordedGraph, steps: Steps, known: Callable[[CallTarget], CallTarget]
+        self,
+        recorded: RecordedGraph,
+        steps: Steps,
+        known: Callable[[CallTarget], CallTarget],
+        largest_row: int | None,
     ) -> None:
         self.recorded = recorded
         self.steps = steps
         self.known = known
+        self.largest_row = largest_row
         self.carried: list[_Carried] = []
         self.constants: dict[int, Node] = {}  # by number
         self.sequences: list[tuple[int, int]] = []  # (place, which input), rows of these
@@ -139,7 +148,7 @@ class _Loop:
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
             for _ in range(_LONGEST_DELAY + 2):
-                if self.steps.count < FEWEST_STEPS:
+                if self.steps.count < self.recorded.fewest_steps:
                     return None
                 self._classify()
                 reads = self._reads_of_others()
@@ -156,29 +165,39 @@ class _Loop:
         return None
 
     def _from_narrowest_place(self) -> Steps:
-        """The same steps, cut where the fewest bytes go from one to the next."""
+        """The same steps, cut where the fewest bytes go from one to the next.
+
+        Of places that are nearly as narrow, the one after the value that is read most often: of a
+        stencil, the state rather than what is added to it.
+        """
         steps, recorded = self.steps, self.recorded
         period = steps.period
         first = steps.first + (steps.count // 2) * period
-        last_use = [0] * period  # nodes later
+        last_use = np.zeros(period, np.int64)  # nodes later
+        reads = np.zeros(period, np.int64)
+        change = np.zeros(2 * period + 1)  # of what crosses the beginnings of places
         for number in range(first, first + period):
-            for x, y in zip(
-                recorded.inputs_of(number), recorded.inputs_of(number + period), strict=True
-            ):
-                if y - x == period and x >= 0:
-                    place = (x - steps.first) % period
-                    last_use[place] = max(last_use[place], number - x)
-        crossing = np.zeros(period + 1)
-        for place, distance in enumerate(last_use):
-            # It crosses the beginnings of steps at place + 1, ..., place + distance.
-            cost = recorded.nodes[steps.first + place].type.nbytes + 1
-            crossing[:period] += cost * (distance // period)
-            begin, rest = place + 1, distance % period
-            for low, high in ((begin, begin + rest), (begin - period, begin + rest - period)):
-                low, high = max(low, 0), min(high, period)
-                if low < high:
-                    crossing[low:high] += cost
-        shift = int(np.argmin(crossing[:period]))
+            following = recorded.inputs_of(number + period)
+            for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
+                if y - x != period or x < 0 or recorded.assigns_row(x):
+                    continue  # an array whose rows are assigned is no part of the loop
+                place = (x - steps.first) % period
+                last_use[place] = max(last_use[place], number - x)
+                reads[place] += 1
+                if k == 1 and recorded.assigns_row(number):
+                    # What is assigned must be of the same step.
+                    change[place + 1] += _NEVER
+                    change[place + 1 + min(number - x, period)] -= _NEVER
+        places = np.arange(period)
+        cost = np.array(
+            [x.type.nbytes + 1 for x in recorded.nodes[steps.first : steps.first + period]]
+        )
+        np.add.at(change, places + 1, cost)
+        np.add.at(change, places + 1 + last_use % period, -cost)
+        crossing = np.cumsum(change[:-1]).reshape(2, period).sum(axis=0)
+        crossing += (cost * (last_use // period)).sum()
+        is_narrow = crossing <= _NEARLY * crossing.min()
+        shift = int(np.lexsort((crossing, -np.roll(reads, 1), ~is_narrow))[0])
         return Steps(steps.first + shift, period, (steps.end - steps.first - shift) // period)
 
     def _classify(self) -> None:
@@ -340,6 +359,9 @@ class _Loop:
             if place not in self.assigned and not self._is_carried_out(place, read)
         ]
         self.stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
+        sizes = [recorded.nodes[steps.first + place].type.size for place in self.stacked]
+        if self.largest_row is not None and max(sizes, default=0) > self.largest_row:
+            return None
         for place in self.invariant.values():
             self.constants[steps.first + place] = recorded.nodes[steps.first + place]
         rows = [self._sequence(place, k) for place, k in self.sequences]
@@ -414,7 +436,7 @@ class _Loop:
                 made[place] = x if node.requires_grad else OPS["detach"](x)
                 continue
             with recording(node.requires_grad):  # not of what the user has recorded without
-                made[place] = record(node.op, tuple(given), node.params)
+                made[place] = _recorded(node, given)
         outputs = [
             made[place] if delay == 1 else carried[place, delay - 1]
             for place, delay in self.carried
@@ -467,7 +489,7 @@ class _Loop:
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
         for node in recorded.nodes[end:]:
-            if node.op is _CONCATENATE and len(node.inputs) >= FEWEST_STEPS:
+            if node.op is _CONCATENATE and len(node.inputs) >= recorded.fewest_steps:
                 concatenations.append(node)
                 continue
             for x in node.inputs:
@@ -551,6 +573,16 @@ class _Loop:
             x.serial = serial
             serial += 1
         return True
+
+
+def _recorded(node: Node, given: Sequence[Node]) -> Node:
+    """The same operation, of these inputs. A row that is reshaped back is the row: its cotangent is
+    stored as it is."""
+    if node.op is _RESHAPE and given[0].op is _RESHAPE:
+        [row] = given[0].inputs
+        if row.type is node.type and row.requires_grad == node.requires_grad:
+            return row
+    return record(node.op, tuple(given), node.params)
 
 
 def _with_inputs(x: Node, since: int) -> list[Node]:

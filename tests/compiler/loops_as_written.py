@@ -201,6 +201,67 @@ def kalman_filter(steps: int) -> Loop:
     return f, (np.array([[1.0, 0.1], [0.0, 0.9]]), 0.1, np.ones(steps))
 
 
+def filter_of_numbers(steps: int) -> Loop:
+    def f(noise, observed):
+        x, v, likelihood = 0.0, 0.0, 0.0
+        a, b, c = 1.0, 0.0, 1.0
+        for k in range(steps):
+            x = x + 0.1 * v
+            a, b, c = a + 0.2 * b + 0.01 * c + noise[0], b + 0.1 * c, c + noise[1]
+            variance, error = a + noise[2], observed[k] - x
+            x, v = x + a / variance * error, v + b / variance * error
+            a, b, c = a - a * a / variance, b - a * b / variance, c - b * b / variance
+            likelihood = likelihood - 0.5 * (error**2 / variance + np.log(variance))
+        return likelihood
+
+    return f, (np.array([0.1, 0.2, 0.5]), np.linspace(0.0, 1.0, steps))
+
+
+def gates_in_a_buffer(steps: int) -> Loop:
+    def f(w, inputs):
+        h = ng.zeros((steps + 1, 6))
+        for k in range(steps):
+            update = ng.sigmoid(inputs[k] @ w[0] + h[k] @ w[1])
+            reset = ng.sigmoid(inputs[k] @ w[2] + h[k] @ w[3])
+            proposed = np.tanh(inputs[k] @ w[4] + (reset * h[k]) @ w[5])
+            h[k + 1] = (1.0 - update) * h[k] + update * proposed
+        return np.sum(h[1:] ** 2)
+
+    random = np.random.default_rng(0)
+    return f, (random.normal(size=(6, 6, 6)), random.normal(size=(steps, 6)))
+
+
+def linked_pendulums(steps: int) -> Loop:
+    def f(angles, stiffness):
+        speeds = np.zeros(5)
+        for _ in range(steps):
+            twist = stiffness * (angles[1:] - angles[:-1])
+            end = np.zeros(1)
+            force = np.concatenate([twist, end]) - np.concatenate([end, twist])
+            speeds = speeds + 0.01 * (force - 9.8 * np.sin(angles))
+            angles = angles + 0.01 * speeds
+        return np.sum(angles**2)
+
+    return f, (np.linspace(0.1, 1.0, 5), 2.0)
+
+
+def attraction_of_pairs(steps: int) -> Loop:
+    """Gravity by numbers alone; the second half of the pairs is as the first."""
+
+    def f(x, masses):
+        places, speeds = [x[0], x[1], x[2]], [0.0, 0.0, 0.0]
+        for _ in range(steps):
+            for i in range(3):
+                for j in range(3):
+                    if i != j:
+                        d = places[j] - places[i]
+                        speeds[i] = speeds[i] + 0.01 * masses[j] * d / (d * d + 0.1)
+            places = [x + 0.01 * v for x, v in zip(places, speeds, strict=True)]
+        return places[0] ** 2 + places[1] * places[2]
+
+    return f, (np.array([0.0, 1.0, 3.0]), np.ones(3))
+
+
 LOOPS = {
     loop.__name__: loop
     for loop in (
@@ -220,5 +281,9 @@ LOOPS = {
         receivers_of_waves,
         cells_with_lists,
         kalman_filter,
+        filter_of_numbers,
+        gates_in_a_buffer,
+        linked_pendulums,
+        attraction_of_pairs,
     )
 }

@@ -19,7 +19,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of few operations count as long."""
     monkeypatch.setattr(python_loops, "FEWEST_NODES", 64)
     monkeypatch.setattr(python_loops, "FEWEST_NODES_COMPILED", 64)
-    monkeypatch.setattr(python_loops, "FEWEST_NODES_WITH_DERIVATIVES", 64)
 
 
 @pytest.fixture

@@ -46,9 +46,12 @@ class SegmentGraph:
         )
 
 
-def segment_graphs(graph: FlatGraph) -> list[SegmentGraph]:
-    """The segments of a graph, in order. Every computed node is in one of them."""
-    return _Segmentation(graph).graphs()
+def segment_graphs(graph: FlatGraph, *, is_straight: bool = False) -> list[SegmentGraph]:
+    """The segments of a graph, in order. Every computed node is in one of them.
+
+    `is_straight`: whether it may be straight-line code, which is not cut.
+    """
+    return _Segmentation(graph, is_straight=is_straight).graphs()
 
 
 def has_several_segments(graph: FlatGraph) -> bool:
@@ -56,8 +59,9 @@ def has_several_segments(graph: FlatGraph) -> bool:
 
 
 class _Segmentation:
-    def __init__(self, graph: FlatGraph) -> None:
+    def __init__(self, graph: FlatGraph, *, is_straight: bool = False) -> None:
         self.graph = graph
+        self.is_straight = is_straight
         self.sources = sources = Sources(graph)
         self.count = sources.count
         self.bounds = self.cut()
@@ -110,7 +114,7 @@ class _Segmentation:
         in_memory = (self.sources.roles[pairs] == Role.INPUT).any(axis=1)  # inputs, assemblies
         pairs = pairs[(pairs[:, 0] >= run[0]) & ~in_memory]
         hashes = self.graph.facts("hash", run)
-        return cut(hashes, np.searchsorted(run, pairs))
+        return cut(hashes, np.searchsorted(run, pairs), is_straight=self.is_straight)
 
     # Segments from inside
 

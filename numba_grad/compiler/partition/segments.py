@@ -38,7 +38,9 @@ MOST_PERIODS = 12
 FACTORS = (1, 2, 3, 4)
 
 
-def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
+def cut(
+    signatures: Sequence[int] | np.ndarray, edges: np.ndarray, *, is_straight: bool = False
+) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
     Parameters
@@ -46,9 +48,10 @@ def cut(signatures: Sequence[int] | np.ndarray, edges: np.ndarray) -> list[int]:
     signatures : for each node, in order, an integer that says what it does (op, params, type), the
         same in every process
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
+    is_straight : whether it may be straight-line code, of a step of a loop: such code is not cut
     """
     n = len(signatures)
-    if n <= min(FEWEST_NODES, LONGEST_WHOLE):
+    if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
     result = [0]
