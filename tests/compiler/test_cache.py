@@ -172,6 +172,20 @@ def test_oldest_files_go_first_when_the_bound_is_passed():
     assert 5 <= len(left) < 10
 
 
+def test_few_writes_measure_the_directory(directory, monkeypatch):
+    looks = []
+    monkeypatch.setattr(cache, "_entries", lambda directory: looks.append(directory) or [])
+    for k in range(1, 16):
+        cache.write(f"{k:064x}", CODE)
+    assert not looks
+    for k in range(16, 64):
+        cache.write(f"{k:064x}", CODE)
+    assert len(looks) == 1
+    for k in range(1, cache._WRITES_PER_SCAN):
+        cache.write(f"{k:064x}", CODE)
+    assert len(looks) == 2
+
+
 def test_eviction_removes_what_dead_processes_left(directory):
     directory.mkdir(mode=0o700)
     abandoned, recent = (directory / f"{KEY}.{k}.temporary" for k in ("0", "1"))

@@ -93,9 +93,16 @@ class Request(NamedTuple):
 def _key_of(request: Request) -> str:
     """Comments say which operations a kernel is for: those that differ in them alone are one."""
     speed = ("quick",) if request.is_quick else ()
-    lines = request.source.splitlines(keepends=True)
-    code = "".join([line for line in lines if not line.lstrip(" ").startswith("#")])
+    code = _without_comments(request.source)
     return cache.key_of(code, request.entry_name, request.signature, *speed)
+
+
+@functools.lru_cache(maxsize=4)  # the engine has several functions in one long text
+def _without_comments(source: str) -> str:
+    if "#" not in source:
+        return source
+    lines = source.splitlines(keepends=True)
+    return "".join([line for line in lines if not line.lstrip(" ").startswith("#")])
 
 
 _claims = Claims()

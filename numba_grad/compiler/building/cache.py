@@ -32,7 +32,12 @@ _TEMPORARY_NAME = re.compile(r"[0-9a-f]{64}\.[0-9a-f]+\.temporary")
 
 _TOUCH_SECONDS = 3600.0  # a hit refreshes the time of a file older than this: seldom a write
 _ABANDONED_SECONDS = 3600.0  # a temporary file older than this is from a process that died
-_WRITES_PER_SCAN = 200  # other processes write too, so the size is measured again now and then
+# To measure a directory of thousands of files takes longer than most first gradients. So one write
+# in 16 does, of those of all processes, and who has written this part of the bound. From then on
+# sizes are added up; other processes write too, so it is measured again now and then.
+_LAST_DIGIT_OF_MEASURING = "0"
+_PART_OF_BOUND = 1 / 64
+_WRITES_PER_SCAN = 200
 
 _lock = new_lock()
 _warned: set[Path] = set()
@@ -42,9 +47,10 @@ _misses = 0
 
 @dataclass(slots=True)
 class _Measured:
-    """The size of one directory when last measured, and what this process wrote since."""
+    """The size of one directory when last measured, if ever, and what this process wrote since."""
 
-    total: int
+    total: int | None = None
+    written: int = 0
     writes: int = 0
 
 
@@ -238,7 +244,7 @@ def store(key: str, code: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _bound_size(directory, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
+    _bound_size(directory, key, len(_MAGIC) + _CHECKSUM_BYTES + len(code))
 
 
 def _only_for_the_user(path: str | Path, flags: int) -> int:
@@ -313,17 +319,20 @@ def _entries(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
-def _bound_size(directory: Path, written: int) -> None:
+def _bound_size(directory: Path, key: str, nbytes: int) -> None:
     """Account for one written file, and remove the oldest ones when the bound is passed."""
     with _lock:
-        measured = _measured.get(directory)
-        if measured is None or measured.writes >= _WRITES_PER_SCAN:
-            total = sum(status.st_size for _, status in _entries(directory))
-            measured = _measured[directory] = _Measured(total)
-        else:
-            measured.total += written
-            measured.writes += 1
-        if measured.total > config.cache_bytes:
+        measured = _measured.setdefault(directory, _Measured())
+        measured.written += nbytes
+        measured.writes += 1
+        if measured.total is None:
+            is_much = measured.written > _PART_OF_BOUND * config.cache_bytes
+            if not is_much and not key.endswith(_LAST_DIGIT_OF_MEASURING):
+                return
+        if measured.total is None or measured.writes > _WRITES_PER_SCAN:
+            measured.total = sum(status.st_size for _, status in _entries(directory))
+            measured.written = measured.writes = 0
+        if measured.total + measured.written > config.cache_bytes:
             _measured[directory] = _Measured(_evict(directory))
 
 
