@@ -228,23 +228,33 @@ def _with_last_rows(
 
 
 def _only_row(g: Node, row: int) -> Node | None:
-    """That row of a cotangent, if all others are zero: of a slice, or of several added up."""
-    added: list[tuple[Node, dict[str, Any]]] = []
+    """That row of a cotangent, if all others are zero: of a slice, or of several added up, maybe
+    transposed, as those of a batch are."""
+    axes = tuple(range(len(g.shape)))
+    if g.op.name == "transpose" and len(g.inputs) == 1:
+        axes, [g] = g.params["axes"], g.inputs
+
+    def moved(values: Sequence[int]) -> tuple[int, ...]:
+        return tuple([values[axis] for axis in axes])
+
+    def without_row(x: Node) -> Node:
+        return reshape(OPS["transpose"](x, axes=axes), moved(x.shape)[1:])
+
+    added: list[Node] = []
     while g.op.name == "add_slice" and len(g.inputs) == 2:
-        before, part = g.inputs
-        if part.shape[0] != 1 or g.params["starts"][0] != row:
+        if g.inputs[1].shape[axes[0]] != 1 or g.params["starts"][axes[0]] != row:
             return None
-        added.append((part, {name: g.params[name][1:] for name in ("starts", "steps")}))
-        g = before
+        added.append(g)
+        g = g.inputs[0]
     if g.op.name != "pad" or len(g.inputs) != 1:
         return None
-    [part] = g.inputs
-    if part.shape[0] != 1 or g.params["low"][0] != row:
+    if g.inputs[0].shape[axes[0]] != 1 or g.params["low"][axes[0]] != row:
         return None
-    around = {name: g.params[name][1:] for name in ("low", "high", "interior")}
-    result = OPS["pad"](reshape(part, part.shape[1:]), **around)
-    for part, where in reversed(added):
-        result = OPS["add_slice"](result, reshape(part, part.shape[1:]), **where)
+    around = {name: moved(g.params[name])[1:] for name in ("low", "high", "interior")}
+    result = OPS["pad"](without_row(g.inputs[0]), **around)
+    for x in reversed(added):
+        where = {name: moved(x.params[name])[1:] for name in ("starts", "steps")}
+        result = OPS["add_slice"](result, without_row(x.inputs[1]), **where)
     return result
 
 

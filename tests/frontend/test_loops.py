@@ -952,6 +952,34 @@ def test_of_rows_that_are_carried_on_the_last_one_is_what_is_carried_out(read, r
     assert calls[0](0.7, first[0]) == calls[1](0.7, first[0]) == loss(0.7, first[0], None)
 
 
+def test_the_last_rows_of_a_batch_are_what_is_carried_out():
+    rows, first = np.random.default_rng(10).random((2, 30, 50))
+
+    def loss(weight, first, by_rows):
+        def step(u, row):
+            u = np.tanh(weight * u + row)
+            return u, u
+
+        last, states = ng.scan(step, first, rows)
+        last = states[-1] if by_rows else last
+        return (last**2).sum() + last[3] * last[4]
+
+    def of_batch(weight, first, by_rows):
+        return ng.vmap(lambda x: loss(weight, x, by_rows))(first).sum()
+
+    own, expected = (
+        ng.jit(ng.value_and_grad(lambda w, u, by_rows=by_rows: of_batch(w, u, by_rows), (0, 1)))
+        for by_rows in (True, False)
+    )
+    found = own(0.7, first[:4]), expected(0.7, first[:4])
+    for x, y in zip(*[(value, *gradients) for value, gradients in found], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-13)
+    assert own.lower(0.7, first[:4]).peak_memory < 1.05 * expected.lower(0.7, first[:4]).peak_memory
+    values = [ng.jit(lambda w, u, r=r: of_batch(w, u, r)) for r in (True, False)]
+    assert len({f.lower(0.7, first[:4]).peak_memory for f in values}) == 1
+    assert values[0](0.7, first[:4]) == values[1](0.7, first[:4])
+
+
 def test_rows_stay_rows_where_others_than_the_last_are_read():
     rows, first = np.random.default_rng(9).random((2, 30, 50))
 

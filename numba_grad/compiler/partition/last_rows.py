@@ -4,43 +4,55 @@ Where a step's result is what it carries on, that row is what the loop carries o
 the rows of the other steps need no memory, and no time to write them.
 """
 
-from collections.abc import Collection
-
 import numpy as np
 
 from numba_grad.compiler.partition.flat_graph import FlatGraph
+from numba_grad.compiler.partition.roles import ALIASES
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.ops.control import result
 
 
 def with_last_rows(graph: FlatGraph) -> FlatGraph:
     """The graph that reads what loops carry out in place of such results."""
-    carried: dict[int, tuple[int, int]] = {}  # by position: as which value, and which row that is
+    carried: dict[int, int] = {}  # by position of a result: as which value
+    readers: dict[int, int] = {}  # by position: along which axis the rows are
     for k, call in graph.calls.items():
         last_row = call.op.extras.get("last_row")
         if last_row is not None and k not in graph.outputs:
             found = last_row(graph.nodes[k].params["number"], **call.params)
             if found is not None:
-                carried[k] = found
-    if not carried:
-        return graph
-    reader = np.repeat(np.arange(len(graph.nodes)), np.diff(graph.starts))
-    readers = {k: reader[graph.edges == k].tolist() for k in carried}
-    for k, found in readers.items():
-        if not all(_is_of_row(graph.nodes[x], carried[k][1]) for x in found):
-            del carried[k]
-    rows = {x for k in carried for x in readers[k]}
-    return _rewritten(graph, {k: of[0] for k, of in carried.items()}, rows) if carried else graph
+                own = _readers_of_row(graph, k, found[1])
+                if own is not None:
+                    carried[k] = found[0]
+                    readers |= own
+    return _rewritten(graph, carried, readers) if carried else graph
 
 
-def _is_of_row(node: Node, row: int) -> bool:
-    if node.op.name != "slice":
-        return False
-    return node.params["starts"][0] == row and node.params["sizes"][0] == 1
+def _readers_of_row(graph: FlatGraph, k: int, row: int) -> dict[int, int] | None:
+    """The slices of a result at a row, with the axis of rows, and what else they are slices of: its
+    transposes, in a batch, and other names. None if more than that row is read."""
+    found: dict[int, int] = {}
+    wholes = [(k, 0)]
+    for whole, axis in wholes:
+        ends = np.flatnonzero(graph.edges == whole)
+        for reader in (np.searchsorted(graph.starts, ends, side="right") - 1).tolist():
+            node = graph.nodes[reader]
+            found[reader] = axis
+            if node.op.name == "slice":
+                if node.params["starts"][axis] != row or node.params["sizes"][axis] != 1:
+                    return None
+            elif reader in graph.outputs:
+                return None
+            elif node.op.name == "transpose":
+                wholes.append((reader, node.params["axes"].index(axis)))
+            elif node.op.name in ALIASES and reader not in graph.calls:
+                wholes.append((reader, axis))
+            else:
+                return None
+    return found
 
 
-def _rewritten(graph: FlatGraph, carried: dict[int, int], rows: Collection[int]) -> FlatGraph:
-    """`rows`: the slices of the results in `carried`."""
+def _rewritten(graph: FlatGraph, carried: dict[int, int], readers: dict[int, int]) -> FlatGraph:
     nodes: list[Node] = []
     signatures: list[int] = []
     starts = [0]
@@ -58,24 +70,29 @@ def _rewritten(graph: FlatGraph, carried: dict[int, int], rows: Collection[int])
     place: list[int] = []  # of each node of `graph`
     for k, node in enumerate(graph.nodes):
         reads = [place[x] for x in graph.edges[graph.starts[k] : graph.starts[k + 1]].tolist()]
-        if k in rows:
-            [source] = reads
-            one = (1, *nodes[source].shape)
-            row = record(OPS["reshape"], (argument(nodes[source].type),), {"shape": one})
-            at = append(row, reads)
-            params = node.params | {"starts": (0, *node.params["starts"][1:])}
-            place.append(append(record(OPS["slice"], (argument(row.type),), params), [at]))
-            continue
         call = graph.calls.get(k)
-        if call is None:
+        if k in readers and node.op.name in ALIASES:
+            place += reads
+        elif k in readers:
+            params = node.params
+            if node.op.name == "slice":
+                axis, first = readers[k], params["starts"]
+                params = params | {"starts": (*first[:axis], 0, *first[axis + 1 :])}
+            one = argument(nodes[reads[0]].type)
+            place.append(append(record(node.op, (one,), params), reads))
+        elif call is None:
             place.append(append(node, reads, int(graph.signatures[k])))
-            continue
-        number: int = carried[k] if k in carried else node.params["number"]
-        if (call, number) not in results:
-            own = node if k not in carried else result(call, number)
-            results[call, number] = append(own, reads)
-            calls[results[call, number]] = call
-        place.append(results[call, number])
+        else:
+            number: int = carried[k] if k in carried else node.params["number"]
+            if (call, number) not in results:
+                own = node if k not in carried else result(call, number)
+                results[call, number] = append(own, reads)
+                calls[results[call, number]] = call
+            place.append(results[call, number])
+            if k in carried:
+                row = argument(nodes[place[k]].type)
+                stacked = record(OPS["reshape"], (row,), {"shape": (1, *row.shape)})
+                place[k] = append(stacked, [place[k]])
     return FlatGraph(
         nodes,
         np.array(signatures, np.int32),
