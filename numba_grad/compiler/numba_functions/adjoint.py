@@ -469,7 +469,7 @@ class _Sweeps:
     def _is_read_again(self, forward: list[Statement], state: list[Memory]) -> bool:
         """Whether the passes of a loop can be done again after the forward sweep: what they read,
         and do not write, is overwritten by nothing that follows, or put back."""
-        inside = list(walk(forward))
+        inside = walk(forward)
         own = {s.memory for s in inside if isinstance(s, Allocate)} | set(state)
         for s in inside:
             if not isinstance(s, Load) or s.memory in own or id(s) not in self._load_places:

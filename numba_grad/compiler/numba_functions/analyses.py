@@ -110,7 +110,7 @@ def useful(body: list[Statement], results: Iterable[Memory]) -> Activity:
     scalars: set[Scalar] = set()
     memories = set(with_swapped(results, body))
     groups = swapped_together(body)
-    backwards = list(walk(body))[::-1]
+    backwards = walk(body)[::-1]
     while True:
         size = len(scalars) + len(memories)
         for s in backwards:

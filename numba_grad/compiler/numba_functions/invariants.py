@@ -126,7 +126,7 @@ class _Hoister:
 
     def _is_kept(self, load: Load, loop: For) -> bool:
         """Whether the loop writes other elements of the array only."""
-        inside = list(walk(loop.body))
+        inside = walk(loop.body)
         if load.memory in self.groups or any(
             isinstance(s, Allocate) and s.memory == load.memory for s in inside
         ):

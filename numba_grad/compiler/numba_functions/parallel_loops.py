@@ -109,7 +109,7 @@ class _Writer:
         """The loop in a form that threads share; None if it is to stay."""
         if loop.leave is not None or loop.step not in (1, -1) or not self._is_worth_it(loop, depth):
             return None
-        inside = list(walk(loop.body))
+        inside = walk(loop.body)
         if any(isinstance(s, Check | Swap | Room | Mark | Rewind | Height) for s in inside):
             return None
         if not all(s.has_room for s in inside if isinstance(s, Push)):

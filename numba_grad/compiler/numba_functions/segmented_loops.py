@@ -43,7 +43,7 @@ _ALL_PASSES = float(1 << 62)
 def is_segmentable(loop: For | While, forward: Sequence[Statement]) -> bool:
     """Whether a tape is kept in a loop whose passes can be done again one after the other: names
     may be swapped at the end of a pass, not within inner loops or branches."""
-    inside = list(walk(list(forward)))
+    inside = walk(list(forward))
     swaps = [s for s in inside if isinstance(s, Swap)]
     if any(not any(s is own for own in forward) for s in swaps):
         return False
@@ -56,7 +56,7 @@ def is_segmentable(loop: For | While, forward: Sequence[Statement]) -> bool:
 def state_of(forward: list[Statement], cotangents: Collection[Memory]) -> list[Memory]:
     """What passes write to, but for what they make themselves. Cotangents are only swapped, as
     their arrays are, and the reverse sweep goes on with those that there are."""
-    inside = list(walk(forward))
+    inside = walk(forward)
     own = {s.memory for s in inside if isinstance(s, Allocate)}
     swapped = [m for s in inside if isinstance(s, Swap) for m in s.memories]
     written = dict.fromkeys([s.memory for s in inside if isinstance(s, Store)])

@@ -443,7 +443,7 @@ class SourceWriter:
         """A function of what the tasks use from outside, and a call of it."""
         count, grain = self.text(s.tasks), self.text(s.grain)
         self.flush()
-        inside = list(walk(s.body))
+        inside = walk(s.body)
         own: set[Scalar | Memory] = {s.first, s.last}
         own |= {x for inner in inside if (x := defined(inner)) is not None}
         own |= {inner.memory for inner in inside if isinstance(inner, Allocate)}
