@@ -282,3 +282,23 @@ def test_names_that_are_imported_when_they_are_asked_for_are_those_that_type_che
     start = "numba_grad.frontend."
     seen = {a.name: x.module for x in lines for a in x.names if (x.module or "").startswith(start)}
     assert seen == {name: start + module for name, module in numba_grad._SELDOM.items()}
+
+
+def test_a_class_name_has_one_meaning():
+    """Names that begin with an underscore are their module's own."""
+    named: dict[str, list[str]] = {}
+    for module, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                named.setdefault(node.name, []).append(module)
+    assert {name for name, found in named.items() if len(found) > 1} == {
+        # The same for processors and for GPUs.
+        *("Activation", "BuildStatistics", "HostCall", "KernelRequest", "Program"),
+        # What kernels and users' Numba functions have in common: each has an IR of its own.
+        *("Axis", "Load", "Store"),
+        # The region tree is one: a function, an array and a part of it there are not what users'
+        # `Function`, the memory of a library kernel and the first tier's view are.
+        *("Function", "Memory", "View"),
+        # A word of a step, and the type of what the kernel gets by it.
+        "Pointer",
+    }

@@ -34,19 +34,19 @@ class _Setting:
 
 
 class _OfThread(threading.local):
-    current: "Trace | None" = None  # of the operation whose derivative is being recorded
+    current: "RecordedAt | None" = None  # of the operation whose derivative is being recorded
 
 
 _of_thread = carried(_OfThread())
 
 
 @dataclass(slots=True)
-class Trace:
+class RecordedAt:
     """Where an operation was recorded."""
 
     frames: traceback.StackSummary
     derivative_of: (
-        "Trace | None"  # if that was in a backward pass: the operation differentiated there
+        "RecordedAt | None"  # if that was in a backward pass: the operation differentiated there
     )
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ def _remember(node: Node) -> None:
     frames = traceback.extract_stack()
     while frames and frames[-1].filename.startswith(_PACKAGE):
         frames.pop()
-    state_of(node).trace = Trace(frames, _of_thread.current)
+    state_of(node).trace = RecordedAt(frames, _of_thread.current)
 
 
 @contextlib.contextmanager

@@ -613,7 +613,7 @@ class _Pass:
             # A level of dual numbers has tangents of nodes, not of values.
             keeps_nodes = self.create_graph or self.is_traced or current_level() is not None
             gradients_of_states = [*self.retained, *[(s, g) for _, s, g in self.leaf_gradients]]
-            updates = [Update(state, g, keeps_nodes) for state, g in gradients_of_states]
+            updates = [GradientUpdate(state, g, keeps_nodes) for state, g in gradients_of_states]
             self._compute([g for g in results if g is not None] + [u.total for u in updates])
             set_gradients(updates)
         if not self.retain_graph:
@@ -713,7 +713,7 @@ def hooked_contributions(
     return pulled
 
 
-class Update:
+class GradientUpdate:
     """What one `.grad` becomes."""
 
     __slots__ = ("g", "keeps_node", "previous", "previous_node", "state", "total")
@@ -752,7 +752,7 @@ class Update:
         return True
 
 
-def set_gradients(updates: Sequence[Update]) -> None:
+def set_gradients(updates: Sequence[GradientUpdate]) -> None:
     """Set `.grad`, of tensors that are computed, or have no values yet."""
     todo = list(updates)
     while todo:

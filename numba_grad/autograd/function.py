@@ -116,7 +116,7 @@ class Context:
             return record(item, (call,), {"number": saved.number})
 
 
-class Call:
+class FunctionCall:
     """One call of a Function: what its operation carries."""
 
     __slots__ = (
@@ -436,7 +436,7 @@ class Function:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        call = Call(cls, args)
+        call = FunctionCall(cls, args)
         level = forward_ad.current_level()
         with nullcontext() if level is None else level.paused():
             with recording(False):

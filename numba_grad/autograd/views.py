@@ -1,9 +1,9 @@
 """Views: tensors that show elements of another one, as NumPy's slices, transposes and reshapes do.
 
 The value of a node never changes, so views are a matter of handles. Each tensor that was made as a
-view of another one, and each that views were made of, has a `View`: how to come to it from the
-array at the bottom, and who else shows elements of that. To write to one of them is to write to the
-array, and to read the others anew:
+view of another one, and each that views were made of, has a `TensorView`: how to come to it from
+the array at the bottom, and who else shows elements of that. To write to one of them is to write to
+the array, and to read the others anew:
 
     row = a[0]        row shows [slice, reshape] of a
     row += 1          row becomes add(row, 1)
@@ -36,7 +36,7 @@ _creation_lock = new_lock()
 _NOT_FOUND = object()  # a layout that nobody needed
 
 
-class View:
+class TensorView:
     """How a tensor shows elements of an array."""
 
     __slots__ = ("is_copy", "layout", "members", "parent", "steps", "type")
@@ -44,7 +44,7 @@ class View:
     # All tensors that show elements of this array, by their address. The dead stay until the next
     # tensor of their address, or a write: to note a view has to be cheap.
     members: dict[int, weakref.ref[Any]]
-    parent: "View | None"  # what it was made of; None for the array itself
+    parent: "TensorView | None"  # what it was made of; None for the array itself
     steps: Sequence[Step]  # how
     type: Type
     # Whether its elements have memory of their own: of an array, and where NumPy's reshape copies.
@@ -81,8 +81,8 @@ def note_view(x: Any, result: Any, steps: Sequence[Step], is_copy: bool | None =
             parent = x._view
             if parent is None:
                 parent = x._view = _view_of_array(x)
-    # Written out, and `View` has no `__init__`: Python takes longer to call one than for all this.
-    view = View()
+    # Written out, and `TensorView` has no `__init__`: to call one takes longer than all this.
+    view = TensorView()
     members, node = parent.members, result._node
     members[id(result)] = node.handle
     view.members = members
@@ -94,9 +94,9 @@ def note_view(x: Any, result: Any, steps: Sequence[Step], is_copy: bool | None =
     result._view = view
 
 
-def _view_of_array(x: Any) -> View:
+def _view_of_array(x: Any) -> TensorView:
     """What `x` has that is no view, but of which there are some."""
-    view, node = View(), x._node
+    view, node = TensorView(), x._node
     view.members = {id(x): node.handle}
     view.parent = None
     view.steps = ()
@@ -250,9 +250,9 @@ def _assign_through(
         state.move_on(moved, new)
 
 
-def _part_of(parent: View, steps: Sequence[Step]) -> View:
+def _part_of(parent: TensorView, steps: Sequence[Step]) -> TensorView:
     """A view that no tensor has."""
-    view = View()
+    view = TensorView()
     view.members = {}
     view.parent = parent
     view.steps = steps
@@ -279,12 +279,12 @@ def _steps_between(x: Node, result: Node) -> Sequence[Step]:
     return steps
 
 
-def _path(view: View, array: View) -> Sequence[Step]:
+def _path(view: TensorView, array: TensorView) -> Sequence[Step]:
     """All steps from `array` to `view`."""
     if view.parent is array:
         return view.steps
     parts: list[Sequence[Step]] = []
-    current: View | None = view
+    current: TensorView | None = view
     while current is not array and current is not None:
         parts.append(current.steps)
         current = current.parent
@@ -307,8 +307,8 @@ def _written(x: Node, path: Sequence[Step], v: Node) -> Node:
     return v
 
 
-def _refuse_read_only(view: View) -> None:
-    current: View | None = view
+def _refuse_read_only(view: TensorView) -> None:
+    current: TensorView | None = view
     while current is not None:
         for op, _, _ in current.steps:
             if "write_back" not in op.extras:
@@ -346,7 +346,7 @@ def _refuse_part_of_leaf(tensor: Any) -> None:
 # What shows what: asked of NumPy, by arrays that have the layout and no values.
 
 
-def _array_of(view: View) -> View:
+def _array_of(view: TensorView) -> TensorView:
     """What `view` shows elements of: the nearest one on the way here that NumPy has memory for."""
     while not view.is_copy:
         if view.is_copy is None:
@@ -357,9 +357,9 @@ def _array_of(view: View) -> View:
     return view
 
 
-def _layout_of(view: View) -> np.ndarray | None:
+def _layout_of(view: TensorView) -> np.ndarray | None:
     unknown = []
-    current: View | None = view
+    current: TensorView | None = view
     while current is not None and current.layout is _NOT_FOUND:
         unknown.append(current)
         current = current.parent
@@ -399,7 +399,7 @@ _MOST_WORK: Any = (
 )
 
 
-def _overlap(first: View, second: View) -> bool:
+def _overlap(first: TensorView, second: TensorView) -> bool:
     one, other = _layout_of(first), _layout_of(second)
     if one is None or other is None:
         return True

@@ -29,13 +29,13 @@ _MOST_BYTES_OF_MANIFEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedKernels:
     kernels: int
     bytes: int  # of the archive
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedKernels:
     new: int
     known: int
     left_out: str  # what is not for this machine, and why
@@ -51,7 +51,7 @@ def environments() -> dict[str, cache.Environment]:
     return found
 
 
-def export_to(path: Path) -> Exported:
+def export_to(path: Path) -> ExportedKernels:
     """Write the kernels of this machine and these versions; the same ones give the same bytes.
 
     Raises
@@ -83,7 +83,7 @@ def export_to(path: Path) -> Exported:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return Exported(count, path.stat().st_size)
+    return ExportedKernels(count, path.stat().st_size)
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -91,7 +91,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
-def import_from(path: Path) -> Imported:
+def import_from(path: Path) -> ImportedKernels:
     """Put the kernels of an archive into the cache directory: those that are for this machine.
 
     Raises
@@ -120,7 +120,7 @@ def import_from(path: Path) -> Imported:
         raise _damaged(path, str(error)) from None
 
 
-def _import(archive: zipfile.ZipFile, path: Path) -> Imported:
+def _import(archive: zipfile.ZipFile, path: Path) -> ImportedKernels:
     kernels = _kernels_of(archive, path)
     differences: list[dict[str, object]] = []
     prefixes = []
@@ -151,7 +151,7 @@ def _import(archive: zipfile.ZipFile, path: Path) -> Imported:
             new += 1
     problem = f"{len(kernels) - len(wanted)} of {len(kernels)} kernels are not for this machine"
     left_out = explain("cache import", problem, got=got) if len(kernels) > len(wanted) else ""
-    return Imported(new, len(wanted) - new, left_out)
+    return ImportedKernels(new, len(wanted) - new, left_out)
 
 
 # What is in an archive, which may have been made to do harm.

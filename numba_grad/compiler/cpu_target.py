@@ -74,7 +74,7 @@ def kernel(args, lo, hi):
 
 
 def _built(sources: Sequence[str]) -> list[build.LoadedKernel]:
-    return build_kernels([build.Request(source) for source in sources])
+    return build_kernels([build.KernelRequest(source) for source in sources])
 
 
 TARGET = Target(

@@ -22,7 +22,7 @@ import numpy as np
 from numba_grad.compiler.building import compile_log
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
-from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, Body, Opened, Overwriting
+from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, BodySteps, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
 from numba_grad.compiler.partition.flat_graph import (
@@ -98,7 +98,7 @@ def program_of_control(
     return control_program(call, numbers, places, has_own_memory, compile_body, target)
 
 
-def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> Body:
+def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> BodySteps:
     """The steps of a graph that is the body of a loop or a branch."""
     body = _Compiler(graph, target).body(overwriting)
     if body is None:
@@ -167,7 +167,7 @@ class _Compiler:
         if self.joint:
             self.graph = replace(self.graph, outputs=list(self.output_number))
 
-    def body(self, overwriting: Overwriting) -> Body | None:
+    def body(self, overwriting: Overwriting) -> BodySteps | None:
         """The steps of a graph that is the body of a loop or a branch; None if something that may
         be computed in place is, but in another one."""
         given = set(self.graph.inputs)
@@ -199,7 +199,7 @@ class _Compiler:
             for step in instance.program.steps:
                 words = [opened(word) if isinstance(word, Pointer) else word for word in step.words]
                 steps.append(replace(step, words=words, memory=[]))
-        return Body(steps, arena_bytes, frozenset(in_place))
+        return BodySteps(steps, arena_bytes, frozenset(in_place))
 
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
         key = self.memory_key(instance, word.memory)

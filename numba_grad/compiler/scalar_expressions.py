@@ -68,7 +68,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class Subscript:
     """`base[index]`."""
 
     base: Term
@@ -84,7 +84,7 @@ class Choice:
     y: Term
 
 
-Term = Operand | ResultDtype | Name | Number | Operation | Call | Part | Element | Choice
+Term = Operand | ResultDtype | Name | Number | Operation | Call | Part | Subscript | Choice
 Key = TypeVar("Key")
 
 _BINARY = {
@@ -160,7 +160,7 @@ def term_of(node: ast.expr) -> Term:
         case ast.Attribute(value, "real" | "imag" as name):
             return Part(term_of(value), name)
         case ast.Subscript(base, index):
-            return Element(term_of(base), term_of(index))
+            return Subscript(term_of(base), term_of(index))
         case ast.IfExp(condition, x, y):
             return Choice(term_of(condition), term_of(x), term_of(y))
     raise InternalError(f"{ast.unparse(node)} is no scalar expression of the kernel language")
@@ -175,7 +175,7 @@ def parts(term: Term) -> tuple[Term, ...]:
             return arguments
         case Part(value, _):
             return (value,)
-        case Element(base, index):
+        case Subscript(base, index):
             return (base, index)
         case Choice(condition, x, y):
             return (x, condition, y)
@@ -204,8 +204,8 @@ def with_parts(term: Term, own: Callable[[Term], Term]) -> Term:
             return Call(function, tuple([own(x) for x in arguments]))
         case Part(value, part):
             return Part(own(value), part)
-        case Element(base, index):
-            return Element(own(base), own(index))
+        case Subscript(base, index):
+            return Subscript(own(base), own(index))
         case Choice(condition, x, y):
             return Choice(own(condition), own(x), own(y))
     return term
@@ -278,7 +278,7 @@ def printed(term: Term, operands: Mapping[str, Printed], dtype: str = "") -> Pri
             return Printed(f"{function}({', '.join(within(x, _CHOICE) for x in arguments)})")
         case Part(value, name):
             return Printed(f"{within(value, ATOM)}.{name}")
-        case Element(base, index):
+        case Subscript(base, index):
             return Printed(f"{within(base, ATOM)}[{within(index, _CHOICE)}]")
         case Choice(condition, x, y):
             texts = within(x, 1), within(condition, 1), within(y, _CHOICE)

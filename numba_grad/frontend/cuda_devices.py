@@ -13,7 +13,7 @@ from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.runtime.cuda import exports, imports, memory
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import cuda_device, device_count, parse_device
-from numba_grad.runtime.cuda.imports import Gaps, Imported
+from numba_grad.runtime.cuda.imports import Gaps, ImportedArray
 
 
 def device_name(device: object) -> str:
@@ -38,7 +38,7 @@ def node_from_dlpack(x: Any, copy: bool) -> Node:
     return _node(imports.from_dlpack(x, None if copy else False), copy)
 
 
-def _node(found: Imported, copy: bool) -> Node:
+def _node(found: ImportedArray, copy: bool) -> Node:
     if found.gaps is not None:
         return _gathered(found.array, found.gaps)
     node = leaf(found.array.copy() if copy else found.array)

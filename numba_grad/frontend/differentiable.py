@@ -12,9 +12,9 @@ from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
+    DerivedKernel,
     Generated,
     Parameter,
-    Request,
     TypedFunction,
     shared_memory,
     typed_function,
@@ -152,7 +152,7 @@ class Differentiable:
         self.__doc__ = plain.__doc__
         self.__module__ = plain.__module__
         self._signature = inspect.signature(plain)
-        self._last: tuple[TypedFunction, Request] | None = None
+        self._last: tuple[TypedFunction, DerivedKernel] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, recorded: nothing is computed yet."""
@@ -183,16 +183,16 @@ class Differentiable:
         inputs: Sequence[Node],
         numbers: Sequence[Number],
         sources: tuple[int, ...] = (),
-    ) -> Request:
+    ) -> DerivedKernel:
         """For the function itself."""
-        return Request("primal", 0, sources, are_large=_are_large(inputs))
+        return DerivedKernel("primal", 0, sources, are_large=_are_large(inputs))
 
     def _budget(
         self,
         found: TypedFunction,
         inputs: Sequence[Node],
         numbers: Sequence[Number],
-        request: Request,
+        request: DerivedKernel,
     ) -> int:
         """The budget of loops in the adjoint; 0 where the tape will not come near it, and code that
         can do parts again, and takes twice as long to compile, is not needed."""
@@ -309,7 +309,7 @@ class Differentiable:
     def _check_overlap(
         self, found: TypedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        written = found.generated(Request("primal", 0, ())).written
+        written = found.generated(DerivedKernel("primal", 0, ())).written
         if not written:
             return
         parts = self._parts(self._bound(args, kwargs))
@@ -339,10 +339,10 @@ class Differentiable:
         """
         found, inputs, numbers = self._recorded(args, kwargs)
         sources = _float_sources(found)
-        adjoint = found.generated(Request("adjoint", 0, sources))
-        primal = _Variant(found, Request("primal", 0, sources))
+        adjoint = found.generated(DerivedKernel("adjoint", 0, sources))
+        primal = _Variant(found, DerivedKernel("primal", 0, sources))
         results = [x for x in _applied(primal, inputs, numbers) if x.dtype.kind == "f"]
-        variant = _Variant(found, Request("tape", 0, sources))
+        variant = _Variant(found, DerivedKernel("tape", 0, sources))
         assert len(adjoint.inputs) == len(found.parameters) + len(results)
         return int(_recorded_results(variant, [*inputs, *[x._node for x in results]], numbers)[0])
 
@@ -385,7 +385,7 @@ class Differentiable:
     def _names_of_results(self) -> list[str]:
         assert self._last is not None
         found, _ = self._last
-        primal = found.generated(Request("primal", 0, ()))
+        primal = found.generated(DerivedKernel("primal", 0, ()))
         written = [found.parameters[k] for k in primal.written]
         count = primal.returned_count
         count -= sum(k < count for k in primal.complex_results)  # two parts are one result
@@ -434,18 +434,18 @@ class DifferentiableKernel(Differentiable):
         inputs: Sequence[Node],
         numbers: Sequence[Number],
         sources: tuple[int, ...] = (),
-    ) -> Request:
+    ) -> DerivedKernel:
         assert isinstance(found, TypedKernel)
         counted = found.counted([x.type for x in inputs], numbers)
         has_atomics = not config.deterministic
-        return Request("primal", 0, sources, has_atomics=has_atomics, counted=counted)
+        return DerivedKernel("primal", 0, sources, has_atomics=has_atomics, counted=counted)
 
     def _budget(
         self,
         found: TypedFunction,
         inputs: Sequence[Node],
         numbers: Sequence[Number],
-        request: Request,
+        request: DerivedKernel,
     ) -> int:
         return 0
 
@@ -517,7 +517,7 @@ class _Variant:
     """A kernel of a program: see `compiler/numba_functions/generated.py`."""
 
     program: TypedFunction
-    request: Request
+    request: DerivedKernel
 
     def of(self, kind: str, order: int) -> "_Variant":
         return _Variant(self.program, replace(self.request, kind=kind, order=order))

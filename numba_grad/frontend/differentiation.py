@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import anomaly
-from numba_grad.autograd.backward import Update, hooked_contributions, set_gradients
+from numba_grad.autograd.backward import GradientUpdate, hooked_contributions, set_gradients
 from numba_grad.autograd.forward_ad import has_tangent, with_tangents
 from numba_grad.autograd.hooks import through_tensor_hooks
 from numba_grad.autograd.running import running
@@ -589,7 +589,7 @@ class Differentiation:
         is_asked_for = _running.depth == 0 or self.checks or self.retained
         if is_asked_for and not is_traced(*nodes):
             values_asked_for(*nodes)
-            updates = [Update(state, g, keeps_node=False) for state, g in self.retained]
+            updates = [GradientUpdate(state, g, keeps_node=False) for state, g in self.retained]
             totals = [update.total for update in updates]
             evaluate([*nodes, *totals, *anomaly.values_to_check(self.checks)])
             anomaly.check(self.checks)

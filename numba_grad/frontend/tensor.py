@@ -57,7 +57,9 @@ class Tensor(Operators, Methods, Conversions):
     __slots__ = ("__weakref__", "_node", "_view")
 
     _node: Node
-    _view: views.View | None  # what it shows elements of, if it or others are views of one array
+    _view: (
+        views.TensorView | None
+    )  # what it shows elements of, if it or others are views of one array
 
     def __init__(self, node: Node) -> None:
         if node.__class__ is not Node:

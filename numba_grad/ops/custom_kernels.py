@@ -288,7 +288,7 @@ def _checked_shape(kernel: CustomKernel, shape: Any) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ResultsLayout:
     """Where several results lie in one array of one dimension."""
 
     dtype: np.dtype  # of the array
@@ -297,7 +297,7 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def layout_of(name: str, results: tuple[Type, ...]) -> Layout:
+def layout_of(name: str, results: tuple[Type, ...]) -> ResultsLayout:
     """The array that holds the results of a kernel that has several.
 
     Results of different dtypes are in an array of integers of the smallest size among them.
@@ -321,7 +321,7 @@ def layout_of(name: str, results: tuple[Type, ...]) -> Layout:
         starts.append(size)
         elements = type.size * type.dtype.itemsize // dtype.itemsize
         size += -(-elements // unit) * unit
-    return Layout(dtype, tuple(starts), size)
+    return ResultsLayout(dtype, tuple(starts), size)
 
 
 def stored_type(kernel: CustomKernel, results: tuple[Type, ...]) -> Type:

@@ -11,7 +11,7 @@ PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"  # names of capsules
 UNSIGNED_CODE, BFLOAT_CODE = 1, 4  # of the codes of dtypes, those used here
 
 
-class Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """`DLTensor` of dlpack.h."""
 
     _fields_ = (
@@ -32,7 +32,7 @@ class Managed(ctypes.Structure):
     """`DLManagedTensor`, in capsules named "dltensor"."""
 
     _fields_ = (
-        ("tensor", Tensor),
+        ("tensor", DLTensor),
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
     )
@@ -47,7 +47,7 @@ class ManagedVersioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
+        ("tensor", DLTensor),
     )
 
 

@@ -160,7 +160,7 @@ programs["sums_of_many"] = sums_of_many, (np.ones(20),)
 for name in sys.argv[1:]:
     f, arguments = programs[name]
     kernels = ng.jit(ng.value_and_grad(f, argnums=(0,))).lower(*arguments).kernels
-    print(name, *sorted(build.Request(kernel.source).key for kernel in kernels))
+    print(name, *sorted(build.KernelRequest(kernel.source).key for kernel in kernels))
 """
 
 

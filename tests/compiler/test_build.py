@@ -92,9 +92,9 @@ def test_kernels_show_what_they_became():
 
 def test_signatures_and_names_make_different_functions():
     source = "def f(a):\n    return a + 1\n\ndef g(a):\n    return a * 3\n"
-    f = build.build_requests([build.Request(source, "f", "int64(int64)")])[0]
-    g = build.build_requests([build.Request(source, "g", "int64(int64)")])[0]
-    real = build.build_requests([build.Request(source, "f", "float64(float64)")])[0]
+    f = build.build_requests([build.KernelRequest(source, "f", "int64(int64)")])[0]
+    g = build.build_requests([build.KernelRequest(source, "g", "int64(int64)")])[0]
+    real = build.build_requests([build.KernelRequest(source, "f", "float64(float64)")])[0]
     assert len({f.key, g.key, real.key}) == 3
     assert ctypes.CFUNCTYPE(INT64, INT64)(g.address)(7) == 21
     assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(real.address)(0.5) == 1.5
@@ -188,7 +188,7 @@ def test_loading_reports_missing_symbols():
 
 def test_objects_that_have_a_kernel_in_common_are_loaded_together(tmp_path):
     """As two processes leave them that compiled it at the same time, each with others."""
-    a, b, c = [build.Request(source_of_kernel(k), is_quick=True) for k in (32, 33, 34)]
+    a, b, c = [build.KernelRequest(source_of_kernel(k), is_quick=True) for k in (32, 33, 34)]
     with configure(cache_directory=tmp_path / "one"):
         first = build._object_codes([a, b])
     with configure(cache_directory=tmp_path / "other"):
@@ -201,7 +201,7 @@ def test_objects_that_have_a_kernel_in_common_are_loaded_together(tmp_path):
 
 def test_what_calls_scipy_shares_no_object_with_others(tmp_path):
     own, other = [
-        build.Request(source_of_kernel(k).replace("exp", name), is_quick=True)
+        build.KernelRequest(source_of_kernel(k).replace("exp", name), is_quick=True)
         for k, name in ((35, "exp1"), (36, "exp"))
     ]
     with configure(cache_directory=tmp_path):
@@ -272,7 +272,7 @@ def test_object_code_does_not_depend_on_the_number_of_threads(tmp_path):
     contents = []
     for threads, order in ((1, sources), (4, sources), (3, sources[::-1])):
         with configure(threads=threads, cache_directory=tmp_path / str(threads)):
-            codes = build._object_codes([build.Request(source) for source in order])
+            codes = build._object_codes([build.KernelRequest(source) for source in order])
         contents.append(codes)
     assert len(contents[0]) == 4
     assert contents[0] == contents[1] == contents[2]
@@ -370,8 +370,8 @@ def doubled(number):
 
 def test_kernels_of_plain_loops_share_an_object(tmp_path):
     """Up to a length, and whatever the order in which they are asked for."""
-    plain = [build.Request(doubled(k)) for k in range(40, 44)]
-    others = [build.Request(source_of_kernel(k)) for k in (44, 45)]
+    plain = [build.KernelRequest(doubled(k)) for k in range(40, 44)]
+    others = [build.KernelRequest(source_of_kernel(k)) for k in (44, 45)]
     contents = []
     for threads, order in ((1, [*plain, *others]), (3, [*others, *plain[::-1]])):
         with configure(threads=threads, cache_directory=tmp_path / str(threads)):
@@ -389,16 +389,16 @@ def test_kernels_of_plain_loops_share_an_object(tmp_path):
 
 
 def test_a_module_of_plain_kernels_is_not_too_long():
-    requests = [build.Request(doubled(k) + "#" * 3000) for k in range(46, 51)]
+    requests = [build.KernelRequest(doubled(k) + "#" * 3000) for k in range(46, 51)]
     assert [len(batch) for batch in build._batches(requests)] == [1] * 5
-    requests = [build.Request(doubled(k)) for k in range(46, 51)]
+    requests = [build.KernelRequest(doubled(k)) for k in range(46, 51)]
     assert [len(batch) for batch in build._batches(requests)] == [5]
 
 
 def test_what_is_plain_by_its_text_alone_is_compiled_alone(tmp_path):
     """A loop over floats that reads an integer says so by its types only."""
     wrong = doubled(51).replace("* 51.0", "* float32(51.0)")
-    requests = [build.Request(source) for source in (doubled(52), doubled(53), wrong)]
+    requests = [build.KernelRequest(source) for source in (doubled(52), doubled(53), wrong)]
     with configure(cache_directory=tmp_path):
         codes = build._object_codes(requests)
     assert len(set(codes.values())) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.building import engine_build
-from numba_grad.compiler.building.build import Request, build_requests
+from numba_grad.compiler.building.build import KernelRequest, build_requests
 from numba_grad.errors import KernelError
 from numba_grad.runtime.native_engine import RecordWord
 from numba_grad.runtime.plan import Control, LeaveWord, LoopWord, MoveWord
@@ -41,7 +41,7 @@ def parts():
     """Functions of integers."""
     source = engine_build.engine_requests()[0].source + ENTRIES
     requests = [
-        Request(source, name, f"int64({', '.join(['int64'] * count)})", is_quick=True)
+        KernelRequest(source, name, f"int64({', '.join(['int64'] * count)})", is_quick=True)
         for name, count in PARTS.items()
     ]
     kernels = build_requests(requests)
@@ -224,4 +224,4 @@ def kernel(args, lo, hi):
     pointer(args, int64)[0] = int64(part(lo))
 """
     with pytest.raises(KernelError, match=r"part returns (int64 and float64|float64 and int64)"):
-        build_requests([Request(source)])
+        build_requests([KernelRequest(source)])

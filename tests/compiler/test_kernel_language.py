@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from numba_grad.compiler.building.build import Request, build, build_requests
+from numba_grad.compiler.building.build import KernelRequest, build, build_requests
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language import syntax_lowering
 from numba_grad.config import configure
@@ -329,7 +329,7 @@ def shift(args, n):
     return 0
 """
     x = np.arange(50.0)
-    function = build_requests([Request(source, "shift", "int64(int64, int64)")])[0]
+    function = build_requests([KernelRequest(source, "shift", "int64(int64, int64)")])[0]
     ctypes.CFUNCTYPE(INT64, INT64, INT64)(function.address)(x.ctypes.data, 49)
     assert not x.any()
 
@@ -364,7 +364,7 @@ def test_first_bad_index_is_recorded(bad):
 
 def test_functions_call_others_by_address():
     inner = build_requests(
-        [Request("def f(a, b):\n    return a * 10 + b\n", "f", "int64(int64, int64)")]
+        [KernelRequest("def f(a, b):\n    return a * 10 + b\n", "f", "int64(int64, int64)")]
     )[0]
     source = """
 def outer(f, n):
@@ -373,7 +373,7 @@ def outer(f, n):
         total += call(f, k, k + 1)
     return total
 """
-    outer = build_requests([Request(source, "outer", "int64(int64, int64)")])[0]
+    outer = build_requests([KernelRequest(source, "outer", "int64(int64, int64)")])[0]
     result = ctypes.CFUNCTYPE(INT64, INT64, INT64)(outer.address)(inner.address, 3)
     assert result == 1 + 12 + 23
 
@@ -387,14 +387,14 @@ def f(address):
     return before * 100 + seen
 """
     words = np.zeros(2, np.int64)
-    function = build_requests([Request(source, "f", "int64(int64)")])[0]
+    function = build_requests([KernelRequest(source, "f", "int64(int64)")])[0]
     assert ctypes.CFUNCTYPE(INT64, INT64)(function.address)(words.ctypes.data) == 5
     assert words.tolist() == [9, 9]
 
 
 def test_other_c_types_in_a_signature():
     function = build_requests(
-        [Request("def f(x, n):\n    return x * float64(n)\n", "f", "float64(float64, int64)")]
+        [KernelRequest("def f(x, n):\n    return x * float64(n)\n", "f", "float64(float64, int64)")]
     )[0]
     call = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, INT64)(function.address)
     assert call(1.5, 3) == 4.5

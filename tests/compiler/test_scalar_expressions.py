@@ -11,12 +11,12 @@ from numba_grad.compiler.scalar_expressions import (
     COMPARISONS,
     Call,
     Choice,
-    Element,
     Name,
     Number,
     Operand,
     Operation,
     Part,
+    Subscript,
     functions_in,
     names_in,
     parsed,
@@ -89,7 +89,7 @@ def larger(terms):
         st.builds(Operation, st.sampled_from(["-", "~", "not "]), st.tuples(terms)),
         st.builds(Call, st.sampled_from(["exp", "hypot"]), st.tuples(terms, terms)),
         st.builds(Choice, terms, terms, terms),
-        st.builds(Part, st.builds(Element, st.just(Name("z")), terms), st.just("real")),
+        st.builds(Part, st.builds(Subscript, st.just(Name("z")), terms), st.just("real")),
     )
 
 
@@ -116,7 +116,7 @@ def _in_parentheses(term):
             return "({} if {} else {})".format(*parts)
         case Part(value, name):
             return f"{_in_parentheses(value)}.{name}"
-        case Element(base, index):
+        case Subscript(base, index):
             return f"{_in_parentheses(base)}[{_in_parentheses(index)}]"
     return text_of(term, {"x": "x"})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.compiler.cuda.expressions import Expressions, storage_name
+from numba_grad.compiler.cuda.expressions import KernelExpressions, storage_name
 from numba_grad.compiler.scalar_expressions import Term, parsed
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Op
@@ -60,7 +60,7 @@ def _case(op: Op, dtype: np.dtype, params: dict[str, Any]) -> Case:
 def source_of(group: list[Case]) -> str:
     """One kernel that computes element i of each case: parameters are n, then for each case its
     inputs and its result."""
-    expressions = Expressions()
+    expressions = KernelExpressions()
     parameters: list[tuple[str, np.dtype]] = []
     body = []
     for number, case in enumerate(group):

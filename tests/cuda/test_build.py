@@ -106,7 +106,7 @@ def path():
 @needs_compiler
 def test_a_damaged_cache_entry_is_compiled_again(monkeypatch):
     build.build(SOURCE, "sm_90")
-    entry = cache.path_of(build.Request(SOURCE, "sm_90").key)
+    entry = cache.path_of(build.KernelRequest(SOURCE, "sm_90").key)
     entry.write_bytes(entry.read_bytes()[:-10])
     monkeypatch.setattr(build, "_kernels", {})
     before = build.statistics().compilations
@@ -117,7 +117,7 @@ def test_a_damaged_cache_entry_is_compiled_again(monkeypatch):
 @needs_compiler
 def test_keys_tell_architectures_and_sources_apart():
     keys = {
-        build.Request(source, architecture).key
+        build.KernelRequest(source, architecture).key
         for source in (SOURCE, SOURCE + "\n")
         for architecture in ("sm_80", "sm_90")
     }
@@ -135,7 +135,7 @@ def sources_from(first, count):
 def test_worker_processes_fill_the_cache_and_stop(monkeypatch):
     monkeypatch.setattr(worker_processes, "KERNELS_PER_WORKER", 2)
     sources = sources_from(3, 4)
-    keys = [build.Request(source, "sm_90").key for source in sources]
+    keys = [build.KernelRequest(source, "sm_90").key for source in sources]
     with configure(threads=2):
         with worker_processes.workers_for([(source, "sm_90") for source in sources]) as are_working:
             assert are_working

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda import device_functions
-from numba_grad.compiler.cuda.expressions import Expressions, constant
+from numba_grad.compiler.cuda.expressions import KernelExpressions, constant
 from numba_grad.compiler.scalar_expressions import parsed
 from numba_grad.errors import KernelError
 from numba_grad.ops.samples import draw
@@ -394,7 +394,7 @@ def test_casts_are_the_cpus(source, target):
     """On x86 NumPy's are: a floating number goes through int32 or int64."""
     source, target = np.dtype(source), np.dtype(target)
     values = np.array(CASTS if source.kind in "fc" else [0, 1, 127], source)
-    expressions = Expressions()
+    expressions = KernelExpressions()
     own = "bool_" if target.kind == "b" else target.name
     loaded = "x[i] != uint8(0)" if source.kind == "b" else "x[i]"
     text = expressions.apply(
@@ -427,7 +427,7 @@ def test_float64_becomes_float16_with_one_rounding():
     value = 1 + 2.0**-11 + 2.0**-30
     assert np.float16(value) == 1 + 2.0**-10
     below = 1 + 2.0**-11 - 2.0**-30
-    expressions = Expressions()
+    expressions = KernelExpressions()
     text = expressions.apply(
         parsed("cast({x}, float16)"), {"x": ("x[i]", np.dtype(float))}, np.dtype("e"), False
     )
@@ -444,7 +444,7 @@ def test_float64_becomes_float16_with_one_rounding():
 
 
 def test_the_first_index_out_of_range_is_recorded():
-    expressions = Expressions()
+    expressions = KernelExpressions()
     int64 = np.dtype(np.int64)
     operands = {"i": ("x[task]", int64), "n": ("n0", int64)}
     text = expressions.apply(parsed("check_index({i}, {n}, errors, 7)"), operands, int64, False)

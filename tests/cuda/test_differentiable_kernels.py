@@ -10,7 +10,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler.cuda import user_functions
-from numba_grad.compiler.numba_functions.generated import Parameter, Request
+from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
 from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
 from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
 from numba_grad.errors import DeviceError, DTypeError, KernelError
@@ -368,7 +368,7 @@ def generated(case, kind, order):
     program = typed_kernel(case.kernel, tuple(parameters), case.launch, None)
     floats = [k for k, p in enumerate(parameters) if p.dtype.startswith("float")]
     counted = program.counted(inputs, numbers)
-    request = Request(kind, order, tuple(floats), counted=counted)
+    request = DerivedKernel(kind, order, tuple(floats), counted=counted)
     places = [k for k, p in enumerate(parameters) if not p.is_number]
     by_parameter = dict(zip(places, inputs, strict=True))
     types = list(inputs)

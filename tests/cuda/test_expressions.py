@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.cuda import front_end, link
-from numba_grad.compiler.cuda.expressions import Expressions
+from numba_grad.compiler.cuda.expressions import KernelExpressions
 from numba_grad.compiler.scalar_expressions import parsed
 from tests.cuda.expression_kernels import Case, cases, source_of
 from tests.cuda.requirements import needs_compiler
@@ -144,11 +144,11 @@ BOOL, C64 = np.dtype(bool), np.dtype(np.complex64)
     ],
 )
 def test_templates_become_cuda_python(template, dtype, operands, text):
-    assert Expressions().apply(parsed(template), operands, dtype, dtype.kind in "iub") == text
+    assert KernelExpressions().apply(parsed(template), operands, dtype, dtype.kind in "iub") == text
 
 
 def test_functions_come_after_what_they_call():
-    expressions = Expressions()
+    expressions = KernelExpressions()
     complex128 = np.dtype(np.complex128)
     expressions.apply(parsed("arcsinh({x})"), {"x": ("a", complex128)}, complex128, False)
     names = [text.split("def ")[1].split("(")[0] for text in expressions.definitions()]

@@ -10,7 +10,7 @@ import numba_grad as ng
 from numba_grad.compiler.numba_functions import tape_bound
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from numba_grad.frontend.differentiable import Request, _float_sources
+from numba_grad.frontend.differentiable import DerivedKernel, _float_sources
 from tests.numba_functions.generator import random_program
 from tests.numba_functions.programs import PROGRAMS
 from tests.numba_functions.test_random_programs import compiled, is_tame
@@ -174,7 +174,7 @@ def bound_and_bytes(function, arguments):
     """The bound of the tape, whether lengths of loops are known, and what it is."""
     operation = ng.differentiable(function)
     found, inputs, numbers = operation._recorded(arguments, {})
-    made = found.generated(Request("adjoint", 0, _float_sources(found)))
+    made = found.generated(DerivedKernel("adjoint", 0, _float_sources(found)))
     shapes, values = {}, {}
     for (name, is_number), p in zip(made.inputs, found.parameters, strict=False):
         if is_number:

@@ -39,8 +39,8 @@ class LoadedKernel(NamedTuple):
     is_quick: bool = False  # compiled without any pass
 
     @property
-    def request(self) -> "Request":
-        return Request(self.source, self.entry_name, self.signature, self.is_quick)
+    def request(self) -> "KernelRequest":
+        return KernelRequest(self.source, self.entry_name, self.signature, self.is_quick)
 
     @property
     def symbol(self) -> str:
@@ -65,14 +65,14 @@ class StoredKernel(NamedTuple):
 
 
 @dataclass(slots=True)
-class Statistics:
+class BuildStatistics:
     """What this process did so far."""
 
     compilations: int = 0
     loads: int = 0
 
 
-class Request(NamedTuple):
+class KernelRequest(NamedTuple):
     """A kernel that somebody wants.
 
     `is_quick`: without any pass of LLVM's, so in a tenth of the time, to scalar code in which
@@ -90,7 +90,7 @@ class Request(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _key_of(request: Request) -> str:
+def _key_of(request: KernelRequest) -> str:
     """Comments say which operations a kernel is for: those that differ in them alone are one."""
     speed = ("quick",) if request.is_quick else ()
     code = _without_comments(request.source)
@@ -106,13 +106,13 @@ def _without_comments(source: str) -> str:
 
 
 _claims = Claims()
-_kernels: dict[Request, LoadedKernel] = {}
+_kernels: dict[KernelRequest, LoadedKernel] = {}
 _addresses: dict[str, int] = {}  # of all that is loaded, by key
-_statistics = Statistics()
+_statistics = BuildStatistics()
 _counting = new_lock()
 
 
-def statistics() -> Statistics:
+def statistics() -> BuildStatistics:
     return _statistics
 
 
@@ -123,10 +123,10 @@ def build(source: str) -> LoadedKernel:
 
 def build_all(sources: Iterable[str]) -> list[LoadedKernel]:
     """The kernels of several source texts; missing ones are compiled together."""
-    return build_requests([Request(source) for source in sources])
+    return build_requests([KernelRequest(source) for source in sources])
 
 
-def build_requests(requests: Sequence[Request]) -> list[LoadedKernel]:
+def build_requests(requests: Sequence[KernelRequest]) -> list[LoadedKernel]:
     """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     new = [request for request in requests if request not in _kernels]
     missing = {request.key: request for request in new}
@@ -143,7 +143,7 @@ def build_requests(requests: Sequence[Request]) -> list[LoadedKernel]:
     return [_kernels[request] for request in requests]
 
 
-def is_compiled(request: Request) -> bool:
+def is_compiled(request: KernelRequest) -> bool:
     """Whether a kernel is in memory or on disk."""
     return request in _kernels or cache.contains(request.key)
 
@@ -189,7 +189,7 @@ _MOST_TOGETHER = 24
 _MOST_CHARACTERS_TOGETHER = 5000  # of kernels that are vector code as written, which take longer
 
 
-def _batches(requests: Sequence[Request]) -> list[tuple[Request, ...]]:
+def _batches(requests: Sequence[KernelRequest]) -> list[tuple[KernelRequest, ...]]:
     """What is compiled as one module."""
     quick = [request for request in requests if request.is_quick]
     others = [request for request in requests if not request.is_quick]
@@ -213,19 +213,19 @@ def _batches(requests: Sequence[Request]) -> list[tuple[Request, ...]]:
     ]
 
 
-def _are_plain(requests: Sequence[Request]) -> dict[Request, bool]:
+def _are_plain(requests: Sequence[KernelRequest]) -> dict[KernelRequest, bool]:
     """Which kernels need no pass of LLVM's, where that matters."""
     if len(requests) < 2:
         return dict.fromkeys(requests, False)
 
-    def work() -> dict[Request, bool]:
+    def work() -> dict[KernelRequest, bool]:
         is_plain = _front_end().is_plain
         return {request: is_plain(request.source, request.entry_name) for request in requests}
 
     return compiling(tuple(requests), work)
 
 
-def _object_codes(requests: list[Request]) -> dict[str, bytes]:
+def _object_codes(requests: list[KernelRequest]) -> dict[str, bytes]:
     """By key. What was compiled together is one object, which each of its keys has."""
     codes = {request: cache.read(request.key) for request in requests}
     missing = [request for request, code in codes.items() if code is None]
@@ -233,13 +233,13 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     with compile_log.report() as report:
         report.expect([r.key for r in missing], from_cache=len(codes) - len(missing))
 
-        def compiled(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+        def compiled(batch: tuple[KernelRequest, ...]) -> dict[KernelRequest, bytes]:
             own = compile_and_store(*batch)
             with _counting:
                 report.compiled += len(batch)
             return own
 
-        def compiled_by_turns(batch: tuple[Request, ...]) -> dict[Request, bytes]:
+        def compiled_by_turns(batch: tuple[KernelRequest, ...]) -> dict[KernelRequest, bytes]:
             with contextlib.ExitStack() as claims:
                 own = [r for r in batch if claims.enter_context(job_start.claim(r.key))]
                 found = {r: code for r in own if (code := job_start.known(r.key)) is not None}
@@ -260,11 +260,11 @@ def _object_codes(requests: list[Request]) -> dict[str, bytes]:
     return {request.key: code for request, code in codes.items() if code is not None}
 
 
-def compile_and_store(*requests: Request) -> dict[Request, bytes]:
+def compile_and_store(*requests: KernelRequest) -> dict[KernelRequest, bytes]:
     """Object code of a kernel that the disk cache does not have, or of several that are quick, or
     plain."""
 
-    def work() -> dict[Request, bytes]:
+    def work() -> dict[KernelRequest, bytes]:
         codes = (_quick_object_codes if requests[0].is_quick else _full_object_codes)(requests)
         with _counting:
             _statistics.compilations += len(requests)
@@ -303,7 +303,7 @@ def _is_inside_numba() -> bool:
     return numbas is not None and numbas.is_locked()
 
 
-def _compiled(request: Request, form: "Callable[[llvm.ModuleRef], Form]") -> Form:
+def _compiled(request: KernelRequest, form: "Callable[[llvm.ModuleRef], Form]") -> Form:
     """One form of the finished module, which does not live on."""
 
     def work() -> Form:
@@ -333,7 +333,7 @@ def _object_code(module: "llvm.ModuleRef") -> bytes:
     return code_generation.object_code(module)
 
 
-def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
+def _quick_module(requests: Sequence[KernelRequest]) -> "llvm.ModuleRef":
     from numba_grad.compiler import code_generation
 
     front_end = _front_end()
@@ -342,7 +342,7 @@ def _quick_module(requests: Sequence[Request]) -> "llvm.ModuleRef":
     return code_generation.as_written(front_end.quick_module_of(functions, symbols[0]), symbols)
 
 
-def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
+def _quick_object_codes(requests: Sequence[KernelRequest]) -> dict[KernelRequest, bytes]:
     """One object for all: a module of its own takes each kernel another 1.3 ms.
 
     What calls SciPy is an object of its own, or else SciPy would be imported for the others, too.
@@ -357,7 +357,7 @@ def _quick_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
     }
 
 
-def _full_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
+def _full_object_codes(requests: Sequence[KernelRequest]) -> dict[KernelRequest, bytes]:
     """One object for all, if they are several that are plain."""
     if len(requests) > 1:
         front_end = _front_end()
@@ -372,8 +372,8 @@ def _full_object_codes(requests: Sequence[Request]) -> dict[Request, bytes]:
     return {request: _compiled(request, _object_code) for request in requests}
 
 
-def _functions(requests: Sequence[Request]) -> list[Any]:
-    function = _front_end().Function
+def _functions(requests: Sequence[KernelRequest]) -> list[Any]:
+    function = _front_end().ExportedFunction
     return [function(r.source, r.entry_name, r.signature, _symbol(r.key)) for r in requests]
 
 

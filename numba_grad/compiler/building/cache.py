@@ -57,7 +57,7 @@ class _Measured:
 _measured: dict[Path, _Measured] = {}
 
 
-class Statistics(NamedTuple):
+class CacheStatistics(NamedTuple):
     """The cache directory now, and the lookups of this process."""
 
     directory: Path
@@ -351,10 +351,10 @@ def _evict(directory: Path) -> int:
     return total
 
 
-def statistics() -> Statistics:
+def statistics() -> CacheStatistics:
     directory = config.cache_directory
     sizes = [status.st_size for _, status in _entries(directory)]
-    return Statistics(directory, len(sizes), sum(sizes), _hits, _misses)
+    return CacheStatistics(directory, len(sizes), sum(sizes), _hits, _misses)
 
 
 def clear() -> int:

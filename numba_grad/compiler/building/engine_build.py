@@ -5,7 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from numba_grad.compiler.building import compile_log
-from numba_grad.compiler.building.build import LoadedKernel, Request, build_requests, is_compiled
+from numba_grad.compiler.building.build import (
+    KernelRequest,
+    LoadedKernel,
+    build_requests,
+    is_compiled,
+)
 from numba_grad.runtime import loader
 from numba_grad.runtime.native_engine import (
     CLOCK_MONOTONIC,
@@ -39,13 +44,13 @@ def _source() -> str:
 
 
 @functools.cache
-def engine_requests() -> tuple[Request, Request, Request]:
+def engine_requests() -> tuple[KernelRequest, KernelRequest, KernelRequest]:
     """What the engine is compiled from, in the order of `EntryPoints`."""
     source = _source()
     return (
-        Request(source, "replay", "int64(int64, int64, int64)"),
-        Request(source, "worker", "int64(int64)"),
-        Request(source, "run_tasks", "int64(int64, int64, int64, int64, int64)"),
+        KernelRequest(source, "replay", "int64(int64, int64, int64)"),
+        KernelRequest(source, "worker", "int64(int64)"),
+        KernelRequest(source, "run_tasks", "int64(int64, int64, int64, int64, int64)"),
     )
 
 
@@ -59,7 +64,7 @@ def native_engine() -> NativeEngine:
     return engine
 
 
-def build_kernels(requests: Iterable[Request]) -> list[LoadedKernel]:
+def build_kernels(requests: Iterable[KernelRequest]) -> list[LoadedKernel]:
     """The kernels of a program. Those of the first one on a machine beside the engine that will run
     it: that takes LLVM longer than most programs, and there is another thread.
 

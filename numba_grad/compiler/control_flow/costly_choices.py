@@ -19,7 +19,7 @@ _WORTH_A_BRANCH = 12  # operations that are not done, of both sides together
 _DIVISION = 4
 
 
-class Choice(NamedTuple):
+class NamedChoice(NamedTuple):
     """`name` is one of two values, by their names."""
 
     name: str
@@ -31,7 +31,7 @@ class Branch(NamedTuple):
 
     condition: str
     sides: "tuple[Code, Code]"
-    choices: list[Choice]
+    choices: list[NamedChoice]
 
 
 Item = Let | Branch
@@ -48,13 +48,13 @@ def with_branches(code: Sequence[Item], results: Collection[str]) -> Code:
     return found
 
 
-def _choice(item: Item) -> tuple[str, Choice] | None:
+def _choice(item: Item) -> tuple[str, NamedChoice] | None:
     """The condition of a choice, and what it is between."""
     match item:
         case Let(name, Apply(Call("select"), operands)):
             named = dict(operands)
             if named.keys() == {"condition", "x", "y"}:
-                return named["condition"], Choice(name, (named["x"], named["y"]))
+                return named["condition"], NamedChoice(name, (named["x"], named["y"]))
     return None
 
 
@@ -87,7 +87,7 @@ def _with_branch(code: Code, results: Collection[str], condition: str) -> Code:
     return _ordered([*left, Branch(condition, (first, second), choices)])
 
 
-def _choices(code: Code, condition: str) -> list[Choice]:
+def _choices(code: Code, condition: str) -> list[NamedChoice]:
     """Those of a condition, without what is made of others of them."""
     found = []
     behind: set[str] = set()

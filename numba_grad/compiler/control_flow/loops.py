@@ -11,7 +11,7 @@ from numba_grad.compiler.control_flow.carried_state import (
     overwriting_in,
     state_of,
 )
-from numba_grad.compiler.control_flow.register_loops import Line
+from numba_grad.compiler.control_flow.register_loops import StraightLineCode
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     Moving,
@@ -56,7 +56,7 @@ def write_loop(writer: Writer, call: Node) -> None:
 
 
 def _write_in_registers(
-    writer: Writer, call: Node, line: Line, rows: Sequence[tuple[Type, Moving]]
+    writer: Writer, call: Node, line: StraightLineCode, rows: Sequence[tuple[Type, Moving]]
 ) -> None:
     body: ClosedGraph = call.params["body"]
     carried, length, reverse = (call.params[name] for name in ("carried", "length", "reverse"))

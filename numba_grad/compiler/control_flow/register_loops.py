@@ -37,7 +37,7 @@ _OPERATIONS_OF_A_RUN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StraightLineCode:
     """Straight-line code: a kernel without loops. `roles` are, by word, what a pointer points to:
     "argument" or "result", its number, and the first element there."""
 
@@ -56,7 +56,9 @@ class Line:
         return max(1, self.kernel.operations, len(self.lets))
 
 
-def straight_line(step: ScheduledStep, roles: dict[int, tuple[str, int, int]]) -> Line | None:
+def straight_line(
+    step: ScheduledStep, roles: dict[int, tuple[str, int, int]]
+) -> StraightLineCode | None:
     """The code of a body that is this step; None if it is not straight."""
     kernel = step.loop_nest
     if kernel is None:
@@ -84,7 +86,7 @@ def straight_line(step: ScheduledStep, roles: dict[int, tuple[str, int, int]]) -
         return None
     if any(is_storage_only(buffer.dtype) or buffer.word not in roles for buffer in kernel.buffers):
         return None
-    return Line(kernel, step.words, roles)
+    return StraightLineCode(kernel, step.words, roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ def kernel(args, lo, hi):
 
 
 def register_loop(
-    body: Line,
-    test: Line | None,
+    body: StraightLineCode,
+    test: StraightLineCode | None,
     carried: Sequence[Type],
     rows: Sequence[Type],
     results: Sequence[Type],
@@ -150,7 +152,7 @@ class _Writer:
         self.rows = rows
         self.results = results
 
-    def written(self, body: Line, test: Line | None) -> RegisterLoop:
+    def written(self, body: StraightLineCode, test: StraightLineCode | None) -> RegisterLoop:
         source = self.source
         operations = body.operations + (test.operations if test is not None else 0)
         run = max(64, _OPERATIONS_OF_A_RUN // operations)
@@ -205,7 +207,7 @@ class _Writer:
         number = len(self.words) - 1
         return f"buffer(args, {number}, {dtype})" if dtype else f"integer(args, {number})"
 
-    def arguments(self, line: Line, prefix: str) -> None:
+    def arguments(self, line: StraightLineCode, prefix: str) -> None:
         """What a body reads besides what is carried and rows."""
         buffers = {buffer.word: buffer for buffer in line.kernel.buffers}
         first_constant = len(self.carried) + len(self.rows)
@@ -220,7 +222,7 @@ class _Writer:
                 text = self.word(line.words[number], dtype_name(buffer.dtype))
             self.source.line(f"{prefix}{word.name} = {text}")
 
-    def step(self, body: Line, prefix: str) -> None:
+    def step(self, body: StraightLineCode, prefix: str) -> None:
         source = self.source
         for k, type in enumerate(self.carried):
             for p in range(type.size):
@@ -235,7 +237,7 @@ class _Writer:
             if k < count:
                 source.line(f"c{k}_{p} = {value}")
 
-    def values(self, line: Line, prefix: str) -> dict[tuple[int, int], str]:
+    def values(self, line: StraightLineCode, prefix: str) -> dict[tuple[int, int], str]:
         """Write the lets of a body; for each element of its results the name of its value."""
         names = {word.name: f"{prefix}{word.name}" for word in line.kernel.words}
         names |= {let.name: f"{prefix}{let.name}" for let in line.lets}
@@ -248,7 +250,7 @@ class _Writer:
             found[number, first + store.position.literal] = names[store.value]
         return found
 
-    def code(self, line: Line, code: Code, names: dict[str, str]) -> None:
+    def code(self, line: StraightLineCode, code: Code, names: dict[str, str]) -> None:
         for item in code:
             if isinstance(item, Let):
                 text = self.expression(line, item.expression, names)
@@ -260,7 +262,9 @@ class _Writer:
                     for name, values in item.choices:
                         self.source.line(f"{names[name]} = {_renamed(values[number], names)}")
 
-    def expression(self, line: Line, expression: Expression, names: dict[str, str]) -> str:
+    def expression(
+        self, line: StraightLineCode, expression: Expression, names: dict[str, str]
+    ) -> str:
         match expression:
             case Load(buffer, position):
                 return self.load(line, buffer, position.literal, names)
@@ -271,7 +275,9 @@ class _Writer:
                 return f"int64({index.literal})"
         return expression_text(expression)
 
-    def load(self, line: Line, buffer: Buffer, literal: int, names: dict[str, str]) -> str:
+    def load(
+        self, line: StraightLineCode, buffer: Buffer, literal: int, names: dict[str, str]
+    ) -> str:
         _, number, first = line.roles[buffer.word]
         if number < len(self.carried):
             return f"c{number}_{first + literal}"

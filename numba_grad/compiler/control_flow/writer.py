@@ -18,7 +18,7 @@ from numba_grad.compiler.control_flow.register_loops import (
     PROGRESS,
     PROGRESS_WORDS,
     TRIPS,
-    Line,
+    StraightLineCode,
     register_loop,
     start_source,
     straight_line,
@@ -60,7 +60,7 @@ class AmongWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodySteps:
     """The steps of a graph, over `Opened` memory."""
 
     steps: list[ScheduledStep]
@@ -77,7 +77,7 @@ class Overwriting:
     sums: frozenset[int] = frozenset()
 
 
-CompileBody = Callable[[FlatGraph, Overwriting], Body]
+CompileBody = Callable[[FlatGraph, Overwriting], BodySteps]
 NO_OVERWRITING = Overwriting({})
 
 
@@ -252,7 +252,7 @@ class Writer:
         target: ClosedGraph,
         outputs: Sequence[int],
         overwriting: Overwriting = NO_OVERWRITING,
-    ) -> Body:
+    ) -> BodySteps:
         """The steps of some of a graph's outputs."""
         # Without other names: a message on its way goes to where its buffer is, not to a copy.
         wanted = substitute([target.outputs[k] for k in outputs], {}, _without_alias)
@@ -262,7 +262,7 @@ class Writer:
 
     def body(
         self,
-        body: Body,
+        body: BodySteps,
         arguments: Sequence["Pointer | Moving"],
         results: Sequence["Pointer | Moving"],
     ) -> list[tuple[int, Moving]]:
@@ -385,8 +385,8 @@ class Writer:
 
     def register_loop(
         self,
-        line: Line,
-        test: Line | None,
+        line: StraightLineCode,
+        test: StraightLineCode | None,
         carried: Sequence[tuple[Type, Pointer]],
         rows: Sequence[tuple[Type, Moving]],
         results: Sequence[tuple[Type, Moving]],
@@ -466,8 +466,8 @@ def fits_in_registers(types: Sequence[Type]) -> bool:
 
 
 def line_of(
-    body: Body, constants: Sequence[Pointer], types: Sequence[Type], rows: int
-) -> Line | None:
+    body: BodySteps, constants: Sequence[Pointer], types: Sequence[Type], rows: int
+) -> StraightLineCode | None:
     """The body as straight-line code, if it is, and if what it carries fits in registers."""
     if len(body.steps) != 1 or not fits_in_registers(types):
         return None

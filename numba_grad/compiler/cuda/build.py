@@ -29,7 +29,7 @@ SOURCE_ARCHITECTURE = "source"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KernelRequest:
     source: str
     architecture: str
 
@@ -63,7 +63,7 @@ class DeviceKernel:
     @property
     def ptx(self) -> str:
         """The PTX, compiled again for the occasion."""
-        return _ptx(Request(self.source, self.architecture))
+        return _ptx(KernelRequest(self.source, self.architecture))
 
     @property
     def sass(self) -> str:
@@ -82,21 +82,21 @@ class DeviceKernel:
 
 
 @dataclass(slots=True)
-class Statistics:
+class BuildStatistics:
     """What this process did so far."""
 
     compilations: int = 0
 
 
 _claims = Claims()
-_kernels: dict[Request, DeviceKernel] = {}
+_kernels: dict[KernelRequest, DeviceKernel] = {}
 # What is no kernel source, but stands for something else in plans: by its text, what makes a kernel
 # of it for an architecture.
 _makers: dict[str, Callable[[str], Any]] = {}
-_statistics = Statistics()
+_statistics = BuildStatistics()
 
 
-def statistics() -> Statistics:
+def statistics() -> BuildStatistics:
     return _statistics
 
 
@@ -118,9 +118,9 @@ def build_all(sources: Iterable[str], architecture: str) -> list[Any]:
 
 
 def _build_all(sources: list[str], architecture: str) -> list[DeviceKernel]:
-    requests = [Request(source, architecture) for source in sources]
+    requests = [KernelRequest(source, architecture) for source in sources]
 
-    def make(missing: list[Request]) -> None:
+    def make(missing: list[KernelRequest]) -> None:
         for request, stored in zip(missing, _stored(missing, architecture), strict=True):
             _kernels[request] = DeviceKernel(request.source, architecture, *_unpacked(stored))
 
@@ -128,7 +128,7 @@ def _build_all(sources: list[str], architecture: str) -> list[DeviceKernel]:
     return [_kernels[request] for request in requests]
 
 
-def _stored(requests: list[Request], architecture: str) -> list[bytes]:
+def _stored(requests: list[KernelRequest], architecture: str) -> list[bytes]:
     """What the cache has of each, after compiling what it had not."""
     if architecture == SOURCE_ARCHITECTURE:
         return [_packed(request.source.encode(), Usage(0, 0, 0, 0)) for request in requests]
@@ -146,7 +146,7 @@ def _stored(requests: list[Request], architecture: str) -> list[bytes]:
     return [stored for stored in found.values() if stored is not None]
 
 
-def compile_and_store(request: Request) -> bytes:
+def compile_and_store(request: KernelRequest) -> bytes:
     """Code and figures of a kernel that the disk cache does not have."""
 
     def work() -> bytes:
@@ -171,7 +171,7 @@ def kept(
     return code, usage
 
 
-def _ptx(request: Request) -> str:
+def _ptx(request: KernelRequest) -> str:
 
     def work() -> str:
         return front_end.compile_to_ptx(request.source, request.architecture)

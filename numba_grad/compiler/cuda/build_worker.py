@@ -17,7 +17,7 @@ def main() -> None:
     received = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     for source, architecture in received:
-        request = build.Request(source, architecture)
+        request = build.KernelRequest(source, architecture)
         if not cache.contains(request.key):
             build.compile_and_store(request)
 

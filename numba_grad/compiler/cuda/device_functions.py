@@ -26,7 +26,7 @@ from numba_grad.compiler.elementary.registry import (
     OF_FIRST,
     SIGNED,
     UNSIGNED,
-    Function,
+    ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
@@ -103,7 +103,7 @@ class DeviceFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DeviceCall:
     """What is called for a function, and its dtypes."""
 
     function: str
@@ -278,7 +278,7 @@ def _formula(name: str, dtype: np.dtype) -> tuple[Formula, int]:
 
 
 @functools.cache
-def call(name: str, dtypes: tuple[np.dtype, ...]) -> Call:
+def call(name: str, dtypes: tuple[np.dtype, ...]) -> DeviceCall:
     """How to call a function of kernel source with operands of these dtypes."""
     function = FUNCTIONS[name]
     common = _common_dtype(function, dtypes)
@@ -286,14 +286,14 @@ def call(name: str, dtypes: tuple[np.dtype, ...]) -> Call:
     if family == FLOATING and function.name in _LIBDEVICE:
         native = _LIBDEVICE[function.name][common.itemsize == 8]
         if native:
-            return Call(f"libdevice.{native}", common, common)
+            return DeviceCall(f"libdevice.{native}", common, common)
     symbol = f"{function.name}_{common.name}"
     formula = function.formulas[family]
     _, result = _traced(symbol, formula, function.arity, common)
-    return Call(symbol, common, result, (symbol,))
+    return DeviceCall(symbol, common, result, (symbol,))
 
 
-def _common_dtype(function: Function, dtypes: tuple[np.dtype, ...]) -> np.dtype:
+def _common_dtype(function: ElementaryFunction, dtypes: tuple[np.dtype, ...]) -> np.dtype:
     if function.computed_in == OF_FIRST:
         dtypes = dtypes[:1]
     common = np.result_type(*dtypes)

@@ -20,7 +20,7 @@ from numba_grad.compiler.cuda.emit_reductions import (
     start_warps,
     strided_loop,
 )
-from numba_grad.compiler.cuda.expressions import Expressions
+from numba_grad.compiler.cuda.expressions import KernelExpressions
 from numba_grad.compiler.cuda.kernel_text import KernelText, decorator
 from numba_grad.compiler.cuda.launch import (
     THREADS_PER_BLOCK,
@@ -44,7 +44,7 @@ def emit_row_chain(kernels: Sequence[LoopNest], rows: int, threads: int) -> Emit
     rows : how many rows there are
     threads : that do a row together: 1, 32 or 256
     """
-    expressions = Expressions()
+    expressions = KernelExpressions()
     members: list[str] = []
     types = ["int64"]
     parameters = ["rows"]

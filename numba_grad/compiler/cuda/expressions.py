@@ -53,7 +53,7 @@ _FMA = {FLOAT32: "fmaf", FLOAT64: "fma"}
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedTerm:
     """A value, and its dtype in registers; None for a number written as such."""
 
     term: Term
@@ -104,7 +104,7 @@ def _float_text(number: np.floating) -> str:
     return repr(value)
 
 
-class Expressions:
+class KernelExpressions:
     """The expressions of one kernel, and the device functions that they need."""
 
     def __init__(self) -> None:
@@ -123,11 +123,13 @@ class Expressions:
         An operand's text has its dtype in registers: half precision is float32, and a bool is one.
         `dtype` is the result's; `casts` whether an integer or bool must be cut to it.
         """
-        typed = {name: Typed(Name(text), computed_in(d)) for name, (text, d) in operands.items()}
+        typed = {
+            name: TypedTerm(Name(text), computed_in(d)) for name, (text, d) in operands.items()
+        }
         target = self._result = computed_in(dtype)
         value = self._typed(term, typed)
         if value.dtype is None:
-            value = Typed(_constant(value.number, target), target)
+            value = TypedTerm(_constant(value.number, target), target)
         elif value.dtype != target or (casts and value.is_wide):
             value = self.cast(value, target)
         return value.text
@@ -149,17 +151,17 @@ class Expressions:
 
     # Terms.
 
-    def _typed(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+    def _typed(self, term: Term, operands: Mapping[str, TypedTerm]) -> TypedTerm:
         match term:
             case Operand(name):
                 return operands[name]
             case Name(name):
-                return Typed(term, INT64)  # an integer argument of the kernel
+                return TypedTerm(term, INT64)  # an integer argument of the kernel
             case Number():
-                return Typed(term, None)
+                return TypedTerm(term, None)
             case Operation("-", (operand,)):
                 value = self._typed(operand, operands)
-                return Typed(Operation("-", (value.term,)), value.dtype, _grows(value))
+                return TypedTerm(Operation("-", (value.term,)), value.dtype, _grows(value))
             case Operation(symbol, (left, right)) if symbol in COMPARISONS:
                 return self._compared(
                     symbol, self._typed(left, operands), self._typed(right, operands)
@@ -174,16 +176,18 @@ class Expressions:
                 return self._call(function, arguments, operands)
         raise InternalError(f"expressions: {text_of(term)} is not of the kernel language")
 
-    def _compared(self, symbol: str, x: Typed, y: Typed) -> Typed:
+    def _compared(self, symbol: str, x: TypedTerm, y: TypedTerm) -> TypedTerm:
         # Numba compares integers of different signs by their values.
         if not (_is_integer(x) and _is_integer(y)):
             x, y = self._alike(x, y)
         name = _ORDERS.get(symbol)
         if name is not None and x.dtype is not None and x.dtype.kind == "c":
             return self._function(name, [x, y])
-        return Typed(Operation(symbol, (x.term, y.term)), BOOL)
+        return TypedTerm(Operation(symbol, (x.term, y.term)), BOOL)
 
-    def _sum_of_product(self, term: Operation, operands: Mapping[str, Typed]) -> Typed | None:
+    def _sum_of_product(
+        self, term: Operation, operands: Mapping[str, TypedTerm]
+    ) -> TypedTerm | None:
         """`x * y + z` in one expression, of one real type: rounded once, as on the CPU."""
         if term.symbol not in ("+", "-"):
             return None
@@ -202,22 +206,22 @@ class Expressions:
         if term.symbol == "-":
             negated = 2 if is_first else 0
             terms[negated] = Operation("-", (terms[negated],))
-        return Typed(Call(f"libdevice.{function}", tuple(terms)), addend.dtype)
+        return TypedTerm(Call(f"libdevice.{function}", tuple(terms)), addend.dtype)
 
-    def _binary(self, symbol: str, x: Typed, y: Typed) -> Typed:
+    def _binary(self, symbol: str, x: TypedTerm, y: TypedTerm) -> TypedTerm:
         x, y = self._alike(x, y)
         assert x.dtype is not None
         pair = (x.term, y.term)
         if x.dtype == BOOL:
-            return Typed(Operation(_OF_BOOLS.get(symbol, symbol), pair), BOOL)
+            return TypedTerm(Operation(_OF_BOOLS.get(symbol, symbol), pair), BOOL)
         if symbol == "/" and x.dtype.kind == "c":
             return self._function("divide", [x, y])
         if symbol == "*" and x.dtype in _MULTIPLY:
             # NVVM would contract it into a sum of this kernel, and not in another (`_typed`).
-            return Typed(Call(f"libdevice.{_MULTIPLY[x.dtype]}", pair), x.dtype)
-        return Typed(Operation(symbol, pair), x.dtype, _grows(x))
+            return TypedTerm(Call(f"libdevice.{_MULTIPLY[x.dtype]}", pair), x.dtype)
+        return TypedTerm(Operation(symbol, pair), x.dtype, _grows(x))
 
-    def _alike(self, *values: Typed) -> list[Typed]:
+    def _alike(self, *values: TypedTerm) -> list[TypedTerm]:
         """Values of one dtype, the one that NumPy promotes to. Numbers take it on."""
         known = [value.dtype for value in values if value.dtype is not None]
         dtype = np.result_type(*known) if known else INT64
@@ -225,7 +229,9 @@ class Expressions:
             v if v.dtype is not None and v.dtype == dtype else self.cast(v, dtype) for v in values
         ]
 
-    def _call(self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, Typed]) -> Typed:
+    def _call(
+        self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, TypedTerm]
+    ) -> TypedTerm:
         if name in ("cast", "bitcast"):
             value, target = arguments
             dtype = self._dtype_named(target)
@@ -243,7 +249,7 @@ class Expressions:
             index, size, errors, site = values
             index, size, site = (self.cast(value, INT64) for value in (index, size, site))
             words = tuple([value.term for value in (index, size, errors, site)])
-            return Typed(Call(self.call("check_index"), words), INT64)
+            return TypedTerm(Call(self.call("check_index"), words), INT64)
         if name in ("real", "imag", "conjugate", "make_complex"):
             return self._of_parts(name, *values)
         return self._function(name, values)
@@ -255,32 +261,32 @@ class Expressions:
         assert isinstance(term, Name)
         return BOOL if term.text == "bool_" else np.dtype(term.text)
 
-    def _select(self, condition: Typed, x: Typed, y: Typed) -> Typed:
+    def _select(self, condition: TypedTerm, x: TypedTerm, y: TypedTerm) -> TypedTerm:
         x, y = self._alike(x, y)
         assert x.dtype is not None
         if x.dtype.name in _SELECTED:
             # Exactly of one type, which integers are not where Numba computed wider.
             x, y = (self.cast(v, v.dtype) if v.is_wide and v.dtype else v for v in (x, y))
-            return Typed(Call("cuda.selp", (condition.term, x.term, y.term)), x.dtype)
-        return Typed(Choice(condition.term, x.term, y.term), x.dtype)
+            return TypedTerm(Call("cuda.selp", (condition.term, x.term, y.term)), x.dtype)
+        return TypedTerm(Choice(condition.term, x.term, y.term), x.dtype)
 
-    def _of_parts(self, name: str, x: Typed, y: Typed | None = None) -> Typed:
+    def _of_parts(self, name: str, x: TypedTerm, y: TypedTerm | None = None) -> TypedTerm:
         """Functions of complex numbers that need no function; of real numbers too."""
         assert x.dtype is not None
         if y is not None:
             x, y = self._alike(x, y)
             assert x.dtype is not None
             result = np.result_type(x.dtype, np.complex64)
-            return Typed(Call("complex", (x.term, y.term)), result)
+            return TypedTerm(Call("complex", (x.term, y.term)), result)
         if x.dtype.kind == "c":
             if name == "conjugate":
                 return self._function(name, [x])
-            return Typed(Part(x.term, name), np.dtype(_PARTS[x.dtype.name]))
+            return TypedTerm(Part(x.term, name), np.dtype(_PARTS[x.dtype.name]))
         if name == "imag":
-            return Typed(_constant(0, x.dtype), x.dtype)
+            return TypedTerm(_constant(0, x.dtype), x.dtype)
         return x
 
-    def _function(self, name: str, values: list[Typed]) -> Typed:
+    def _function(self, name: str, values: list[TypedTerm]) -> TypedTerm:
         if name not in FUNCTIONS:
             raise InternalError(f"expressions: no function {name} in the kernel language")
         dtypes = tuple(v.dtype for v in values if v.dtype is not None)
@@ -288,65 +294,65 @@ class Expressions:
         for needed in call.needs:
             self._need(needed)
         operands = tuple([self.cast(value, call.operand_dtype).term for value in values])
-        return Typed(Call(call.function, operands), call.result_dtype)
+        return TypedTerm(Call(call.function, operands), call.result_dtype)
 
     # Casts.
 
-    def _cast_to(self, value: Typed, dtype: np.dtype) -> Typed:
+    def _cast_to(self, value: TypedTerm, dtype: np.dtype) -> TypedTerm:
         """What `cast(value, dtype)` means."""
         if value.dtype is None:
-            return Typed(_constant(value.number, dtype), computed_in(dtype))
+            return TypedTerm(_constant(value.number, dtype), computed_in(dtype))
         if is_storage_only(dtype):
             if value.dtype.kind == "c":
                 value = self._of_parts("real", value)
                 assert value.dtype is not None
             function = device_functions.cast_function(value.dtype, dtype.name)
             if function:
-                return Typed(Call(self.call(function), (value.term,)), FLOAT32)
+                return TypedTerm(Call(self.call(function), (value.term,)), FLOAT32)
             stored = Call(dtype.name, (self.cast(value, FLOAT32).term,))
-            return Typed(Call("float32", (stored,)), FLOAT32)
+            return TypedTerm(Call("float32", (stored,)), FLOAT32)
         return self.cast(value, dtype)
 
-    def _same_bits(self, value: Typed, target: np.dtype) -> Typed:
+    def _same_bits(self, value: TypedTerm, target: np.dtype) -> TypedTerm:
         assert value.dtype is not None
         signed = np.dtype(f"i{target.itemsize}")
         if value.dtype.kind == "f":
             function = "float_as_int" if target.itemsize == 4 else "double_as_longlong"
-            own = Typed(Call(f"libdevice.{function}", (value.term,)), signed)
+            own = TypedTerm(Call(f"libdevice.{function}", (value.term,)), signed)
             return self.cast(own, target)
         function = "int_as_float" if target.itemsize == 4 else "longlong_as_double"
         own = Call(f"libdevice.{function}", (self.cast(value, signed).term,))
-        return self.cast(Typed(own, np.dtype(f"f{target.itemsize}")), target)
+        return self.cast(TypedTerm(own, np.dtype(f"f{target.itemsize}")), target)
 
-    def cast(self, value: Typed, target: np.dtype) -> Typed:
+    def cast(self, value: TypedTerm, target: np.dtype) -> TypedTerm:
         """NumPy's `astype`."""
         source = value.dtype
         if source is None:
-            return Typed(_constant(value.number, target), target)
+            return TypedTerm(_constant(value.number, target), target)
         if source == target and not value.is_wide:
             return value
         function = device_functions.cast_function(source, target.name)
         if function:
-            return Typed(Call(self.call(function), (value.term,)), target)
+            return TypedTerm(Call(self.call(function), (value.term,)), target)
         if target == BOOL:
-            return Typed(Operation("!=", (value.term, _constant(0, source))), BOOL)
+            return TypedTerm(Operation("!=", (value.term, _constant(0, source))), BOOL)
         if target.kind == "c" and source.kind != "c":
             part = np.dtype(_PARTS[target.name])
             parts = (self.cast(value, part).term, _constant(0, part))
-            return Typed(Call("complex", parts), target)
+            return TypedTerm(Call("complex", parts), target)
         if source.kind == "c" and target.kind != "c":
             return self.cast(self._of_parts("real", value), target)
-        return Typed(Call(target.name, (value.term,)), target)
+        return TypedTerm(Call(target.name, (value.term,)), target)
 
 
 def _constant(value: object, dtype: np.dtype) -> Name:
     return Name(constant(value, dtype))
 
 
-def _is_integer(value: Typed) -> bool:
+def _is_integer(value: TypedTerm) -> bool:
     return value.dtype is not None and value.dtype.kind in "iu"
 
 
-def _grows(value: Typed) -> bool:
+def _grows(value: TypedTerm) -> bool:
     """Whether Numba's arithmetic of such values is in 64 bits, and theirs is not."""
     return value.dtype is not None and value.dtype.kind in "iu" and value.dtype.itemsize < 8

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from numba_grad.compiler.cuda.expressions import Expressions, constant, storage_name
+from numba_grad.compiler.cuda.expressions import KernelExpressions, constant, storage_name
 from numba_grad.compiler.cuda.index_arithmetic import (
     INT64,
     IndexArithmetic,
@@ -49,11 +49,11 @@ class KernelText:
     """
 
     def __init__(
-        self, kernel: LoopNest, expressions: Expressions | None = None, group: int = 0
+        self, kernel: LoopNest, expressions: KernelExpressions | None = None, group: int = 0
     ) -> None:
         self.kernel = kernel
         self.source = SourceText()
-        self.expressions = Expressions() if expressions is None else expressions
+        self.expressions = KernelExpressions() if expressions is None else expressions
         self.group = group
         self.indices: IndexArithmetic = index_arithmetic(kernel)
         self.dtypes: dict[str, np.dtype] = {}

@@ -14,7 +14,7 @@ from numba_grad.compiler.elementary.scalar import (
     INT64,
     Definition,
     Number,
-    Trace,
+    ScalarBuilder,
     Value,
 )
 
@@ -23,7 +23,7 @@ _FLOATS = (FLOAT32, FLOAT64)
 
 
 @dataclass(slots=True)
-class LlvmTrace(Trace):
+class LlvmTrace(ScalarBuilder):
     """The function being written: its instructions, and all it needs to be declared or defined."""
 
     has_fma: bool
@@ -244,7 +244,7 @@ done:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class WrittenFunction:
     """The text of one function, and what it refers to."""
 
     symbol: str
@@ -261,7 +261,7 @@ def trace(
     kinds: tuple[str, ...],
     *,
     has_fma: bool,
-) -> Traced:
+) -> WrittenFunction:
     """Run a formula once on arguments of the given LLVM types."""
     writer = LlvmTrace(has_fma)
     arguments = [Value(writer, kind, f"%x{k}") for k, kind in enumerate(kinds)]
@@ -283,6 +283,6 @@ def trace(
         f"define internal {kind} @{symbol}({parameters}) alwaysinline nounwind {{\n"
         f"entry:\n{body}\n  ret {kind} {name_so_far}\n}}\n"
     )
-    return Traced(
+    return WrittenFunction(
         symbol, (kind, kinds), text, writer.declarations, writer.definitions, tuple(writer.kept)
     )

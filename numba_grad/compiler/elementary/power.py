@@ -17,7 +17,7 @@ from numba_grad.compiler.elementary.registry import (
     FUNCTIONS,
     OF_FIRST,
     WIDEST_INTEGER,
-    Function,
+    ElementaryFunction,
     formula,
 )
 from numba_grad.compiler.elementary.scalar import (
@@ -85,7 +85,9 @@ def power(x: Value, y: Value) -> Value:
 
 
 # The exponent is a literal, whatever its type.
-FUNCTIONS["integer_power"] = Function("integer_power", 2, FUNCTIONS["power"].formulas, OF_FIRST)
+FUNCTIONS["integer_power"] = ElementaryFunction(
+    "integer_power", 2, FUNCTIONS["power"].formulas, OF_FIRST
+)
 
 
 def log_as_sum(x: Value) -> tuple[Value, Value]:

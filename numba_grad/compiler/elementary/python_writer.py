@@ -26,7 +26,7 @@ from numba_grad.compiler.elementary.scalar import (
     Definition,
     Formula,
     Number,
-    Trace,
+    ScalarBuilder,
     Value,
 )
 from numba_grad.compiler.scalar_expressions import (
@@ -93,7 +93,7 @@ class Assignment:
 
 
 @dataclass(slots=True)
-class PythonTrace(Trace):
+class PythonTrace(ScalarBuilder):
     """The function being written, from the formula `own`."""
 
     library: Library

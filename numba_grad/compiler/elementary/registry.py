@@ -20,7 +20,7 @@ OF_FIRST = "of the first"  # the same for the first argument alone: the others a
 
 
 @dataclass(slots=True, eq=False)
-class Function:
+class ElementaryFunction:
     name: str
     arity: int
     formulas: dict[str, Callable[..., Any]] = field(default_factory=dict)  # by family
@@ -36,7 +36,7 @@ class Function:
         return family if family in self.formulas else None
 
 
-FUNCTIONS: dict[str, Function] = {}
+FUNCTIONS: dict[str, ElementaryFunction] = {}
 
 
 def formula(
@@ -61,7 +61,7 @@ def formula(
         function = FUNCTIONS.get(known)
         if function is None:
             count = _parameters(formula) // (2 if COMPLEX in families else 1)
-            function = FUNCTIONS[known] = Function(known, arity or count)
+            function = FUNCTIONS[known] = ElementaryFunction(known, arity or count)
         if computed_in != COMMON:
             function.computed_in = computed_in
         for family in families:

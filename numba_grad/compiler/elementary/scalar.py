@@ -4,8 +4,8 @@ A formula is straight-line arithmetic on `Value`s. Choices are `select`; the one
 `rarely`, which keeps the loop around it vectorizable. No fast-math flag is ever set here, as
 error-free transformations depend on every rounding.
 
-What the text is, is the `Trace`'s: LLVM's for the CPU (`llvm_writer.py`), CUDA Python for GPUs
-(`python_writer.py`).
+What the text is, is the `ScalarBuilder`'s: LLVM's for the CPU (`llvm_writer.py`), CUDA Python for
+GPUs (`python_writer.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Definition:
     declarations: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
-class Trace:
+class ScalarBuilder:
     """The function being written. Operations have LLVM's names, whatever the target."""
 
     has_fma: bool  # whether x*y + z with one rounding is one instruction
@@ -145,7 +145,7 @@ class Value:
 
     __slots__ = ("kind", "name", "trace")
 
-    def __init__(self, trace: Trace, kind: str, name: str) -> None:
+    def __init__(self, trace: ScalarBuilder, kind: str, name: str) -> None:
         self.trace = trace
         self.kind = kind
         self.name = name

@@ -15,7 +15,7 @@ from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.checkpoint_schedule import NEXT_SOURCE, START_SOURCE
 from numba_grad.compiler.control_flow.program import control_program
-from numba_grad.compiler.control_flow.writer import Body, Overwriting
+from numba_grad.compiler.control_flow.writer import BodySteps, Overwriting
 from numba_grad.compiler.first_tier import bodies
 from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, steps_of
 from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
@@ -69,7 +69,7 @@ class _Shared:
         # That of all walks is worth LLVM's time.
         sources = self.maker.kernels
         requests = [
-            build.Request(source, is_quick=source is not WALK and source not in self.repeated)
+            build.KernelRequest(source, is_quick=source is not WALK and source not in self.repeated)
             for source in sources
         ]
         kernels = build_kernels([*requests, *_of_all_loops()])[: len(requests)]
@@ -288,7 +288,7 @@ class _Lowering:
             self.shared.programs[key] = program
         return program
 
-    def body(self, graph: FlatGraph, _: Overwriting) -> Body:
+    def body(self, graph: FlatGraph, _: Overwriting) -> BodySteps:
         """The steps of the operations of a body; nothing is computed in place."""
         arena = bodies.Arena()
         memory = _Memory(bodies.ARGUMENT, bodies.RESULT, bodies.ARENA, arena.reserve)
@@ -301,16 +301,16 @@ class _Lowering:
             list(self.maker.kernels),
             self.builder.words,
         )
-        return Body(steps, arena.nbytes)
+        return BodySteps(steps, arena.nbytes)
 
 
-def _of_all_loops() -> list[build.Request]:
+def _of_all_loops() -> list[build.KernelRequest]:
     """Small kernels that no operation has and every loop: compiled with the first program of a
     machine, as the kernel of all walks is. Each alone would have Numba imported for it."""
-    if build.is_compiled(build.Request(WALK)):
+    if build.is_compiled(build.KernelRequest(WALK)):
         return []
     copies = [cpu_target.TARGET.copy_step(nbytes, nbytes).source for nbytes in (4, 8)]
-    return [build.Request(x, is_quick=True) for x in (*copies, START_SOURCE, NEXT_SOURCE)]
+    return [build.KernelRequest(x, is_quick=True) for x in (*copies, START_SOURCE, NEXT_SOURCE)]
 
 
 def _repeated_sources(program: SegmentProgram) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
 _Write = Callable[[syntax_lowering.Meanings, ir.Module], None]
 
 
-class Function(NamedTuple):
+class ExportedFunction(NamedTuple):
     """A function of a source text, to be exported under a name."""
 
     source: str
@@ -144,7 +144,7 @@ def module_for(
     source: str, entry_name: str, signature: str, symbol: str
 ) -> code_generation.Written:
     """The unoptimized LLVM module of one function of `source`, exported as `symbol`."""
-    functions = [Function(source, entry_name, signature, symbol)]
+    functions = [ExportedFunction(source, entry_name, signature, symbol)]
     plain = plain_module_for(functions, symbol)
     if plain is not None:
         return plain
@@ -166,7 +166,9 @@ def is_plain(source: str, entry_name: str) -> bool:
 forget_sources = syntax_lowering.forget_sources
 
 
-def plain_module_for(functions: Sequence[Function], name: str) -> code_generation.Written | None:
+def plain_module_for(
+    functions: Sequence[ExportedFunction], name: str
+) -> code_generation.Written | None:
     """One module of several functions, if all of them are plain."""
     if not all(is_plain(function.source, function.entry_name) for function in functions):
         return None
@@ -176,12 +178,12 @@ def plain_module_for(functions: Sequence[Function], name: str) -> code_generatio
         return None
 
 
-def quick_module_of(functions: Sequence[Function], name: str) -> llvm.ModuleRef:
+def quick_module_of(functions: Sequence[ExportedFunction], name: str) -> llvm.ModuleRef:
     """One module of several functions, without what only LLVM's passes have a use for."""
     return without_collection(_module_of, _writing(functions), name, is_quick=True).module
 
 
-def _writing(functions: Sequence[Function]) -> _Write:
+def _writing(functions: Sequence[ExportedFunction]) -> _Write:
     def write(meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
         for function in functions:
             _lower(function, meanings, module)
@@ -217,7 +219,9 @@ def _module_of(
         )
 
 
-def _lower(function: Function, meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
+def _lower(
+    function: ExportedFunction, meanings: syntax_lowering.Meanings, module: ir.Module
+) -> None:
     source, entry_name, signature, symbol = function
     return_type, argument_types = _parse_signature(signature)
     try:

@@ -18,7 +18,7 @@ from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
-from numba_grad.compiler.elementary.llvm_writer import Traced, trace
+from numba_grad.compiler.elementary.llvm_writer import WrittenFunction, trace
 from numba_grad.compiler.elementary.registry import (
     BOOLEAN,
     COMMON,
@@ -27,7 +27,7 @@ from numba_grad.compiler.elementary.registry import (
     OF_FIRST,
     SIGNED,
     UNSIGNED,
-    Function,
+    ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
 from numba_grad.compiler.kernel_language.registry import intrinsic, lowered
@@ -74,7 +74,7 @@ class _KeptFunctions(ir.GlobalVariable):
         )
 
 
-def _add_to_module(module: ir.Module, traced: Traced) -> ir.Function:
+def _add_to_module(module: ir.Module, traced: WrittenFunction) -> ir.Function:
     """Declare and define what the traced function needs, unless the module has it already."""
     known = module.globals.get(traced.symbol)
     if known is not None:
@@ -100,7 +100,7 @@ def _function_type(result: str, arguments: tuple[str, ...]) -> ir.FunctionType:
 
 
 @functools.cache
-def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -> Traced:
+def _traced(name: str, family: str, formula: Callable, kinds: tuple[str, ...]) -> WrittenFunction:
     return trace(f"{name}.{family}", formula, kinds, has_fma=has_fma())
 
 
@@ -140,7 +140,9 @@ def _kinds(numba_type: types.Type) -> tuple[str, ...]:
     return (_LLVM_KIND[numba_type],)
 
 
-def _call(function: Function, numba_type: types.Type, builder: ir.IRBuilder, values: Any) -> Any:
+def _call(
+    function: ElementaryFunction, numba_type: types.Type, builder: ir.IRBuilder, values: Any
+) -> Any:
     """A call of the function's formula for arguments of one type."""
     family = _family(numba_type)
     if family == COMPLEX:
@@ -148,13 +150,13 @@ def _call(function: Function, numba_type: types.Type, builder: ir.IRBuilder, val
     return builder.call(_add_to_module(builder.module, _formula(function, numba_type)), values)
 
 
-def _formula(function: Function, numba_type: types.Type) -> Traced:
+def _formula(function: ElementaryFunction, numba_type: types.Type) -> WrittenFunction:
     family = _family(numba_type)
     kinds = _kinds(numba_type) * function.arity
     return _traced(function.name, family, function.formulas[family], kinds)
 
 
-def _intrinsic(function: Function):
+def _intrinsic(function: ElementaryFunction):
     """A function of kernel source, of arguments that meet in one type."""
 
     def build(typing_context, *arguments):
@@ -182,7 +184,7 @@ def _intrinsic(function: Function):
     return intrinsic(typing)
 
 
-def _common_type(typing_context: Any, arguments: tuple, function: Function) -> Any:
+def _common_type(typing_context: Any, arguments: tuple, function: ElementaryFunction) -> Any:
     """The type in which the arguments meet, if the function has a formula for it."""
     if function.computed_in == OF_FIRST:
         arguments = arguments[:1]

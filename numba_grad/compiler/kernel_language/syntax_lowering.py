@@ -280,7 +280,7 @@ def _is_in(block: Block, other: Block) -> bool:
 
 
 @dataclass(slots=True)
-class Loop:
+class JumpTargets:
     """Where `continue` and `break` go."""
 
     next_pass: Any
@@ -401,7 +401,7 @@ class FunctionLowering:
         self.variables: dict[str, Typed] = {}
         # What is in all buffers, where loops are written as vector code here.
         self.vector_element: types.Float | types.Integer | None = None
-        self.loops: list[Loop] = []
+        self.loops: list[JumpTargets] = []
         self.products = Products()
         self.parts = source.parts
         self.written_out: WrittenOut | None = None
@@ -529,10 +529,10 @@ class FunctionLowering:
         else:
             self.builder.cbranch(self.truth(node.test), body, after)
         with self.products.branch():
-            self.loop_body(node, body, Loop(test, after))
+            self.loop_body(node, body, JumpTargets(test, after))
         self.builder.position_at_end(after)
 
-    def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: Loop) -> None:
+    def loop_body(self, node: ast.For | ast.While, body: ir.Block, loop: JumpTargets) -> None:
         self.builder.position_at_end(body)
         self.loops.append(loop)
         self.statements(node.body)
@@ -561,7 +561,7 @@ class FunctionLowering:
         assert isinstance(node.target, ast.Name)
         self.assign(node.target.id, Typed(types.int64, index))
         with self.products.loop(before, node):
-            self.loop_body(node, body, Loop(next_pass, after))
+            self.loop_body(node, body, JumpTargets(next_pass, after))
         builder.position_at_end(next_pass)
         following = builder.add(index, step, flags=("nsw",))
         index.add_incoming(following, next_pass)

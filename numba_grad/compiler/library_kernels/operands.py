@@ -6,7 +6,7 @@ from numba_grad.graph.node import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class ReadOperand:
     """What a library call reads instead of a node: the memory of `base`, seen as `shape`, maybe
     transposed."""
 
@@ -15,7 +15,7 @@ class Operand:
     is_transposed: bool
 
 
-def operand(x: Node) -> Operand:
+def operand(x: Node) -> ReadOperand:
     """Look through a swap of the last two axes, then through reshapes: both cost nothing."""
     is_transposed = is_matrix_transpose(x)
     if is_transposed:
@@ -23,7 +23,7 @@ def operand(x: Node) -> Operand:
     shape = x.shape
     while x.op.name == "reshape":
         x = x.inputs[0]
-    return Operand(x, shape, is_transposed)
+    return ReadOperand(x, shape, is_transposed)
 
 
 def is_matrix_transpose(node: Node) -> bool:

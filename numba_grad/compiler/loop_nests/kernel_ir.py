@@ -110,7 +110,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class IndexRange:
     """`start <= variable < stop`, both names of arguments."""
 
     variable: str
@@ -132,7 +132,7 @@ class Piece:
 class Variant:
     """A way through the nest for the rows where every one of `where` holds (all rows if empty)."""
 
-    where: list[Range]
+    where: list[IndexRange]
     lets: list[list[Let]]  # by level, without the innermost
     pieces: list[Piece]
 

@@ -31,9 +31,9 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
+    IndexRange,
     LoopNest,
     Piece,
-    Range,
     Update,
     Variant,
 )
@@ -206,7 +206,7 @@ class _Lowering:
                     )
                 )
         where = [
-            Range(name, values.bound(name, start), values.bound(name, stop))
+            IndexRange(name, values.bound(name, start), values.bound(name, stop))
             for name, (start, stop) in interior.items()
         ]
         return Variant(where, values.levels[: len(order)] or values.levels, written)

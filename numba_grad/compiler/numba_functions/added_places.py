@@ -26,7 +26,7 @@ from numba_grad.compiler.numba_functions.regions import (
 
 
 @dataclass(slots=True)
-class Place:
+class AddedPlace:
     """Where something is added, and what."""
 
     store: Store
@@ -52,7 +52,7 @@ class AddedPlaces:
     ranges: IndexRanges
     is_reordered: bool
 
-    def of(self, loop: For) -> tuple[list[Place], bool]:
+    def of(self, loop: For) -> tuple[list[AddedPlace], bool]:
         """The places that something else than the loop is to add to; none if it is to stay. And
         whether some of them are neighbours along a row."""
         if loop.leave is not None or loop.step not in (1, -1) or not is_long(loop):
@@ -65,7 +65,7 @@ class AddedPlaces:
         loads = [s for s in loop.body if isinstance(s, Load) and s.memory not in own]
         stores = [s for s in loop.body if isinstance(s, Store) and s.memory not in own]
         read = {s.memory for s in loads}
-        places: list[Place] = []
+        places: list[AddedPlace] = []
         has_neighbours = False
         for memory in dict.fromkeys(s.memory for s in stores):
             here = [s for s in stores if s.memory == memory]
@@ -85,9 +85,9 @@ class AddedPlaces:
                 return [], False
         return places, has_neighbours
 
-    def _distinct(self, loop: For, stores: Sequence[Store]) -> list[Place] | None:
+    def _distinct(self, loop: For, stores: Sequence[Store]) -> list[AddedPlace] | None:
         """The places of one memory; None if one is not known."""
-        result: dict[object, Place] = {}
+        result: dict[object, AddedPlace] = {}
         for s in stores:
             place = self._place(loop, s)
             if place is None:
@@ -96,7 +96,7 @@ class AddedPlaces:
             result.setdefault(key, place).values.append(s.value)
         return list(result.values())
 
-    def _place(self, loop: For, store: Store) -> Place | None:
+    def _place(self, loop: For, store: Store) -> AddedPlace | None:
         """None if the indices are no forms of the loop's index and of what is outside of it."""
         inside = {defined(s) for s in loop.body}
         forms = [form for x in store.indices if (form := self.ranges.form(x)) is not None]
@@ -105,13 +105,13 @@ class AddedPlaces:
         axes = [k for k, form in enumerate(forms) if loop.index in form.atoms]
         if len(axes) > 1 or any(abs(forms[k].atoms[loop.index]) > 1 for k in axes):
             return None
-        return Place(store, tuple(forms), axes[0] if axes else None)
+        return AddedPlace(store, tuple(forms), axes[0] if axes else None)
 
 
 def computed(
     builder: Builder,
     loop: For,
-    places: Sequence[Place],
+    places: Sequence[AddedPlace],
     index: Value,
     kept_at: Callable[[tuple[Value, ...], str], tuple[Memory, tuple[Value, ...]]],
 ) -> None:

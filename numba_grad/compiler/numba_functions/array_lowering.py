@@ -44,7 +44,7 @@ from numba_grad.compiler.kernel_language.scalars import (
 from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.compiler.kernel_language.syntax_lowering import (
     FunctionLowering,
-    Loop,
+    JumpTargets,
     Meanings,
     Source,
     Typed,
@@ -394,7 +394,7 @@ class _Lowering(FunctionLowering):
         index.add_incoming(start, before)
         assert isinstance(node.target, ast.Name)
         self.assign(node.target.id, Typed(types.int64, index))
-        self.loop_body(node, body, Loop(next_pass, after))
+        self.loop_body(node, body, JumpTargets(next_pass, after))
         builder.position_at_end(next_pass)
         following = builder.add(index, step, flags=("nsw",))
         index.add_incoming(following, next_pass)

@@ -24,7 +24,7 @@ from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.generated import Parameter, Request
+    from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
 
 
 def tree(
@@ -59,7 +59,7 @@ def tree(
 
 
 def derived(
-    function: Function, request: "Request"
+    function: Function, request: "DerivedKernel"
 ) -> tuple[RegionKernel, int, tape_bound.Outline | None]:
     """The kernel for a request, as derivatives leave it; how many of its outputs are results; of an
     adjoint, what it keeps on tapes."""
@@ -90,7 +90,7 @@ def derived(
 
 
 def fields(
-    function: Function, parameters: "tuple[Parameter, ...]", request: "Request"
+    function: Function, parameters: "tuple[Parameter, ...]", request: "DerivedKernel"
 ) -> dict[str, Any]:
     """The fields of a `Generated`."""
     kernel, count, outline = derived(function, request)

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from numba_grad.compiler.numba_functions.added_places import (
+    AddedPlace,
     AddedPlaces,
-    Place,
     added,
     computed,
     computing,
@@ -54,7 +54,7 @@ class _Source:
     """A place that a pass adds to, as an element sees it: how many rows ago the pass was, and by
     how many passes of its row the element comes later."""
 
-    place: Place
+    place: AddedPlace
     rows: int
     passes: int
 
@@ -85,7 +85,7 @@ class _Gathering:
 class _Nest:
     outer: For
     inner: For
-    places: list[Place]
+    places: list[AddedPlace]
     gatherings: list[_Gathering]
 
 
@@ -132,10 +132,10 @@ def _has_equal_rows(outer: For, inner: For) -> bool:
     return not any(x in changing for x in used)
 
 
-def _gatherings(outer: For, inner: For, places: Sequence[Place]) -> list[_Gathering]:
+def _gatherings(outer: For, inner: For, places: Sequence[AddedPlace]) -> list[_Gathering]:
     """The places, by the rows that they are in; none if one cannot be gathered."""
     inside = {defined(s) for s in (*outer.body, *inner.body)} - {outer.index}
-    groups: dict[object, list[tuple[Place, int, int]]] = {}
+    groups: dict[object, list[tuple[AddedPlace, int, int]]] = {}
     for place in places:
         if not place.is_contiguous or place.forms[-1].atoms[inner.index] != 1:
             return []
@@ -157,7 +157,7 @@ def _gatherings(outer: For, inner: For, places: Sequence[Place]) -> list[_Gather
     return result if are_near else []
 
 
-def _gathering(goes_up: bool, group: Sequence[tuple[Place, int, int]]) -> _Gathering:
+def _gathering(goes_up: bool, group: Sequence[tuple[AddedPlace, int, int]]) -> _Gathering:
     rows = [row for _, row, _ in group]
     first = min(start for _, _, start in group)
     sources = [

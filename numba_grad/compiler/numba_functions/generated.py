@@ -53,7 +53,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DerivedKernel:
     """A kernel of a function for arguments of some types."""
 
     kind: str  # "primal", "adjoint" or "tape", which CUDA kernels do not have
@@ -145,10 +145,10 @@ class TypedFunction:
     def __init__(self, function: Any, parameters: tuple[Parameter, ...]) -> None:
         self.function = function
         self.parameters = parameters
-        self._found: dict[Request, Generated] = {}
+        self._found: dict[DerivedKernel, Generated] = {}
         self._tree: Any = None
 
-    def generated(self, request: Request) -> Generated:
+    def generated(self, request: DerivedKernel) -> Generated:
         """The kernel.
 
         Raises
@@ -166,7 +166,7 @@ class TypedFunction:
                 self._found[request] = self._stored_or_derived(request)
         return self._found[request]
 
-    def _stored_or_derived(self, request: Request) -> Generated:
+    def _stored_or_derived(self, request: DerivedKernel) -> Generated:
         identity = identity_of(self.function)
         key = None
         if identity is not None:
@@ -182,7 +182,7 @@ class TypedFunction:
             cache.write(key, json.dumps(asdict(result)).encode())
         return result
 
-    def _derived(self, request: Request) -> Generated:
+    def _derived(self, request: DerivedKernel) -> Generated:
         if self._tree is None:
             self._tree = self._tree_of()
         return Generated(**self._fields_of(request))
@@ -192,12 +192,12 @@ class TypedFunction:
 
         return derivation.tree(self.function, self.parameters)
 
-    def _fields_of(self, request: Request) -> dict[str, Any]:
+    def _fields_of(self, request: DerivedKernel) -> dict[str, Any]:
         from numba_grad.compiler.numba_functions import derivation
 
         return derivation.fields(self._tree, self.parameters, request)
 
-    def custom_kernel(self, request: Request) -> CustomKernel:
+    def custom_kernel(self, request: DerivedKernel) -> CustomKernel:
         """The kernel as an operation has it."""
         made = self.generated(request)
         return CustomKernel(

@@ -25,7 +25,7 @@ from numba_grad.compiler.numba_functions.regions import (
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.generated import Parameter, Request
+    from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
 
 
 def tree(kernel: Any, parameters: "tuple[Parameter, ...]") -> Function:
@@ -41,7 +41,7 @@ def tree(kernel: Any, parameters: "tuple[Parameter, ...]") -> Function:
 
 
 def fields(
-    function: Function, parameters: "tuple[Parameter, ...]", request: "Request"
+    function: Function, parameters: "tuple[Parameter, ...]", request: "DerivedKernel"
 ) -> dict[str, Any]:
     """The fields of a `Generated`."""
     inner, guards = without_guards(function)
@@ -81,7 +81,7 @@ def fields(
 
 
 def _shapes_of_inputs(
-    kernel: RegionKernel, function: Function, request: "Request"
+    kernel: RegionKernel, function: Function, request: "DerivedKernel"
 ) -> dict[Memory, Shape]:
     """Cotangents and directions have the shapes of arguments."""
     arguments, others = kernel.inputs[: len(function.parameters)], []

@@ -70,7 +70,7 @@ def check_threads(name: str, body: list[Statement], host_checks: list[Check]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class ThreadCondition:
     """A condition that a thread goes on by, what it has to be, and what it is computed by."""
 
     before: list[Statement]
@@ -78,7 +78,7 @@ class Guard:
     is_true: bool
 
 
-def without_guards(function: Function) -> tuple[Function, list[Guard]]:
+def without_guards(function: Function) -> tuple[Function, list[ThreadCondition]]:
     """The function of threads that have something to do, and what tells which they are."""
     stored = {s.memory for s in walk(function.body) if isinstance(s, Store)}
 
@@ -88,7 +88,7 @@ def without_guards(function: Function) -> tuple[Function, list[Guard]]:
         return isinstance(s, Define | Size) or is_variable or is_load
 
     region, first = function.body, []
-    guards: list[Guard] = []
+    guards: list[ThreadCondition] = []
     while region:
         *rest, branch = region
         if (
@@ -99,12 +99,12 @@ def without_guards(function: Function) -> tuple[Function, list[Guard]]:
             break
         first += rest
         before: list[Statement] = [s for s in rest if not isinstance(s, Allocate)]
-        guards.append(Guard(before, branch.condition, bool(branch.then)))
+        guards.append(ThreadCondition(before, branch.condition, bool(branch.then)))
         region = branch.then or branch.otherwise
     return replace(function, body=[*first, *region]), guards
 
 
-def _guarded(kernel: RegionKernel, guards: list[Guard]) -> list[Statement]:
+def _guarded(kernel: RegionKernel, guards: list[ThreadCondition]) -> list[Statement]:
     """The body, done by those threads."""
     builder = kernel.builder
     results = {m for m in kernel.outputs if not m.rank}
@@ -124,7 +124,7 @@ def _guarded(kernel: RegionKernel, guards: list[Guard]) -> list[Statement]:
     return [*first, *body]
 
 
-def on_grid(kernel: RegionKernel, count: int, guards: list[Guard]) -> GridKernel:
+def on_grid(kernel: RegionKernel, count: int, guards: list[ThreadCondition]) -> GridKernel:
     """The kernel for a grid.
 
     Parameters
@@ -147,7 +147,7 @@ class _Division:
         self.working: list[Memory] = []
         self.beginnings: dict[Memory, Beginning] = {}
 
-    def result(self, guards: list[Guard]) -> GridKernel:
+    def result(self, guards: list[ThreadCondition]) -> GridKernel:
         rest: list[Statement] = []
         used: set[Memory] = set()
         for s in self.kernel.body:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.numba_functions.added_places import (
+    AddedPlace,
     AddedPlaces,
-    Place,
     added,
     computed,
     total,
@@ -93,7 +93,7 @@ class _Writer:
             result.append(with_regions(s, self.region))
         return result
 
-    def _places(self, loop: For) -> list[Place]:
+    def _places(self, loop: For) -> list[AddedPlace]:
         """The places that loops of their own are to add to; none if the loop is to stay."""
         places, has_neighbours = self.found.of(loop)
         gain = sum(_GAINS.get(s.operation, 0) for s in loop.body if isinstance(s, Define))
@@ -101,7 +101,7 @@ class _Writer:
 
     # How they are written.
 
-    def _apart(self, loop: For, places: Sequence[Place]) -> None:
+    def _apart(self, loop: For, places: Sequence[AddedPlace]) -> None:
         builder, step = self.builder, loop.step
         ends = (loop.stop, loop.start) if step == 1 else (loop.start, loop.stop)
         passes = builder.define("subtract", *ends)
@@ -134,7 +134,7 @@ class _Writer:
                     self._added(loop, group, sums, k, lowest, reach)
 
     def _computed(
-        self, loop: For, places: Sequence[Place], k: Scalar, lowest: Value, reach: int
+        self, loop: For, places: Sequence[AddedPlace], k: Scalar, lowest: Value, reach: int
     ) -> dict[tuple[Value, ...], Memory]:
         """One pass of the loop, with what it adds stored; where, by what it is."""
         builder = self.builder
@@ -180,7 +180,7 @@ class _Writer:
 class _Group:
     """Places that one loop adds to."""
 
-    places: list[tuple[Place, int]]  # and by how many passes later it comes to an element
+    places: list[tuple[AddedPlace, int]]  # and by how many passes later it comes to an element
 
     @property
     def is_one_element(self) -> bool:
@@ -191,11 +191,11 @@ class _Group:
         return max(offset for _, offset in self.places)
 
 
-def _added_together(loop: For, places: Sequence[Place]) -> list[_Group]:
+def _added_together(loop: For, places: Sequence[AddedPlace]) -> list[_Group]:
     """A loop each: neighbours along a row, whose sums an element gets at once; components of a row,
     as they share its cache lines; elements that all passes add to, as each waits for the addition
     before."""
-    groups: dict[object, list[Place]] = {}
+    groups: dict[object, list[AddedPlace]] = {}
     for place in places:
         key: list[object] = []
         if place.axis is not None:

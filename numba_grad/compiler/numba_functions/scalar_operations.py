@@ -25,7 +25,7 @@ Slope = Callable[["Builder", Value, Sequence[Value], Value], Value]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Operation:
+class ScalarOperation:
     expression: str  # of the arguments, which have names in braces
     operands: tuple[str, ...]  # these names
     slopes: tuple[Slope | None, ...] | None = None  # None: piecewise constant, or of integers
@@ -143,32 +143,32 @@ def _times(factor: float) -> Slope:
     return lambda b, g, x, y: _mul(b, g, factor)
 
 
-def _own(expression: str, *slopes: Slope | None, **rest: object) -> Operation:
+def _own(expression: str, *slopes: Slope | None, **rest: object) -> ScalarOperation:
     """Of arguments {a}, {b}, ... in this order."""
     operands = tuple(sorted(set(re.findall(r"{(\w+)}", expression))))
-    return Operation(expression, operands, slopes or None, **rest)  # type: ignore[arg-type]
+    return ScalarOperation(expression, operands, slopes or None, **rest)  # type: ignore[arg-type]
 
 
-def _recorded(name: str, *slopes: Slope | None, **rest: object) -> Operation:
+def _recorded(name: str, *slopes: Slope | None, **rest: object) -> ScalarOperation:
     """As the record of that name has it, but for slopes that are given."""
     op = OPS[name]
     count = len(op.input_names)
     rules = [functools.partial(derivative_rules.slope, name, k) for k in range(count)]
     assert isinstance(op.expression, str)
-    return Operation(op.expression, op.input_names, slopes or tuple(rules), **rest)  # type: ignore[arg-type]
+    return ScalarOperation(op.expression, op.input_names, slopes or tuple(rules), **rest)  # type: ignore[arg-type]
 
 
 # Of complex numbers, their results are real.
 _OF_PARTS = ("absolute", "angle", "real", "imag")
 
 
-def _comparisons() -> dict[str, Operation]:
+def _comparisons() -> dict[str, ScalarOperation]:
     symbols = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
     symbols |= {"equal": "==", "not_equal": "!="}
     return {name: _own(f"{{a}} {symbol} {{b}}", dtype="bool") for name, symbol in symbols.items()}
 
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, ScalarOperation] = {
     **{name: _recorded(name) for name in ("add", "subtract", "multiply", "negative", "positive")},
     "divide": _recorded("divide", is_float=True),
     **{

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.numba_functions.generated import (
+    DerivedKernel,
     Generated,
     Parameter,
-    Request,
     TypedFunction,
 )
 from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
@@ -46,7 +46,7 @@ class TypedKernel(TypedFunction):
         pairs = [(("block", grid), ("thread", block), axis) for axis, grid, block in extents]
         return tuple([f"{kind}_{x}" for *both, x in pairs for kind, count in both if count > 1])
 
-    def custom_kernel(self, request: Request) -> CustomKernel:
+    def custom_kernel(self, request: DerivedKernel) -> CustomKernel:
         made = self.generated(request)
         numbers = tuple([name for name, is_number in made.inputs if is_number])
         rule = functools.partial(self._grid_and_block, numbers)
@@ -130,7 +130,7 @@ class TypedKernel(TypedFunction):
         arrays, numbers = iter(types), iter([values[name] for name in names])
         found = [next(numbers if p.is_number else arrays) for p in self.parameters]
         if self.launch is None:
-            written = self.generated(Request("primal", 0, ())).written
+            written = self.generated(DerivedKernel("primal", 0, ())).written
             size = found[written[0]].size
             return max(1, -(-size // _THREADS_OF_BLOCK)), _THREADS_OF_BLOCK
         return self.launch(*_nested(self.parameters, found))
@@ -140,7 +140,7 @@ class TypedKernel(TypedFunction):
 
         return grid_derivation.tree(self.function, self.parameters)
 
-    def _fields_of(self, request: Request) -> dict[str, Any]:
+    def _fields_of(self, request: DerivedKernel) -> dict[str, Any]:
         from numba_grad.compiler.numba_functions import grid_derivation
 
         return grid_derivation.fields(self._tree, self.parameters, request)

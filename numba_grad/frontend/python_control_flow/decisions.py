@@ -32,7 +32,12 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
     zero_of,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.variables import GROWING, Part, Variables, contents_of
+from numba_grad.frontend.python_control_flow.variables import (
+    GROWING,
+    AssignedVariables,
+    Part,
+    contents_of,
+)
 from numba_grad.frontend.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
@@ -68,7 +73,7 @@ class _Again(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RangeAtRunTime:
     """A range whose bounds are known at run time only."""
 
     start: Any
@@ -107,7 +112,7 @@ class Decisions:
     def for_loop(self, number: int, items: Iterable[Any], body: Part, test: Part | None) -> None:
         """`for item in items: body(item)`, as long as `test()` holds."""
         site = self._sites[number]
-        if isinstance(items, Range):
+        if isinstance(items, RangeAtRunTime):
             _counted_loop(_usable(site), items, body, test)
             return
         for position, item in enumerate(items):
@@ -116,7 +121,9 @@ class Decisions:
                 if not isinstance(items, range):
                     raise TracingError(_usable(site).explain("this is not Python's own `range`"))
                 rest = items[position:]
-                _counted_loop(_usable(site), Range(rest.start, len(rest), rest.step), body, test)
+                _counted_loop(
+                    _usable(site), RangeAtRunTime(rest.start, len(rest), rest.step), body, test
+                )
                 return
             if not goes_on:
                 return
@@ -141,7 +148,7 @@ class Decisions:
         start, stop, step = (_as_integer(x) for x in (start, stop, *(rest or [1])))
         # Rounded up, for steps of either sign.
         count = (stop - start + step - _sign(step)) // step
-        return Range(start, count, step)
+        return RangeAtRunTime(start, count, step)
 
     def known(self, number: int, condition: Any) -> Any:
         """A condition of what cannot be an operation."""
@@ -329,7 +336,7 @@ def _is_cheap(node: Node, first_serial: int) -> bool:
 def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
     """The result of one of two expressions."""
     name = "the value"
-    variables = Variables(site, [body, orelse])
+    variables = AssignedVariables(site, [body, orelse])
     choice = _Choice(site, ("of else", "of if"))
     results = choice.made(
         condition, lambda: {name: taken_apart(body())}, lambda: {name: taken_apart(orelse())}
@@ -339,7 +346,7 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
 
 
 def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
-    variables = Variables(site, [body, orelse])
+    variables = AssignedVariables(site, [body, orelse])
     outputs = [name for name in variables.names if name in site.read_after]
     # What a variable held may change in place on one side, though it holds another thing after the
     # other one: so that is a result of its own, for who else holds it.
@@ -570,12 +577,12 @@ _BEFORE_AND_AFTER = ("before the loop", "after a step")
 
 
 def _loop(site: Site, test: Part, body: Part) -> None:
-    variables = Variables(site, [test, body])
+    variables = AssignedVariables(site, [test, body])
     _TracedLoop(site, variables, lambda _: test(), lambda _: body()).record()
 
 
-def _counted_loop(site: Site, items: Range, body: Part, test: Part | None) -> None:
-    variables = Variables(site, [test, body])
+def _counted_loop(site: Site, items: RangeAtRunTime, body: Part, test: Part | None) -> None:
+    variables = AssignedVariables(site, [test, body])
 
     def goes_on(k: Any) -> Any:
         is_left = k < items.count
@@ -599,7 +606,7 @@ class _TracedLoop:
     def __init__(
         self,
         site: Site,
-        variables: Variables,
+        variables: AssignedVariables,
         test: Callable[[Any], Any],
         body: Callable[[Any], Any],
         counter: Any = None,

@@ -32,7 +32,7 @@ _DEEPEST = 3  # containers in containers
 _CONTAINERS = (list, dict, set)
 
 
-class Variables:
+class AssignedVariables:
     """What the parts of one loop or branch assign, and what they read."""
 
     def __init__(self, site: Site, parts: Iterable[Part | None]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.runtime.cuda.driver import current_driver
-from numba_grad.runtime.cuda.interface import Activation
+from numba_grad.runtime.cuda.interface import DeviceBlock
 
 CUDA = "cuda"
 
@@ -173,6 +173,6 @@ class current_device_is:
         _current.index = self._previous.pop()
 
 
-def active(index: int) -> Activation:
+def active(index: int) -> DeviceBlock:
     """A block of calls to the driver that are about one device."""
-    return Activation(current_driver(), index)
+    return DeviceBlock(current_driver(), index)

@@ -10,7 +10,7 @@ from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.cuda.interface import (
-    Activation,
+    DeviceBlock,
     DeviceProperties,
     Driver,
     Extents,
@@ -184,7 +184,7 @@ class CudaDriver(Driver):
         return int(self._value(library.cuMemPoolGetAttribute(pool, which), "cuMemPoolGetAttribute"))
 
     def synchronize(self, device: int) -> None:
-        with self.capturing, Activation(self, device):
+        with self.capturing, DeviceBlock(self, device):
             self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
         if self._count == 1:
             self.note_all_done()
@@ -201,7 +201,7 @@ class CudaDriver(Driver):
         self._check(self._library.cuMemFreeAsync(address, stream), "cuMemFreeAsync")
 
     def memory_info(self, device: int) -> MemoryInfo:
-        with Activation(self, device):
+        with DeviceBlock(self, device):
             result = self._library.cuMemGetInfo()
         self._check(result, "cuMemGetInfo")
         pool = self._pools[device]
@@ -271,7 +271,7 @@ class CudaDriver(Driver):
 
     def create_stream(self, device: int, priority: int = 0) -> int:
         flags = int(self._library.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        with Activation(self, device):
+        with DeviceBlock(self, device):
             result = self._library.cuStreamCreateWithPriority(flags, priority)
         return int(self._value(result, "cuStreamCreateWithPriority"))
 

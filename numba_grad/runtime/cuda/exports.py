@@ -27,7 +27,7 @@ READ_ONLY = 1
 _LEGACY = 1  # how both protocols name the legacy default stream: 0 could mean "none"
 
 
-class Exported(Protocol):
+class ExportableArray(Protocol):
     """What a `DeviceArray` is to this module."""
 
     @property
@@ -43,7 +43,7 @@ class Exported(Protocol):
     def wait_for_writer(self, stream: Stream) -> None: ...
 
 
-def cuda_array_interface(array: Exported, read_only: bool = False) -> dict[str, Any]:
+def cuda_array_interface(array: ExportableArray, read_only: bool = False) -> dict[str, Any]:
     """The dictionary of `__cuda_array_interface__`, version 3, ordered by the current stream."""
     stream = current_stream(array.device.index)
     array.wait_for_writer(stream)
@@ -58,7 +58,7 @@ def cuda_array_interface(array: Exported, read_only: bool = False) -> dict[str, 
 
 
 def capsule(
-    array: Exported,
+    array: ExportableArray,
     stream: object = None,
     max_version: tuple[int, int] | None = None,
     read_only: bool = False,

@@ -61,7 +61,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedArray:
     """An array in row-major order, and in which order of its axes it is what was given.
 
     With `gaps` it is flat, and what was given are some of its elements.
@@ -129,11 +129,11 @@ class Borrowed(Owner):
                     self._theirs.wait_stream(stream)
 
 
-def from_cuda_array_interface(x: Any, may_copy: bool = False) -> Imported:
+def from_cuda_array_interface(x: Any, may_copy: bool = False) -> ImportedArray:
     """The memory of an object with `__cuda_array_interface__`, for the current stream.
 
-    With `may_copy`, elements may have gaps, be repeated or run backwards (`Imported.gaps`), and
-    where they are misaligned, a copy of them is returned.
+    With `may_copy`, elements may have gaps, be repeated or run backwards (`ImportedArray.gaps`),
+    and where they are misaligned, a copy of them is returned.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def from_cuda_array_interface(x: Any, may_copy: bool = False) -> Imported:
     return _imported(said, index, Borrowed(own, theirs, x), may_copy)
 
 
-def from_dlpack(x: Any, copy: bool | None = None) -> Imported:
+def from_dlpack(x: Any, copy: bool | None = None) -> ImportedArray:
     """The memory of an object with `__dlpack__`, on a GPU, for the current stream.
 
     With `copy=False` they may not make a copy, and elements are to be in row-major order or a
@@ -330,14 +330,16 @@ def _device_of(said: _Description, default: int | None = None) -> int:
     return first.device
 
 
-def _imported(said: _Description, index: int, owner: Owner, may_copy: bool) -> Imported:
+def _imported(said: _Description, index: int, owner: Owner, may_copy: bool) -> ImportedArray:
     rank = len(said.shape)
     in_order = tuple(range(rank))
     if not said.nbytes:
-        return Imported(DeviceArray(0, said.shape, said.dtype, cuda_device(index), owner), in_order)
+        return ImportedArray(
+            DeviceArray(0, said.shape, said.dtype, cuda_device(index), owner), in_order
+        )
     flat = _flat(said, index, owner, may_copy)
     if said.strides is None:
-        return Imported(flat.reshape(said.shape), in_order)
+        return ImportedArray(flat.reshape(said.shape), in_order)
     try:
         order = _axes_in_memory(said, said.strides)
     except ForeignArrayError:
@@ -345,11 +347,11 @@ def _imported(said: _Description, index: int, owner: Owner, may_copy: bool) -> I
         if not may_copy or any(step % itemsize for step in said.strides):
             raise
         steps = tuple(step // itemsize for step in said.strides)
-        return Imported(flat, (0,), Gaps(said.shape, -said.extent[0] // itemsize, steps))
+        return ImportedArray(flat, (0,), Gaps(said.shape, -said.extent[0] // itemsize, steps))
     axes = [0] * rank
     for position, axis in enumerate(order):
         axes[axis] = position
-    return Imported(flat.reshape(tuple(said.shape[axis] for axis in order)), tuple(axes))
+    return ImportedArray(flat.reshape(tuple(said.shape[axis] for axis in order)), tuple(axes))
 
 
 def _flat(said: _Description, index: int, owner: object, may_copy: bool) -> DeviceArray:

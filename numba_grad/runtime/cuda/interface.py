@@ -357,7 +357,7 @@ class Driver:
         return f"one of {shown}{more}"
 
 
-class Activation:
+class DeviceBlock:
     """A block of calls to a driver that are about one device.
 
     Afterwards the thread's context is again what another library, or nobody, had made it.

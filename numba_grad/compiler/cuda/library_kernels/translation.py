@@ -16,8 +16,8 @@ import numpy as np
 from numba_grad.compiler.cuda.expressions import (
     BOOL,
     INT64,
-    Expressions,
-    Typed,
+    KernelExpressions,
+    TypedTerm,
     constant,
     storage_name,
 )
@@ -32,11 +32,11 @@ from numba_grad.compiler.library_kernels import Errors, LibraryCall, Symbol
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.scalar_expressions import (
     Call,
-    Element,
     Name,
     Number,
     Operation,
     Part,
+    Subscript,
     Term,
     term_of,
     text_of,
@@ -117,7 +117,7 @@ class _Pointer:
         return f"{self.text}[{self.first} + {index}]" if self.first else f"{self.text}[{index}]"
 
 
-class _Translation(Expressions):
+class _Translation(KernelExpressions):
     def __init__(self, source: str, are_errors: tuple[bool, ...]) -> None:
         super().__init__()
         (function,) = ast.parse(source).body
@@ -280,7 +280,7 @@ class _Translation(Expressions):
     def condition(self, node: ast.expr) -> str:
         return self.truth(term_of(node), {}).text
 
-    def truth(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+    def truth(self, term: Term, operands: Mapping[str, TypedTerm]) -> TypedTerm:
         return self.cast(self._typed(term, operands), BOOL)
 
     def integer(self, term: Term) -> str:
@@ -288,47 +288,47 @@ class _Translation(Expressions):
 
     # Expressions: what those of operations do not have
 
-    def _typed(self, term: Term, operands: Mapping[str, Typed]) -> Typed:
+    def _typed(self, term: Term, operands: Mapping[str, TypedTerm]) -> TypedTerm:
         match term:
             case Number(bool() as value):
-                return Typed(Name(str(value)), BOOL)
+                return TypedTerm(Name(str(value)), BOOL)
             case Name("nan" | "inf" as name):
-                return Typed(Name(constant(float(name), FLOAT64)), FLOAT64)
+                return TypedTerm(Name(constant(float(name), FLOAT64)), FLOAT64)
             case Name("hi"):
-                return Typed(Name("tasks"), INT64)
+                return TypedTerm(Name("tasks"), INT64)
             case Name(name):
                 if name in self.variables:
-                    return Typed(term, self.variables[name])
+                    return TypedTerm(term, self.variables[name])
                 raise InternalError(f"translation: {name} has no value")
-            case Element(Name(name), index):
+            case Subscript(Name(name), index):
                 return self.load(name, index)
             case Part(value, part):
                 return self._of_parts(part, self._typed(value, operands))
             case Operation("<<" | ">>" as symbol, (left, right)):
                 x, y = self._alike(self._typed(left, operands), self._typed(right, operands))
-                return Typed(Operation(symbol, (x.term, y.term)), x.dtype)
+                return TypedTerm(Operation(symbol, (x.term, y.term)), x.dtype)
             case Operation("and" | "or" | "not " as symbol, values):
                 truths = tuple([self.truth(x, operands).term for x in values])
-                return Typed(Operation(symbol, truths), BOOL)
+                return TypedTerm(Operation(symbol, truths), BOOL)
             case Operation("~", (value,)):
                 typed = self._typed(value, operands)
                 symbol = "not " if typed.dtype == BOOL else "~"
-                return Typed(Operation(symbol, (typed.term,)), typed.dtype)
+                return TypedTerm(Operation(symbol, (typed.term,)), typed.dtype)
         return super()._typed(term, operands)
 
-    def load(self, name: str, index: Term) -> Typed:
+    def load(self, name: str, index: Term) -> TypedTerm:
         match index:
             case Number(int() as number) if name in self.words_from:
-                return Typed(Name(self.names[self.words_from[name] + number]), INT64)
+                return TypedTerm(Name(self.names[self.words_from[name] + number]), INT64)
         pointer = self.pointers[name]
         element = Name(pointer.element(self.integer(index)))
         if pointer.dtype == BOOL:
-            return Typed(Operation("!=", (element, Number(0))), BOOL)
+            return TypedTerm(Operation("!=", (element, Number(0))), BOOL)
         if is_storage_only(pointer.dtype):
-            return Typed(Call("float32", (element,)), np.dtype(np.float32))
-        return Typed(element, pointer.dtype)
+            return TypedTerm(Call("float32", (element,)), np.dtype(np.float32))
+        return TypedTerm(element, pointer.dtype)
 
-    def _alike(self, *values: Typed) -> list[Typed]:
+    def _alike(self, *values: TypedTerm) -> list[TypedTerm]:
         """As in Python, a floating literal makes floating numbers of integers, or of another."""
         known = [v.dtype for v in values if v.dtype is not None]
         if all(dtype.kind in "biu" for dtype in known):
@@ -337,22 +337,24 @@ class _Translation(Expressions):
                 return [self.cast(value, FLOAT64) for value in values]
         return super()._alike(*values)
 
-    def _call(self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, Typed]) -> Typed:
+    def _call(
+        self, name: str, arguments: tuple[Term, ...], operands: Mapping[str, TypedTerm]
+    ) -> TypedTerm:
         match name, arguments:
             case "integer", (_, Number(int() as number)):
-                return Typed(Name(self.names[number]), INT64)
+                return TypedTerm(Name(self.names[number]), INT64)
             case "atomic_compare_exchange", (Name() as record, *values):
                 words = [self.cast(self._typed(value, operands), INT64).term for value in values]
-                return Typed(Call("compare_and_swap", (record, *words)), INT64)
+                return TypedTerm(Call("compare_and_swap", (record, *words)), INT64)
             case "min" | "max", _:
                 x, y = self._alike(*[self._typed(x, operands) for x in arguments])
                 symbol = "<" if name == "min" else ">"
-                return self._select(Typed(Operation(symbol, (y.term, x.term)), BOOL), y, x)
+                return self._select(TypedTerm(Operation(symbol, (y.term, x.term)), BOOL), y, x)
         if name == "bool_" or name in np.sctypeDict:
             (value,) = arguments
             return self._cast_to(self._typed(value, operands), self._dtype_named(Name(name)))
         return super()._call(name, arguments, operands)
 
 
-def _dtype_of(literal: Typed) -> np.dtype:
+def _dtype_of(literal: TypedTerm) -> np.dtype:
     return np.asarray(literal.number).dtype

@@ -20,7 +20,7 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     NumberList,
 )
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
-from numba_grad.compiler.numba_functions.numba_ir.ways import Loop, Room
+from numba_grad.compiler.numba_functions.numba_ir.ways import ListRoom, Loop
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Axis,
@@ -63,7 +63,7 @@ class Lists(Iteration):
         self.builder.store(count, (), length)
         loops = tuple(self._open_loops)
         depth = len(self.scopes)
-        self._rooms[values] = Room(statement, self.builder.body, visible, loops, depth)
+        self._rooms[values] = ListRoom(statement, self.builder.body, visible, loops, depth)
         return NumberList(values, count)
 
     def repeated_list(self, target: Any, items: tuple[Meaning, ...], times: Value) -> NumberList:
@@ -135,7 +135,7 @@ class Lists(Iteration):
         parts = [part for part in iterator.parts if isinstance(part, Elements)]
         return iterator.of == found or any(self._is_gone_through(part, found) for part in parts)
 
-    def _passes(self, loops: Sequence[Loop], room: Room, region: list[Statement]) -> Value:
+    def _passes(self, loops: Sequence[Loop], room: ListRoom, region: list[Statement]) -> Value:
         """How often what is inside of these loops is done, computed where the list is made: the
         lengths of inner loops may follow from the indices of outer ones, so it is counted."""
         builder = self.builder

@@ -24,7 +24,7 @@ from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name, typed
 from numba_grad.compiler.numba_functions.numba_ir.typed_code import TypedCode
 from numba_grad.compiler.numba_functions.numba_ir.variables import Variables
-from numba_grad.compiler.numba_functions.numba_ir.ways import Loop, Room, Ways
+from numba_grad.compiler.numba_functions.numba_ir.ways import ListRoom, Loop, Ways
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Statement, Value, View
 from numba_grad.errors import KernelError
 
@@ -63,7 +63,7 @@ class Names:
         self._result: Meaning = None
         self._returns = 0
         self._count = 0
-        self._rooms: dict[Memory, Room] = {}  # of lists
+        self._rooms: dict[Memory, ListRoom] = {}  # of lists
         self._constants: dict[int, Memory] = {}  # by `id` of global arrays
         self._block: Sequence[Any] = ()
         self._start: tuple[list[Statement], int] = ([], 0)  # where the function begins

@@ -31,7 +31,7 @@ class Loop:
 
 
 @dataclass(slots=True)
-class Room:
+class ListRoom:
     """Of a list, where it is made."""
 
     statement: Allocate
