@@ -20,7 +20,12 @@ from numba_grad.frontend.flat_elements import ndenumerate
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
 from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
-from numba_grad.frontend.protocols import call_function, call_ufunc, takes_numpys_arguments
+from numba_grad.frontend.protocols import (
+    arguments_in_common,
+    call_function,
+    call_ufunc,
+    takes_numpys_arguments,
+)
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -123,10 +128,13 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
         return ours
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_tensor(kwargs.get("like")):
-            return theirs(*args, **kwargs)  # on the device of that tensor
         if not makes_arrays and not _is_ours(args, kwargs):
             return theirs(*args, **kwargs)
+        in_place, by_name = arguments_in_common(theirs, ours)
+        if len(args) <= in_place and kwargs.keys() <= by_name and "out" not in kwargs:
+            return ours(*args, **kwargs)
+        if is_tensor(kwargs.get("like")):
+            return theirs(*args, **kwargs)  # on the device of that tensor
         if is_made_like:
             kwargs.pop("like", None)
         return call_function(theirs, args, kwargs)

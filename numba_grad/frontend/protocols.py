@@ -73,7 +73,7 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
         given = inspect.signature(function).bind(*args, **kwargs).arguments
         raise _unsupported(_name_of_function(function), given)
     # The common case, without the 10 us of translating: np.sum(x, axis=1), np.dot(x, y).
-    in_place, by_name = _arguments_in_common(function, ours)
+    in_place, by_name = arguments_in_common(function, ours)
     if len(args) <= in_place != _ANY_NUMBER and kwargs.keys() <= by_name:
         return ours(*args, **kwargs)
     name = _name_of_function(function)
@@ -243,7 +243,7 @@ def _parameters(function: Function) -> dict[str, Parameter]:
 
 
 @functools.cache
-def _arguments_in_common(function: Function, ours: Function) -> tuple[int, frozenset[str]]:
+def arguments_in_common(function: Function, ours: Function) -> tuple[int, frozenset[str]]:
     """What of NumPy's arguments ours takes as it is: so many by place, and these by name. With any
     number by place, there is nothing to translate."""
     own = _parameters(ours)
@@ -268,7 +268,7 @@ def _arguments_in_common(function: Function, ours: Function) -> tuple[int, froze
 
 def takes_numpys_arguments(function: Function, ours: Function) -> bool:
     """Whether ours can be called in place of NumPy's, whatever the arguments."""
-    in_place, by_name = _arguments_in_common(function, ours)
+    in_place, by_name = arguments_in_common(function, ours)
     if in_place == _ANY_NUMBER:
         return True
     for place, (key, parameter) in enumerate(_parameters(function).items()):

@@ -418,6 +418,8 @@ def meshgrid(
 def integers(values: Any) -> list[int]:
     """One integer, or a sequence of them, as Python integers."""
     kind = values.__class__
+    if kind is int:
+        return [values]
     if kind is tuple or kind is list:  # NumPy would make an array of it to count its axes: 1 us
         return list(map(operator.index, values))
     if isinstance(values, Iterable) and np.ndim(values):  # type: ignore[arg-type]
@@ -441,7 +443,7 @@ def as_shape(operation: str, shape: object) -> tuple[int, ...]:
                 fix="int(size) for whole floating numbers",
             )
         ) from None
-    if any(size < 0 for size in result):
+    if min(result, default=0) < 0:
         raise ShapeError(
             explain(operation, "negative sizes", got={"shape": result}, expected="sizes >= 0")
         )
