@@ -146,10 +146,12 @@ class Tensor(Operators, Methods, Conversions):
         are true is computed now.
         """
         x = self._node
-        if index.__class__ is int:  # as in most loops: half of the time
+        kind = index.__class__
+        if kind is int:  # as in most loops: half of the time
             expression = basic_expression((index,), x.type.shape)
         else:
-            index = indexing.index_of_nodes(index)
+            if kind is not slice:
+                index = indexing.index_of_nodes(index)
             expression = normalize_index(index, x.type.shape, indexing.mask_value)
         result = Tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):

@@ -258,7 +258,7 @@ class Operators:
     __hash__ = object.__hash__
 
     def __pow__(self, exponent: Any) -> "Tensor":
-        if not _is_operand(exponent):
+        if exponent.__class__ is not int and not _is_operand(exponent):
             return NotImplemented
         return new_tensor(elementwise.power_node(self, exponent))
 

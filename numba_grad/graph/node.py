@@ -265,6 +265,8 @@ def record(op: Op, inputs: tuple[Node, ...], params: dict[str, Any] = NO_PARAMS)
     elif len(inputs) == 2:
         x, y = inputs
         key = (op, x.type, y.type)
+    elif len(inputs) == 1:
+        key = (op, inputs[0].type)
     else:
         key = (op, *[x.type for x in inputs])
     found = _inferred.get(key)
