@@ -235,8 +235,8 @@ class RecordedGraph:
         is_of_one = np.zeros(len(own), bool)
         is_of_one[places[is_same]] = True
         repeats[bad] = False
-        repeats[own[(moves != 0) & ~assigns & (~is_of_one | (moves < 0))]] = False
-        repeats[own[assigns & (moves <= 0)]] = False
+        repeats[own[(moves != 0) & ~assigns & ~is_of_one]] = False
+        repeats[own[assigns & (moves == 0)]] = False
         return combined
 
 
@@ -283,7 +283,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
         rest: object = None
         if assigns:
             row_starts[k], rest = params["starts"][0], "row"
-        elif node.op is _SLICE and params["sizes"][0] == 1:
+        elif node.op is _SLICE and params["sizes"][:1] == (1,):
             row_starts[k] = params["starts"][0]
             rest = params["starts"][1:], params["sizes"], params["steps"][1:]
         elif params is not NO_PARAMS:

@@ -41,6 +41,7 @@ _LONGEST_DELAY = 4  # steps back that a step may read
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
+_FLIP = OPS["flip"]
 
 
 @dataclass(slots=True)
@@ -311,13 +312,12 @@ class _Loop:
             array = recorded.node(steps.first + self._source(chain[0]))
             for place in chain:
                 number = steps.first + place
-                start, following = recorded.row_starts[[number, number + steps.period]].tolist()
+                first, move = self._rows(number)
                 stack, rest = stack_of[self.assigned[place]], array.shape[1:]
                 rows = record(_RESHAPE, (stack,), {"shape": (steps.count, *rest)})
-                params = region_params(
-                    (start, *(0 for _ in rest)), (following - start, *(1 for _ in rest))
-                )
+                params = region_params((first, *(0 for _ in rest)), (abs(move), *(1 for _ in rest)))
                 with recording(recorded.nodes[number].requires_grad):
+                    rows = rows if move > 0 else _flipped(rows)
                     array = record(UPDATE, (array, rows), params)
             found[chain[-1]] = array
         return found
@@ -388,10 +388,18 @@ class _Loop:
             values = [recorded.node(x).value for x in column.tolist()]
             return leaf(np.array(values, recorded.node(int(column[0])).dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
-        move = int(recorded.row_starts[number + steps.period] - recorded.row_starts[number])
+        first, move = self._rows(number)
         sizes = (steps.count, *params["sizes"][1:])
-        strides = (move, *params["steps"][1:])
-        return record(_SLICE, (x,), {"starts": params["starts"], "sizes": sizes, "steps": strides})
+        starts, strides = (first, *params["starts"][1:]), (abs(move), *params["steps"][1:])
+        rows = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": strides})
+        return rows if move > 0 else _flipped(rows)
+
+    def _rows(self, number: int) -> tuple[int, int]:
+        """The first of the rows that a place is about, and how many rows lie from one step to the
+        next, below 0 where they are gone through from the last one."""
+        steps, starts = self.steps, self.recorded.row_starts
+        first, move = int(starts[number]), int(starts[number + steps.period] - starts[number])
+        return min(first, first + move * (steps.count - 1)), move
 
     def _body(self, sequences: Sequence[Node]) -> tuple[CallTarget, list[Node]]:
         """One step, and the constants that it takes."""
@@ -559,10 +567,12 @@ class _Loop:
                 after[y] = None
         last = self.recorded.nodes[self.steps.end - 1].serial
         offsets = [x.serial - node.serial for x in results]
-        serial = last - len(after) - len(node.type.items) - len(rows)
+        # Rows in the other order are made of rows.
+        given = [y for x in rows for y in (*(x.inputs if x.op is _FLIP else ()), x)]
+        serial = last - len(after) - len(node.type.items) - len(given)
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
             return False
-        for x in rows:
+        for x in given:
             x.serial = serial
             serial += 1
         node.serial = serial
@@ -594,6 +604,10 @@ def _with_inputs(x: Node, since: int) -> list[Node]:
             found.append(node)
             stack += node.inputs
     return found
+
+
+def _flipped(rows: Node) -> Node:
+    return _FLIP(rows, axes=(0,))
 
 
 def _row(stack: Node, step: int) -> Node:

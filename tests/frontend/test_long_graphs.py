@@ -9,6 +9,9 @@ import pytest
 import numba_grad as ng
 from numba_grad.frontend import specialization
 
+# As a loop the graph is short.
+pytestmark = pytest.mark.usefixtures("loops_stay_steps")
+
 X = np.linspace(0.1, 0.9, 5)
 
 

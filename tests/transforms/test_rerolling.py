@@ -272,6 +272,15 @@ def rows_assigned_and_read_again(p: Any, data: Any) -> Any:
     return np.sum(states**2 * p[0]) + np.sum(sums * np.arange(130.0))
 
 
+def rows_assigned_backwards(p: Any, data: Any) -> Any:
+    values, gains = np.zeros((61, 2)), np.zeros(60)
+    values[60] = p[:2]
+    for k in range(59, -1, -1):
+        gains[k] = np.sum(values[k + 1]) * p[2]
+        values[k] = 0.9 * np.tanh(values[k + 1] * p[3]) + 0.1 * data[k]
+    return np.sum(values[1:] * data) + np.sum(gains * np.arange(60.0))
+
+
 def rows_changed_in_place(p: Any, data: Any) -> Any:
     table = data * p[0]
     for k in range(59):
@@ -306,6 +315,8 @@ def windows_of_what_was_assigned(p: Any, data: Any) -> Any:
 
 
 ROLLED = [
+    rows_backwards,
+    rows_assigned_backwards,
     rows_assigned,
     rows_assigned_and_read_again,
     rows_and_then_pairs_of_rows,
@@ -331,7 +342,6 @@ ROLLED = [
     every_other_step_differs,
 ]
 OTHERS = [
-    rows_backwards,
     zeros_of_two_signs,
     the_best_so_far,
     one_row_assigned_again,
@@ -615,6 +625,8 @@ ASSIGNMENTS: list[Callable[..., Any]] = [
     lambda a, b, y, k, data: y + 0.3 * a[k + 1].detach(),
     lambda a, b, y, k, data: b.__setitem__(2 * k + 1, b[2 * k - 1] if k else y),
     lambda a, b, y, k, data: y + 0.01 * data[k, 0],
+    lambda a, b, y, k, data: a.__setitem__(60 - k, y - b[60 - k]),
+    lambda a, b, y, k, data: y + 0.01 * b[99 - k] * data[59 - k, 1],
 ]
 
 
