@@ -64,6 +64,11 @@ def wave(np: Any, n: int) -> tuple[Callable[[Any, Any], Any], Any, Any]:
     return step, (random(n, n), random(n, n)), 0.2 * random(n, n)
 
 
+def stacked_wave(np: Any, n: int) -> tuple[Callable[[Any, Any], Any], Any, Any]:
+    step, state, c = wave(np, n)
+    return lambda state, c: np.stack(step(state, c)), list(state), c
+
+
 def recurrent(np: Any, n: int) -> tuple[Callable[[Any, Any], Any], Any, Any]:
     def step(state: Any, w: Any) -> Any:
         return np.tanh(state @ w + 0.1)
@@ -83,6 +88,7 @@ def problems(small: bool) -> dict[str, tuple[Callable[[Any], Any], int]]:
         "heat 32 x 32": (lambda np: heat(np, 32), 200 // scale),
         "heat 256 x 256": (lambda np: heat(np, 256), 100 // scale),
         "wave 64 x 64": (lambda np: wave(np, 64), 200 // scale),
+        "wave 64 x 64, stacked": (lambda np: stacked_wave(np, 64), 200 // scale),
         "wave 256 x 256": (lambda np: wave(np, 256), 100 // scale),
         "recurrent 32 x 64": (lambda np: recurrent(np, 64), 100 // scale),
     }
