@@ -583,7 +583,7 @@ def computed_value(node: Node, operation: str) -> Any:
     if value is None:
         if is_traced(node):
             for argument in traced_arguments([node]):
-                check_inside(argument)
+                check_inside(argument, node)
             raise TracingError(
                 explain(
                     operation,

@@ -1,10 +1,11 @@
 """Who is told of each operation as it is recorded. Nobody, usually: then recording costs nothing
 more.
 
-Four want to know: anomaly detection, of every operation in the process; a backward pass, of what
+Six want to know: anomaly detection, of every operation in the process; a backward pass, of what
 users' hooks record on its thread, so that tensors they keep are computed with everything else;
-evaluation, of what a thread records from one look at a value to the next, for a while; and a level
-of dual numbers, of what its thread records, for the tangents.
+evaluation, of what a thread records from one look at a value to the next, for a while; a level of
+dual numbers, of what its thread records, for the tangents; a function of a loop, of what is
+recorded while it is traced; and those that look for tensors of such a function used elsewhere.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ _reference = weakref.ref
 
 class _Registered:
     anomaly: Callable[[Node], None] | None = None
+    leaks: Callable[[Node], None] | None = None
     collectors: int = 0  # how many threads collect now
 
 
@@ -42,6 +44,7 @@ class _OfThread(threading.local):
     collected: list[Node] | None = None
     notes: _Notes | None = None
     tangents: Callable[[Node], None] | None = None
+    body: Callable[[Node], None] | None = None
 
 
 _of_thread = carried(_OfThread())
@@ -58,6 +61,26 @@ def set_tangent_observer(observer: Callable[[Node], None] | None) -> None:
     """Tell `observer` of what this thread records."""
     before, _of_thread.tangents = _of_thread.tangents, observer
     _count((observer is not None) - (before is not None))
+
+
+def set_leak_observer(observer: Callable[[Node], None] | None) -> None:
+    """Tell `observer` of every operation in the process."""
+    with _lock:
+        _Registered.leaks = observer
+        _install()
+
+
+@contextlib.contextmanager
+def noting(observer: Callable[[Node], None]) -> Iterator[None]:
+    """Tell `observer` of what this thread records, and nobody further outside."""
+    previous = _of_thread.body
+    _of_thread.body = observer
+    _count(1)
+    try:
+        yield
+    finally:
+        _of_thread.body = previous
+        _count(-1)
 
 
 @contextlib.contextmanager
@@ -107,7 +130,8 @@ def _count(change: int) -> None:
 
 
 def _install() -> None:
-    is_needed = _Registered.collectors > 0 or _Registered.anomaly is not None or len(_taken) > 0
+    everywhere = _Registered.anomaly is not None or _Registered.leaks is not None
+    is_needed = everywhere or _Registered.collectors > 0 or len(_taken) > 0
     node_module.observer = _observe if is_needed else None
 
 
@@ -122,6 +146,11 @@ def _observe(node: Node) -> None:
         collected = _of_thread.collected
         if collected is not None:
             collected.append(node)
+        if _of_thread.body is not None:
+            _of_thread.body(node)
+    leaks = _Registered.leaks
+    if leaks is not None:
+        leaks(node)
     anomaly = _Registered.anomaly
     if anomaly is not None:
         anomaly(node)

@@ -6,14 +6,22 @@ would happen once, not in each step.
 """
 
 import contextlib
+import linecache
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph import observers
+from numba_grad.graph.node import ARGUMENT, Node, held_tensor
+
+Place = tuple[CodeType, int]  # an instruction of the user's code
+_NOT_THE_USERS = ("numba_grad", "numpy")  # packages
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -24,14 +32,22 @@ class TracedBody:
     name: str
     first_serial: int  # of its own nodes
     outer: "TracedBody | None"
+    # What depends on its arguments and is not returned, and where it was made.
+    own: dict[Node, "Place | None"] = field(default_factory=dict)
     is_running: bool = True
 
     def __str__(self) -> str:
         return f"{self.name}, the function of {self.operation}"
 
+    def returned(self, nodes: Sequence[Node]) -> None:
+        """Say that the function has returned these."""
+        for node in nodes:
+            self.own.pop(node, None)
+
 
 class _Current(threading.local):
     body: TracedBody | None = None
+    is_rebuilding: bool = False
 
 
 current = carried(_Current())  # the innermost that this thread is in
@@ -40,19 +56,120 @@ _body_of: weakref.WeakKeyDictionary[Node, TracedBody] = weakref.WeakKeyDictionar
 
 @contextlib.contextmanager
 def tracing_body(
-    operation: str, name: str, arguments: Sequence[Node], first_serial: int
-) -> Iterator[None]:
-    """While a function is run on `arguments`, which no other call has. Nodes from `first_serial` on
-    are its own."""
-    body = TracedBody(operation, name, first_serial, current.body)
+    operation: str,
+    name: str,
+    arguments: Sequence[Node],
+    stand_ins: Sequence[Node],
+    first_serial: int,
+) -> Iterator[TracedBody]:
+    """While a function is run on `stand_ins` of `arguments`, which no other call has. Nodes from
+    `first_serial` on are its own."""
+    own: dict[Node, Place | None] = dict.fromkeys(stand_ins)
+    body = TracedBody(operation, name, first_serial, current.body, own)
+
+    def note(node: Node) -> None:
+        for x in node.inputs:
+            if x in own:
+                own[node] = _place()
+                return
+
     current.body = body
     try:
         for node in arguments:
             _body_of[node] = body
-        yield
+        with observers.noting(note):
+            yield body
     finally:
         body.is_running = False
         current.body = body.outer
+        _look_out_for(own, body)
+        own.clear()
+
+
+# Names of modules: whether they are neither this library's nor NumPy's.
+_is_users: dict[str, bool] = {}
+
+
+def _place() -> Place | None:
+    """Where the innermost code is that is neither this library's nor NumPy's."""
+    frame: FrameType | None = sys._getframe(3)  # of who records
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        is_users = _is_users.get(name)
+        if is_users is None:
+            is_users = _is_users[name] = not name.startswith(_NOT_THE_USERS)
+        if is_users:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Leak:
+    """A node of a body whose trace is over, as long as somebody has its tensor."""
+
+    node: weakref.ref[Node]
+    body: TracedBody
+    place: Place | None
+
+    def error(self) -> TracingError:
+        line = None if self.place is None else _line(*self.place)
+        return TracingError(
+            explain(
+                self.body.operation,
+                "a tensor of the inside is used outside, where it has no value",
+                got={"made in": self.body, **({"at": line} if line else {})},
+                expected="use of what the function returns",
+                fix="the tensor as part of what the function returns",
+            )
+        )
+
+
+def _line(code: CodeType, instruction: int) -> str | None:
+    for first, end, number in code.co_lines():
+        if first <= instruction < end and number is not None:
+            text = linecache.getline(code.co_filename, number).strip()
+            where = f"line {number} of {Path(code.co_filename).name}"
+            return f"{where}: {text}" if text else where
+    return None
+
+
+_leaks: dict[int, _Leak] = {}  # by the `id` of the node
+
+
+def _look_out_for(nodes: dict[Node, Place | None], body: TracedBody) -> None:
+    """See that whoever uses the tensors of these, that are still there, is told so. What a function
+    has returned goes soon, and then recording costs what it did before."""
+    for node, place in nodes.items():
+        if held_tensor(node) is None:
+            continue
+        key = id(node)
+        # At any time, in any thread: no locks here.
+        gone = weakref.ref(node, lambda _, key=key: _leaks.pop(key, None))
+        _leaks[key] = _Leak(gone, body, place)
+    if _leaks:
+        observers.set_leak_observer(_check_inputs)
+
+
+@contextlib.contextmanager
+def rebuilding() -> Iterator[None]:
+    """While what belongs to a body is recorded for others to be rebuilt from."""
+    before, current.is_rebuilding = current.is_rebuilding, True
+    try:
+        yield
+    finally:
+        current.is_rebuilding = before
+
+
+def _check_inputs(node: Node) -> None:
+    if not _leaks:
+        observers.set_leak_observer(None)
+    if current.is_rebuilding:
+        return
+    for x in node.inputs:
+        leak = _leaks.get(id(x))
+        if leak is not None and leak.node() is x:
+            raise leak.error()
 
 
 def check_assigned_inside(old: Node) -> None:
@@ -78,8 +195,10 @@ def check_assigned_inside(old: Node) -> None:
         )
 
 
-def check_inside(argument: Node) -> None:
+def check_inside(argument: Node, asked: Node | None = None) -> None:
     """Raise if `argument` belongs to a body whose trace is over.
+
+    `asked`: what is made of it, and of which a value is wanted.
 
     Raises
     ------
@@ -88,12 +207,5 @@ def check_inside(argument: Node) -> None:
     """
     body = _body_of.get(argument) if argument.op is ARGUMENT else None
     if body is not None and not body.is_running:
-        raise TracingError(
-            explain(
-                body.operation,
-                "a tensor of the inside is used outside, where it has no value",
-                got={"made in": body},
-                expected="use of what the function returns",
-                fix="the tensor as part of what the function returns",
-            )
-        )
+        known = _leaks.get(id(asked))
+        raise (known or _Leak(weakref.ref(argument), body, None)).error()

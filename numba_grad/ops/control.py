@@ -26,6 +26,7 @@ from numba_grad.graph.node import (
     next_serial,
     record,
 )
+from numba_grad.graph.traced_bodies import rebuilding
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 
@@ -187,7 +188,8 @@ class _RebuiltContext:
             seeds.append(seed)
             if seed is not None and g is not None:
                 given[seed] = g
-        found = rule(seeds, node)
+        with rebuilding():
+            found = rule(seeds, node)
         rebuilt = iter(substitute([g for g in found if g is not None], given))
         return [None if g is None else next(rebuilt) for g in found]
 

@@ -1,6 +1,7 @@
 """`scan`, `fori_loop`, `while_loop`, `map`: against the same loop in Python."""
 
 import dataclasses
+import gc
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ import numba_grad as ng
 from numba_grad.compiler.building import build
 from numba_grad.config import configure
 from numba_grad.errors import GradientError, ShapeError, TracingError
+from numba_grad.graph import traced_bodies
 
 RNG = np.random.default_rng(5)
 XS = np.linspace(0.5, 1.5, 7)
@@ -750,6 +752,50 @@ def test_a_tensor_that_leaks_out_of_a_step_is_refused_by_name(use):
     assert "traced" in repr(leaked[-1])
     with pytest.raises(TracingError, match=r"(?s)scan: a tensor of the inside .*leaky, the func"):
         use(leaked[-1])
+
+
+@pytest.mark.parametrize(
+    "use", [lambda x: x + 1, lambda x: 2.0 - x, lambda x: np.sin(x), lambda x: np.stack([x, x])]
+)
+def test_a_leak_is_named_where_it_is_used_with_the_line_that_made_it(use):
+    leaked = []
+
+    def leaky(c, x):
+        leaked.append(c * x)  # the line
+        return c + x, None
+
+    ng.scan(leaky, 1.0, XS)
+    with pytest.raises(TracingError, match=r"leaky, the function of scan\n.*leaked.append.*line"):
+        use(leaked[-1])
+    assert leaked[-1].shape == ()  # what is known can be asked
+
+
+def test_what_looks_for_leaks_goes_with_them():
+    def watched():
+        ng.tensor(1.0) + 1.0
+        return bool(traced_bodies._leaks)
+
+    gc.collect()
+    leaked = []
+    ng.scan(lambda c, x: (c + x, c), 1.0, XS)
+    assert not watched()
+    ng.scan(lambda c, x: (c + x, leaked.append(c * x)), 1.0, XS)
+    assert watched()
+    leaked.clear()
+    assert not watched()
+
+
+def test_a_leak_out_of_a_function_that_raises_is_named():
+    leaked = []
+
+    def fails(c, x):
+        leaked.append(c * x)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        ng.scan(fails, 1.0, XS)
+    with pytest.raises(TracingError, match="fails, the function of scan"):
+        leaked[0] * 2
 
 
 def test_a_leak_inside_of_jit_is_refused_by_name():

@@ -33,8 +33,18 @@ class Bar:
 
 
 @pytest.fixture
-def bars(monkeypatch):
-    """The bars that are drawn; runs come back to Python after a microsecond."""
+def often():
+    """Runs come back to Python after a microsecond."""
+    template = native_engine()._template
+    before = template[RecordWord.SLICE]
+    template[RecordWord.SLICE] = 1000
+    yield
+    template[RecordWord.SLICE] = before
+
+
+@pytest.fixture
+def bars(monkeypatch, often):
+    """The bars that are drawn."""
     drawn = []
 
     def draw(**options):
@@ -45,11 +55,7 @@ def bars(monkeypatch):
     module.tqdm = draw
     monkeypatch.setitem(sys.modules, "tqdm.auto", module)
     monkeypatch.setattr(progress_bars, "is_installed", lambda: True)
-    template = native_engine()._template
-    before = template[RecordWord.SLICE]
-    template[RecordWord.SLICE] = 1000
-    yield drawn
-    template[RecordWord.SLICE] = before
+    return drawn
 
 
 def step(c):
@@ -213,3 +219,26 @@ def test_without_tqdm_the_error_says_what_to_install(monkeypatch):
 def test_progress_is_a_bool_or_a_label():
     with pytest.raises(TypeError, match="True, False or a label"):
         ng.scan(lambda c, _: (c, None), 0.0, length=2, progress=3)
+
+
+def test_tqdm_draws_it(capfd, often):
+    """The real one; the values are those without."""
+    pytest.importorskip("tqdm")
+    loops = {
+        "scan": lambda x, **options: ng.scan(
+            lambda c, _: (step(c), None), x, length=300, **options
+        )[0],
+        "fori": lambda x, **options: ng.fori_loop(0, 300, lambda i, c: step(c), x, **options),
+        "while": lambda x, **options: ng.while_loop(
+            lambda s: s[0] < 300, lambda s: (s[0] + 1, step(s[1])), (0, x), **options
+        )[1],
+    }
+    for name, loop in loops.items():
+        wanted = np.asarray(loop(X))
+        for transform in (lambda f: f, ng.jit):
+            capfd.readouterr()
+            found = np.asarray(transform(lambda x, loop=loop, name=name: loop(x, progress=name))(X))
+            drawn = capfd.readouterr().err
+            assert f"{name}: " in drawn
+            assert ("300it" if name == "while" else "300/300") in drawn
+            np.testing.assert_array_equal(found, wanted)

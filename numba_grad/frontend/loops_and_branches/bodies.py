@@ -67,17 +67,16 @@ def traced(
     with recording(True):
         # Not the arguments themselves: a function may assign into what it gets.
         values = [*given, *[None] * (len(arguments) - len(given))]
-        stand_ins = [
-            handle_like(value, OPS["identity"](node))
-            for value, node in zip(values, arguments, strict=True)
-        ]
+        inside = [OPS["identity"](node) for node in arguments]
+        stand_ins = [handle_like(value, node) for value, node in zip(values, inside, strict=True)]
         with (
-            tracing_body(operation, name_of(f), arguments, first_serial),
+            tracing_body(operation, name_of(f), arguments, inside, first_serial) as body,
             order.scope(order.new_argument) as scope,
         ):
             out = f(*trees.unflatten(structure, stand_ins))
-        leaves, out_structure = trees.flatten(out)
-        outputs = [as_node(x) for x in leaves]
+            leaves, out_structure = trees.flatten(out)
+            outputs = [as_node(x) for x in leaves]
+            body.returned(outputs)
         if device != CPU:
             outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
