@@ -287,7 +287,7 @@ class JumpTargets:
     after: Any
 
 
-class Products:
+class InvariantProducts:
     """Products of integers that are the same in all passes of a loop, as of an outer index and a
     stride: computed before it, once.
 
@@ -402,7 +402,7 @@ class FunctionLowering:
         # What is in all buffers, where loops are written as vector code here.
         self.vector_element: types.Float | types.Integer | None = None
         self.loops: list[JumpTargets] = []
-        self.products = Products()
+        self.products = InvariantProducts()
         self.parts = source.parts
         self.written_out: WrittenOut | None = None
 
