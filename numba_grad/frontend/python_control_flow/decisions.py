@@ -183,6 +183,20 @@ class Decisions:
             return body() if condition else orelse()
         return _chosen(_usable(self._sites[number]), condition, body, orelse)
 
+    def extreme(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+        """`max(*values)` or `min(*values)`, which take the first of the largest or smallest."""
+        compare = operator.gt if function is max else operator.lt
+        given = (
+            values if len(values) != 1 else values[0] if type(values[0]) in (list, tuple) else ()
+        )
+        is_python = function is max or function is min
+        if not is_python or not any(map(_is_undecided, given)):
+            return function(*values)
+        found, *others = given
+        for x in others:
+            found = self.conditional(number, compare(x, found), _giving(x), _giving(found))
+        return found
+
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
         if not rest:
@@ -221,6 +235,10 @@ class Decisions:
             return self.and_(number, result, lambda: compared(k + 1, right))
 
         return compared(0, operands[0]())
+
+
+def _giving(x: Any) -> Part:
+    return lambda: x
 
 
 def _is_undecided(condition: Any) -> bool:
