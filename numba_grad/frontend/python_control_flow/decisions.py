@@ -185,15 +185,13 @@ class Decisions:
 
     def extreme(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
         """`max(*values)` or `min(*values)`, which take the first of the largest or smallest."""
-        compare = operator.gt if function is max else operator.lt
-        given = (
-            values if len(values) != 1 else values[0] if type(values[0]) in (list, tuple) else ()
-        )
+        given = values[0] if len(values) == 1 and type(values[0]) in (list, tuple) else values
         is_python = function is max or function is min
-        if not is_python or not any(map(_is_undecided, given)):
+        if not is_python or len(given) < 2 or not any(map(_is_undecided, given)):
             return function(*values)
-        found, *others = given
-        for x in others:
+        compare = operator.gt if function is max else operator.lt
+        found = given[0]
+        for x in given[1:]:
             found = self.conditional(number, compare(x, found), _giving(x), _giving(found))
         return found
 
