@@ -190,6 +190,18 @@ class Decisions:
             return body() if condition else orelse()
         return _chosen(_usable(self._sites[number]), condition, body, orelse)
 
+    def extreme(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+        """`max(*values)` or `min(*values)`, which take the first of the largest or smallest."""
+        given = values[0] if len(values) == 1 and type(values[0]) in (list, tuple) else values
+        is_python = function is max or function is min
+        if not is_python or len(given) < 2 or not any(map(_is_undecided, given)):
+            return function(*values)
+        compare = operator.gt if function is max else operator.lt
+        found = given[0]
+        for x in given[1:]:
+            found = self.conditional(number, compare(x, found), _giving(x), _giving(found))
+        return found
+
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
         if not rest:
@@ -228,6 +240,10 @@ class Decisions:
             return self.and_(number, result, lambda: compared(k + 1, right))
 
         return compared(0, operands[0]())
+
+
+def _giving(x: Any) -> Part:
+    return lambda: x
 
 
 def _is_undecided(condition: Any) -> bool:

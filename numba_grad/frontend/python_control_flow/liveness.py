@@ -50,17 +50,58 @@ def assigned_in(scope: Sequence[ast.AST]) -> set[str]:
     return names
 
 
-def changed_in(scope: Sequence[ast.AST]) -> set[str]:
-    """The names of what these statements change in place, as far as they say so."""
+def changed_in(scope: Sequence[ast.AST], new: Iterable[str] = ()) -> set[str]:
+    """The names of what these statements change in place, as far as they say so; but for what is
+    made by these before: `x = x.copy()`, then `x[i] = 1`. `new`: names of such things."""
     names: set[str] = set()
-    for node in nodes_of(scope):
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        elif isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(
-            node.ctx, ast.Load
-        ):
-            names |= _root_of(node)
+    new = set(new)
+    for statement in scope:
+        blocks = _blocks_of(statement)
+        nodes = nodes_of([statement]) if not blocks else nodes_of(_outside_of_blocks(statement))
+        names |= {name for node in nodes for name in _changed_by(node, new)}
+        goes_round = isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
+        kept = new - assigned_in([statement]) if goes_round else new
+        names |= {name for block in blocks for name in changed_in(block, kept)}
+        new -= assigned_in([statement])
+        new |= _made_by(statement)
     return names
+
+
+def _changed_by(node: ast.AST, new: set[str]) -> set[str]:
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id} - new
+    if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
+        # What is in a copy of a container is in the container as well.
+        return _root_of(node) - (new if isinstance(node.value, ast.Name) else set())
+    return set()
+
+
+def _made_by(statement: ast.AST) -> set[str]:
+    """The name that a statement gives a thing that nothing else knows."""
+    match statement:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.BinOp() | ast.Call(func=ast.Attribute(attr="copy"), args=[], keywords=[]),
+        ):
+            return {name}
+    return set()
+
+
+def _blocks_of(statement: ast.AST) -> list[list[ast.stmt]]:
+    """The blocks of statements in one; none in functions and classes that it defines."""
+    if isinstance(statement, (*Nested, ast.ClassDef)):
+        return []
+    parts = [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
+    found = [getattr(x, name, ()) for x in parts for name in ("body", "orelse", "finalbody")]
+    return [block for block in found if isinstance(block, list) and block]
+
+
+def _outside_of_blocks(statement: ast.AST) -> list[ast.AST]:
+    return [
+        x
+        for x in ast.iter_child_nodes(statement)
+        if not isinstance(x, (ast.stmt, ast.ExceptHandler, ast.match_case))
+    ]
 
 
 def _root_of(node: ast.AST) -> set[str]:

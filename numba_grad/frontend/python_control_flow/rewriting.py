@@ -361,7 +361,7 @@ class _Function(ast.NodeTransformer):
         """What a site says of variables."""
         if isinstance(node, ast.While):
             inside = [node.test, *inside]
-        assigned, changed = assigned_in(inside), changed_in(inside)
+        assigned, changed = assigned_in(inside), changed_in([node])
         both = assigned | changed
         after = self._later.after.get(node, frozenset()) | self._captured
         next_step = self._later.next_step.get(node, frozenset()) | self._captured
@@ -465,6 +465,9 @@ class _Function(ast.NodeTransformer):
         if is_super and self._depth and self._first_argument:  # which a part lacks
             own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
             node.args = [ast.copy_location(x, node) for x in own]
+        if _chooses(node):
+            site = self._context.add(ast.unparse(node.func), node)
+            return self._call(node, "extreme", [site, node.func, *node.args])
         return node
 
     def _known_test(self, node: ast.IfExp, kind: str) -> ast.expr:
@@ -480,6 +483,11 @@ def _assigned(target: ast.expr) -> ast.stmt:
 
 def _has_yield(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(x, (ast.Yield, ast.YieldFrom, ast.Await)) for x in nodes_of(body))
+
+
+def _chooses(node: ast.Call) -> bool:
+    """Whether it may be Python's `max(x, y)` or `min(x, y)`."""
+    return isinstance(node.func, ast.Name) and node.func.id in ("max", "min") and not node.keywords
 
 
 def _cannot_move(*expressions: ast.expr) -> bool:
