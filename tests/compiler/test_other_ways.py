@@ -39,6 +39,7 @@ def kernels_of_workload(name, way, monkeypatch):
 
 
 @pytest.mark.thorough(every=3)
+@pytest.mark.usefixtures("loops_stay_steps")  # the kernels of a loop are counted once
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_ways_of_writing_a_loop_move_about_as_many_bytes(name, monkeypatch, not_compiled):
     workload = importlib.import_module(f"perf.workloads.{name}")
