@@ -47,7 +47,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator between operands, or before one."""
+    """An operator between operands, or before one; `**`, which kernels do not have, in the source
+    of users' functions."""
 
     symbol: str
     operands: tuple[Term, ...]
@@ -89,16 +90,9 @@ Key = TypeVar("Key")
 
 _BINARY = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"},
-    **{
-        ast.Pow: "**",
-        ast.BitAnd: "&",
-        ast.BitOr: "|",
-        ast.BitXor: "^",
-        ast.LShift: "<<",
-        ast.RShift: ">>",
-    },
+    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"},
     **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
-    **{ast.And: "and", ast.Or: "or", ast.Pow: "**"},
+    **{ast.And: "and", ast.Or: "or"},
 }
 _PREFIXES = {ast.USub: "-", ast.Invert: "~", ast.Not: "not "}
 
@@ -155,8 +149,6 @@ def term_of(node: ast.expr) -> Term:
             return Call("cast", (term_of(value), ResultDtype()))
         case ast.Call(ast.Name(function), arguments, []):
             return Call(function, tuple([term_of(x) for x in arguments]))
-        case ast.Call(ast.Attribute(ast.Name(module), name), arguments, []):
-            return Call(f"{module}.{name}", tuple([term_of(x) for x in arguments]))
         case ast.Attribute(value, "real" | "imag" as name):
             return Part(term_of(value), name)
         case ast.Subscript(base, index):

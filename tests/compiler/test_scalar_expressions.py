@@ -78,6 +78,16 @@ def test_parentheses_are_where_they_are_needed(text, expected):
     assert printed(text) == expected
 
 
+def test_powers_bind_more_tightly_than_signs():
+    """They are in the source of users' functions only."""
+    a, b = Operand("a"), Operand("b")
+    power = Operation("**", (a, b))
+    operands = {"a": "a", "b": "b"}
+    assert text_of(Operation("-", (power,)), operands) == "-a ** b"
+    assert text_of(Operation("**", (Operation("-", (a,)), Number(-2))), operands) == "(-a) ** (-2)"
+    assert text_of(Operation("**", (power, power)), operands) == "(a ** b) ** (a ** b)"
+
+
 NAMES = st.sampled_from([Name("a"), Name("b"), Number(2), Number(0.5), Operand("x")])
 BINARY = st.sampled_from(["+", "-", "*", "/", "//", "%", "|", "^", "&", "<<", ">>", *COMPARISONS])
 

@@ -8,6 +8,7 @@ neighbouring threads keep neighbouring numbers.
 from collections.abc import Collection
 from dataclasses import replace
 
+from numba_grad.compiler.numba_functions.numba_words import WORDS
 from numba_grad.compiler.numba_functions.own_elements import OwnElements
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
@@ -21,7 +22,6 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     walk,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.source_writer import (
     SourceWriter,
     cast,
@@ -29,20 +29,29 @@ from numba_grad.compiler.numba_functions.source_writer import (
     numpy_name,
 )
 from numba_grad.compiler.numba_functions.tapes import dtype_on
-from numba_grad.compiler.scalar_expressions import Call, Name, Operand, Printed, Term, parsed
+from numba_grad.compiler.scalar_expressions import (
+    Call,
+    Name,
+    Operand,
+    Printed,
+    Term,
+    parsed,
+    with_functions,
+)
 from numba_grad.errors import KernelError, explain
 
+_X = Operand("x")
+_ROUNDED = {name: Call(f"math.{name}", (_X,)) for name in ("floor", "ceil", "trunc")}
+_SIGN = parsed("{x} if {x} == 0 or {x} != {x} else copysign(1.0, {x})")
 # Operations that numba.cuda has by other names, or with results of other types.
 _TERMS: dict[str, Term] = {
-    "sign": parsed("{a} if {a} == 0 or {a} != {a} else math.copysign(1.0, {a})"),
-    **{name: parsed(f"np.int64(math.{name}({{a}}))") for name in ("floor", "ceil", "trunc")},
-    **{f"np_{name}": parsed(f"math.{name}({{a}})") for name in ("floor", "ceil", "trunc")},
-    "log2": parsed("math.log2({x})"),
-    "cbrt": parsed("cuda.cbrt({x})"),
-    **{
-        name: Call(f"cuda.libdevice.{name}", (Operand(operand),))
-        for name, operand in (("exp2", "x"), ("rint", "a"))
-    },
+    "sign": with_functions(_SIGN, WORDS),
+    **{name: Call("np.int64", (term,)) for name, term in _ROUNDED.items()},
+    **{f"np_{name}": term for name, term in _ROUNDED.items()},
+    "log2": Call("math.log2", (_X,)),
+    "cbrt": Call("cuda.cbrt", (_X,)),
+    "exp2": Call("cuda.libdevice.exp2", (_X,)),
+    "rint": Call("cuda.libdevice.rint", (_X,)),
     **{
         f"{name}_{axis}": Name(f"cuda.{word}.{axis}")
         for name, word in (
@@ -118,7 +127,7 @@ class _Writer(SourceWriter):
         term = _TERMS.get(operation)
         if term is None:
             return super().form(operation, bindings)
-        return form_of(term, OPERATIONS[operation].operands, bindings)
+        return form_of(term, "x"[: len(bindings)], bindings)
 
     def store(self, s: Store, place: str, value: str) -> None:
         if not s.is_added or not s.memory.rank or s.memory in self._own:

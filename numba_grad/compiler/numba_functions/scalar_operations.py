@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from numba_grad.compiler.numba_functions import derivative_rules
 from numba_grad.compiler.numba_functions.regions import COMPLEX, FLOATS, Scalar, Value
-from numba_grad.compiler.scalar_expressions import Term, parsed
+from numba_grad.compiler.scalar_expressions import Call, Operand, Operation, Term, parsed
 from numba_grad.graph.node import OPS
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ Slope = Callable[["Builder", Value, Sequence[Value], Value], Value]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScalarOperation:
-    expression: str  # of the arguments, which have names in braces
-    operands: tuple[str, ...]  # these names
+    expression: str | Term  # as text, of the kernel language
+    operands: tuple[str, ...]  # its names for the arguments
     slopes: tuple[Slope | None, ...] | None = None  # None: piecewise constant, or of integers
     dtype: str | None = None  # of the result; None: what NumPy promotes the arguments to
     is_float: bool = False  # of integers, the result is float64
@@ -149,6 +149,15 @@ def _own(expression: str, *slopes: Slope | None, **rest: object) -> ScalarOperat
     return ScalarOperation(expression, operands, slopes or None, **rest)  # type: ignore[arg-type]
 
 
+def _called(
+    function: str, *slopes: Slope | None, count: int = 1, **rest: object
+) -> ScalarOperation:
+    """A function that generated source has besides those of the kernel language."""
+    operands = ("a", "b")[:count]
+    term = Call(function, tuple(map(Operand, operands)))
+    return ScalarOperation(term, operands, slopes or None, **rest)  # type: ignore[arg-type]
+
+
 def _recorded(name: str, *slopes: Slope | None, **rest: object) -> ScalarOperation:
     """As the record of that name has it, but for slopes that are given."""
     op = OPS[name]
@@ -167,6 +176,8 @@ def _comparisons() -> dict[str, ScalarOperation]:
     symbols |= {"equal": "==", "not_equal": "!="}
     return {name: _own(f"{{a}} {symbol} {{b}}", dtype="bool") for name, symbol in symbols.items()}
 
+
+_POWER = Operation("**", (Operand("a"), Operand("b")))
 
 OPERATIONS: dict[str, ScalarOperation] = {
     **{name: _recorded(name) for name in ("add", "subtract", "multiply", "negative", "positive")},
@@ -187,7 +198,7 @@ OPERATIONS: dict[str, ScalarOperation] = {
         is_float=True,
     ),
     # Numbers as exponents are in the text, and their slopes in a form of their own.
-    "power": _own("{a} ** {b}", _power_base, _power_exponent),
+    "power": ScalarOperation(_POWER, ("a", "b"), (_power_base, _power_exponent)),
     "mod": _own(
         "{a} % {b}", *[functools.partial(derivative_rules.slope, "remainder", k) for k in range(2)]
     ),
@@ -205,34 +216,32 @@ OPERATIONS: dict[str, ScalarOperation] = {
     "minimum": _recorded("minimum", _picked(True, "minimum"), _picked(False, "minimum")),
     "least": _own("min({a}, {b})", dtype="int64"),  # of lengths
     "most": _own("max({a}, {b})", dtype="int64"),
-    "sign": _own("np.sign({a})"),
+    "sign": _own("sign({a})"),
     # What complex numbers are made of, and taken apart by (`complex_numbers.py`).
     "complex": _own("complex({a}, {b})"),
     **{name: _own(f"{name}({{a}})") for name in ("real", "imag", "conjugate", "angle")},
-    "logaddexp": _own(
-        "np.logaddexp({a}, {b})",
+    "logaddexp": _called(
+        "np.logaddexp",
         lambda b, g, x, y: _mul(b, g, b.define("exp", _sub(b, x[0], y))),
         lambda b, g, x, y: _mul(b, g, b.define("exp", _sub(b, x[1], y))),
+        count=2,
         is_float=True,
     ),
     "copysign": _recorded(
         "copysign", functools.partial(derivative_rules.slope, "copysign", 0), None, is_float=True
     ),
-    "degrees": _own(
-        "math.degrees({a})", lambda b, g, x, y: _mul(b, g, 180.0 / math.pi), is_float=True
+    "degrees": _called(
+        "math.degrees", lambda b, g, x, y: _mul(b, g, 180.0 / math.pi), is_float=True
     ),
-    "radians": _own(
-        "math.radians({a})", lambda b, g, x, y: _mul(b, g, math.pi / 180.0), is_float=True
+    "radians": _called(
+        "math.radians", lambda b, g, x, y: _mul(b, g, math.pi / 180.0), is_float=True
     ),
     # Those of `math` give integers.
-    **{name: _own(f"math.{name}({{a}})") for name in ("trunc", "floor", "ceil")},
-    **{
-        f"np_{name}": _own(f"np.{name}({{a}})", is_float=True)
-        for name in ("trunc", "floor", "ceil")
-    },
-    "rint": _own("np.rint({a})", is_float=True),
+    **{name: _called(f"math.{name}") for name in ("trunc", "floor", "ceil")},
+    **{f"np_{name}": _own(f"{name}({{a}})", is_float=True) for name in ("trunc", "floor", "ceil")},
+    "rint": _own("rint({a})", is_float=True),
     "round": _own("round({a})"),
-    **{name: _own(f"math.{name}({{a}})", dtype="bool") for name in ("isnan", "isfinite", "isinf")},
+    **{name: _own(f"{name}({{a}})", dtype="bool") for name in ("isnan", "isfinite", "isinf")},
     **_comparisons(),
     "not": _own("not {a}", dtype="bool"),
     "bool": _own("{a} != 0", dtype="bool"),
@@ -252,4 +261,6 @@ OPERATIONS: dict[str, ScalarOperation] = {
 
 @functools.cache
 def cast_to(dtype: str) -> Term:
-    return parsed("{a} != 0" if dtype == "bool" else f"np.{dtype}({{a}})")
+    if dtype == "bool":
+        return parsed("{a} != 0")
+    return Call(f"np.{dtype}", (Operand("a"),))

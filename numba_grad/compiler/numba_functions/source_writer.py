@@ -531,7 +531,8 @@ def cast(value: Printed, dtype: str) -> Printed:
 @functools.cache
 def _form(operation: str, bindings: tuple[int, ...]) -> Printed:
     record = OPERATIONS[operation]
-    term = with_functions(parsed(record.expression), WORDS)
+    own = record.expression
+    term = with_functions(parsed(own) if isinstance(own, str) else own, WORDS)
     return form_of(term, record.operands, bindings)
 
 
