@@ -822,7 +822,51 @@ def test_what_is_copied_inside_may_be_changed_in_place():
         np.testing.assert_allclose(with_control_flow(f)(x), f(x), rtol=1e-14)
 
 
+@pytest.mark.parametrize("first", [1.0, -1.0])
+def test_who_holds_a_tensor_of_a_container_sees_it_change(first):
+    def branch(x):
+        u = 2.0 * x
+        pair, rows = (u, x), {"all": [u]}
+        if x[0] > 0.0:
+            pair[0][1] = 7.0
+        return u + rows["all"][0]
+
+    def loop(x):
+        u, v = 2.0 * x, 3.0 * x
+        state = {"u": u, "v": v}
+        while state["u"][0] < 20.0:
+            state["u"][0] += 3.0
+            state["v"] = state["v"] + state["u"]
+        return u + v + state["u"] + state["v"]
+
+    x = np.array([first, 2.0])
+    for f in (branch, loop):
+        np.testing.assert_allclose(with_control_flow(f)(x), f(x), rtol=1e-14)
+
+
 # Errors
+
+
+def test_tensors_of_containers_with_another_name_in_a_loop():
+    def f(x):
+        u = 2.0 * x
+        state = [u]
+        while u[0] < 20.0:
+            state[0][0] += 3.0
+        return u
+
+    text = message(f, np.ones(2))
+    assert "`state` holds a tensor that is changed in place, and `u` is the same tensor" in text
+
+    def g(x):
+        u = 2.0 * x
+        before = [u]
+        while u[0] < 20.0:
+            u += before[0]
+        return u
+
+    text = message(g, np.ones(2))
+    assert "`u` is changed in place, and `before` holds the same tensor" in text
 
 
 def test_without_it_the_error_names_it():

@@ -363,7 +363,8 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
 
 def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
     variables = AssignedVariables(site, [body, orelse])
-    outputs = [name for name in variables.names if name in site.read_after]
+    lasting = {*site.read_after, *variables.containers_that_change}
+    outputs = [name for name in variables.names if name in lasting]
     # What a variable held may change in place on one side, though it holds another thing after the
     # other one: so that is a result of its own, for who else holds it.
     arrays = variables.arrays_that_change
@@ -372,8 +373,10 @@ def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) 
     def side(part: Part | None) -> dict[str, FlattenedValue]:
         variables.restore()
         given = {name: contents_of(variables.cells[name]) for name in (*outputs, *arrays)}
+        variables.begin_part()
         if part is not None:
             part()
+        variables.end_part()
         for name in outputs:
             if contents_of(variables.cells[name]) is not given[name]:
                 replaced.add(name)
@@ -705,7 +708,9 @@ class _TracedLoop:
 
     def step(self, leaves: Sequence[Tensor]) -> list[Tensor]:
         k, given = self.put(leaves)
+        self.variables.begin_part()
         self.body(k)
+        self.variables.end_part()
         unsettled = [name for name in self.names if not self.is_settled(name, given)]
         if unsettled:
             raise _Again

@@ -22,11 +22,14 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_numbers import is_number
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.graph.node import OPS
+from numba_grad.graph.node import OPS, Node
 
 Part = Callable[..., Any]  # a function made of statements or of an expression
 
 _UNASSIGNED = object()
+Leaves = list[
+    tuple[Tensor, Node] | None
+]  # with the nodes that they had; None for what is no tensor
 _MOST_ITEMS = 1000  # of a container that is looked at
 _DEEPEST = 3  # containers in containers
 _CONTAINERS = (list, dict, set)
@@ -50,6 +53,9 @@ class AssignedVariables:
         self._before = {name: contents_of(cell) for name, cell in self.cells.items()}
         self._check_changed()
         self._reachable = [*self._look_around()]
+        self._in_containers: dict[str, Leaves] = {}  # tensors that parts get in containers
+        self._written: dict[str, set[int]] = {}  # numbers of those that parts change in place
+        self._replaced: dict[str, set[int]] = {}  # and that have others in their places afterwards
 
     # Values
 
@@ -65,8 +71,33 @@ class AssignedVariables:
             x for x in changed if type(h := self._before[x]) is Tensor and not _never_changes(h)
         ]
 
+    @property
+    def containers_that_change(self) -> list[str]:
+        """Names of containers that change, or whose tensors do."""
+        return [x for x in self.names if x in self.site.changed and _is_container(self._before[x])]
+
     def put(self, name: str, held: Any) -> None:
         self.cells[name].cell_contents = held
+
+    def begin_part(self) -> None:
+        """Note which tensors a part gets in containers: others may hold them as well."""
+        self._in_containers = {
+            name: [(x, x._node) if type(x) is Tensor else None for x in self.value(name).leaves]
+            for name in self.containers_that_change
+        }
+
+    def end_part(self) -> None:
+        """Note which of them it has changed in place."""
+        for name, given in self._in_containers.items():
+            now = self.value(name).leaves
+            for k, pair in enumerate(given):
+                if pair is None:
+                    continue
+                if len(now) != len(given) or now[k] is not pair[0]:
+                    self._replaced.setdefault(name, set()).add(k)
+                elif pair[0]._node is not pair[1]:
+                    self._written.setdefault(name, set()).add(k)
+                    self._check_alone(name, taken_apart(self._before[name]).leaves[k])
 
     def forget(self, name: str) -> None:
         """Have a variable without a value, as before it is assigned."""
@@ -86,6 +117,9 @@ class AssignedVariables:
         """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
         anything. Then it holds the same thing as before, for others may hold that as well."""
         before = self._before[name]
+        written = self._written.get(name, set()) - self._replaced.get(name, set())
+        if written:
+            held = _with_tensors_of(before, held, written)
         if is_same and name in self.site.changed and before is not _UNASSIGNED:
             held = _written_over(before, held)
         self.put(name, held)
@@ -121,17 +155,21 @@ class AssignedVariables:
                 )
 
     def _check_alone(self, name: str, tensor: Tensor) -> None:
-        others = [x for x, held in self._before.items() if held is tensor and x != name]
+        others = [x for x, held in self._before.items() if x != name and _holds(held, tensor)]
         if not others and not _has_views(tensor):
             return
+        is_inside = self._before[name] is not tensor
         if others:
-            other, way = f"`{others[0]}` is the same tensor", f"{name} in place of `{others[0]}`"
+            relation = "is" if self._before[others[0]] is tensor else "holds"
+            other = f"`{others[0]}` {relation} the same tensor"
+            way = f"{name} in place of `{others[0]}`"
         else:
             other, way = "views show its elements", f"{name}[index] wherever a view of it is used"
+        copied = f"x.copy() of what {name} gets" if is_inside else f"{name} = {name}.copy()"
         raise self._refused(
             name,
-            f"is changed in place, and {other}",
-            fix=f"{way}; or {name} = {name}.copy() before, for an array of its own",
+            f"{'holds a tensor that is' if is_inside else 'is'} changed in place, and {other}",
+            fix=f"{way}; or {copied} before, for an array of its own",
         )
 
     def _refused(self, name: str, problem: str, fix: str) -> TracingError:
@@ -212,6 +250,11 @@ def _is(x: Any, y: Any) -> bool:
     return x is y
 
 
+def _holds(held: Any, tensor: Tensor) -> bool:
+    inside = taken_apart(held).leaves if _is_container(held) else (held,)
+    return any(x is tensor for x in inside)
+
+
 def _never_changes(held: Any) -> bool:
     """Whether `x += 1` gives `x` another value, and leaves this one as it is."""
     if type(held) is Tensor:
@@ -249,6 +292,15 @@ def _written_over(before: Any, after: Any) -> Any:
     else:
         return after
     return before
+
+
+def _with_tensors_of(before: Any, after: Any, written: set[int]) -> Any:
+    """A container, with the tensors that are in `before` at these places: of the values there."""
+    former, leaves = trees.flatten(before)[0], trees.flatten(after)
+    found = leaves[0]
+    for k in written if len(former) == len(found) else ():
+        found[k] = _written_over(former[k], found[k])
+    return trees.unflatten(leaves[1], found)
 
 
 def _has_views(tensor: Tensor) -> bool:
