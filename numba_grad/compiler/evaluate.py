@@ -44,6 +44,7 @@ from numba_grad.graph.walk import toposort, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item, pending_results
 from numba_grad.ops.transfer import is_move
+from numba_grad.runtime.native_engine import UnfinishedError
 
 
 def evaluate(targets: Sequence[Node], *, is_look: bool = False, is_complete: bool = False) -> None:
@@ -216,9 +217,15 @@ def _evaluate_with_kernels(
             graph = flatten(known, reached=reached)  # too short for a pause, which takes 3 us
         input_values = [graph.nodes[k].value for k in graph.inputs] if graph else []
     if graph is not None:
-        program = _program_for(device, graph)
-        values.update(zip(known, runner(program, device)(*input_values), strict=True))
+        values.update(zip(known, _results(device, graph, input_values), strict=True))
     return [values[base].reshape(node.shape) for node, base in zip(targets, bases, strict=True)]
+
+
+def _results(device: str, graph: FlatGraph, values: Sequence[Any]) -> list[Any]:
+    try:
+        return runner(_program_for(device, graph), device)(*values)
+    except UnfinishedError:
+        return runner(_program_for(device, graph, is_long=True), device)(*values)
 
 
 @dataclass(slots=True)
@@ -238,12 +245,17 @@ _MOST_PROGRAMS = 256
 _LONGEST_KEPT = 50_000
 
 
-def _program_for(device: str, graph: FlatGraph) -> CompiledProgram:
-    """The program for graphs like this; compiled once, whoever else wants it."""
+def _program_for(device: str, graph: FlatGraph, *, is_long: bool = False) -> CompiledProgram:
+    """The program for graphs like this; compiled once, whoever else wants it. `is_long`: a loop in
+    it turned out to be, so it is fused from now on."""
     destination = backend_of(device).destination(device)
     if len(graph.nodes) > _LONGEST_KEPT:
         return compile_flat(graph, destination)
     key = (destination.name, graph.key, config.unroll_extent, config.engine)
+    if is_long:
+        with _programs_lock:
+            if key in _programs and _programs[key].runs_left is not None:
+                _programs[key].runs_left = 0
     found = _known_program(key)
     if found is None:
         with _making.lock_of(key):

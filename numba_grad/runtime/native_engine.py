@@ -425,6 +425,10 @@ _MATRIX_PROBLEMS = {
 }
 
 
+class UnfinishedError(Exception):
+    """A loop that ends when values say so was broken off: it is to be compiled as a whole."""
+
+
 def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     """Raise what a kernel recorded: (count, site, index, size)."""
     _, number, index, size = (int(word) for word in record[:4])
@@ -441,6 +445,8 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
         raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
     if site.kind == "communication":
         raise mpi.error_of(site.operation, index)
+    if site.kind == "unfinished":
+        raise UnfinishedError
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
     raise IndexError(

@@ -113,8 +113,9 @@ class ErrorSite:
     "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
     which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
     it, of which `exception` makes an exception), or "callback", a Python function that did
-    (recorded: the address of the exception); or "communication" (recorded: MPI's code). Nothing is
-    recorded for "progress": `operation` is the label of a loop.
+    (recorded: the address of the exception); or "communication" (recorded: MPI's code); or
+    "unfinished", a loop that was broken off. Nothing is recorded for "progress": `operation` is the
+    label of a loop.
     """
 
     kind: str

@@ -1,4 +1,5 @@
-"""Bodies of loops of few steps run operation by operation, those of others as a whole."""
+"""Bodies of loops of few steps run operation by operation, those of others as a whole. A loop that
+ends when values say so is broken off where it takes many."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
 from numba_grad.config import configure
 from numba_grad.graph.node import leaf
+from numba_grad.runtime.native_engine import UnfinishedError
 from numba_grad.transforms.vjp import cotangents, reached
 
 X = np.random.default_rng(3).normal(size=(5, 3))
@@ -156,6 +158,7 @@ def test_steps_that_are_done_again_have_the_same_bits(slots):
         x = ng.tensor(X, requires_grad=True)
         y, rows = ng.scan(step, x[1], np.cos(ng.concatenate([x, x, x])), memory=memory)
         (np.sum(y) + np.sum(rows**2)).backward()
+        assert x.grad is not None
         return x.grad.numpy()
 
     with configure(engine="native"):
@@ -175,21 +178,14 @@ def test_kernels_are_the_same_for_any_number_of_steps():
     assert len(few.plan.steps) == len(many.plan.steps)
 
 
-def test_loops_of_many_steps_and_those_that_end_by_themselves_are_compiled_as_a_whole():
+def test_loops_of_many_steps_are_compiled_as_a_whole():
     body = kernels_of(plans.lowered(graph_of(repeated(loop_work.MOST_STEPS))))
     assert any("sin(" in source for source in body)
-
-    def halved(x: Any) -> Any:
-        y = ng.while_loop(lambda y: np.sum(y * y) > 0.01, lambda y: 0.5 * np.sin(y), x)
-        return np.sum(y) + repeated(3)(x)
-
-    # All loops of a graph or none: steps of the same body are to have the same bits.
-    assert len(kernels_of(plans.lowered(graph_of(halved)))) > 1
 
 
 def test_work_is_counted_in_steps():
     def steps_of(program: Callable[[Any], Any]) -> float:
-        return loop_work.steps_of(graph_of(program).calls.values())
+        return loop_work.steps_of(graph_of(program))
 
     assert steps_of(lambda x: np.sum(x * x)) == 0
     assert steps_of(repeated(400)) == 4 * steps_of(repeated(100)) > 400
@@ -200,6 +196,75 @@ def test_work_is_counted_in_steps():
         return np.sum(ng.scan(step, x, length=2)[0])
 
     assert steps_of(large) == np.inf
+    assert 0 < steps_of(root) < loop_work.MOST_STEPS
+    assert steps_of(lambda x: np.sum(ng.map(root, x))) == np.inf
+
+
+def test_nobody_watches_a_loop_that_may_be_broken_off():
+    pytest.importorskip("tqdm")
+    graph = graph_of(lambda x: root(x, progress="roots"))
+    assert loop_work.steps_of(graph) == np.inf
+
+
+def root(x: Any, steps: int | None = None, progress: bool | str = False) -> Any:
+    """Of the elements, by Newton's method; or so many of its steps."""
+
+    def goes_on(state: Any) -> Any:
+        y, k = state
+        return np.max(np.abs(y * y - 1.0 - x * x)) > 1e-13 if steps is None else k < steps
+
+    def step(state: Any) -> Any:
+        y, k = state
+        return 0.5 * (y + (1.0 + x * x) / y), k + 1
+
+    y, k = ng.while_loop(goes_on, step, (x * 0.0 + 3.0, 0), progress=progress)
+    return np.sum(np.sin(y) * x) + k
+
+
+def bits_of(engine: str, program: Callable[[Any], Any]) -> list[bytes]:
+    with configure(engine=engine):
+        x = ng.tensor(X, requires_grad=True)
+        value = program(x)
+        value.backward()
+        assert x.grad is not None
+        return [value.detach().numpy().tobytes(), x.grad.numpy().tobytes()]
+
+
+def test_loops_that_end_when_values_say_so():
+    assert not kernels_of(plans.lowered(graph_of(root)))
+    with configure(engine="reference"):
+        value, gradient = ng.value_and_grad(root)(X)
+        expected = value.numpy(), gradient.numpy()
+    with configure(engine="native"):
+        value, gradient = ng.value_and_grad(root)(X)
+    np.testing.assert_allclose(value.numpy(), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(gradient.numpy(), expected[1], rtol=1e-12, atol=1e-13)
+    most = loop_work.MOST_STEPS_OF_WHILE
+
+    def long(x: Any) -> Any:
+        return root(x, steps=most)
+
+    fused = bits_of("fused", long)
+    assert bits_of("native", long) == fused  # broken off
+    assert bits_of("native", long) == fused  # known to be long, without another try
+
+
+def test_the_last_pass_before_a_loop_is_broken_off():
+    def after(steps: int) -> Callable[[Any], Any]:
+        return lambda x: root(x, steps=steps)
+
+    call = next(iter(graph_of(after(1)).calls.values()))
+    most = loop_work.most_passes(call)
+    assert most is not None
+    for steps, is_run in ((most - 1, True), (most, False), (most + 1, False)):
+        graph = graph_of(after(steps))
+        program = plans.lowered(graph)
+        if is_run:
+            value, _ = values_of(graph, program)
+            assert value - steps == pytest.approx(np.sum(np.sin(np.sqrt(1 + X * X)) * X))
+        else:
+            with pytest.raises(UnfinishedError):
+                values_of(graph, program)
 
 
 def test_what_a_step_complains_of_is_reported():

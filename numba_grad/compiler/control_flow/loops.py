@@ -22,10 +22,10 @@ from numba_grad.compiler.control_flow.writer import (
     rows_from,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
-from numba_grad.compiler.words import OwnWord, Pointer
+from numba_grad.compiler.words import Errors, OwnWord, Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.runtime.plan import Control
+from numba_grad.runtime.plan import Control, ErrorSite
 from numba_grad.runtime.progress import label_in
 
 
@@ -120,6 +120,17 @@ def _write_in_memory(
 
 _BOOLEAN = array_type((), np.dtype(np.bool_))
 
+# Words: whether the loop would go on, and how many passes it took, which the adjoint reads; the
+# error record and its site.
+UNFINISHED_SOURCE = """\
+# while: unfinished
+def kernel(args, lo, hi):
+    holds = buffer(args, 0, bool_)
+    count = buffer(args, 1, int64)
+    if holds[0]:
+        count[0] = check_index(1, 1, integer(args, 2), integer(args, 3))
+"""
+
 
 def write_while(writer: Writer, call: Node) -> None:
     test: ClosedGraph = call.params["test"]
@@ -168,4 +179,6 @@ def write_while(writer: Writer, call: Node) -> None:
         (reads[k], writer.output(k), types[k]) for k in range(carried) if writer.is_needed(k)
     ]
     shown = None if label is None else Shown(label)
-    writer.loop(ENDLESS, inside, leaving=leaving, shown=shown)
+    writer.loop(writer.most_passes, inside, leaving=leaving, shown=shown)
+    if writer.most_passes != ENDLESS:
+        writer.kernel(UNFINISHED_SOURCE, [holds, count, Errors(), ErrorSite("unfinished", "")])

@@ -6,7 +6,7 @@ from numba_grad.compiler.control_flow.adjoints import write_adjoint
 from numba_grad.compiler.control_flow.branches import write_branch
 from numba_grad.compiler.control_flow.communications import write_communication
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
-from numba_grad.compiler.control_flow.writer import CompileBody, Writer
+from numba_grad.compiler.control_flow.writer import ENDLESS, CompileBody, Writer
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.compiler.target import Target
@@ -27,6 +27,7 @@ def control_program(
     has_own_memory: Sequence[bool],
     compile_body: CompileBody,
     target: Target,
+    most_passes: int | None = None,
 ) -> SegmentProgram:
     """The program of a segment that is one loop, one branch or one communication.
 
@@ -36,7 +37,10 @@ def control_program(
     places : of the inputs, in memory
     has_own_memory : for each of these results, whether it must be an array of its own
     target : what it is compiled for
+    most_passes : of a loop that ends when values say so: after as many it is broken off, and
+        `UnfinishedError` is raised
     """
-    writer = Writer(call, list(numbers), list(places), list(has_own_memory), compile_body, target)
+    lists = list(numbers), list(places), list(has_own_memory)
+    writer = Writer(call, *lists, compile_body, target, most_passes or ENDLESS)
     _WRITERS.get(call.op.name, write_communication)(writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])

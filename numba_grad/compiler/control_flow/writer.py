@@ -127,6 +127,7 @@ class Writer:
     has_own_memory: list[bool]
     compile_body: CompileBody
     target: Target
+    most_passes: int = ENDLESS  # of a loop that ends when values say so
     steps: list[ScheduledStep] = field(default_factory=list)
     temporaries: list[int] = field(default_factory=list)
     word_count: int = 0

@@ -14,10 +14,11 @@ from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.checkpoint_schedule import NEXT_SOURCE, START_SOURCE
+from numba_grad.compiler.control_flow.loops import UNFINISHED_SOURCE
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import BodySteps, Overwriting
 from numba_grad.compiler.first_tier import bodies
-from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, steps_of
+from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, most_passes, steps_of
 from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import (
@@ -43,7 +44,7 @@ def lowered(graph: FlatGraph) -> CompiledProgram:
     graph = with_last_rows(graph)
     types = [graph.nodes[k].type for k in graph.outputs]
     builder = PlanBuilder(len(graph.inputs), [(t.shape, t.dtype) for t in types])
-    shared = _Shared(builder, Recipes(builder), steps_of(graph.calls.values()) <= MOST_STEPS)
+    shared = _Shared(builder, Recipes(builder), steps_of(graph) <= MOST_STEPS)
     memory = _Memory(0, builder.output(0), builder.arena, builder.reserve)
     lowering = _Lowering(graph, shared, memory)
     lowering.append_operations()
@@ -281,7 +282,7 @@ class _Lowering:
             places = [Place(External(number)) for number in range(len(inputs))]
             given = (call, list(results), places, are_own)
             if self.shared.runs_bodies:
-                program = control_program(*given, self.body, cpu_target.TARGET)
+                program = control_program(*given, self.body, cpu_target.TARGET, most_passes(call))
             else:
                 pipeline = imported("numba_grad.compiler.pipeline")
                 program = pipeline.program_of_control(*given, cpu_target.TARGET)
@@ -310,7 +311,10 @@ def _of_all_loops() -> list[build.KernelRequest]:
     if build.is_compiled(build.KernelRequest(WALK)):
         return []
     copies = [cpu_target.TARGET.copy_step(nbytes, nbytes).source for nbytes in (4, 8)]
-    return [build.KernelRequest(x, is_quick=True) for x in (*copies, START_SOURCE, NEXT_SOURCE)]
+    return [
+        build.KernelRequest(x, is_quick=True)
+        for x in (*copies, START_SOURCE, NEXT_SOURCE, UNFINISHED_SOURCE)
+    ]
 
 
 def _repeated_sources(program: SegmentProgram) -> Iterator[str]:
