@@ -213,6 +213,7 @@ def test_what_a_loop_complains_of_is_reported(nothing_fused):
         ng.scan(step, 2 * np.ones((2, 2)) * ng.tensor(1.0), length=3)[0].numpy()
 
 
+@pytest.mark.usefixtures("loops_stay_steps")
 def test_functions_and_branches_count_with_what_they_compute():
     graph_of = lambda y: flatten([y._node])  # noqa: E731
     large = ng.jit(lambda x: np.sum(np.ones(programs.MOST_ELEMENTS + 1) * x))
