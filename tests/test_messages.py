@@ -108,6 +108,7 @@ UNDER_JIT = [
         "ng.asarray(table)[i]",
     ),
     ("ng.jit(lambda n: list(range(n)))(3)", TracingError, "static_argnums", "range"),
+    ("ng.fori_loop(0, 3, lambda i, c: c + sum(range(i)), 0)", TracingError, "try: ng.fori_loop"),
     ("ng.jit(lambda n: ng.zeros(n))(3)", TracingError, "static_argnums"),
     ("ng.jit(lambda x, n: x[:n])(np.ones(4), 3)", TracingError, "x[i + np.arange(n)]"),
     ("ng.jit(lambda x: np.array([x, x]))(1.0)", TracingError, "np.stack([x, y])"),

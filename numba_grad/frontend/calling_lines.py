@@ -253,7 +253,10 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
             "another dtype, x.copy() for a copy"
         )
     if called is range:
-        return "static_argnums=... for the argument of the jitted function that range is of"
+        return (
+            "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
+            "argument of a jitted function that range is of"
+        )
     if called is int:
         return "x.astype(int), a tensor, which may be an index"
     if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
