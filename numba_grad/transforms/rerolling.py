@@ -359,6 +359,8 @@ class _Loop:
             if place not in self.assigned and not self._is_carried_out(place, read)
         ]
         self.stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
+        if not self.carried and not self.stacked:
+            return None  # nobody reads what it computes
         sizes = [recorded.nodes[steps.first + place].type.size for place in self.stacked]
         if self.largest_row is not None and max(sizes, default=0) > self.largest_row:
             return None

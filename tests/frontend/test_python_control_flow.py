@@ -839,8 +839,17 @@ def test_who_holds_a_tensor_of_a_container_sees_it_change(first):
             state["v"] = state["v"] + state["u"]
         return u + v + state["u"] + state["v"]
 
+    def copy_of_the_container(x):
+        u = 2.0 * x
+        state, k = {"u": u, "v": x}, 0 * x[0]
+        while k < 3:
+            state, k = state.copy(), k + 1
+            state["v"] = state["v"] + state["u"]
+        state["u"] += 1.0
+        return u + state["u"] + state["v"]
+
     x = np.array([first, 2.0])
-    for f in (branch, loop):
+    for f in (branch, loop, copy_of_the_container):
         np.testing.assert_allclose(with_control_flow(f)(x), f(x), rtol=1e-14)
 
 

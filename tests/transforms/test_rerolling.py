@@ -368,6 +368,22 @@ def test_gradients_are_those_of_the_steps(
 # PyTorch's contract, where a pass goes through a loop in place of its steps.
 
 
+def test_steps_that_nobody_reads(short: None) -> None:
+    def f(x: Any, b: Any) -> Any:
+        while b < 10 and b > 1:
+            for _ in range(20):
+                if np.any(x > 0.5):
+                    b = b * 0.9
+                else:
+                    b = b * 0.9
+                b = b * 0.9
+        return np.sum(x) * b
+
+    x = numpy.array([1.0, 2.0])
+    found = ng.jit(ng.grad(ng.jit(f, control_flow=True)))(x, 2.0)
+    numpy.testing.assert_allclose(found, 2 * 0.9**40, rtol=1e-12)
+
+
 def chain(x: Any, steps: int = 60) -> Any:
     for _ in range(steps):
         x = np.sin(x) * 1.1 + 0.1

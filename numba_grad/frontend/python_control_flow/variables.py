@@ -27,9 +27,8 @@ from numba_grad.graph.node import OPS, Node
 Part = Callable[..., Any]  # a function made of statements or of an expression
 
 _UNASSIGNED = object()
-Leaves = list[
-    tuple[Tensor, Node] | None
-]  # with the nodes that they had; None for what is no tensor
+# Tensors of a container, by their numbers among its leaves, with the nodes that they had.
+Leaves = dict[int, tuple[Tensor, Node]]
 _MOST_ITEMS = 1000  # of a container that is looked at
 _DEEPEST = 3  # containers in containers
 _CONTAINERS = (list, dict, set)
@@ -81,21 +80,21 @@ class AssignedVariables:
 
     def begin_part(self) -> None:
         """Note which tensors a part gets in containers: others may hold them as well."""
-        self._in_containers = {
-            name: [(x, x._node) if type(x) is Tensor else None for x in self.value(name).leaves]
-            for name in self.containers_that_change
-        }
+        for name in self.names:
+            if _is_container(self._before[name]):
+                leaves = self.value(name).leaves
+                self._in_containers[name] = {
+                    k: (x, x._node) for k, x in enumerate(leaves) if type(x) is Tensor
+                }
 
     def end_part(self) -> None:
         """Note which of them it has changed in place."""
         for name, given in self._in_containers.items():
             now = self.value(name).leaves
-            for k, pair in enumerate(given):
-                if pair is None:
-                    continue
-                if len(now) != len(given) or now[k] is not pair[0]:
+            for k, (tensor, node) in given.items():
+                if k >= len(now) or now[k] is not tensor:
                     self._replaced.setdefault(name, set()).add(k)
-                elif pair[0]._node is not pair[1]:
+                elif tensor._node is not node:
                     self._written.setdefault(name, set()).add(k)
                     self._check_alone(name, taken_apart(self._before[name]).leaves[k])
 
@@ -117,9 +116,9 @@ class AssignedVariables:
         """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
         anything. Then it holds the same thing as before, for others may hold that as well."""
         before = self._before[name]
-        written = self._written.get(name, set()) - self._replaced.get(name, set())
-        if written:
-            held = _with_tensors_of(before, held, written)
+        same = self._in_containers.get(name, {}).keys() - self._replaced.get(name, set())
+        if same:
+            held = _with_tensors_of(before, held, same, self._written.get(name, set()))
         if is_same and name in self.site.changed and before is not _UNASSIGNED:
             held = _written_over(before, held)
         self.put(name, held)
@@ -294,13 +293,15 @@ def _written_over(before: Any, after: Any) -> Any:
     return before
 
 
-def _with_tensors_of(before: Any, after: Any, written: set[int]) -> Any:
-    """A container, with the tensors that are in `before` at these places: of the values there."""
-    former, leaves = trees.flatten(before)[0], trees.flatten(after)
-    found = leaves[0]
-    for k in written if len(former) == len(found) else ():
-        found[k] = _written_over(former[k], found[k])
-    return trees.unflatten(leaves[1], found)
+def _with_tensors_of(before: Any, after: Any, same: set[int], written: set[int]) -> Any:
+    """A container, with the tensors that are in `before` at the places `same`; they get the values
+    of `after` if they were written to."""
+    former = trees.flatten(before)[0]
+    found, structure = trees.flatten(after)
+    for k in same if len(former) == len(found) else ():
+        if type(former[k]) is Tensor:
+            found[k] = _written_over(former[k], found[k]) if k in written else former[k]
+    return trees.unflatten(structure, found)
 
 
 def _has_views(tensor: Tensor) -> bool:
