@@ -11,6 +11,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler.building import build
+from numba_grad.compiler.control_flow import loops
 from numba_grad.config import configure
 from numba_grad.errors import GradientError, ShapeError, TracingError
 from numba_grad.graph import traced_bodies
@@ -856,7 +857,9 @@ def bits_within_budgets(loss, *args):
         for memory in (None, "3 states")
     )
     for x, y in zip(all_kept, few, strict=True):
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+        pairs = zip(x, y, strict=True) if isinstance(x, tuple) else [(x, y)]
+        for own, other in pairs:
+            assert np.asarray(own).tobytes() == np.asarray(other).tobytes()
     return all_kept
 
 
@@ -1153,3 +1156,66 @@ def test_fields_of_a_batch_and_second_derivatives():
     for step in (stacked, assigned):
         for x, y in zip(derivatives(step), expected, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-11)
+
+
+# Steps without neighbours, of little to do. Products are carried on, returned, and added up.
+
+CHEAP_STEPS = {
+    "decay": (1, lambda s, rate, row: ((rate * s[0],), None)),
+    "logistic": (
+        1,
+        lambda s, rate, row: ((x := s[0] * rate + 0.1 * (1 - s[0]) * s[0] + row,), (x, 2 * s[0])),
+    ),
+    "oscillator": (
+        2,
+        lambda s, rate, row: ((s[0] + 0.1 * (v := s[1] - rate * s[0]), v), s[0] * v),
+    ),
+    "products": (
+        2,
+        lambda s, rate, row: (
+            (x := s[0] * rate, s[0] * rate + s[1]),
+            (rate * s[1] + x, s[0] * s[0]),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", CHEAP_STEPS)
+def test_cheap_steps_that_are_done_together_have_the_bits_of_single_ones(name, dtype, monkeypatch):
+    fields, step = CHEAP_STEPS[name]
+    random = np.random.default_rng(13)
+    rate, *first = (0.9 + 0.2 * random.random((1 + fields, 70))).astype(dtype)
+    weights = np.arange(70).astype(dtype)
+    written = []
+    own = loops._write_together
+    monkeypatch.setattr(loops, "_write_together", lambda *args: written.append(own(*args)))
+    for length, reverse in ((4, False), (7, True)):
+        rows = random.random((length, 70)).astype(dtype)
+
+        def loss(rate, first, rows, memory, reverse=reverse):
+            last, results = ng.scan(
+                lambda s, row: step(s, rate, row), first, rows, reverse=reverse, memory=memory
+            )
+            found = [*last, *(results if isinstance(results, tuple) else [results])]
+            return sum([(x * weights).sum() for x in found if x is not None])
+
+        def in_python(rate, s, rows, reverse=reverse):
+            total = 0
+            for row in rows[::-1] if reverse else rows:
+                s, results = step(s, rate, row)
+                found = results if isinstance(results, tuple) else [results]
+                total = sum([(x * weights).sum() for x in found if x is not None], total)
+            return sum([(x * weights).sum() for x in s], total)
+
+        written.clear()
+        args = rate, tuple(first), rows
+        found = bits_within_budgets(loss, *args)
+        lowered = ng.jit(ng.grad(lambda r, s, x: loss(r, s, x, None))).lower(*args)
+        assert lowered.kernels and written
+        expected = ng.grad(in_python, (0, 1, 2))(*args)
+        near = 1e-4 if dtype == "float32" else 1e-12
+        for x, y in zip(
+            (found[0], *found[1], found[2]), (expected[0], *expected[1], expected[2]), strict=True
+        ):
+            np.testing.assert_allclose(x, y, rtol=near, atol=near * np.abs(y).max())

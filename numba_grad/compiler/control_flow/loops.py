@@ -1,6 +1,7 @@
 """Loops of a known number of steps, and loops that end when a condition says so."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +13,14 @@ from numba_grad.compiler.control_flow.carried_state import (
     state_of,
 )
 from numba_grad.compiler.control_flow.register_loops import StraightLineCode
+from numba_grad.compiler.control_flow.steps_together import (
+    TOGETHER,
+    joined_steps,
+    may_be_together,
+)
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
+    NO_OVERWRITING,
     Moving,
     Shown,
     Writer,
@@ -91,12 +98,19 @@ def _write_in_memory(
         if not (writer.is_needed(k) and writer.is_own(k))
     }
     outputs = [k for k in range(len(types)) if k not in followers and k not in again]
-    results = [writer.rows_of(k, types[k], length, reverse) for k in outputs if k >= carried]
+    results = {k: writer.rows_of(k, types[k], length, reverse) for k in outputs if k >= carried}
     again = {k: number for k, number in again.items() if writer.is_needed(k)}
     kept = {*entries, *again.values()}
-    overwriting = overwriting_in(body, types[:carried], kept, call.params["sums"])
-    steps = writer.compiled(body, outputs, overwriting)
-    in_place = [k for k, number in overwriting.results.items() if number in steps.in_place]
+    label = label_in(body.name)
+    is_together = length >= TOGETHER and label is None and may_be_together(body, carried)
+    passes = length // TOGETHER if is_together else 0
+    left = length - passes * TOGETHER
+    overwriting, steps = NO_OVERWRITING, None
+    if not is_together:
+        overwriting = overwriting_in(body, types[:carried], kept, call.params["sums"])
+    if left or not is_together:
+        steps = writer.compiled(body, outputs, overwriting)
+    in_place = () if steps is None else steps.in_place
     state = state_of(
         writer,
         body,
@@ -104,18 +118,65 @@ def _write_in_memory(
         entries,
         length,
         reverse=reverse,
-        in_place=in_place,
+        in_place=[k for k, number in overwriting.results.items() if number in in_place],
         again=again,
     )
     for k, read in enumerate(state.reads):
         writer.copy(writer.input(k), read.start, types[k])
-    reads = [*state.reads, *rows, *constants]
-    writes = [*state.writes, *results]
-    label = label_in(body.name)
-    shown = None if label is None else Shown(label)
-    writer.loop(length, lambda _: writer.body(steps, reads, writes), shown=shown)
-    for k, read in enumerate(state.reads):
-        writer.finish(k, after(read, length), types[k])
+    reads = dict(enumerate(state.reads))
+    writes = {**dict(zip(state.computed, state.writes, strict=True)), **results}
+    if passes:
+        of_states = {k for k in range(len(types)) if k in kept or k >= carried}
+        _write_together(writer, call, passes, of_states, reads, writes, rows, constants)
+        reads, writes = (
+            {k: _moved(x, passes * (TOGETHER if k in of_states else 1)) for k, x in found.items()}
+            for found in (reads, writes)
+        )
+        rows = [_moved(x, passes * TOGETHER) for x in rows]
+    if steps is not None:
+        arguments = [*reads.values(), *rows, *constants]
+        places = [writes[k] for k in outputs]
+        own = steps
+        shown = None if label is None else Shown(label)
+        writer.loop(left, lambda _: writer.body(own, arguments, places), shown=shown)
+    for k, read in reads.items():
+        writer.finish(k, after(read, left), types[k])
+
+
+def _write_together(
+    writer: Writer,
+    call: Node,
+    passes: int,
+    of_states: Collection[int],
+    reads: Mapping[int, Moving],
+    writes: Mapping[int, Moving],
+    rows: Sequence[Moving],
+    constants: Sequence[Pointer],
+) -> None:
+    """Passes of several steps each. `of_states`: outputs of which there is one for each step."""
+    joined = joined_steps(call.params["body"], call.params["carried"], len(rows))
+
+    def of_step(moving: Moving, number: int) -> Moving:
+        return replace(moving.after(number * moving.stride), stride=TOGETHER * moving.stride)
+
+    arguments = [of_step(x, 0) if k in of_states else x for k, x in reads.items()]
+    arguments += [of_step(x, number) for number in range(TOGETHER) for x in rows]
+    wanted: list[Node] = []
+    places: list[Moving] = []
+    for number, outputs in enumerate(joined.outputs):
+        for k, moving in writes.items():
+            if k in of_states:
+                wanted.append(outputs[k])
+                places.append(of_step(moving, number))
+            elif number == TOGETHER - 1:
+                wanted.append(outputs[k])
+                places.append(moving)
+    steps = writer.compiled_nodes(wanted, joined.arguments)
+    writer.loop(passes, lambda _: writer.body(steps, [*arguments, *constants], places))
+
+
+def _moved(moving: Moving, passes: int) -> Moving:
+    return replace(moving, start=after(moving, passes))
 
 
 _BOOLEAN = array_type((), np.dtype(np.bool_))

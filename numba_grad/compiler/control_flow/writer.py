@@ -255,11 +255,18 @@ class Writer:
         overwriting: Overwriting = NO_OVERWRITING,
     ) -> BodySteps:
         """The steps of some of a graph's outputs."""
+        wanted = [target.outputs[k] for k in outputs]
+        return self.compiled_nodes(wanted, target.arguments, overwriting)
+
+    def compiled_nodes(
+        self,
+        wanted: Sequence[Node],
+        arguments: Sequence[Node],
+        overwriting: Overwriting = NO_OVERWRITING,
+    ) -> BodySteps:
         # Without other names: a message on its way goes to where its buffer is, not to a copy.
-        wanted = substitute([target.outputs[k] for k in outputs], {}, _without_alias)
-        wanted = small_branches(wanted)
-        distinct = _distinct(wanted, target.arguments)
-        return self.compile_body(flatten(distinct, target.arguments), overwriting)
+        wanted = small_branches(substitute(wanted, {}, _without_alias))
+        return self.compile_body(flatten(_distinct(wanted, arguments), arguments), overwriting)
 
     def body(
         self,
