@@ -31,14 +31,17 @@ OF_RECORDS = [
 ]
 
 
-def written(name, k, op, places):
+def written(name, k, places):
     """What the text of a slope gives."""
     names = "abc"[: len(places)]
     inputs = [Scalar(x, "float64") for x in names]
     g, out = Scalar("g", "float64"), Scalar("out", "float64")
     b = Builder()
     b.body.append(Define(out, name, tuple(inputs)))
-    rule = OPERATIONS[name].slopes[k]
+    slopes = OPERATIONS[name].slopes
+    assert slopes is not None
+    rule = slopes[k]
+    assert rule is not None
     b.body.append(Define(Scalar("found", "float64"), "positive", (rule(b, g, inputs, out),)))
     writer = SourceWriter(b.body, b.copy(), is_inlined=False)
     writer.region(b.body)
@@ -62,7 +65,7 @@ def test_slopes_are_those_of_the_records(group):
         places = PLACES.get(name) or tuple([a + 0.7 * (b - a) for a, b in op.samples])
         places = tuple(map(np.float64, places))
         with np.errstate(all="ignore"):
-            found, expected = written(name, k, op, places), recorded(k, op, places)
+            found, expected = written(name, k, places), recorded(k, op, places)
         np.testing.assert_allclose(found, expected, rtol=1e-14, err_msg=f"{name}, {k}")
 
 
