@@ -372,10 +372,7 @@ def test_steps_that_nobody_reads(short: None) -> None:
     def f(x: Any, b: Any) -> Any:
         while b < 10 and b > 1:
             for _ in range(20):
-                if np.any(x > 0.5):  # noqa: SIM108  (two branches as people write them)
-                    b = b * 0.9
-                else:
-                    b = b * 0.9
+                b = b * 0.9 if np.any(x > 0.5) else b * 0.8
                 b = b * 0.9
         return np.sum(x) * b
 
