@@ -613,10 +613,14 @@ def known_value(node: Node) -> np.ndarray | None:
 # Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a
 # loop it is not always the same operation, maybe one that nobody holds.
 FLUSH_EVERY = 65_521
+# A shorter past than this is left: what a loop with gradients makes beside, the time or its data,
+# would be cut from it in one call of many, which then is planned anew.
+LONG_PAST = 8_192
 
 
 def flush(node: Node) -> None:
-    """Compute `node`, and what users hold of its past, if it has no history to keep anyway.
+    """Compute `node`, and what users hold of its past, if that is long and has no history to keep
+    anyway.
 
     Else a simulation without gradients would record until memory is full. Only where nothing is
     being traced.
@@ -624,7 +628,7 @@ def flush(node: Node) -> None:
     if node.requires_grad or node.value is not None:
         return
     pending = toposort([node], stop=lambda n: n.value is not None)
-    if any(map(stands_for_a_value, pending)):
+    if len(pending) < LONG_PAST or any(map(stands_for_a_value, pending)):
         return
     evaluate(
         [

@@ -21,6 +21,7 @@ def oscillation(steps):
 @pytest.mark.thorough
 def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
     monkeypatch.setattr(tensor, "FLUSH_EVERY", 101)
+    monkeypatch.setattr(arrays, "LONG_PAST", 90)
     first = ng.ones(3)
     past = weakref.ref(first._node)
     x = first * 1.0
@@ -36,12 +37,14 @@ def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
 def test_values_are_the_same(monkeypatch):
     expected = [y.numpy() for y in oscillation(400)]
     monkeypatch.setattr(tensor, "FLUSH_EVERY", 97)
+    monkeypatch.setattr(arrays, "LONG_PAST", 90)
     for y, wanted in zip(oscillation(400), expected, strict=True):
         np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-13)
 
 
 def test_history_and_traces_are_left_alone(monkeypatch):
     monkeypatch.setattr(tensor, "FLUSH_EVERY", 13)
+    monkeypatch.setattr(arrays, "LONG_PAST", 0)
     computed = []
     monkeypatch.setattr(arrays, "evaluate", computed.append)
     x = ng.ones(3, requires_grad=True)
@@ -50,3 +53,19 @@ def test_history_and_traces_are_left_alone(monkeypatch):
     f = ng.jit(lambda x: sum([x * float(k) for k in range(50)]))
     ng.jit(f).lower(np.ones(3))
     assert not computed
+
+
+def test_a_short_past_is_left_alone(monkeypatch):
+    """The time of a loop with gradients: computed in its midst, it would be cut from the loop."""
+    monkeypatch.setattr(tensor, "FLUSH_EVERY", 13)
+    computed = []
+    monkeypatch.setattr(arrays, "evaluate", computed.append)
+    x, time = ng.ones(3, requires_grad=True), ng.tensor(0.0)
+    for _ in range(50):
+        x = x * time
+        time = time + 0.5
+    assert not computed
+    monkeypatch.setattr(arrays, "LONG_PAST", 40)
+    for _ in range(20):
+        time = time + 0.5
+    assert computed
