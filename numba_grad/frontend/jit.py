@@ -557,7 +557,9 @@ def _has_rerolled(
     outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
 ) -> bool:
     """Make a loop of steps that the function has recorded one by one, if there are such steps."""
-    pending = [x for x in reached if x.value is None and x.serial >= first]
+    pending = {x for x in reached if x.value is None and x.serial >= first}
+    # Between an item and its value, which steps may have computed, is what it is an item of.
+    pending.update([x.inputs[0] for x in pending if x.op is item])
     nodes = in_order_of_recording(pending)
     fixed = {*outputs, *arguments}
     found = loop_in(nodes, fixed, known_body, trace.has_met, is_compiled=True)
