@@ -28,12 +28,18 @@ _LARGEST_ROW = 16
 
 def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
     """Whether to look for loops among these; `is_compiled`: in a function that is traced."""
-    if not is_compiled:
+    if not is_compiled or len(nodes) >= FEWEST_NODES:
         return len(nodes) >= FEWEST_NODES
-    # Most functions have no operation so often.
-    return len(nodes) >= FEWEST_NODES_COMPILED and (
-        len(nodes) >= FEWEST_NODES or max(Counter(map(_op_of, nodes)).values()) >= FEWEST_STEPS
-    )
+    # Most functions have nothing alike so often: a look that finds no loop takes 3 to 4 ms in a new
+    # process. The first steps may read something else than others.
+    alike = Counter([(x.op, x.type, *map(_op_of, x.inputs)) for x in nodes])
+    repeated = sum([count for count in alike.values() if count >= FEWEST_STEPS - 2])
+    return repeated >= _fewest_nodes(len(nodes))
+
+
+def _fewest_nodes(count: int) -> int:
+    """Of a loop in a compiled function of so many nodes."""
+    return max(FEWEST_NODES_COMPILED, count // _MOST_LOOPS)
 
 
 def loop_in(
@@ -60,6 +66,6 @@ def loop_in(
     rerolling = imported("numba_grad.transforms.rerolling")
     fewest, largest_row = FEWEST_NODES, None
     if is_compiled:
-        fewest = max(FEWEST_NODES_COMPILED, len(order) // _MOST_LOOPS)
+        fewest = _fewest_nodes(len(order))
         largest_row = _LARGEST_ROW
     return rerolling.reroll(order, fixed, known, is_read_later, fewest, FEWEST_STEPS, largest_row)
