@@ -1,6 +1,7 @@
 """The tests' own drivers, in place of NVIDIA's."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,27 @@ def emulated(request: pytest.FixtureRequest) -> Iterator[EmulatedDriver]:
     """The same, which runs kernels."""
     with installed(EmulatedDriver(late=request.param == "late")) as driver:
         yield driver
+
+
+@pytest.fixture
+def late() -> Iterator[EmulatedDriver]:
+    """That which works as late as it may."""
+    with installed(EmulatedDriver(late=True)) as driver:
+        yield driver
+
+
+@pytest.fixture
+def launched(late: EmulatedDriver, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The stream of each launch."""
+    seen: list[int] = []
+    original = late.launch
+
+    def launch(function: Any, grid: Any, block: Any, shared: Any, stream: int, *parameters: Any):
+        seen.append(stream)
+        return original(function, grid, block, shared, stream, *parameters)
+
+    monkeypatch.setattr(late, "launch", launch)
+    return seen
 
 
 ON_ANY_GPU = ("gpu", "last_gpu")

@@ -5,7 +5,6 @@ The driver does its work as late as it may and fills memory with nan, so a missi
 """
 
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -16,26 +15,6 @@ from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
 
 A = np.linspace(0.1, 1.0, 6)
-
-
-@pytest.fixture
-def late() -> Iterator[EmulatedDriver]:
-    with installed(EmulatedDriver(late=True)) as driver:
-        yield driver
-
-
-@pytest.fixture
-def launched(late, monkeypatch) -> list[int]:
-    """The stream of each launch."""
-    seen = []
-    original = late.launch
-
-    def launch(function, grid, block, shared, stream, *parameters):
-        seen.append(stream)
-        return original(function, grid, block, shared, stream, *parameters)
-
-    monkeypatch.setattr(late, "launch", launch)
-    return seen
 
 
 def close(found, expected):

@@ -1,36 +1,12 @@
 """Loops and branches in streams: they run where they were recorded, jitted ones where they are
 called, and so do their derivatives; whoever reads waits. The driver works as late as it may."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 import numba_grad as ng
-from tests.cuda.emulator import EmulatedDriver
-from tests.cuda.host_driver import installed
 
 XS = np.linspace(0.5, 1.5, 7)
-
-
-@pytest.fixture
-def late() -> Iterator[EmulatedDriver]:
-    with installed(EmulatedDriver(late=True)) as driver:
-        yield driver
-
-
-@pytest.fixture
-def launched(late, monkeypatch) -> list[int]:
-    """The stream of each launch."""
-    seen = []
-    original = late.launch
-
-    def launch(function, grid, block, shared, stream, *parameters):
-        seen.append(stream)
-        return original(function, grid, block, shared, stream, *parameters)
-
-    monkeypatch.setattr(late, "launch", launch)
-    return seen
 
 
 def scanned(xs):
