@@ -76,7 +76,7 @@ class LoopWord(enum.IntEnum):
 class MoveWord(enum.IntEnum):
     """The words of one move. The pointer begins as START, or so many FIRST_STRIDEs further as the
     number at FIRST_ADDRESS says; it grows by STRIDE with each pass, and goes back by RING where it
-    comes to LIMIT."""
+    comes to LIMIT or beyond."""
 
     TARGET = 0  # the address of the word
     START = 1

@@ -494,7 +494,7 @@ def end_pass(address: int) -> int:
         move = pointer(move_address, int64)
         target = pointer(move[MoveWord.TARGET], int64)
         moved = target[0] + move[MoveWord.STRIDE]
-        if moved == move[MoveWord.LIMIT]:
+        if moved >= move[MoveWord.LIMIT]:
             moved -= move[MoveWord.RING]
         target[0] = moved
         move_address += 8 * MoveWord.END

@@ -1,7 +1,7 @@
 """Where what a loop carries is from step to step, if it does not fit in registers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
@@ -88,12 +88,15 @@ def state_of(
     reverse: bool = False,
     in_place: Collection[int] = (),
     again: Mapping[int, int] = MappingProxyType({}),
+    read_later: Collection[int] = (),
+    steps: int = 0,
 ) -> CarriedState:
     """Memory for what is carried, without anything in it.
 
     `entries`: by the number of a carried value that of the result with its values at the beginning
     of all steps, where that is needed; `in_place`: what the body computes in place; `again`: by the
-    number of a stacked result that of the carried value that it is, where that is needed.
+    number of a stacked result that of the carried value that it is, where that is needed;
+    `read_later`: what is read once more behind so many `steps`.
     """
     followers = followers_in(body, len(types))
     reads: dict[int, Moving] = {}
@@ -126,6 +129,8 @@ def state_of(
             writes[chain[0]] = only
             continue
         buffers = last + 2
+        if any(k in read_later for k in chain):
+            buffers += steps - 1
         memory = writer.temporary(buffers * nbytes)
         limit, ring = Pointer(memory, buffers * nbytes), buffers * nbytes
         for age, k in enumerate(chain):
@@ -148,17 +153,32 @@ def after(moving: Moving, passes: int) -> Pointer:
     return further(moving.start, offset)
 
 
+def step_of_several(moving: Moving, number: int, steps: int) -> Moving:
+    """In passes of several steps the pointer of one of them."""
+    stride = steps * moving.stride
+    if moving.limit is not None:
+        stride %= moving.ring
+    return replace(moving, start=after(moving, number), stride=stride)
+
+
 def overwriting_in(
-    body: ClosedGraph, types: Sequence[Type], entries: Collection[int], sums: int = 0
+    body: ClosedGraph,
+    types: Sequence[Type],
+    entries: Collection[int],
+    outputs: Sequence[int],
+    sums: int = 0,
 ) -> Overwriting:
-    """What a body may compute in place: large arrays, which nobody wants the former values of."""
+    """What a body may compute in place: large arrays, which nobody wants the former values of.
+    `outputs`: what it computes, by number."""
     followers = followers_in(body, len(types))
     followed = {*followers, *followers.values()}
-    computed = [k for k in range(len(types)) if k not in followers]
     results = {
         k: number
-        for number, k in enumerate(computed)
-        if types[k].size >= _OF_THEIR_OWN and k not in entries and k not in followed
+        for number, k in enumerate(outputs)
+        if k < len(types)
+        and types[k].size >= _OF_THEIR_OWN
+        and k not in entries
+        and k not in followed
     }
     of_sums = frozenset(k for k in range(len(types) - sums, len(types)) if k in results)
     return Overwriting(results, of_sums)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,16 +12,21 @@ from numba_grad.compiler.control_flow.carried_state import (
     followers_in,
     overwriting_in,
     state_of,
+    step_of_several,
 )
 from numba_grad.compiler.control_flow.register_loops import StraightLineCode
 from numba_grad.compiler.control_flow.steps_together import (
+    NO_SUMS,
     TOGETHER,
+    SumsOfSteps,
     joined_steps,
     may_be_together,
+    sums_of_steps,
 )
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     NO_OVERWRITING,
+    BodySteps,
     Moving,
     Shown,
     Writer,
@@ -102,12 +108,19 @@ def _write_in_memory(
     again = {k: number for k, number in again.items() if writer.is_needed(k)}
     kept = {*entries, *again.values()}
     label = label_in(body.name)
-    is_together = length >= TOGETHER and label is None and may_be_together(body, carried)
-    passes = length // TOGETHER if is_together else 0
+    sums = NO_SUMS
+    is_together = False
+    if length >= TOGETHER and label is None and writer.joins_steps:
+        is_together = may_be_together(body, carried)
+        if not is_together:
+            sums = sums_of_steps(body, carried, call.params["sums"])
+    passes = length // TOGETHER if is_together or sums.numbers else 0
     left = length - passes * TOGETHER
+    outputs = [k for k in outputs if k not in sums.numbers]
     overwriting, steps = NO_OVERWRITING, None
     if not is_together:
-        overwriting = overwriting_in(body, types[:carried], kept, call.params["sums"])
+        without = {*kept, *sums.read, *sums.numbers}
+        overwriting = overwriting_in(body, types[:carried], without, outputs, call.params["sums"])
     if left or not is_together:
         steps = writer.compiled(body, outputs, overwriting)
     in_place = () if steps is None else steps.in_place
@@ -120,14 +133,20 @@ def _write_in_memory(
         reverse=reverse,
         in_place=[k for k, number in overwriting.results.items() if number in in_place],
         again=again,
+        read_later=sums.read,
+        steps=TOGETHER,
     )
     for k, read in enumerate(state.reads):
         writer.copy(writer.input(k), read.start, types[k])
     reads = dict(enumerate(state.reads))
     writes = {**dict(zip(state.computed, state.writes, strict=True)), **results}
-    if passes:
-        of_states = {k for k in range(len(types)) if k in kept or k >= carried}
+    of_states = {k for k in range(len(types)) if k in kept or k >= carried}
+    if steps is not None and sums.numbers:
+        of_states = {k for k in range(len(types)) if k not in sums.numbers}
+        _write_with_sums(writer, call, passes, sums, steps, outputs, reads, writes, rows, constants)
+    elif passes:
         _write_together(writer, call, passes, of_states, reads, writes, rows, constants)
+    if passes:
         reads, writes = (
             {k: _moved(x, passes * (TOGETHER if k in of_states else 1)) for k, x in found.items()}
             for found in (reads, writes)
@@ -135,12 +154,57 @@ def _write_in_memory(
         rows = [_moved(x, passes * TOGETHER) for x in rows]
     if steps is not None:
         arguments = [*reads.values(), *rows, *constants]
-        places = [writes[k] for k in outputs]
-        own = steps
+        bodies = [(steps, [writes[k] for k in outputs])]
+        if left and sums.numbers:
+            of_step = writer.compiled(body, sums.numbers)
+            bodies.append((of_step, [writes[k] for k in sums.numbers]))
         shown = None if label is None else Shown(label)
-        writer.loop(left, lambda _: writer.body(own, arguments, places), shown=shown)
+
+        def inside(_: int) -> list[tuple[int, Moving]]:
+            return [x for own, places in bodies for x in writer.body(own, arguments, places)]
+
+        writer.loop(left, inside, shown=shown)
     for k, read in reads.items():
         writer.finish(k, after(read, left), types[k])
+
+
+def _write_with_sums(
+    writer: Writer,
+    call: Node,
+    passes: int,
+    sums: SumsOfSteps,
+    steps: BodySteps,
+    outputs: Sequence[int],
+    reads: Mapping[int, Moving],
+    writes: Mapping[int, Moving],
+    rows: Sequence[Moving],
+    constants: Sequence[Pointer],
+) -> None:
+    """Passes of several steps each, and behind these what they add to sums."""
+    body: ClosedGraph = call.params["body"]
+    carried = call.params["carried"]
+    own = [
+        *[body.arguments[k] for k in (*sums.numbers, *sums.read)],
+        *body.arguments[carried:],
+    ]
+    of_rows = [*[reads[k] for k in sums.read], *rows]
+    joined = joined_steps(
+        own, [body.outputs[k] for k in sums.numbers], len(sums.numbers), len(of_rows)
+    )
+    added = writer.compiled_nodes(joined.outputs[-1], joined.arguments)
+    places = [writes[k] for k in sums.numbers]
+    arguments = [reads[k] for k in sums.numbers]
+    arguments += [step_of_several(x, n, TOGETHER) for n in range(TOGETHER) for x in of_rows]
+
+    def inside(_: int) -> list[tuple[int, Moving]]:
+        moving: list[tuple[int, Moving]] = []
+        for n in range(TOGETHER):
+            given = [step_of_several(x, n, TOGETHER) for x in (*reads.values(), *rows)]
+            results = [step_of_several(writes[k], n, TOGETHER) for k in outputs]
+            moving += writer.body(steps, [*given, *constants], results)
+        return moving + writer.body(added, [*arguments, *constants], places)
+
+    writer.loop(passes, inside)
 
 
 def _write_together(
@@ -154,11 +218,9 @@ def _write_together(
     constants: Sequence[Pointer],
 ) -> None:
     """Passes of several steps each. `of_states`: outputs of which there is one for each step."""
-    joined = joined_steps(call.params["body"], call.params["carried"], len(rows))
-
-    def of_step(moving: Moving, number: int) -> Moving:
-        return replace(moving.after(number * moving.stride), stride=TOGETHER * moving.stride)
-
+    body: ClosedGraph = call.params["body"]
+    joined = joined_steps(body.arguments, body.outputs, call.params["carried"], len(rows))
+    of_step = partial(step_of_several, steps=TOGETHER)
     arguments = [of_step(x, 0) if k in of_states else x for k, x in reads.items()]
     arguments += [of_step(x, number) for number in range(TOGETHER) for x in rows]
     wanted: list[Node] = []
@@ -217,8 +279,8 @@ def write_while(writer: Writer, call: Node) -> None:
         writer.finish(carried, progress, call.type.items[carried])
         return
     followers = followers_in(body, carried)
-    overwriting = overwriting_in(body, types, ())
     outputs = [k for k in range(carried) if k not in followers]
+    overwriting = overwriting_in(body, types, (), outputs)
     steps_of_body = writer.compiled(body, outputs, overwriting)
     in_place = [k for k, number in overwriting.results.items() if number in steps_of_body.in_place]
     state = state_of(writer, body, types, {}, None, in_place=in_place)

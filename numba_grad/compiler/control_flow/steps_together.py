@@ -1,13 +1,16 @@
-"""Several steps of a loop in one kernel: cheap ones, in which elements do not meet.
+"""Several steps of a loop in one kernel: cheap ones, in which elements do not meet, and of others
+what they add to sums.
 
-What is carried stays in registers from one of them to the next. The bits are those of single steps:
-what a step leaves is rounded, and all else of it is computed element by element in either case.
+What is carried, or a sum, stays in registers from one of them to the next. The bits are those of
+single steps: what a step leaves is rounded, and all else of it is computed element by element in
+either case.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
+from numba_grad.compiler.partition.roles import INLINE_FAMILIES
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.walk import toposort
@@ -48,6 +51,58 @@ def _may_be_together(body: ClosedGraph, carried: int) -> bool:
     return 0 < cost <= _MOST_COST
 
 
+# Of a sum: additions for an element that its steps compute and others of their values need as well,
+# and arrays that both read.
+_MOST_SHARED_COST = 8
+_MOST_SHARED_ARRAYS = 2
+_LARGE = 17  # elements
+
+
+@dataclass(frozen=True, slots=True)
+class SumsOfSteps:
+    """Carried values to which steps only add, and nothing else of a step reads. What several steps
+    add to them can be computed behind these, in one pass over the sums."""
+
+    numbers: tuple[int, ...]
+    read: tuple[int, ...]  # the other carried values that are read for them
+
+
+NO_SUMS = SumsOfSteps((), ())
+
+
+def sums_of_steps(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
+    """Those of the last `sums` carried values that are worth it."""
+    return body.derived(("sums of steps", carried, sums), lambda: _sums(body, carried, sums))
+
+
+def _sums(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
+    """No reductions anywhere: in which order they add depends on what else is in their loop."""
+    candidates = [
+        k
+        for k in range(carried - sums, carried)
+        if body.outputs[k].type.size >= _LARGE and body.outputs[k] is not body.arguments[k]
+    ]
+    others = toposort([x for k, x in enumerate(body.outputs) if k not in candidates])
+    if any(x.op.family not in (*INLINE_FAMILIES, "leaf") for x in others):
+        return NO_SUMS
+    of_others = set(others)
+    numbers: list[int] = []
+    found: set[Node] = set()
+    for k in candidates:
+        own = toposort([body.outputs[k]])
+        if all(x.op.family in (*INLINE_FAMILIES, "leaf") for x in own):
+            shared = [x for x in own if x in of_others]
+            cost = sum(x.op.cost for x in shared if x.op.family == "elementwise")
+            arrays = sum(not x.inputs and x.type.size >= _LARGE for x in shared)
+            if cost <= _MOST_SHARED_COST and arrays <= _MOST_SHARED_ARRAYS:
+                numbers.append(k)
+                found.update(own)
+    if len(numbers) < len(candidates):
+        return NO_SUMS
+    read = [k for k in range(carried) if k not in numbers and body.arguments[k] in found]
+    return SumsOfSteps(tuple(numbers), tuple(read))
+
+
 @dataclass(frozen=True, slots=True)
 class JoinedSteps:
     """Some steps as a graph. Its arguments are what is carried, the rows of the first step, of the
@@ -57,9 +112,11 @@ class JoinedSteps:
     outputs: list[list[Node]]  # of each step, in order
 
 
-def joined_steps(body: ClosedGraph, carried: int, sequences: int) -> JoinedSteps:
-    own = body.arguments
-    step = simplify(body.outputs)  # so that a product that is carried on is one node
+def joined_steps(
+    own: Sequence[Node], outputs_of_step: Sequence[Node], carried: int, sequences: int
+) -> JoinedSteps:
+    """Steps of these arguments: what is carried, rows, constants."""
+    step = simplify(outputs_of_step)  # so that a product that is carried on is one node
     rows = [[argument(x.type) for x in own[carried : carried + sequences]] for _ in _NUMBERS]
     constants = own[carried + sequences :]
     outputs: list[list[Node]] = []

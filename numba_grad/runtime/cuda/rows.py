@@ -115,7 +115,7 @@ class Walk:
         for move in self._moves(loop):
             target = self._place(words[move + MoveWord.TARGET])
             moved = words[target] + words[move + MoveWord.STRIDE]
-            if moved == words[move + MoveWord.LIMIT]:
+            if moved >= words[move + MoveWord.LIMIT]:
                 moved -= words[move + MoveWord.RING]
             words[target] = moved
         is_done = words[loop + LoopWord.COUNTER] >= words[loop + LoopWord.TRIPS]
