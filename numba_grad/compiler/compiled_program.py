@@ -18,6 +18,7 @@ class CompiledProgram:
     plan: Plan
     segments: "list[SegmentProgram] | None" = None  # in order of the plan, repeated ones repeated
     kernels: dict[str, Any] = field(default_factory=dict)  # by source
+    runs: int | None = None  # after which it is compiled for its destination's `later`
 
 
 class Destination(NamedTuple):
@@ -28,3 +29,4 @@ class Destination(NamedTuple):
     # Keys to loaded kernels; raises KernelError if the disk lacks one. None: plans are not kept on
     # disk.
     stored: Callable[[Sequence[str]], list[Any]] | None = None
+    later: "Destination | None" = None  # of programs that are run often

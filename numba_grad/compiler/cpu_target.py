@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numba_grad.compiler.building import build
@@ -92,5 +93,8 @@ TARGET = Target(
     has_branches=False,
     joins_outputs=True,
     adds_products=True,
+    joins_steps=False,
     host=None,
 )
+# Of programs that were run often: what several steps of a loop share takes longer to compile.
+SEVERAL_STEPS = replace(TARGET, name="cpu, several steps", joins_steps=True)

@@ -234,7 +234,8 @@ class _Known:
 
     program: CompiledProgram
     types: list[Type]  # which the key has by identity
-    runs_left: int | None  # after which the graph is fused; None: it is
+    runs_left: int | None  # after which the graph is compiled again; None: it is not
+    later: Destination | None = None  # for what
 
 
 # Longer graphs are not kept: their segments are, and a key takes memory for every node.
@@ -261,7 +262,7 @@ def _program_for(device: str, graph: FlatGraph, *, is_long: bool = False) -> Com
         with _making.lock_of(key):
             found = _known_program(key)
             if found is None:
-                found = _made(graph, destination, is_first=key not in _programs)
+                found = _made(graph, destination, _programs.get(key))
                 with _programs_lock:
                     _programs[key] = found
                     while len(_programs) > _MOST_PROGRAMS:
@@ -283,10 +284,15 @@ def _known_program(key: tuple) -> _Known | None:
         return found
 
 
-def _made(graph: FlatGraph, destination: Destination, *, is_first: bool) -> _Known:
-    if is_first and destination is PROCESSOR and config.engine == "native" and is_small(graph):
-        return _Known(compile_small(graph), graph.types, first_tier_runs(graph) - 1)
-    return _Known(compile_flat(graph, destination), graph.types, None)
+def _made(graph: FlatGraph, destination: Destination, former: _Known | None) -> _Known:
+    if former is not None and former.later is not None:
+        destination = former.later
+    elif destination is PROCESSOR and config.engine == "native" and is_small(graph):
+        runs = first_tier_runs(graph) - 1
+        return _Known(compile_small(graph), graph.types, runs, destination)
+    program = compile_flat(graph, destination)
+    runs = None if program.runs is None else program.runs - 1
+    return _Known(program, graph.types, runs, destination.later)
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

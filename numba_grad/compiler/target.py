@@ -64,4 +64,5 @@ class Target:
     has_branches: bool  # whether independent steps of a plan run beside each other
     joins_outputs: bool  # whether outputs of a plan may be parts of one array
     adds_products: bool  # whether the library's matrix product can add to a sum
+    joins_steps: bool  # whether several steps of a loop may share a kernel
     host: HostSteps | None  # None: kernels and rows that choose among steps share memory

@@ -9,6 +9,7 @@ Any number of threads may call at once. What one of them makes the others see wh
 `Compiled` and `Loaded` do not change, and are made under a lock.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.backends import backend_of, copied_to, on_host
-from numba_grad.compiler.compiled_program import CompiledProgram
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.compiler.programs import compile_program
@@ -46,6 +47,7 @@ class Compiled:
 
     program: CompiledProgram
     device: str  # that it runs on
+    destination: Destination
     types: tuple[Type, ...]  # of what it computes
     # Where each output is, if not every one is computed in its turn: its number among the inputs,
     # or among what the program computes.
@@ -133,12 +135,18 @@ class Specialization:
 
     def program_with_segments(self) -> CompiledProgram:
         """The program, and how it came about: lowered again where its plan was on disk."""
-        program = self.compiled().program
-        return (
-            program if program.segments is not None else self._compile(with_segments=True).program
-        )
+        compiled = self.compiled()
+        if compiled.program.segments is None:
+            compiled = self._compile(compiled.destination, with_segments=True)
+        return compiled.program
 
-    def _compile(self, *, with_segments: bool = False, is_run: bool = False) -> Compiled:
+    def _compile(
+        self,
+        destination: Destination | None = None,
+        *,
+        with_segments: bool = False,
+        is_run: bool = False,
+    ) -> Compiled:
         outputs = self.graph_outputs
         known = {node: number for number, node in enumerate(self.inputs)}
         computed = [node for node in dict.fromkeys(outputs) if node not in known]
@@ -147,7 +155,8 @@ class Specialization:
             number_of = {node: number for number, node in enumerate(computed)}
             output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
         device = self._only_device()
-        destination = backend_of(device).destination(device)
+        if destination is None:
+            destination = backend_of(device).destination(device)
         program = compile_program(
             self.inputs,
             computed,
@@ -156,19 +165,38 @@ class Specialization:
             with_segments=with_segments,
             is_run=is_run,
         )
-        return Compiled(program, device, tuple([x.type for x in computed]), output_numbers)
+        types = tuple([x.type for x in computed])
+        return Compiled(program, device, destination, types, output_numbers)
 
     def _loaded_once(self) -> Loaded:
         compiled = self.compiled(is_run=True)
         with self._lock:
             if self._loaded is None:
-                device = compiled.device
-                self._loaded = Loaded(
-                    compiled,
-                    runner(compiled.program, device),
-                    [copied_to(x.value, device) for x in self.constants],
-                )
+                constants = [copied_to(x.value, compiled.device) for x in self.constants]
+                self._loaded = Loaded(compiled, self._runner(compiled), constants)
             return self._loaded
+
+    def _runner(self, compiled: Compiled) -> Callable[..., list[Any]]:
+        """What runs a program, and after so many runs has it compiled again."""
+        run = runner(compiled.program, compiled.device)
+        if compiled.program.runs is None:
+            return run
+        left = itertools.count(compiled.program.runs - 1, -1)
+
+        def counted(*values: Any) -> list[Any]:
+            if next(left) == 0:
+                self._compile_later()
+            return run(*values)
+
+        return counted
+
+    def _compile_later(self) -> None:
+        with self._lock:
+            if self.outputs is None or self._loaded is None:
+                return
+            later = self._loaded.compiled.destination.later
+            compiled = self._compiled = self._compile(later, is_run=True)
+            self._loaded = Loaded(compiled, self._runner(compiled), self._loaded.constants)
 
     def _only_device(self) -> str:
         """The device of everything that is computed here.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import OPS, Node, Op, argument, record, recording
+from numba_grad.graph.node import OPS, Node, Op, argument, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
@@ -31,15 +31,11 @@ class Backward(NamedTuple):
     kept: tuple[int, ...]  # results that the loop has stacked for its derivative
     others: tuple[int, ...]
     captured: list[Node]
-    # Of constants of which steps read but a region: params of the pad around its cotangents.
-    around: dict[int, dict[str, Any]]
 
     def held(self, inputs: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
         """What it carries at first: cotangents of what the loop carried, and sums of nothing."""
         seeds = [zeros_like(inputs[k]) if (g := cotangents[k]) is None else g for k in self.carried]
-        first = len(seeds)
-        sums = [zeros_like(x) for x in self.body.arguments[first : first + len(self.constants)]]
-        return [*seeds, *sums]
+        return [*seeds, *[zeros_like(inputs[k]) for k in self.constants]]
 
     def cotangents(
         self, count: int, finals: Sequence[Node], stacks: Sequence[Node]
@@ -48,8 +44,7 @@ class Backward(NamedTuple):
         found: list[Node | None] = [None] * count
         numbers = (*self.carried, *self.constants, *self.sequences)
         for number, g in zip(numbers, [*finals, *stacks], strict=True):
-            params = self.around.get(number)
-            found[number] = g if params is None else record(OPS["pad"], (g,), params)
+            found[number] = g
         return found
 
 
@@ -137,7 +132,6 @@ def _backward_body(
         kept_numbers,
         others,
         list(new.captured),
-        new.around,
     )
 
 
@@ -151,7 +145,6 @@ class _BackwardArguments(NamedTuple):
     entries: dict[int, Node]  # cotangents of values at the beginning of steps
     kept: dict[int, Node]  # results
     captured: dict[Node, Node]  # what the derivative closes over
-    around: dict[int, dict[str, Any]]
 
     @classmethod
     def of(
@@ -168,16 +161,13 @@ class _BackwardArguments(NamedTuple):
         def stand_in(node: Node) -> Node:
             return argument(node.type, is_inexact(node.dtype))
 
-        pulled = dict(zip(vjp.numbers, vjp.target.outputs, strict=True))
-        around = {k: pulled[k].params for k in constants if pulled[k].op.name == "pad"}
         return cls(
             own=[stand_in(node) for node in arguments],
             seeds={k: stand_in(outputs[k]) for k, is_asked in enumerate(asked) if is_asked},
-            sums={k: stand_in(pulled[k].inputs[0] if k in around else pulled[k]) for k in constants},
+            sums={k: stand_in(arguments[k]) for k in constants},
             entries={k: stand_in(arguments[k]) for k, has in enumerate(given_entries) if has},
             kept={k: stand_in(outputs[k]) for k in range(len(outputs) - kept, len(outputs))},
             captured={node: stand_in(node) for node in vjp.captured},
-            around=around,
         )
 
     def results(
@@ -202,10 +192,7 @@ class _BackwardArguments(NamedTuple):
                 if k in self.entries:
                     g = self.entries[k] if g is None else add_cotangents(g, self.entries[k])
                 carried_on.append(zeros_like(body.arguments[k]) if g is None else g)
-            sums_on = [
-                _added(x, pulled[k].inputs[0] if k in self.around else pulled[k])
-                for k, x in self.sums.items()
-            ]
+            sums_on = [_added(x, pulled[k]) for k, x in self.sums.items()]
         return [*carried_on, *sums_on, *[pulled[k] for k in sequences]]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from numba_grad.compiler.control_flow.joinable_steps import TOGETHER
 from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer, further
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.segment_memory import Place
@@ -89,14 +90,13 @@ def state_of(
     in_place: Collection[int] = (),
     again: Mapping[int, int] = MappingProxyType({}),
     read_later: Collection[int] = (),
-    steps: int = 0,
 ) -> CarriedState:
     """Memory for what is carried, without anything in it.
 
     `entries`: by the number of a carried value that of the result with its values at the beginning
     of all steps, where that is needed; `in_place`: what the body computes in place; `again`: by the
     number of a stacked result that of the carried value that it is, where that is needed;
-    `read_later`: what is read once more behind so many `steps`.
+    `read_later`: what is read once more behind several steps.
     """
     followers = followers_in(body, len(types))
     reads: dict[int, Moving] = {}
@@ -130,7 +130,7 @@ def state_of(
             continue
         buffers = last + 2
         if any(k in read_later for k in chain):
-            buffers += steps - 1
+            buffers += TOGETHER - 1
         memory = writer.temporary(buffers * nbytes)
         limit, ring = Pointer(memory, buffers * nbytes), buffers * nbytes
         for age, k in enumerate(chain):
@@ -151,6 +151,11 @@ def after(moving: Moving, passes: int) -> Pointer:
         start = moving.start.offset - (moving.limit.offset - moving.ring)
         offset = (start + offset) % moving.ring - start
     return further(moving.start, offset)
+
+
+def moved(moving: Moving, passes: int) -> Moving:
+    """The pointer that begins where this one is after so many passes."""
+    return replace(moving, start=after(moving, passes))
 
 
 def step_of_several(moving: Moving, number: int, steps: int) -> Moving:

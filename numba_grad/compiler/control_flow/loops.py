@@ -1,8 +1,6 @@
 """Loops of a known number of steps, and loops that end when a condition says so."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -10,22 +8,23 @@ from numba_grad.compiler.control_flow.carried_state import (
     after,
     again_in,
     followers_in,
+    moved,
     overwriting_in,
     state_of,
     step_of_several,
+    two_buffers,
 )
-from numba_grad.compiler.control_flow.register_loops import StraightLineCode
-from numba_grad.compiler.control_flow.steps_together import (
-    NO_SUMS,
+from numba_grad.compiler.control_flow.joinable_steps import (
     TOGETHER,
+    SumOfSteps,
     SumsOfSteps,
-    joined_steps,
     may_be_together,
     sums_of_steps,
 )
+from numba_grad.compiler.control_flow.register_loops import StraightLineCode
+from numba_grad.compiler.control_flow.steps_together import joined_steps
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
-    NO_OVERWRITING,
     BodySteps,
     Moving,
     Shown,
@@ -36,8 +35,10 @@ from numba_grad.compiler.control_flow.writer import (
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.words import Errors, OwnWord, Pointer
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.types import Type, array_type
+from numba_grad.graph.walk import substitute
+from numba_grad.ops.families import zeros_like
 from numba_grad.runtime.plan import Control, ErrorSite
 from numba_grad.runtime.progress import label_in
 
@@ -65,7 +66,7 @@ def write_loop(writer: Writer, call: Node) -> None:
     if line is not None:
         _write_in_registers(writer, call, line, rows)
     else:
-        _write_in_memory(writer, call, [moving for _, moving in rows], constants)
+        _InMemory(writer, call, [moving for _, moving in rows], constants).write()
 
 
 def _write_in_registers(
@@ -90,155 +91,211 @@ def _write_in_registers(
         writer.finish(k, pointer, type)
 
 
-def _write_in_memory(
-    writer: Writer, call: Node, rows: Sequence[Moving], constants: Sequence[Pointer]
-) -> None:
-    body: ClosedGraph = call.params["body"]
-    carried, length, reverse = (call.params[name] for name in ("carried", "length", "reverse"))
-    types = [node.type for node in body.outputs]
-    entries = {k: len(types) + k for k in range(carried) if writer.is_needed(len(types) + k)}
-    followers = followers_in(body, carried)
-    again = {
-        k: number
-        for k, number in again_in(body, carried).items()
-        if not (writer.is_needed(k) and writer.is_own(k))
-    }
-    outputs = [k for k in range(len(types)) if k not in followers and k not in again]
-    results = {k: writer.rows_of(k, types[k], length, reverse) for k in outputs if k >= carried}
-    again = {k: number for k, number in again.items() if writer.is_needed(k)}
-    kept = {*entries, *again.values()}
-    label = label_in(body.name)
-    sums = NO_SUMS
-    is_together = False
-    if length >= TOGETHER and label is None and writer.joins_steps:
-        is_together = may_be_together(body, carried)
-        if not is_together:
-            sums = sums_of_steps(body, carried, call.params["sums"])
-    passes = length // TOGETHER if is_together or sums.numbers else 0
-    left = length - passes * TOGETHER
-    outputs = [k for k in outputs if k not in sums.numbers]
-    overwriting, steps = NO_OVERWRITING, None
-    if not is_together:
-        without = {*kept, *sums.read, *sums.numbers}
-        overwriting = overwriting_in(body, types[:carried], without, outputs, call.params["sums"])
-    if left or not is_together:
-        steps = writer.compiled(body, outputs, overwriting)
-    in_place = () if steps is None else steps.in_place
-    state = state_of(
-        writer,
-        body,
-        types[:carried],
-        entries,
-        length,
-        reverse=reverse,
-        in_place=[k for k, number in overwriting.results.items() if number in in_place],
-        again=again,
-        read_later=sums.read,
-        steps=TOGETHER,
-    )
-    for k, read in enumerate(state.reads):
-        writer.copy(writer.input(k), read.start, types[k])
-    reads = dict(enumerate(state.reads))
-    writes = {**dict(zip(state.computed, state.writes, strict=True)), **results}
-    of_states = {k for k in range(len(types)) if k in kept or k >= carried}
-    if steps is not None and sums.numbers:
-        of_states = {k for k in range(len(types)) if k not in sums.numbers}
-        _write_with_sums(writer, call, passes, sums, steps, outputs, reads, writes, rows, constants)
-    elif passes:
-        _write_together(writer, call, passes, of_states, reads, writes, rows, constants)
-    if passes:
-        reads, writes = (
-            {k: _moved(x, passes * (TOGETHER if k in of_states else 1)) for k, x in found.items()}
-            for found in (reads, writes)
+class _InMemory:
+    """A loop whose state is in memory from step to step."""
+
+    def __init__(
+        self, writer: Writer, call: Node, rows: Sequence[Moving], constants: Sequence[Pointer]
+    ) -> None:
+        self.writer, self.rows, self.constants = writer, rows, constants
+        body: ClosedGraph = call.params["body"]
+        self.body = body
+        self.carried: int = call.params["carried"]
+        self.length: int = call.params["length"]
+        self.reverse: bool = call.params["reverse"]
+        self.sums: int = call.params["sums"]
+        self.label = label_in(body.name)
+        carried, needed = self.carried, writer.is_needed
+        self.types = types = [node.type for node in body.outputs]
+        self.entries = {k: len(types) + k for k in range(carried) if needed(len(types) + k)}
+        again = {
+            k: number
+            for k, number in again_in(body, carried).items()
+            if not (needed(k) and writer.is_own(k))
+        }
+        elsewhere = {*followers_in(body, carried), *again}
+        self.outputs = [k for k in range(len(types)) if k not in elsewhere]
+        self.again = {k: number for k, number in again.items() if needed(k)}
+        self.kept = {*self.entries, *self.again.values()}
+        self.reads: dict[int, Moving] = {}
+        self.writes = {
+            k: writer.rows_of(k, types[k], self.length, self.reverse)
+            for k in self.outputs
+            if k >= carried
+        }
+
+    def write(self) -> None:
+        if self.writer.target.joins_steps and self.length >= TOGETHER and self.label is None:
+            if may_be_together(self.body, self.carried):
+                self.write_together()
+                return
+            sums = sums_of_steps(self.body, self.carried, self.sums)
+            if sums.sums:
+                self.write_with_sums(sums)
+                return
+        steps = self.compiled(())
+        self.write_steps(steps, 0)
+        self.finish(range(self.carried))
+
+    # Memory
+
+    def compiled(self, left_out: Collection[int], read_later: Collection[int] = ()) -> BodySteps:
+        """The steps of a body, but for some of its outputs, and memory for what is carried. What is
+        read later is there for more steps than one."""
+        own = self.types[: self.carried]
+        outputs = [k for k in self.outputs if k not in left_out]
+        kept = {*self.kept, *left_out, *read_later}
+        overwriting = overwriting_in(self.body, own, kept, outputs, self.sums)
+        steps = self.writer.compiled(self.body, outputs, overwriting)
+        in_place = [k for k, number in overwriting.results.items() if number in steps.in_place]
+        self.place([*in_place, *left_out], read_later)
+        return steps
+
+    def place(self, in_place: Collection[int] = (), read_later: Collection[int] = ()) -> None:
+        writer = self.writer
+        state = state_of(
+            writer,
+            self.body,
+            self.types[: self.carried],
+            self.entries,
+            self.length,
+            reverse=self.reverse,
+            in_place=in_place,
+            again=self.again,
+            read_later=read_later,
         )
-        rows = [_moved(x, passes * TOGETHER) for x in rows]
-    if steps is not None:
-        arguments = [*reads.values(), *rows, *constants]
-        bodies = [(steps, [writes[k] for k in outputs])]
-        if left and sums.numbers:
-            of_step = writer.compiled(body, sums.numbers)
-            bodies.append((of_step, [writes[k] for k in sums.numbers]))
-        shown = None if label is None else Shown(label)
+        for k, read in enumerate(state.reads):
+            writer.copy(writer.input(k), read.start, self.types[k])
+        self.reads = dict(enumerate(state.reads))
+        self.writes |= dict(zip(state.computed, state.writes, strict=True))
+
+    def finish(self, numbers: Iterable[int]) -> None:
+        for k in numbers:
+            self.writer.finish(k, after(self.reads[k], self.length), self.types[k])
+
+    # Steps
+
+    def write_steps(self, steps: BodySteps, first: int) -> None:
+        """Steps one by one, from that one on."""
+        arguments = [moved(x, first) for x in (*self.reads.values(), *self.rows)]
+        places = [moved(self.writes[k], first) for k in self.outputs]
+        given = [*arguments, *self.constants]
+        shown = None if self.label is None else Shown(self.label)
+        own = self.writer.body
+        self.writer.loop(self.length - first, lambda _: own(steps, given, places), shown=shown)
+
+    def write_together(self) -> None:
+        """Passes of several steps each. Of what is kept of none but the last of them there is one
+        for each pass."""
+        writer, passes = self.writer, self.length // TOGETHER
+        joined = joined_steps(
+            self.body.arguments, self.body.outputs, self.carried, len(self.rows), TOGETHER
+        )
+        self.place()
+        of_states = {k for k in self.writes if k in self.kept or k >= self.carried}
+        arguments = [
+            step_of_several(x, 0, TOGETHER) if k in of_states else x for k, x in self.reads.items()
+        ]
+        arguments += [step_of_several(x, n, TOGETHER) for n in range(TOGETHER) for x in self.rows]
+        wanted: list[Node] = []
+        places: list[Moving] = []
+        for number, outputs in enumerate(joined.outputs):
+            for k, moving in self.writes.items():
+                if k in of_states:
+                    wanted.append(outputs[k])
+                    places.append(step_of_several(moving, number, TOGETHER))
+                elif number == TOGETHER - 1:
+                    wanted.append(outputs[k])
+                    places.append(moving)
+        steps = writer.compiled_nodes(wanted, joined.arguments)
+        given = [*arguments, *self.constants]
+        writer.loop(passes, lambda _: writer.body(steps, given, places))
+        # As if each step had moved what only passes did.
+        back = passes - passes * TOGETHER
+        for found in (self.reads, self.writes):
+            found.update({k: moved(x, back) for k, x in found.items() if k not in of_states})
+        if self.length % TOGETHER:
+            left = writer.compiled(self.body, self.outputs)
+            self.write_steps(left, passes * TOGETHER)
+        self.finish(range(self.carried))
+
+    def write_with_sums(self, found: SumsOfSteps) -> None:
+        """Several steps, and behind them what they add to sums, in one kernel."""
+        writer, types = self.writer, self.types
+        numbers = [x.number for x in found.sums]
+        steps = self.compiled(numbers, found.read)
+        self.outputs = [k for k in self.outputs if k not in numbers]
+        held = [argument(x.added.type) for x in found.sums]
+        buffers = [two_buffers(writer, x.type) for x in held]
+        for sum, node, (read, _) in zip(found.sums, held, buffers, strict=True):
+            if sum.region is None:
+                writer.copy(writer.input(sum.number), read.start, node.type)
+            else:
+                self.write_graph(zeros_like(node), [], read.start)
+        passes, left = divmod(self.length, TOGETHER)
+        self.write_passes(found, steps, held, buffers, 0, TOGETHER, passes)
+        if left:
+            now = [(moved(x, passes), moved(y, passes)) for x, y in buffers]
+            self.write_passes(found, steps, held, now, passes * TOGETHER, left, 1)
+        self.finish([k for k in range(self.carried) if k not in numbers])
+        for sum, node, (read, _) in zip(found.sums, held, buffers, strict=True):
+            final, type = after(read, passes + (left > 0)), types[sum.number]
+            if sum.region is not None and writer.is_needed(sum.number):
+                place = Pointer(writer.temporary(type.nbytes), 0)
+                whole = argument(type)
+                added = record(OPS["add_slice"], (whole, node), sum.region)
+                self.write_graph(added, [(whole, writer.input(sum.number)), (node, final)], place)
+                final = place
+            writer.finish(sum.number, final, type)
+
+    def write_graph(
+        self, node: Node, given: Sequence[tuple[Node, Pointer]], place: Pointer
+    ) -> None:
+        steps = self.writer.compiled_nodes([node], [x for x, _ in given])
+        self.writer.body(steps, [pointer for _, pointer in given], [place])
+
+    def write_passes(
+        self,
+        found: SumsOfSteps,
+        steps: BodySteps,
+        held: Sequence[Node],
+        buffers: Sequence[tuple[Moving, Moving]],
+        first: int,
+        count: int,
+        passes: int,
+    ) -> None:
+        """Passes of `count` steps each, and of what these add to sums, from step `first` on."""
+        writer, body = self.writer, self.body
+        own = [body.arguments[k] for k in found.read] + [*body.arguments[self.carried :]]
+        sums = [_with_step(x, node, body) for x, node in zip(found.sums, held, strict=True)]
+        rows = [*[self.reads[k] for k in found.read], *self.rows]
+        joined = joined_steps([*held, *own], sums, len(held), len(rows), count)
+        added = writer.compiled_nodes(joined.outputs[-1], joined.arguments)
+
+        def of_step(moving: Moving, number: int) -> Moving:
+            return step_of_several(moved(moving, first), number, count)
 
         def inside(_: int) -> list[tuple[int, Moving]]:
-            return [x for own, places in bodies for x in writer.body(own, arguments, places)]
+            moving: list[tuple[int, Moving]] = []
+            for n in range(count):
+                given = [of_step(x, n) for x in (*self.reads.values(), *self.rows)]
+                places = [of_step(self.writes[k], n) for k in self.outputs]
+                moving += writer.body(steps, [*given, *self.constants], places)
+            given = [read for read, _ in buffers]
+            given += [of_step(x, n) for n in range(count) for x in rows]
+            places = [written for _, written in buffers]
+            return moving + writer.body(added, [*given, *self.constants], places)
 
-        writer.loop(left, inside, shown=shown)
-    for k, read in reads.items():
-        writer.finish(k, after(read, left), types[k])
-
-
-def _write_with_sums(
-    writer: Writer,
-    call: Node,
-    passes: int,
-    sums: SumsOfSteps,
-    steps: BodySteps,
-    outputs: Sequence[int],
-    reads: Mapping[int, Moving],
-    writes: Mapping[int, Moving],
-    rows: Sequence[Moving],
-    constants: Sequence[Pointer],
-) -> None:
-    """Passes of several steps each, and behind these what they add to sums."""
-    body: ClosedGraph = call.params["body"]
-    carried = call.params["carried"]
-    own = [
-        *[body.arguments[k] for k in (*sums.numbers, *sums.read)],
-        *body.arguments[carried:],
-    ]
-    of_rows = [*[reads[k] for k in sums.read], *rows]
-    joined = joined_steps(
-        own, [body.outputs[k] for k in sums.numbers], len(sums.numbers), len(of_rows)
-    )
-    added = writer.compiled_nodes(joined.outputs[-1], joined.arguments)
-    places = [writes[k] for k in sums.numbers]
-    arguments = [reads[k] for k in sums.numbers]
-    arguments += [step_of_several(x, n, TOGETHER) for n in range(TOGETHER) for x in of_rows]
-
-    def inside(_: int) -> list[tuple[int, Moving]]:
-        moving: list[tuple[int, Moving]] = []
-        for n in range(TOGETHER):
-            given = [step_of_several(x, n, TOGETHER) for x in (*reads.values(), *rows)]
-            results = [step_of_several(writes[k], n, TOGETHER) for k in outputs]
-            moving += writer.body(steps, [*given, *constants], results)
-        return moving + writer.body(added, [*arguments, *constants], places)
-
-    writer.loop(passes, inside)
+        writer.loop(passes, inside)
 
 
-def _write_together(
-    writer: Writer,
-    call: Node,
-    passes: int,
-    of_states: Collection[int],
-    reads: Mapping[int, Moving],
-    writes: Mapping[int, Moving],
-    rows: Sequence[Moving],
-    constants: Sequence[Pointer],
-) -> None:
-    """Passes of several steps each. `of_states`: outputs of which there is one for each step."""
-    body: ClosedGraph = call.params["body"]
-    joined = joined_steps(body.arguments, body.outputs, call.params["carried"], len(rows))
-    of_step = partial(step_of_several, steps=TOGETHER)
-    arguments = [of_step(x, 0) if k in of_states else x for k, x in reads.items()]
-    arguments += [of_step(x, number) for number in range(TOGETHER) for x in rows]
-    wanted: list[Node] = []
-    places: list[Moving] = []
-    for number, outputs in enumerate(joined.outputs):
-        for k, moving in writes.items():
-            if k in of_states:
-                wanted.append(outputs[k])
-                places.append(of_step(moving, number))
-            elif number == TOGETHER - 1:
-                wanted.append(outputs[k])
-                places.append(moving)
-    steps = writer.compiled_nodes(wanted, joined.arguments)
-    writer.loop(passes, lambda _: writer.body(steps, [*arguments, *constants], places))
-
-
-def _moved(moving: Moving, passes: int) -> Moving:
-    return replace(moving, start=after(moving, passes))
+def _with_step(sum: SumOfSteps, held: Node, body: ClosedGraph) -> Node:
+    """A sum, or the region of it that steps add to, with what a step adds."""
+    if sum.region is not None:
+        # Rounded, as it is where it is added to a region in memory.
+        return OPS["add"](held, OPS["positive"](sum.added))
+    [result] = substitute([sum.added], {body.arguments[sum.number]: held})
+    return result
 
 
 _BOOLEAN = array_type((), np.dtype(np.bool_))

@@ -28,8 +28,6 @@ def control_program(
     compile_body: CompileBody,
     target: Target,
     most_passes: int | None = None,
-    *,
-    joins_steps: bool = True,
 ) -> SegmentProgram:
     """The program of a segment that is one loop, one branch or one communication.
 
@@ -41,9 +39,8 @@ def control_program(
     target : what it is compiled for
     most_passes : of a loop that ends when values say so: after as many it is broken off, and
         `UnfinishedError` is raised
-    joins_steps : whether several steps may share a kernel
     """
     lists = list(numbers), list(places), list(has_own_memory)
-    writer = Writer(call, *lists, compile_body, target, most_passes or ENDLESS, joins_steps)
+    writer = Writer(call, *lists, compile_body, target, most_passes or ENDLESS)
     _WRITERS.get(call.op.name, write_communication)(writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])

@@ -128,7 +128,6 @@ class Writer:
     compile_body: CompileBody
     target: Target
     most_passes: int = ENDLESS  # of a loop that ends when values say so
-    joins_steps: bool = True  # whether several steps may share a kernel
     steps: list[ScheduledStep] = field(default_factory=list)
     temporaries: list[int] = field(default_factory=list)
     word_count: int = 0

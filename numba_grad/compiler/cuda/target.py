@@ -77,6 +77,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         has_branches=True,
         joins_outputs=False,
         adds_products=False,
+        joins_steps=True,
         host=host_steps.HOST,
     )
 

@@ -282,9 +282,7 @@ class _Lowering:
             places = [Place(External(number)) for number in range(len(inputs))]
             given = (call, list(results), places, are_own)
             if self.shared.runs_bodies:
-                program = control_program(
-                    *given, self.body, cpu_target.TARGET, most_passes(call), joins_steps=False
-                )
+                program = control_program(*given, self.body, cpu_target.TARGET, most_passes(call))
             else:
                 pipeline = imported("numba_grad.compiler.pipeline")
                 program = pipeline.program_of_control(*given, cpu_target.TARGET)

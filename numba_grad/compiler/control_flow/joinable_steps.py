@@ -1,0 +1,137 @@
+"""Which steps of a loop gain by a kernel for several of them, and how much work they are.
+
+Cheap steps, in which elements do not meet, are done together. Of others, as a step back of a wave
+equation, it is what they add to sums, the cotangents of what all steps read: a step would load and
+store these for its own share alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from numba_grad.compiler.partition.flat_graph import ClosedGraph, once_run
+from numba_grad.compiler.partition.roles import INLINE_FAMILIES
+from numba_grad.graph.node import Node
+from numba_grad.graph.walk import toposort
+
+TOGETHER = 4
+# Additions for an element, in a step, and in one of its operations: with more to do, memory is not
+# what it waits for.
+_MOST_COST = 24
+_MOST_COST_OF_ONE = 8
+# What a sum needs and others of the step's values do as well, which is computed and read twice
+# then: additions for an element, and arrays.
+_MOST_SHARED_COST = 8
+_MOST_SHARED_ARRAYS = 2
+_LARGE = 17  # elements
+# Elements of a state up to which it is in registers, mostly (`register_loops.py`).
+_SMALL_STATE = 64
+
+
+class SumOfSteps(NamedTuple):
+    """A carried value to which steps only add."""
+
+    number: int
+    added: Node
+    region: dict[str, Any] | None  # params of an addition to a slice, where it is one
+
+
+class SumsOfSteps(NamedTuple):
+    sums: tuple[SumOfSteps, ...]
+    read: tuple[int, ...]  # other carried values that are read for them
+
+
+NO_SUMS = SumsOfSteps((), ())
+
+
+def joined_elements(call: Node) -> int:
+    """How many elements joined steps of a loop compute, and of loops in it; in a function that is
+    called, in branches."""
+    if call.op.name != "loop":
+        return sum(_inside(graph) for graph in once_run(call))
+    body: ClosedGraph = call.params["body"]
+    carried, length, sums = (call.params[name] for name in ("carried", "length", "sums"))
+    elements = _inside(body)
+    sizes = [x.type.size for x in body.outputs[:carried]]
+    if length >= TOGETHER and sum(sizes) > _SMALL_STATE:
+        if may_be_together(body, carried):
+            elements += sum(sizes)
+        else:
+            elements += sum(x.added.type.size for x in sums_of_steps(body, carried, sums).sums)
+    return length * elements
+
+
+def _inside(graph: ClosedGraph) -> int:
+    def elements() -> int:
+        calls = [x for x in toposort(graph.outputs) if x.op.family == "call"]
+        return sum(joined_elements(x) for x in calls)
+
+    return graph.derived("joined elements", elements)
+
+
+def may_be_together(body: ClosedGraph, carried: int) -> bool:
+    """Whether the steps of a loop are cheap ones."""
+    return body.derived(("may be together", carried), lambda: _may_be_together(body, carried))
+
+
+def _may_be_together(body: ClosedGraph, carried: int) -> bool:
+    shapes = {x.shape for x in body.arguments[:carried]}
+    if len(shapes) != 1 or any(x in body.arguments for x in body.outputs):
+        return False
+    [shape] = shapes
+    cost = 0.0
+    for node in toposort(body.outputs):
+        family = node.op.family
+        if family == "elementwise":
+            if node.shape != shape or node.op.cost > _MOST_COST_OF_ONE:
+                return False
+            cost += node.op.cost
+        elif family == "leaf":
+            if node.type.size != 1 and node.shape != shape:
+                return False
+        elif family == "movement" and node.op.name == "broadcast_to":
+            if node.inputs[0].type.size != 1:
+                return False
+        elif family != "literal" and (family != "movement" or node.type.size != 1):
+            return False
+    return 0 < cost <= _MOST_COST
+
+
+def sums_of_steps(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
+    """Those of the last `sums` carried values, if several steps should add to them at once."""
+    return body.derived(("sums of steps", carried, sums), lambda: _sums(body, carried, sums))
+
+
+def _sums(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
+    # No reductions: in which order one adds depends on what else is in its loop.
+    if not all(_is_inline(x) for x in toposort(body.outputs)):
+        return NO_SUMS
+    numbers = range(carried - sums, carried)
+    large = [k for k in numbers if body.outputs[k].type.size >= _LARGE]
+    of_others = set(toposort([x for k, x in enumerate(body.outputs) if k not in large]))
+    found: list[SumOfSteps] = []
+    read: set[Node] = set()
+    for k in large:
+        of_sum = toposort([body.outputs[k]])
+        if _shares_much([x for x in of_sum if x in of_others]):
+            return NO_SUMS
+        read.update(of_sum)
+        found.append(_sum(body, k))
+    others = [k for k in range(carried) if k not in large and body.arguments[k] in read]
+    return SumsOfSteps(tuple(found), tuple(others))
+
+
+def _is_inline(node: Node) -> bool:
+    return node.op.family in (*INLINE_FAMILIES, "leaf")
+
+
+def _shares_much(shared: Sequence[Node]) -> bool:
+    cost = sum(x.op.cost for x in shared if x.op.family == "elementwise")
+    arrays = sum(x.op.family == "leaf" and x.type.size >= _LARGE for x in shared)
+    return cost > _MOST_SHARED_COST or arrays > _MOST_SHARED_ARRAYS
+
+
+def _sum(body: ClosedGraph, number: int) -> SumOfSteps:
+    node = body.outputs[number]
+    if node.op.name == "add_slice" and node.inputs[0] is body.arguments[number]:
+        return SumOfSteps(number, node.inputs[1], dict(node.params))
+    return SumOfSteps(number, node, None)
