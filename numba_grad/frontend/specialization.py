@@ -181,7 +181,7 @@ class Specialization:
         run = runner(compiled.program, compiled.device)
         if compiled.program.runs is None:
             return run
-        left = itertools.count(compiled.program.runs - 1, -1)
+        left = itertools.count(compiled.program.runs, -1)
 
         def counted(*values: Any) -> list[Any]:
             if next(left) == 0:
