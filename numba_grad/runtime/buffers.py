@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,8 +26,13 @@ POOLED_BYTES = 1 << 16
 _PADDING = 64  # readable bytes after the last element
 _HUGE_PAGE = 1 << 21
 _HUGE_PAGES_FROM = 1 << 22
+_HAS_HUGE_PAGES = hasattr(mmap, "MADV_HUGEPAGE")
 _PAGE = mmap.PAGESIZE
-_PAGES_AT_ONCE = 1 << 12
+_BYTES_AT_ONCE = 1 << 23
+# A huge page takes 0.1 ms to make, small ones of as many bytes 0.7. But a virtual machine may have
+# given its free memory back to its host, where a huge page takes 4.7 ms: 512 small ones of the
+# host's. The small ones that are free are few enough to have stayed.
+_SLOW_HUGE_PAGE = 1.5e-3
 # Shared, which is what `mmap` makes unless told otherwise, a forked child would write into the
 # results of its parent, and the system would give no huge pages.
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
@@ -55,13 +61,27 @@ class _Memory:
     __slots__ = ("address", "mapping", "nbytes", "offset")
 
     def __init__(self, nbytes: int) -> None:
-        is_huge = nbytes >= _HUGE_PAGES_FROM and hasattr(mmap, "MADV_HUGEPAGE")
+        is_huge = nbytes >= _HUGE_PAGES_FROM and _HAS_HUGE_PAGES
         self.nbytes = nbytes
         self.mapping = mmap.mmap(-1, nbytes + (_HUGE_PAGE if is_huge else 0), **_PRIVATE)
         start = np.frombuffer(self.mapping, _BYTE).ctypes.data
         self.offset = -start % _HUGE_PAGE if is_huge else 0
         self.address = start + self.offset
         if is_huge:
+            self.mapping.madvise(mmap.MADV_HUGEPAGE)
+
+    def make_pages(self, nbytes: int) -> None:
+        """Have the system make those of the first bytes: small ones, if huge ones take too long."""
+        content = np.frombuffer(self.mapping, _BYTE, nbytes, self.offset)
+        first, end = 0, _HUGE_PAGE
+        while first < nbytes:
+            start = time.thread_time()
+            content[first:end:_PAGE] = 0  # the GIL is free meanwhile
+            seconds = time.thread_time() - start
+            if seconds > _SLOW_HUGE_PAGE * (end - first) / _HUGE_PAGE and _HAS_HUGE_PAGES:
+                self.mapping.madvise(mmap.MADV_NOHUGEPAGE)
+            first, end = end, end + _BYTES_AT_ONCE
+        if _HAS_HUGE_PAGES:  # the system may put small ones together later
             self.mapping.madvise(mmap.MADV_HUGEPAGE)
 
 
@@ -100,9 +120,7 @@ class _Coming:
     def _make(self) -> None:
         with contextlib.suppress(OSError, OverflowError):
             memory = _Memory(self._size)
-            pages = np.frombuffer(memory.mapping, _BYTE, self._nbytes, memory.offset)[::_PAGE]
-            for first in range(0, len(pages), _PAGES_AT_ONCE):  # the GIL is free meanwhile
-                pages[first : first + _PAGES_AT_ONCE] = 0
+            memory.make_pages(self._nbytes)
             self._memory = memory
 
     def memory(self) -> _Memory | None:
