@@ -150,6 +150,8 @@ class Measurement:
                 # Of one that is slow again, the first call stands.
                 if "not ready" in contestant.reason:
                     contestant.reason = ""
+                else:  # plans are written to disk by its end
+                    process.wait(START_LIMIT)
         contestant.stop()
         note(f"  {name}: {in_words(answer, contestant.reason)}")
         return contestant, answer

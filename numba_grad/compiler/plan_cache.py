@@ -266,15 +266,14 @@ def read(key: str, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> Plan
 
 
 def write(key: str, plan: Plan) -> None:
-    """Store a plan whose kernels have keys."""
+    """Store a plan whose kernels have keys, in a while."""
     if any(site.exception is not None for site in plan.sites) or plan.accesses is not None:
         return
-    content = _encoded(plan)
-    if len(content) <= _MOST_OF_CACHE * config.cache_bytes:
-        cache.write(key, content)
+    cache.write_later(key, lambda: _encoded(plan))
 
 
-def _encoded(plan: Plan) -> bytes:
+def _encoded(plan: Plan) -> bytes | None:
+    """None if it would be too large."""
     arrays = [getattr(plan, name) for name in _ARRAYS]
     described = {
         "kernels": [kernel.key for kernel in plan.kernels],
@@ -292,7 +291,8 @@ def _encoded(plan: Plan) -> bytes:
         text,
         *[_differences(array).astype("<i8").tobytes() for array in arrays],
     ]
-    return zlib.compress(b"".join(parts), _COMPRESSION)
+    content = zlib.compress(b"".join(parts), _COMPRESSION)
+    return content if len(content) <= _MOST_OF_CACHE * config.cache_bytes else None
 
 
 def _differences(array: np.ndarray) -> np.ndarray:

@@ -4,10 +4,12 @@ What is not listed in `numpy_functions.py` is refused by name. Nothing is conver
 silently, since gradients would be lost.
 """
 
+import contextlib
 import difflib
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
@@ -239,6 +241,13 @@ def _unsupported_arguments(name: str, arguments: list[str]) -> TypeError:
 
 @functools.cache
 def _parameters(function: Function) -> dict[str, Parameter]:
+    text = getattr(function, "__text_signature__", None)
+    if isinstance(function, types.BuiltinFunctionType) and text:
+        # 0.1 ms; `inspect` goes through it by tokens, 1.6 ms for the first one.
+        scope: dict[str, Any] = {}
+        with contextlib.suppress(SyntaxError, NameError):
+            exec(f"def described{text}: ...", scope)
+            function = scope["described"]
     return dict(inspect.signature(function).parameters)
 
 

@@ -53,8 +53,8 @@ def _binary(ufunc: np.ufunc) -> Operator:
                     pass
         elif not _is_operand(other):
             return NotImplemented
-        uncast.fill()
-        uncast_by_scalar.fill()
+        uncast.fill(self._node.type.dtype)
+        uncast_by_scalar.fill(self._node.type.dtype)
         return tensor(record(op, prepare(ufunc, (self, other))))
 
     return operate
@@ -74,7 +74,7 @@ def _reflected(ufunc: np.ufunc) -> Operator:
                 return tensor(record(op, (scalar_leaf(other, dtype, ufunc), x)))
         elif not _is_operand(other):
             return NotImplemented
-        uncast_by_scalar.fill()
+        uncast_by_scalar.fill(self._node.type.dtype)
         return tensor(record(op, operands(ufunc, (other, self))))
 
     return operate
@@ -90,7 +90,7 @@ def _in_place(ufunc: np.ufunc) -> Operator:
             x, y = tensor._node, other._node
             if x.type.dtype is y.type.dtype and x.type.dtype in uncast:
                 return record(op, (x, y))
-        uncast.fill()
+        uncast.fill(tensor._node.type.dtype)
         return record(op, operands(ufunc, (tensor, other)))
 
     return _assigning(ufunc.__name__, result)
@@ -119,7 +119,7 @@ def _unary(ufunc: np.ufunc) -> Callable[["Tensor"], "Tensor"]:
         tensor, x = self.__class__, self._node
         if x.type.dtype in uncast:
             return tensor(record(op, (x,)))
-        uncast.fill()
+        uncast.fill(x.type.dtype)
         return tensor(record(op, operands(ufunc, (self,))))
 
     return operate

@@ -2,6 +2,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -192,11 +193,13 @@ def test_a_damaged_plan_counts_as_absent(lowered, damage):
     x = np.linspace(0, 1, 32)
     expected = gradient_by_new_function(x)
     (key,) = [plan_cache.key_of(graph, "cpu") for graph in lowered]
+    cache.write_waiting()
     path = cache.path_of(key)
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
     assert gradient_by_new_function(x).tobytes() == expected.tobytes()
     assert len(lowered) == 2
+    cache.write_waiting()
     assert path.read_bytes() == whole
 
 
@@ -248,6 +251,7 @@ def test_plans_count_for_the_bound_of_the_cache(directory):
     with configure(cache_bytes=1 << 12):
         for n in range(40, 60):
             ng.jit(lambda x: ng.cumsum(x) * 2)(np.ones(n))
+        cache.write_waiting()
         assert sum(path.stat().st_size for path in directory.iterdir()) <= 1 << 12
 
 
@@ -256,7 +260,30 @@ def test_a_plan_that_would_push_out_everything_else_is_not_written():
     plan = Plan(np.zeros((0, 4), np.int64), words, np.zeros((0, 3), np.int64), (), 0, ())
     with configure(cache_bytes=1 << 16):
         plan_cache.write("ab" * 32, plan)
+        cache.write_waiting()
     assert not cache.contains("ab" * 32)
+
+
+def test_what_waits_is_written_by_whoever_asks_by_itself_or_at_the_end(directory):
+    read, left = "ab" * 32, "cd" * 32
+    cache.write_later(read, lambda: b"content")
+    assert cache.contains(read) and not cache.path_of(read).exists()
+    assert cache.read(read) == b"content"
+    assert cache.path_of(read).exists()
+    cache.write_later(left, lambda: b"content")
+    while not cache.path_of(left).exists():
+        time.sleep(0.01)
+    code = "from numba_grad.compiler.building import cache; cache.write_later('ef' * 32, bytes)"
+    environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(directory)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert cache.read("ef" * 32) == b""
+
+
+def test_what_waits_for_another_directory_is_left(tmp_path):
+    cache.write_later("ab" * 32, lambda: b"content")
+    with configure(cache_directory=tmp_path / "other"):
+        cache.write_waiting()
+        assert cache.read("ab" * 32) is None
 
 
 def test_all_of_a_plan_comes_back():

@@ -5,6 +5,7 @@ Any number of processes may share a directory. A file is complete or absent, bec
 into place; one that fails its checksum counts as absent and is written again.
 """
 
+import atexit
 import contextlib
 import functools
 import hashlib
@@ -12,15 +13,17 @@ import importlib.util
 import os
 import re
 import stat
+import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import llvmlite
 
+from numba_grad import forks
 from numba_grad.config import config
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import new_lock
@@ -163,12 +166,17 @@ def is_entry_name(name: str) -> bool:
 
 
 def path_of(key: str) -> Path:
-    return config.cache_directory / f"{key}.object"
+    return Path(_path_of(key))
+
+
+def _path_of(key: str) -> str:
+    """As text: to make the object takes as long as to open the file."""
+    return f"{config.cache_directory}{os.sep}{key}.object"
 
 
 def contains(key: str) -> bool:
-    """Whether there is a file, without a look inside."""
-    return path_of(key).exists()
+    """Whether there is a file, or will be, without a look inside."""
+    return key in _waiting or os.path.exists(_path_of(key))  # noqa: PTH110
 
 
 def read(key: str) -> bytes | None:
@@ -185,29 +193,30 @@ def read(key: str) -> bytes | None:
 
 def peek(key: str) -> bytes | None:
     """The same, which does not count as a lookup."""
-    if not _is_trusted(config.cache_directory):
-        return None
-    try:
-        with path_of(key).open("rb") as file:
-            content = file.read()
-            age = time.time() - os.fstat(file.fileno()).st_mtime
-    except OSError:
-        return None
-    code = code_in(key, content)
+    content, age = _content_and_age(key)
+    code = None if content is None else code_in(key, content)
     if code is not None and age > _TOUCH_SECONDS:
         with contextlib.suppress(OSError):
-            os.utime(path_of(key))
+            os.utime(_path_of(key))
     return code
 
 
 def content_of(key: str) -> bytes | None:
     """What the file of `key` holds, if it can be read."""
+    return _content_and_age(key)[0]
+
+
+def _content_and_age(key: str) -> tuple[bytes | None, float]:
+    """What the file of `key` holds, if it can be read, and the seconds since it was written."""
+    if key in _waiting:
+        write_waiting()
     if not _is_trusted(config.cache_directory):
-        return None
+        return None, 0.0
     try:
-        return path_of(key).read_bytes()
-    except OSError:  # another process removed it
-        return None
+        with open(_path_of(key), "rb", buffering=0) as file:  # noqa: PTH123
+            return file.readall(), time.time() - os.fstat(file.fileno()).st_mtime
+    except OSError:  # there is none, or another process removed it
+        return None, 0.0
 
 
 def code_in(key: str, content: bytes) -> bytes | None:
@@ -227,6 +236,66 @@ def write(key: str, code: bytes) -> None:
         _warn_once(directory, f"cannot be written ({error})")
 
 
+# What nobody waits for: a tenth of a first gradient would go to writing its plan. It is written
+# when the process has gone on for a while, or ends; whoever asks for it before has it written.
+
+_SECONDS_LATER = 0.25
+_waiting: dict[str, tuple[Path, Callable[[], bytes | None]]] = {}
+_writing = new_lock()
+
+
+def write_later(key: str, code: Callable[[], bytes | None]) -> None:
+    """Store what `code` gives, if anything, in a while: unless another directory is in force by
+    then."""
+    global _writer
+    _waiting[key] = config.cache_directory, code
+    if not _writer.is_alive():  # as in a forked child
+        _writer = _Writer()
+        try:
+            _writer.start()
+        except RuntimeError:  # too many threads, or Python ends
+            write_waiting()
+            return
+    _writer.is_wanted.set()
+
+
+@atexit.register
+def write_waiting() -> None:
+    """Store all that waits, now."""
+    with _writing:
+        for key, (directory, code) in list(_waiting.items()):
+            content = code() if directory == config.cache_directory else None
+            if content is not None:
+                write(key, content)
+            _waiting.pop(key, None)
+
+
+class _Writer(threading.Thread):
+    """Writes what waits. It ends before a fork; when Python ends, `write_waiting` has been called,
+    and it has nothing to do."""
+
+    def __init__(self) -> None:
+        super().__init__(name="numba_grad writes plans", daemon=True)
+        self.is_wanted, self.is_ended = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        while self.is_wanted.wait() and not self.is_ended.wait(_SECONDS_LATER):
+            self.is_wanted.clear()
+            # Somebody may have made a warning an error, which nobody would see here.
+            with contextlib.suppress(RuntimeWarning):
+                write_waiting()
+
+    def end(self) -> None:
+        if self.is_alive():
+            self.is_ended.set()
+            self.is_wanted.set()
+            self.join()
+
+
+_writer = _Writer()
+forks.call_last(lambda: _writer.end())
+
+
 def store(key: str, code: bytes) -> None:
     """Store object code in the directory, which is there.
 
@@ -240,7 +309,7 @@ def store(key: str, code: bytes) -> None:
     try:
         with open(temporary, "xb", opener=_only_for_the_user) as file:
             file.write(_header(key, code) + code)
-        temporary.replace(path_of(key))
+        temporary.replace(_path_of(key))
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -253,6 +322,7 @@ def _only_for_the_user(path: str | Path, flags: int) -> int:
 
 def stored_keys() -> set[str]:
     """Of all kernels in the directory."""
+    write_waiting()
     found = (path for path, _ in _entries(config.cache_directory))
     return {path.stem for path in found if path.suffix == ".object"}
 
@@ -280,7 +350,7 @@ def _is_trusted(directory: Path) -> bool:
     if not hasattr(os, "getuid"):
         return True  # Windows: the profile's own access rights protect it
     try:
-        status = directory.stat()
+        status = os.stat(directory)  # noqa: PTH116, twice as fast as the path's own
     except OSError:
         return True
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -352,6 +422,7 @@ def _evict(directory: Path) -> int:
 
 
 def statistics() -> CacheStatistics:
+    write_waiting()
     directory = config.cache_directory
     sizes = [status.st_size for _, status in _entries(directory)]
     return CacheStatistics(directory, len(sizes), sum(sizes), _hits, _misses)
@@ -359,6 +430,7 @@ def statistics() -> CacheStatistics:
 
 def clear() -> int:
     """Remove all cached kernels; returns how many. Kernels already loaded keep working."""
+    write_waiting()
     directory = config.cache_directory
     removed = 0
     for path, _ in list(_entries(directory)):

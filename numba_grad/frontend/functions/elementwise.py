@@ -168,7 +168,8 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     def function(x: ArrayLike, /) -> "Tensor":
         node = node_of(x)
         if node is None or node.type.dtype not in uncast:
-            uncast.fill()
+            if node is not None:
+                uncast.fill(node.type.dtype)
             (node,) = operands(ufunc, (x,))
         return new_tensor(record(op, (node,)))
 
