@@ -683,7 +683,8 @@ class _Pass:
             recorded = {copy: x for x, copy in self.copies.items()}
             executed = {recorded.get(x, x) for x in executed}
             for rerolled in loops:
-                executed.update([x for x in rerolled.steps if x.requires_grad])
+                inside = (*rerolled.before, *rerolled.steps)
+                executed.update([x for x in inside if x.requires_grad])
         release(self.recorded, executed)
 
     def _is_executed(self, node: Node) -> bool:

@@ -7,9 +7,8 @@ numbers and rows that follow each other.
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,23 +26,24 @@ _SLICE = OPS["slice"]
 _NUMBERS = (LEAF, NUMBERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """`count` steps of `period` nodes each, from the number `first` on."""
+class Steps(NamedTuple):
+    """`times` steps of `period` nodes each, from the number `first` on; `rest` nodes after them are
+    those of one more step that is not whole."""
 
     first: int
     period: int
-    count: int
+    times: int
+    rest: int = 0
 
     @property
     def end(self) -> int:
-        return self.first + self.period * self.count
+        return self.first + self.period * self.times
 
     def without_first(self) -> "Steps":
-        return Steps(self.first + self.period, self.period, self.count - 1)
+        return Steps(self.first + self.period, self.period, self.times - 1)
 
     def without_last(self) -> "Steps":
-        return Steps(self.first, self.period, self.count - 1)
+        return Steps(self.first, self.period, self.times - 1)
 
 
 class RecordedGraph:
@@ -68,8 +68,8 @@ class RecordedGraph:
         self.arities = np.fromiter(map(len, read), np.int64, len(order))
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
         self.inputs = self._numbers_of(read)
-        # Signatures are 0 of what cannot be in a loop, else equal for equal operations; of what
-        # reads or assigns one row, it is in `row_starts`.
+        # Signatures are 0 of what cannot be in a loop, else equal for equal operations, and odd for
+        # those that require grad; of what reads or assigns one row, it is in `row_starts`.
         self.signatures, self.row_starts, self.row_accesses = _signatures(order)
         self.signatures[~np.fromiter(are_free(order), bool, len(order))] = 0
         self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
@@ -123,7 +123,7 @@ class RecordedGraph:
         for number, source in (assigned | before).items():
             self.inputs[self.first_inputs[number]] = source
         again = list(assigned)
-        self.signatures[again] += int(self.signatures.max(initial=0))
+        self.signatures[again] += 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
         self.row_starts[again] = 0
         self.row_accesses[again] = RowAccess.NONE
         self.read_again.update(again)
@@ -137,6 +137,27 @@ class RecordedGraph:
     def inputs_of(self, number: int) -> list[int]:
         first = self.first_inputs[number]
         return self.inputs[first : first + self.arities[number]].tolist()
+
+    def is_same_operation(self, a: int, b: int) -> bool:
+        """Whether two do the same, maybe with other rows, and one of them without gradients."""
+        return self.signatures[a] > 1 and self.signatures[a] // 2 == self.signatures[b] // 2
+
+    def is_number(self, number: int, *, like: int) -> bool:
+        """Of two inputs from outside, whether one may be what another step has for the other."""
+        code = self.number_types[-like - 1]
+        return bool(code) and self.number_types[-number - 1] == code
+
+    def is_same_number(self, a: int, b: int) -> bool:
+        if a >= 0 or b >= 0 or not self.is_number(a, like=b):
+            return False
+        return self.node(a).value.tobytes() == self.node(b).value.tobytes()
+
+    def known_value(self, number: int) -> np.ndarray | None:
+        """Of a number or an array that is the same in all runs."""
+        x = self.node(number)
+        if x.op not in _NUMBERS or x.requires_grad or self.is_read_later(x):
+            return None
+        return x.value if x.type.device == CPU else None
 
     # What repeats.
 
@@ -204,10 +225,10 @@ class RecordedGraph:
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
-        count = (run + 2 * period) // period
+        count, rest = divmod(run + 2 * period, period)
         if not run or count < self.fewest_steps or count * period < self.fewest:
             return None
-        return Steps(start, period, count)
+        return Steps(start, period, count, rest)
 
     def _kinds(self, period: int, repeats: np.ndarray) -> np.ndarray:
         """For each node that repeats, a number that says how its inputs go on to those of the next
@@ -291,8 +312,8 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
                 names[id(params)] = _name_of(params)
             rest = names[id(params)]
         if rest != "":
-            key = (node.op, node.type, node.requires_grad, rest)
-            signatures[k] = known.setdefault(key, len(known) + 1)
+            kind = known.setdefault((node.op, node.type, rest), len(known) + 1)
+            signatures[k] = 2 * kind + node.requires_grad
     return signatures[first], row_starts[first], accesses[first]
 
 

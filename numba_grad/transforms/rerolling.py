@@ -12,7 +12,6 @@ planned better step by step.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from numba_grad.transforms.repeated_steps import (
     are_free,
     is_fit,
 )
+from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 
 _LONGEST_DELAY = 4  # steps back that a step may read
 _NEARLY = 1.03  # as many bytes
@@ -44,15 +44,16 @@ _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"
 _FLIP = OPS["flip"]
 
 
-@dataclass(slots=True)
 class Rerolled:
     """What has become of a loop."""
 
-    loop: Node
-    steps: Sequence[Node]  # the nodes that are inside of it now
-    instead: dict[Node, Node] = field(default_factory=dict)  # for each that others read
-    # Concatenations of what steps gave, one after the other: their pieces now.
-    pieces: dict[Node, tuple[Node, ...]] = field(default_factory=dict)
+    def __init__(self, loop: Node, steps: Sequence[Node], before: Sequence[Node]) -> None:
+        self.loop = loop
+        self.steps = steps  # the nodes that are inside of it now, one after the other
+        self.before = before  # and those of the first steps, which others may stand between
+        self.instead: dict[Node, Node] = {}  # for each that others read
+        # Concatenations of what steps gave, one after the other: their pieces now.
+        self.pieces: dict[Node, tuple[Node, ...]] = {}
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loop, from now on."""
@@ -114,10 +115,6 @@ def reroll(
     return None if steps is None else _Loop(recorded, steps, known, largest_row).made()
 
 
-# A value that a step reads of an earlier one: its place in the step, and how many steps back.
-_Carried = tuple[int, int]
-
-
 class _Loop:
     """Makes one loop."""
 
@@ -130,9 +127,10 @@ class _Loop:
     ) -> None:
         self.recorded = recorded
         self.steps = steps
+        self.before: list[StepBefore] = []  # the first one first
         self.known = known
         self.largest_row = largest_row
-        self.carried: list[_Carried] = []
+        self.carried: list[Carried] = []
         self.constants: dict[int, Node] = {}  # by number
         self.sequences: list[tuple[int, int]] = []  # (place, which input), rows of these
         # Places of what is the same in all steps, and the first place that has the same, as that of
@@ -149,7 +147,7 @@ class _Loop:
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
             for _ in range(_LONGEST_DELAY + 2):
-                if self.steps.count < self.recorded.fewest_steps:
+                if self.steps.times < self.recorded.fewest_steps:
                     return None
                 self._classify()
                 reads = self._reads_of_others()
@@ -162,18 +160,59 @@ class _Loop:
                 elif not self._ends_well(reads):
                     self.steps = self.steps.without_last()
                 else:
-                    return self._loop(reads)
+                    return self._loop(self._with_steps_before(reads))
         return None
+
+    @property
+    def count(self) -> int:
+        """Of all steps."""
+        return len(self.before) + self.steps.times
+
+    def _node(self, place: int, step: int) -> Node:
+        step -= len(self.before)
+        if step < 0:
+            return self.recorded.node(self.before[step].nodes[place])
+        return self.recorded.nodes[self.steps.first + step * self.steps.period + place]
+
+    def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
+        """Take in the steps before those that repeat; returns what others read, then."""
+        while True:
+            initial = {key: self._initial_number(*key) for key in self.carried}
+            arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
+            stacked = [place for place in reads if not self._is_carried_out(place, reads[place])]
+            comparison = Comparison(self.recorded, self.steps, self.sequences, len(self.before) + 1)
+            found = comparison.step_before(initial, arrays, stacked)
+            if found is None:
+                return reads
+            self.before.insert(0, found)
+            now = self._reads_of_others()
+            if now.keys() != reads.keys() or not self._assigns_well(now):
+                self.before.pop(0)
+                return reads
+            reads = now
+
+    def _initial_number(self, place: int, delay: int) -> int:
+        """What the first step reads of the steps before it."""
+        if self.before:
+            return self.before[0].initial[place, delay]
+        return self.steps.first + place - delay * self.steps.period
+
+    def _array_before(self, chain: Sequence[int]) -> int:
+        """What the first step assigns to at these places, one after the other."""
+        if self.before:
+            return self.before[0].arrays[chain[0]]
+        return self.steps.first + self._source(chain[0])
 
     def _from_narrowest_place(self) -> Steps:
         """The same steps, cut where the fewest bytes go from one to the next.
 
-        Of places that are nearly as narrow, the one after the value that is read most often: of a
-        stencil, the state rather than what is added to it.
+        Of places that are nearly as narrow, where they end, as the user's own steps do; else the
+        one after the value that is read most often: of a stencil, the state rather than what is
+        added to it.
         """
         steps, recorded = self.steps, self.recorded
         period = steps.period
-        first = steps.first + (steps.count // 2) * period
+        first = steps.first + (steps.times // 2) * period
         last_use = np.zeros(period, np.int64)  # nodes later
         reads = np.zeros(period, np.int64)
         change = np.zeros(2 * period + 1)  # of what crosses the beginnings of places
@@ -198,14 +237,15 @@ class _Loop:
         crossing = np.cumsum(change[:-1]).reshape(2, period).sum(axis=0)
         crossing += (cost * (last_use // period)).sum()
         is_narrow = crossing <= _NEARLY * crossing.min()
-        shift = int(np.lexsort((crossing, -np.roll(reads, 1), ~is_narrow))[0])
-        return Steps(steps.first + shift, period, (steps.end - steps.first - shift) // period)
+        is_inside = places != steps.rest
+        shift = int(np.lexsort((crossing, -np.roll(reads, 1), is_inside, ~is_narrow))[0])
+        return Steps(steps.first + shift, period, steps.times - (shift > steps.rest))
 
     def _classify(self) -> None:
         """What each input of a step is."""
         steps, recorded = self.steps, self.recorded
         first, period = steps.first, steps.period
-        carried: dict[_Carried, None] = {}
+        carried: dict[Carried, None] = {}
         self.constants, self.sequences, self.invariant, self.assigned = {}, [], {}, {}
         first_places: dict[tuple[Any, ...], int] = {}
         for place in range(period):
@@ -248,7 +288,7 @@ class _Loop:
     def _column(self, number: int, k: int) -> np.ndarray:
         """One input, in all steps."""
         steps, recorded = self.steps, self.recorded
-        numbers = number + steps.period * np.arange(steps.count)
+        numbers = number + steps.period * np.arange(steps.times)
         return recorded.inputs[recorded.first_inputs[numbers] + k]
 
     def _begins_well(self) -> bool:
@@ -279,12 +319,15 @@ class _Loop:
                 return False
         chains = self._chains()
         for chain in chains:
-            moves = steps.period * np.arange(steps.count)
+            moves = steps.period * np.arange(steps.times)
             rows = [recorded.row_starts[steps.first + place + moves] for place in chain]
-            if len(set(np.concatenate(rows).tolist())) < len(chain) * steps.count:
+            rows += [
+                [recorded.row_starts[step.nodes[place]] for place in chain] for step in self.before
+            ]
+            if len(set(np.concatenate(rows).tolist())) < len(chain) * self.count:
                 return False
         ends = {chain[-1] for chain in chains}
-        last = [steps.count - 1]
+        last = [self.count - 1]
         return all(
             place in ends and read == last
             for place, read in reads.items()
@@ -309,12 +352,12 @@ class _Loop:
         steps, recorded = self.steps, self.recorded
         found: dict[int, Node] = {}
         for chain in self._chains():
-            array = recorded.node(steps.first + self._source(chain[0]))
+            array = recorded.node(self._array_before(chain))
             for place in chain:
                 number = steps.first + place
                 first, move = self._rows(number)
                 stack, rest = stack_of[self.assigned[place]], array.shape[1:]
-                rows = record(_RESHAPE, (stack,), {"shape": (steps.count, *rest)})
+                rows = record(_RESHAPE, (stack,), {"shape": (self.count, *rest)})
                 params = region_params((first, *(0 for _ in rest)), (abs(move), *(1 for _ in rest)))
                 with recording(recorded.nodes[number].requires_grad):
                     rows = rows if move > 0 else _flipped(rows)
@@ -333,17 +376,21 @@ class _Loop:
         is_read = np.zeros(steps.end - steps.first, bool)
         is_read[inside - steps.first] = True
         reads: dict[int, list[int]] = {}
+        for step, before in enumerate(self.before):
+            for place in before.nodes_among(later):
+                reads.setdefault(place, []).append(step)
         for number in np.flatnonzero(is_read).tolist():
-            reads.setdefault(number % steps.period, []).append(number // steps.period)
+            step = len(self.before) + number // steps.period
+            reads.setdefault(number % steps.period, []).append(step)
         return reads
 
     def _is_carried_out(self, place: int, steps: Sequence[int]) -> bool:
         """Whether the values that a place has in these steps are carried out of the last one."""
-        return all((place, self.steps.count - step) in self.carried for step in steps)
+        return all((place, self.count - step) in self.carried for step in steps)
 
     def _ends_well(self, reads: dict[int, list[int]]) -> bool:
         """Whether what others read of the last step alone is carried out of it."""
-        last = self.steps.count - 1
+        last = self.count - 1
         return all(
             read != [last] or place in self.assigned or self._is_carried_out(place, read)
             for place, read in reads.items()
@@ -369,16 +416,17 @@ class _Loop:
         rows = [self._sequence(place, k) for place, k in self.sequences]
         body, constants = self._body(rows)
         initial = [self._initial(place, delay) for place, delay in self.carried]
-        finals, stacks = loop(body, initial, rows, constants, steps.count)
+        finals, stacks = loop(body, initial, rows, constants, self.count)
         node = (*finals, *stacks)[0].inputs[0]
-        made = Rerolled(node, recorded.nodes[steps.first : steps.end])
+        numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
+        before = [recorded.nodes[x] for x in numbers]
+        made = Rerolled(node, recorded.nodes[steps.first : steps.end], before)
         self._replace(made, reads, finals, stacks)
         return made if self._date(rows, [*finals, *stacks], made) else None
 
     def _initial(self, place: int, delay: int) -> Node:
-        steps, nodes = self.steps, self.recorded.nodes
-        x = nodes[steps.first + place - delay * steps.period]
-        goes_on = nodes[steps.first + place].requires_grad
+        x = self.recorded.node(self._initial_number(place, delay))
+        goes_on = self.recorded.nodes[self.steps.first + place].requires_grad
         return x if goes_on or not x.requires_grad else OPS["detach"](x)
 
     def _sequence(self, place: int, k: int) -> Node:
@@ -387,11 +435,12 @@ class _Loop:
         number = steps.first + place
         column = self._column(number, k)
         if recorded.nodes[number].op is not _SLICE:
-            values = [recorded.node(x).value for x in column.tolist()]
+            before = [step.numbers[place, k] for step in self.before]
+            values = [recorded.node(x).value for x in (*before, *column.tolist())]
             return leaf(np.array(values, recorded.node(int(column[0])).dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
         first, move = self._rows(number)
-        sizes = (steps.count, *params["sizes"][1:])
+        sizes = (self.count, *params["sizes"][1:])
         starts, strides = (first, *params["starts"][1:]), (abs(move), *params["steps"][1:])
         rows = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": strides})
         return rows if move > 0 else _flipped(rows)
@@ -401,7 +450,8 @@ class _Loop:
         next, below 0 where they are gone through from the last one."""
         steps, starts = self.steps, self.recorded.row_starts
         first, move = int(starts[number]), int(starts[number + steps.period] - starts[number])
-        return min(first, first + move * (steps.count - 1)), move
+        first -= move * len(self.before)
+        return min(first, first + move * (self.count - 1)), move
 
     def _body(self, sequences: Sequence[Node]) -> tuple[CallTarget, list[Node]]:
         """One step, and the constants that it takes."""
@@ -464,22 +514,21 @@ class _Loop:
         stacks: Sequence[Node],
     ) -> None:
         """Say what others read from now on."""
-        steps, nodes = self.steps, self.recorded.nodes
         stack_of = dict(zip(self.stacked, stacks, strict=True))
         final_of = dict(zip(self.carried, finals, strict=True))
         place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
         for place in stack_of:
             for step in reads.get(place, ()):
-                place_of[nodes[steps.first + step * steps.period + place]] = place, step
+                place_of[self._node(place, step)] = place, step
         only_joined = self._join(made, place_of, stack_of)
         arrays = self._arrays_after(stack_of)
         for place, read in reads.items():
             if place in arrays:
-                made.instead[nodes[steps.end - steps.period + place]] = arrays[place]
+                made.instead[self._node(place, self.count - 1)] = arrays[place]
                 continue
             for step in read:
-                node = nodes[steps.first + step * steps.period + place]
-                final = final_of.get((place, steps.count - step))
+                node = self._node(place, step)
+                final = final_of.get((place, self.count - step))
                 if final is not None:
                     made.instead[node] = final
                 elif node not in only_joined:
