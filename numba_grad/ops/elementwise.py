@@ -44,6 +44,11 @@ def conjugated(x: Node) -> Node:
     return conjugate(x) if x.dtype.kind == "c" else x
 
 
+def real_part(x: Node) -> Node:
+    """The real part; `x` itself where it is real."""
+    return real(x) if x.dtype.kind == "c" else x
+
+
 def scaled(x: Node, factor: float) -> Node:
     """`x` times a constant of a formula."""
     return multiply(x, literal(factor, x.dtype))

@@ -258,7 +258,7 @@ def elementwise(
         names,
         _type_rule(name, names, result, dtypes, operand_dtypes, result_dtype),
         None if vjp is None else _vjp_with_sums(name, names, vjp, no_derivative),
-        batch_elementwise(name),
+        batch_aligned(name),
         reference or getattr(np, name, None) or scipy_reference(name),
         expression,
         cost,
@@ -422,20 +422,49 @@ def dtype_names(characters: str) -> str:
     return ", ".join(names)
 
 
-def batch_elementwise(name: str) -> Callable[..., Node]:
-    """Batched inputs keep their batch axis first; shorter ones get axes of size 1 after it."""
+def batch_aligned(name: str) -> Callable[..., Node]:
+    """Of an operation whose inputs broadcast: what has no batch axis broadcasts along it."""
 
     def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
-        rank = max(len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True))
-        aligned = [
-            reshape(x, x.shape[:1] + (1,) * (rank - len(x.shape) + 1) + x.shape[1:])
-            if batched
-            else x
-            for x, batched in zip(inputs, is_batched, strict=True)
-        ]
-        return record(OPS[name], tuple(aligned), params)
+        return record(OPS[name], tuple(aligned(is_batched, *inputs)), params)
 
     return batch
+
+
+def aligned(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+    """Batched inputs keep their batch axis first; shorter ones get axes of size 1 after it."""
+    rank = max(len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True))
+    return [
+        reshape(x, (x.shape[0], *(1,) * (rank - len(x.shape) + 1), *x.shape[1:])) if batched else x
+        for x, batched in zip(inputs, is_batched, strict=True)
+    ]
+
+
+def batch_together(name: str) -> Callable[..., Node]:
+    """All inputs get the batch axis as their first one, and axes count from the next one on."""
+
+    def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+        if "axis" in params:
+            params["axis"] += 1
+        if "axes" in params:
+            params["axes"] = tuple([axis + 1 for axis in params["axes"]])
+        return record(OPS[name], tuple(together(is_batched, *inputs)), params)
+
+    return batch
+
+
+def together(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+    """Each with its batch axis first: stretched where it has none."""
+    size = batch_size(is_batched, inputs)
+    return [with_batch_axis(x, own, size) for x, own in zip(inputs, is_batched, strict=True)]
+
+
+def with_batch_axis(x: Node, is_batched: bool, size: int) -> Node:
+    return x if is_batched else broadcast_to(x, (size, *x.shape))
+
+
+def batch_size(is_batched: Sequence[bool], inputs: Sequence[Node]) -> int:
+    return next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
 
 
 _loops: dict[tuple, tuple[np.dtype, ...]] = {}
@@ -504,16 +533,13 @@ def reduction(
         shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
         return array_type(shape, x.dtype)
 
-    def batch(is_batched: Sequence[bool], x: Node, *, axes: tuple[int, ...]) -> Node:
-        return record(OPS[name], (x,), {"axes": tuple(axis + 1 for axis in axes)})
-
     return Op(
         name,
         "reduction",
         ("x",),
         infer,
         by_argument(vjp) if vjp is not None else None,
-        batch,
+        batch_together(name),
         reference,
         combine,
         1,
@@ -536,15 +562,12 @@ def position_reduction(
         _check_not_empty(name, x, (axis,))
         return array_type(x.shape[:axis] + x.shape[axis + 1 :], np.dtype(np.int64))
 
-    def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
-        return record(OPS[name], (x,), {"axis": axis + 1})
-
     return Op(
         name,
         "reduction",
         ("x",),
         infer,
-        batch=batch,
+        batch=batch_together(name),
         reference=reference,
         saves=(),
         samples=((-3, 3),),
@@ -596,8 +619,8 @@ def structural(
     infer: Callable[..., Type],
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | Callable[..., Node | None] | None,
-    batch: Callable[..., Node] | None,
     example: Callable[..., Any],
+    batch: Callable[..., Node] | None = None,
     saves: tuple[str, ...] = (),
     dtypes: str = "fdFD",
     extras: dict[str, Any] | None = None,
@@ -609,6 +632,7 @@ def structural(
     Parameters
     ----------
     vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
+    batch : by default `batch_together`
     example : rng -> list of (input arrays, params), what the registry-driven tests run
     no_vjp : without `vjp`, why there is no derivative; needless where results are integers or bools
     jvp : `linear`, `multilinear`, or (tangents, out, *inputs, **params) -> tangent; without it the
@@ -622,7 +646,7 @@ def structural(
         input_names,
         infer,
         vjp,
-        batch,
+        batch or batch_together(name),
         reference,
         None,
         1,

@@ -20,7 +20,7 @@ from numba_grad.ops.elementwise import (
     multiply,
     one_minus,
     plus,
-    real,
+    real_part,
     scaled,
     square,
     where,
@@ -61,7 +61,7 @@ def _power_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
 
 def _power_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
     """out * log(x), and 0 for x = 0, y >= 0."""
-    real_y = real(y) if y.dtype.kind == "c" else y
+    real_y = real_part(y)
     is_constant = logical_and(is_zero(x), greater_equal(real_y, literal(0, real_y.dtype)))
     if y.dtype.kind == "c":
         is_constant = logical_and(is_constant, is_zero(imag(y)))

@@ -23,7 +23,7 @@ from numba_grad.ops.elementwise import (
     multiply,
     one_minus,
     plus,
-    real,
+    real_part,
     reciprocal,
     scaled,
     square,
@@ -85,10 +85,6 @@ erfcinv = elementwise(
     cost=80,
     saves=("out",),
 )
-
-
-def real_part(x: Node) -> Node:
-    return real(x) if x.dtype.kind == "c" else x
 
 
 def is_right_of(x: Node, limit: float) -> Node:
