@@ -24,7 +24,7 @@ from numba_grad.ops.elementwise import (
     square,
     where,
 )
-from numba_grad.ops.families import cast, elementwise
+from numba_grad.ops.families import cast, elementwise, scipy_reference
 from numba_grad.ops.functions import cos, exp, sin
 from numba_grad.ops.logic import less
 from numba_grad.ops.parameters import hyp1f1_derivative
@@ -33,7 +33,6 @@ from numba_grad.ops.special import (
     DTYPES,
     number,
     one_where,
-    scipy_reference,
     stretched,
 )
 
@@ -80,7 +79,6 @@ jv = elementwise(
 j0 = elementwise(
     "j0",
     expression="bessel_j0({x})",
-    reference=scipy_reference("j0"),
     vjp=(lambda g, out, x: -(g * j1(x)),),
     dtypes=DTYPES,
     samples=((-9, 9),),
@@ -90,7 +88,6 @@ j0 = elementwise(
 j1 = elementwise(
     "j1",
     expression="bessel_j1({x})",
-    reference=scipy_reference("j1"),
     vjp=(lambda g, out, x: g * scaled(j0(x) - jv(number(2, x), x), 0.5),),
     dtypes=DTYPES,
     samples=((-9, 9),),
@@ -100,7 +97,6 @@ j1 = elementwise(
 y0 = elementwise(
     "y0",
     expression="bessel_y0({x})",
-    reference=scipy_reference("y0"),
     vjp=(lambda g, out, x: -(g * y1(x)),),
     dtypes=DTYPES,
     samples=((0.5, 9),),
@@ -110,7 +106,6 @@ y0 = elementwise(
 y1 = elementwise(
     "y1",
     expression="bessel_y1({x})",
-    reference=scipy_reference("y1"),
     vjp=(lambda g, out, x: g * (y0(x) - out / x),),
     dtypes=DTYPES,
     samples=((0.5, 9),),
@@ -131,7 +126,6 @@ i0 = elementwise(
 i1 = elementwise(
     "i1",
     expression="bessel_i1({x})",
-    reference=scipy_reference("i1"),
     vjp=(lambda g, out, x: g * (i0(x) - _over_x(out, x, 0.5)),),
     dtypes=DTYPES,
     samples=((-3, 3),),
@@ -143,7 +137,6 @@ i1 = elementwise(
 i0e = elementwise(
     "i0e",
     expression="bessel_i0e({x})",
-    reference=scipy_reference("i0e"),
     vjp=(lambda g, out, x: g * (i1e(x) - sign(x) * out),),
     dtypes=DTYPES,
     samples=((-3, 3),),
@@ -154,7 +147,6 @@ i0e = elementwise(
 i1e = elementwise(
     "i1e",
     expression="bessel_i1e({x})",
-    reference=scipy_reference("i1e"),
     vjp=(lambda g, out, x: g * (i0e(x) - _over_x(out, x, 0.5) - sign(x) * out),),
     dtypes=DTYPES,
     samples=((-3, 3),),
@@ -166,7 +158,6 @@ i1e = elementwise(
 iv = elementwise(
     "iv",
     expression="bessel_i({v}, {x})",
-    reference=scipy_reference("iv"),
     vjp=(
         None,
         lambda g, out, v, x: g * scaled(iv(plus(v, -1), x) + iv(plus(v, 1), x), 0.5),
@@ -181,7 +172,6 @@ iv = elementwise(
 ive = elementwise(
     "ive",
     expression="bessel_ie({v}, {x})",
-    reference=scipy_reference("ive"),
     vjp=(
         None,
         lambda g, out, v, x: (
@@ -200,8 +190,6 @@ ive = elementwise(
 
 exp1 = elementwise(
     "exp1",
-    expression="exp1({x})",
-    reference=scipy_reference("exp1"),
     vjp=(lambda g, out, x: -(g * conjugated(exp(-x) / x)),),
     dtypes=ANALYTIC,
     samples=((0.2, 5),),
@@ -210,8 +198,6 @@ exp1 = elementwise(
 
 expi = elementwise(
     "expi",
-    expression="expi({x})",
-    reference=scipy_reference("expi"),
     vjp=(lambda g, out, x: g * conjugated(exp(x) / x),),
     dtypes=ANALYTIC,
     samples=((0.2, 5),),
@@ -237,7 +223,6 @@ def _sici_reference(part: int, x: np.ndarray) -> np.ndarray:
 
 sine_integral = elementwise(
     "sine_integral",
-    expression="sine_integral({x})",
     reference=lambda x: _sici_reference(0, x),
     vjp=(lambda g, out, x: g * conjugated(_sine_over_x(x)),),
     dtypes=ANALYTIC,
@@ -247,7 +232,6 @@ sine_integral = elementwise(
 
 cosine_integral = elementwise(
     "cosine_integral",
-    expression="cosine_integral({x})",
     reference=lambda x: _sici_reference(1, x),
     vjp=(lambda g, out, x: g * conjugated(cos(x) / x),),
     dtypes=ANALYTIC,
@@ -271,7 +255,6 @@ def _lambertw_slope(out: Node) -> Node:
 
 lambertw = elementwise(
     "lambertw",
-    expression="lambertw({x})",
     reference=lambda x: _lambertw_reference(0, x),
     vjp=(lambda g, out, x: g * _lambertw_slope(out),),
     dtypes=DTYPES,
@@ -282,7 +265,6 @@ lambertw = elementwise(
 
 lambertw_below = elementwise(
     "lambertw_below",
-    expression="lambertw_below({x})",
     reference=lambda x: _lambertw_reference(-1, x),
     vjp=(lambda g, out, x: g * _lambertw_slope(out),),
     dtypes=DTYPES,
@@ -317,7 +299,6 @@ def _hyp1f1_slope(a: Node, b: Node, x: Node, *, by_a: int, by_b: int) -> Node:
 hyp1f1 = elementwise(
     "hyp1f1",
     expression="hyp1f1({a}, {b}, {x})",
-    reference=scipy_reference("hyp1f1"),
     vjp=(
         lambda g, out, a, b, x: g * _hyp1f1_slope(a, b, x, by_a=1, by_b=0),
         lambda g, out, a, b, x: g * _hyp1f1_slope(a, b, x, by_a=0, by_b=1),

@@ -11,6 +11,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
+    aligned,
     broadcast_to,
     multilinear,
     reshape,
@@ -109,16 +110,7 @@ def _batch_matmul(is_batched: Sequence[bool], x: Node, y: Node) -> Node:
         # Likewise: vectors become the columns of one matrix.
         columns = matrix_transpose(reshape(y, y.shape[:2]))
         return reshape(matrix_transpose(matmul(x, columns)), (y.shape[0], x.shape[0], 1))
-    return matmul(*_aligned(is_batched, x, y))
-
-
-def _aligned(is_batched: Sequence[bool], *operands: Node) -> list[Node]:
-    """Operands whose batch axes broadcast against the stacks of others."""
-    rank = max(len(z.shape) - batched for z, batched in zip(operands, is_batched, strict=True))
-    return [
-        reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
-        for z, batched in zip(operands, is_batched, strict=True)
-    ]
+    return matmul(*aligned(is_batched, x, y))
 
 
 def _matmul_examples(rng: "np.random.Generator") -> list[Any]:
@@ -178,7 +170,7 @@ def _batch_matmul_add(is_batched: Sequence[bool], addend: Node, x: Node, y: Node
         addend = broadcast_to(addend, (count, *addend.shape))
     if not any(is_batched[1:]):
         return addend + matmul(x, y)
-    return matmul_add(addend, *_aligned(is_batched[1:], x, y))
+    return matmul_add(addend, *aligned(is_batched[1:], x, y))
 
 
 def _matmul_add_examples(rng: "np.random.Generator") -> list[Any]:

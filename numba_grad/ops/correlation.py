@@ -1,7 +1,5 @@
 """Sliding sums of products: what convolutions and correlations in one dimension are made of."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from numba_grad.dtypes import is_storage_only
@@ -10,7 +8,7 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import conjugated
 from numba_grad.ops.families import INTEGER, multilinear, structural
-from numba_grad.ops.movement import array_of, batch_size, flip, with_batch_axis
+from numba_grad.ops.movement import array_of, flip
 from numba_grad.ops.samples import Examples
 
 
@@ -48,14 +46,6 @@ def _correlate_vjp_of_y(g: Node, out: Node, x: Node, y: Node, *, offset: int, si
     return correlate(conjugated(x), g, offset=offset, size=y.shape[-1])
 
 
-def _batch_correlate(
-    is_batched: Sequence[bool], x: Node, y: Node, *, offset: int, size: int
-) -> Node:
-    count = batch_size(is_batched, (x, y))
-    x, y = (with_batch_axis(z, own, count) for z, own in zip((x, y), is_batched, strict=True))
-    return correlate(x, y, offset=offset, size=size)
-
-
 def _correlate_examples(rng: "np.random.Generator") -> Examples:
     return [
         ((array_of(rng, 12), array_of(rng, 3)), {"offset": 0, "size": 10}),
@@ -83,7 +73,6 @@ correlate = structural(
     infer=_infer_correlate,
     reference=_correlate_reference,
     vjp=(_correlate_vjp_of_x, _correlate_vjp_of_y),
-    batch=_batch_correlate,
     saves=("inputs",),
     dtypes=INTEGER + "fdFD",
     example=_correlate_examples,

@@ -9,19 +9,16 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
+from numba_grad.ops.elementwise import conjugated, real_part
 from numba_grad.ops.families import broadcast_to, cast, reshape, structural, total, zeros_like
 from numba_grad.ops.linalg import inv
-from numba_grad.ops.matrices import batch_stack, block, check_matrices, diagonal_of, real_part
-from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
+from numba_grad.ops.matrices import block, check_matrices, diagonal_of, same_square
+from numba_grad.ops.movement import array_of
 
 
 def _stretched(numbers: Node) -> Node:
     """A number for each matrix as (..., 1, 1)."""
     return reshape(numbers, (*numbers.shape, 1, 1))
-
-
-def _conjugate(x: Node) -> Node:
-    return OPS["conjugate"](x) if x.dtype.kind == "c" else x
 
 
 def _examples(rng: "np.random.Generator") -> list[Any]:
@@ -37,13 +34,9 @@ def _infer_det(a: Type) -> Type:
     return array_type(a.shape[:-2], a.dtype)
 
 
-def _det_reference(a: np.ndarray) -> np.ndarray:
-    return np.linalg.det(a)
-
-
 # Giles (2008), 2.2.4, with cofactors in place of det(a) a^-T.
 def _det_vjp(g: Node, out: Node, a: Node) -> Node:
-    return OPS["multiply"](_stretched(g), _conjugate(cofactor(a)))
+    return OPS["multiply"](_stretched(g), conjugated(cofactor(a)))
 
 
 def _det_jvp(tangents: Sequence[Node], out: Node, a: Node) -> Node:
@@ -61,9 +54,8 @@ det = structural(
     family="library",
     input_names=("a",),
     infer=_infer_det,
-    reference=_det_reference,
+    reference=np.linalg.det,
     vjp=(_det_vjp,),
-    batch=batch_stack("det"),
     saves=("inputs",),
     example=_examples,
     jvp=_det_jvp,
@@ -71,11 +63,6 @@ det = structural(
 
 
 # cofactor: the derivative of the determinant by each element; also that of singular matrices.
-
-
-def _infer_cofactor(a: Type) -> Type:
-    check_matrices("cofactor", a, square=True)
-    return a
 
 
 def _cofactor_reference(a: np.ndarray) -> np.ndarray:
@@ -91,7 +78,7 @@ def _cofactor_reference(a: np.ndarray) -> np.ndarray:
 
 
 def _cofactor_vjp(g: Node, out: Node, a: Node) -> Node:
-    return _conjugate(_cofactors_in_direction(a, _conjugate(g)))
+    return conjugated(_cofactors_in_direction(a, conjugated(g)))
 
 
 def _cofactors_in_direction(a: Node, e: Node) -> Node:
@@ -125,10 +112,9 @@ cofactor = structural(
     "cofactor",
     family="library",
     input_names=("a",),
-    infer=_infer_cofactor,
+    infer=same_square("cofactor"),
     reference=_cofactor_reference,
     vjp=(_cofactor_vjp,),
-    batch=batch_stack("cofactor"),
     saves=("inputs",),
     example=_examples,
     jvp=lambda tangents, out, a: _cofactors_in_direction(a, tangents[0]),
@@ -187,12 +173,6 @@ def _trace(x: Node) -> Node:
     return broadcast_to(_stretched(total), x.shape)
 
 
-def _batch_cofactor_in_direction(is_batched: Sequence[bool], a: Node, e: Node) -> Node:
-    size = batch_size(is_batched, (a, e))
-    both = (with_batch_axis(z, own, size) for z, own in zip((a, e), is_batched, strict=True))
-    return cofactor_in_direction(*both)
-
-
 def _cofactor_in_direction_jvp(
     tangents: Sequence[Node | None], out: Node, a: Node, e: Node
 ) -> Node | None:
@@ -212,10 +192,9 @@ cofactor_in_direction = structural(
     infer=_infer_cofactor_in_direction,
     reference=_cofactor_in_direction_reference,
     vjp=(
-        lambda g, out, a, e: _conjugate(_second_change(a, e, _conjugate(g))),
-        lambda g, out, a, e: _conjugate(cofactor_in_direction(a, _conjugate(g))),
+        lambda g, out, a, e: conjugated(_second_change(a, e, conjugated(g))),
+        lambda g, out, a, e: conjugated(cofactor_in_direction(a, conjugated(g))),
     ),
-    batch=_batch_cofactor_in_direction,
     saves=("inputs",),
     example=lambda rng: [
         ((array_of(rng, *shape) + 2 * np.eye(shape[-1]), array_of(rng, *shape)), {})
@@ -272,7 +251,6 @@ slogdet = structural(
     infer=_infer_slogdet,
     reference=_slogdet_reference,
     vjp=(_slogdet_vjp,),
-    batch=batch_stack("slogdet"),
     saves=("inputs", "out"),
     example=_examples,
     jvp=_slogdet_jvp,

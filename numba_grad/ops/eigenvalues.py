@@ -5,18 +5,17 @@ import numpy as np
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul
+from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import cast, real_dtype, reshape, structural, zeros_like
 from numba_grad.ops.matrices import (
     as_column,
     as_row,
-    batch_stack,
     block,
     check_matrices,
     diagonal_matrix,
     diagonal_of,
     divided_where,
     product,
-    real_part,
     rounding_of,
     skew_part,
 )
@@ -99,7 +98,6 @@ eigh = structural(
     infer=_infer_eigh,
     reference=_eigh_reference,
     vjp=(_eigh_vjp,),
-    batch=batch_stack("eigh"),
     saves=("inputs", "out"),
     example=_eigh_examples,
     extras={"domain": "hermitian"},
@@ -133,7 +131,6 @@ eigvalsh = structural(
     infer=_infer_eigvalsh,
     reference=_eigvalsh_reference,
     vjp=(_eigvalsh_vjp,),
-    batch=batch_stack("eigvalsh"),
     saves=("inputs",),
     example=_eigh_examples,
     extras={"domain": "hermitian"},
@@ -199,7 +196,6 @@ eig = structural(
     infer=_infer_eig,
     reference=_eig_reference,
     vjp=(_eig_vjp,),
-    batch=batch_stack("eig"),
     saves=("out",),
     example=_eig_examples,
     extras={"domain": "simple spectrum"},
@@ -231,7 +227,6 @@ eigvals = structural(
     infer=_infer_eigvals,
     reference=_eigvals_reference,
     vjp=(_eigvals_vjp,),
-    batch=batch_stack("eigvals"),
     saves=("inputs",),
     example=_eig_examples,
     extras={"domain": "simple spectrum"},

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.dtypes import promoted
-from numba_grad.graph.node import LEAF, Node
+from numba_grad.graph.node import LEAF, Node, Op
 from numba_grad.ops.families import (
     ALL,
     COMPLEX,
+    FLOATING,
     INEXACT,
     NUMERIC,
     REAL,
@@ -41,6 +42,11 @@ from numba_grad.ops.logic import (
 def conjugated(x: Node) -> Node:
     """The complex conjugate; `x` itself where it is real."""
     return conjugate(x) if x.dtype.kind == "c" else x
+
+
+def real_part(x: Node) -> Node:
+    """The real part; `x` itself where it is real."""
+    return real(x) if x.dtype.kind == "c" else x
 
 
 def scaled(x: Node, factor: float) -> Node:
@@ -71,7 +77,6 @@ def zero_where(condition: Node, x: Node) -> Node:
 add = elementwise(
     "add",
     expression="{x} + {y}",
-    reference=np.add,
     vjp=(lambda g, out, x, y: g, lambda g, out, x, y: g),
     dtypes=ALL,
     samples=((-3, 3), (-3, 3)),
@@ -82,7 +87,6 @@ add = elementwise(
 subtract = elementwise(
     "subtract",
     expression="{x} - {y}",
-    reference=np.subtract,
     vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -g),
     dtypes=NUMERIC,
     samples=((-3, 3), (-3, 3)),
@@ -101,7 +105,6 @@ def _multiply_jvp(tangents: Sequence[Node | None], out: Node, x: Node, y: Node) 
 multiply = elementwise(
     "multiply",
     expression="{x} * {y}",
-    reference=np.multiply,
     vjp=(
         lambda g, out, x, y: (g + g if x is y else g) * conjugated(y),
         # Of x * x the first rule is all: 2 g is the same for every component of x.
@@ -140,7 +143,6 @@ def _divide_jvp(tangents: Sequence[Node | None], out: Node, x: Node, y: Node) ->
 divide = elementwise(
     "divide",
     expression="{x} / {y}",
-    reference=np.divide,
     vjp=(
         lambda g, out, x, y: g / conjugated(y),
         _divide_vjp_of_y,
@@ -155,7 +157,6 @@ divide = elementwise(
 negative = elementwise(
     "negative",
     expression="-{x}",
-    reference=np.negative,
     vjp=(lambda g, out, x: -g,),
     dtypes=NUMERIC,
     samples=((-3, 3),),
@@ -166,7 +167,6 @@ negative = elementwise(
 positive = elementwise(
     "positive",
     expression="{x}",
-    reference=np.positive,
     vjp=(lambda g, out, x: g,),
     dtypes=NUMERIC,
     samples=((-3, 3),),
@@ -191,8 +191,6 @@ def _absolute_jvp(tangents: Sequence[Node | None], out: Node, x: Node) -> Node |
 
 absolute = elementwise(
     "absolute",
-    expression="absolute({x})",
-    reference=np.absolute,
     vjp=(_absolute_vjp,),
     result="real",
     dtypes=ALL,
@@ -221,7 +219,6 @@ def _sign_reference(x: np.ndarray) -> np.ndarray:
 
 sign = elementwise(
     "sign",
-    expression="sign({x})",
     reference=_sign_reference,
     vjp=(_sign_vjp,),
     is_step=True,
@@ -236,7 +233,6 @@ sign = elementwise(
 square = elementwise(
     "square",
     expression="{x} * {x}",
-    reference=np.square,
     vjp=(lambda g, out, x: g * scaled(conjugated(x), 2),),
     dtypes=NUMERIC,
     samples=((-3, 3),),
@@ -244,8 +240,6 @@ square = elementwise(
 
 reciprocal = elementwise(
     "reciprocal",
-    expression="reciprocal({x})",
-    reference=np.reciprocal,
     vjp=(lambda g, out, x: -(g * conjugated(square(out))),),
     dtypes=INEXACT,
     samples=((0.5, 3),),
@@ -307,8 +301,6 @@ integer_power = elementwise(
 
 floor_divide = elementwise(
     "floor_divide",
-    expression="floor_divide({x}, {y})",
-    reference=np.floor_divide,
     vjp=(no_slope, no_slope),
     is_step=True,
     dtypes=REAL,
@@ -320,8 +312,6 @@ floor_divide = elementwise(
 
 remainder = elementwise(
     "remainder",
-    expression="remainder({x}, {y})",
-    reference=np.remainder,
     vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -(g * floor_divide(x, y))),
     dtypes=REAL,
     samples=((-9, 9), (1, 3)),
@@ -331,8 +321,6 @@ remainder = elementwise(
 # The quotient is whole but for rounding, whereas x / y may round to the next whole number.
 fmod = elementwise(
     "fmod",
-    expression="fmod({x}, {y})",
-    reference=np.fmod,
     vjp=(lambda g, out, x, y: g, lambda g, out, x, y: -(g * rint((x - out) / y))),
     dtypes=REAL,
     samples=((-9, 9), (1, 3)),
@@ -348,8 +336,6 @@ def _share(g: Node, loses: Node, x: Node, y: Node) -> Node:
 
 maximum = elementwise(
     "maximum",
-    expression="maximum({x}, {y})",
-    reference=np.maximum,
     vjp=(
         lambda g, out, x, y: _share(g, less(x, y), x, y),
         lambda g, out, x, y: _share(g, less(y, x), y, x),
@@ -362,8 +348,6 @@ maximum = elementwise(
 
 minimum = elementwise(
     "minimum",
-    expression="minimum({x}, {y})",
-    reference=np.minimum,
     vjp=(
         lambda g, out, x, y: _share(g, less(y, x), x, y),
         lambda g, out, x, y: _share(g, less(x, y), y, x),
@@ -424,8 +408,6 @@ clip_to_numbers = elementwise(
 # The slope in x is -1 where the sign changed, and 0 at 0.
 copysign = elementwise(
     "copysign",
-    expression="copysign({x}, {y})",
-    reference=np.copysign,
     vjp=(
         lambda g, out, x, y: g * (sign(x) * copysign(literal(1, y.dtype), y)),
         no_slope,
@@ -439,8 +421,6 @@ copysign = elementwise(
 # The neighbour moves with x.
 nextafter = elementwise(
     "nextafter",
-    expression="nextafter({x}, {y})",
-    reference=np.nextafter,
     vjp=(lambda g, out, x, y: g, no_slope),
     dtypes="fd",
     samples=((-3, 3), (-3, 3)),
@@ -461,7 +441,6 @@ ldexp = elementwise(
 
 frexp_exponent = elementwise(
     "frexp_exponent",
-    expression="frexp_exponent({x})",
     reference=lambda x: np.frexp(x)[1],
     no_vjp="an exponent is an integer",
     dtypes="efd",
@@ -473,49 +452,18 @@ frexp_exponent = elementwise(
 
 # Rounding.
 
-floor = elementwise(
-    "floor",
-    expression="floor({x})",
-    reference=np.floor,
-    vjp=(no_slope,),
-    is_step=True,
-    dtypes="?" + REAL,
-    samples=((-9, 9),),
-    saves=(),
-)
 
-ceil = elementwise(
-    "ceil",
-    expression="ceil({x})",
-    reference=np.ceil,
-    vjp=(no_slope,),
-    is_step=True,
-    dtypes="?" + REAL,
-    samples=((-9, 9),),
-    saves=(),
-)
+def _rounding(name: str, dtypes: str) -> Op:
+    samples = ((-9, 9),)
+    return elementwise(
+        name, vjp=(no_slope,), is_step=True, dtypes=dtypes, samples=samples, saves=()
+    )
 
-trunc = elementwise(
-    "trunc",
-    expression="trunc({x})",
-    reference=np.trunc,
-    vjp=(no_slope,),
-    is_step=True,
-    dtypes="?" + REAL,
-    samples=((-9, 9),),
-    saves=(),
-)
 
-rint = elementwise(
-    "rint",
-    expression="rint({x})",
-    reference=np.rint,
-    vjp=(no_slope,),
-    is_step=True,
-    dtypes="efd",
-    samples=((-9, 9),),
-    saves=(),
-)
+floor = _rounding("floor", "?" + REAL)
+ceil = _rounding("ceil", "?" + REAL)
+trunc = _rounding("trunc", "?" + REAL)
+rint = _rounding("rint", FLOATING)
 
 
 # Selection.
@@ -524,7 +472,6 @@ rint = elementwise(
 where = elementwise(
     "where",
     expression="select({condition}, {x}, {y})",
-    reference=np.where,
     vjp=(
         None,  # the condition is bool
         lambda g, out, condition, x, y: where(condition, g, literal(0, g.dtype)),
@@ -563,8 +510,6 @@ cast = elementwise(
 
 real = elementwise(
     "real",
-    expression="real({x})",
-    reference=np.real,
     vjp=(lambda g, out, x: g,),
     result="real",
     dtypes=INEXACT,
@@ -576,8 +521,6 @@ real = elementwise(
 
 imag = elementwise(
     "imag",
-    expression="imag({x})",
-    reference=np.imag,
     vjp=(lambda g, out, x: make_complex(literal(0, g.dtype), g),),
     result="real",
     dtypes=COMPLEX,
@@ -589,8 +532,6 @@ imag = elementwise(
 
 conjugate = elementwise(
     "conjugate",
-    expression="conjugate({x})",
-    reference=np.conjugate,
     vjp=(lambda g, out, x: conjugated(g),),
     dtypes=INEXACT,
     samples=((-3, 3),),

@@ -1,7 +1,6 @@
 """Factorizations by LAPACK: Cholesky, LU, QR. Several factors are parts of one packed result."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,32 +10,22 @@ from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
+from numba_grad.ops.elementwise import real_part, scaled
 from numba_grad.ops.families import broadcast_to, cast, reshape, structural
 from numba_grad.ops.linalg import solve_triangular
 from numba_grad.ops.matrices import (
-    batch_stack,
     block,
     check_matrices,
     diagonal_matrix,
     diagonal_of,
     lower_triangle,
-    real_part,
-    scaled,
+    same_square,
     upper_triangle,
 )
 from numba_grad.ops.movement import array_of
 from numba_grad.ops.triangles import gradient_of_triangle
 
 # cholesky
-
-
-def _infer_cholesky(a: Type) -> Type:
-    check_matrices("cholesky", a, square=True)
-    return a
-
-
-def cholesky_reference(a: np.ndarray) -> np.ndarray:
-    return np.linalg.cholesky(a)
 
 
 # Murray, Differentiation of the Cholesky decomposition (2016).
@@ -65,10 +54,9 @@ cholesky = structural(
     "cholesky",
     family="library",
     input_names=("a",),
-    infer=_infer_cholesky,
-    reference=cholesky_reference,
+    infer=same_square("cholesky"),
+    reference=np.linalg.cholesky,
     vjp=(_cholesky_vjp,),
-    batch=batch_stack("cholesky"),
     saves=("inputs", "out"),
     example=_cholesky_examples,
     extras={"domain": "hermitian"},
@@ -187,7 +175,6 @@ lu = structural(
     infer=_infer_lu,
     reference=_lu_reference,
     vjp=(_lu_vjp,),
-    batch=batch_stack("lu"),
     saves=("out",),
     example=_lu_examples,
 )
@@ -211,10 +198,6 @@ def _permutation_reference(pivots: np.ndarray, *, rows: int) -> np.ndarray:
     return result
 
 
-def _batch_permutation(is_batched: Sequence[bool], pivots: Node, *, rows: int) -> Node:
-    return permutation(pivots, rows=rows)
-
-
 permutation = structural(
     "permutation",
     family="library",
@@ -222,7 +205,6 @@ permutation = structural(
     infer=_infer_permutation,
     reference=_permutation_reference,
     vjp=None,
-    batch=_batch_permutation,
     dtypes="l",
     example=lambda rng: [
         ((np.array(pivots, np.int64).reshape(shape),), {"rows": rows})
@@ -316,7 +298,6 @@ qr = structural(
     infer=_infer_qr,
     reference=_qr_reference,
     vjp=(_qr_vjp,),
-    batch=batch_stack("qr"),
     saves=("inputs", "out"),
     example=_qr_examples,
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT16, asked_of_numpy, character_of, is_inexact
 from numba_grad.errors import AxisError, DTypeError, GradientError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, record
 from numba_grad.graph.types import CPU, KNOWN, Type, array_type, broadcast_shapes
 from numba_grad.ops.samples import elementwise_examples, position_examples, reduction_examples
@@ -188,8 +189,8 @@ def no_slope(g: Node, out: Node, *inputs: Node, **params: Any) -> Node:
 def elementwise(
     name: str,
     *,
-    expression: str | Callable[..., str],
-    reference: Callable[..., np.ndarray],
+    expression: str | Callable[..., str] = "",
+    reference: Callable[..., np.ndarray] | None = None,
     vjp: Sequence[Rule] | None = None,
     no_vjp: str = "",
     no_derivative: Mapping[str, str] = MappingProxyType({}),
@@ -217,16 +218,18 @@ def elementwise(
     expression : kernel source of one element, the inputs in braces and in order: "{x} * {y}". A
         function of the static parameters where the source depends on them. Operands arrive in their
         dtype. The result is cast to the result's dtype where that is an integer or bool; floating
-        expressions must have it already, so numbers in them need a cast to "{dtype}".
+        expressions must have it already, so numbers in them need a cast to "{dtype}". By default a
+        call of the function of that name in kernel source.
+    reference : the same of NumPy's arrays; by default NumPy's function of that name, or SciPy's
     vjp : written as if nothing was broadcast; sums that undo broadcasting and casts are added here.
-    no_vjp : without `vjp`, why there is no derivative
+    no_vjp : without `vjp`, why there is no derivative; needless where the result is bool
     no_derivative : input name -> why there is none by this input alone: asking for it is an error
     is_step : whether it is piecewise constant on real numbers
     result : "same" (the dtype of the last input), "bool", or "real" (the real part's dtype)
     dtypes : NumPy type characters that the loop accepts, for tests and for errors
     samples : (low, high) of each input, where the tests draw values; (False, True) for one that is
         always bool
-    input_names : by default, the names in braces but "dtype"
+    input_names : by default the names in braces but "dtype", or x and y, as there are samples
     operand_dtypes : (*input dtypes) -> whether they fit together, where they need not be equal
     result_dtype : (*input dtypes, **params) -> dtype, where `result` does not say it
     params_samples : what the tests give as params
@@ -235,6 +238,11 @@ def elementwise(
         multiplies a cotangent multiplies a tangent, conjugated.
     has_real_slopes : nothing is to conjugate, as all slopes are real numbers
     """
+    if not expression:
+        input_names = input_names or ("x", "y")[: len(samples)]
+        expression = f"{name}({', '.join(f'{{{x}}}' for x in input_names)})"
+    if vjp is None and result == "bool":
+        no_vjp = "the result is bool"
     names = input_names or _names_in_braces(expression)
     extras: dict[str, Any] = {"no_vjp": no_vjp} if no_vjp else {}
     if no_derivative:
@@ -250,8 +258,8 @@ def elementwise(
         names,
         _type_rule(name, names, result, dtypes, operand_dtypes, result_dtype),
         None if vjp is None else _vjp_with_sums(name, names, vjp, no_derivative),
-        batch_elementwise(name),
-        reference,
+        batch_aligned(name),
+        reference or getattr(np, name, None) or scipy_reference(name),
         expression,
         cost,
         saves if vjp is not None else (),
@@ -262,6 +270,16 @@ def elementwise(
         extras,
         jvp or (None if vjp is None else _jvp_by_slopes(name, names, vjp, extras, has_real_slopes)),
     )
+
+
+def scipy_reference(name: str) -> Callable[..., np.ndarray]:
+    """SciPy's function of this name, imported when first called."""
+
+    def reference(*arrays: np.ndarray) -> np.ndarray:
+        function = getattr(imported("scipy.special"), name)
+        return np.asarray(function(*arrays)).astype(arrays[-1].dtype)
+
+    return reference
 
 
 def _names_in_braces(expression: object) -> tuple[str, ...]:
@@ -404,20 +422,49 @@ def dtype_names(characters: str) -> str:
     return ", ".join(names)
 
 
-def batch_elementwise(name: str) -> Callable[..., Node]:
-    """Batched inputs keep their batch axis first; shorter ones get axes of size 1 after it."""
+def batch_aligned(name: str) -> Callable[..., Node]:
+    """Of an operation whose inputs broadcast: what has no batch axis broadcasts along it."""
 
     def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
-        rank = max(len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True))
-        aligned = [
-            reshape(x, x.shape[:1] + (1,) * (rank - len(x.shape) + 1) + x.shape[1:])
-            if batched
-            else x
-            for x, batched in zip(inputs, is_batched, strict=True)
-        ]
-        return record(OPS[name], tuple(aligned), params)
+        return record(OPS[name], tuple(aligned(is_batched, *inputs)), params)
 
     return batch
+
+
+def aligned(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+    """Batched inputs keep their batch axis first; shorter ones get axes of size 1 after it."""
+    rank = max(len(x.shape) - batched for x, batched in zip(inputs, is_batched, strict=True))
+    return [
+        reshape(x, (x.shape[0], *(1,) * (rank - len(x.shape) + 1), *x.shape[1:])) if batched else x
+        for x, batched in zip(inputs, is_batched, strict=True)
+    ]
+
+
+def batch_together(name: str) -> Callable[..., Node]:
+    """All inputs get the batch axis as their first one, and axes count from the next one on."""
+
+    def batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
+        if "axis" in params:
+            params["axis"] += 1
+        if "axes" in params:
+            params["axes"] = tuple([axis + 1 for axis in params["axes"]])
+        return record(OPS[name], tuple(together(is_batched, *inputs)), params)
+
+    return batch
+
+
+def together(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
+    """Each with its batch axis first: stretched where it has none."""
+    size = batch_size(is_batched, inputs)
+    return [with_batch_axis(x, own, size) for x, own in zip(inputs, is_batched, strict=True)]
+
+
+def with_batch_axis(x: Node, is_batched: bool, size: int) -> Node:
+    return x if is_batched else broadcast_to(x, (size, *x.shape))
+
+
+def batch_size(is_batched: Sequence[bool], inputs: Sequence[Node]) -> int:
+    return next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
 
 
 _loops: dict[tuple, tuple[np.dtype, ...]] = {}
@@ -486,16 +533,13 @@ def reduction(
         shape = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
         return array_type(shape, x.dtype)
 
-    def batch(is_batched: Sequence[bool], x: Node, *, axes: tuple[int, ...]) -> Node:
-        return record(OPS[name], (x,), {"axes": tuple(axis + 1 for axis in axes)})
-
     return Op(
         name,
         "reduction",
         ("x",),
         infer,
         by_argument(vjp) if vjp is not None else None,
-        batch,
+        batch_together(name),
         reference,
         combine,
         1,
@@ -518,15 +562,12 @@ def position_reduction(
         _check_not_empty(name, x, (axis,))
         return array_type(x.shape[:axis] + x.shape[axis + 1 :], np.dtype(np.int64))
 
-    def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
-        return record(OPS[name], (x,), {"axis": axis + 1})
-
     return Op(
         name,
         "reduction",
         ("x",),
         infer,
-        batch=batch,
+        batch=batch_together(name),
         reference=reference,
         saves=(),
         samples=((-3, 3),),
@@ -578,8 +619,8 @@ def structural(
     infer: Callable[..., Type],
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | Callable[..., Node | None] | None,
-    batch: Callable[..., Node] | None,
     example: Callable[..., Any],
+    batch: Callable[..., Node] | None = None,
     saves: tuple[str, ...] = (),
     dtypes: str = "fdFD",
     extras: dict[str, Any] | None = None,
@@ -591,6 +632,7 @@ def structural(
     Parameters
     ----------
     vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
+    batch : by default `batch_together`
     example : rng -> list of (input arrays, params), what the registry-driven tests run
     no_vjp : without `vjp`, why there is no derivative; needless where results are integers or bools
     jvp : `linear`, `multilinear`, or (tangents, out, *inputs, **params) -> tangent; without it the
@@ -604,7 +646,7 @@ def structural(
         input_names,
         infer,
         vjp,
-        batch,
+        batch or batch_together(name),
         reference,
         None,
         1,

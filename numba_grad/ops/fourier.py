@@ -111,9 +111,6 @@ fft = structural(
             g, axis=axis, inverse=not inverse, norm=ADJOINT_NORM[norm]
         ),
     ),
-    batch=lambda is_batched, x, *, axis, inverse, norm: fft(
-        x, axis=axis + 1, inverse=inverse, norm=norm
-    ),
     dtypes="FD",
     example=lambda rng: [
         ((x,), {"axis": axis, "inverse": inverse, "norm": norm})
@@ -167,7 +164,6 @@ rfft = structural(
     infer=_infer_rfft,
     reference=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     vjp=(_rfft_vjp,),
-    batch=lambda is_batched, x, *, axis, norm: rfft(x, axis=axis + 1, norm=norm),
     dtypes="fd",
     example=lambda rng: [
         ((x,), {"axis": axis, "norm": norm})
@@ -220,7 +216,6 @@ irfft = structural(
     infer=_infer_irfft,
     reference=lambda x, *, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
     vjp=(_irfft_vjp,),
-    batch=lambda is_batched, x, *, axis, n, norm: irfft(x, axis=axis + 1, n=n, norm=norm),
     dtypes="FD",
     example=_irfft_examples,
     jvp=linear,

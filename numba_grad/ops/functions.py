@@ -20,7 +20,7 @@ from numba_grad.ops.elementwise import (
     multiply,
     one_minus,
     plus,
-    real,
+    real_part,
     scaled,
     square,
     where,
@@ -61,7 +61,7 @@ def _power_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
 
 def _power_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
     """out * log(x), and 0 for x = 0, y >= 0."""
-    real_y = real(y) if y.dtype.kind == "c" else y
+    real_y = real_part(y)
     is_constant = logical_and(is_zero(x), greater_equal(real_y, literal(0, real_y.dtype)))
     if y.dtype.kind == "c":
         is_constant = logical_and(is_constant, is_zero(imag(y)))
@@ -71,8 +71,6 @@ def _power_vjp_y(g: Node, out: Node, x: Node, y: Node) -> Node:
 
 power = elementwise(
     "power",
-    expression="power({x}, {y})",
-    reference=np.power,
     vjp=(_power_vjp_x, _power_vjp_y),
     dtypes=NUMERIC,
     samples=((0.5, 3), (0, 3)),
@@ -82,8 +80,6 @@ power = elementwise(
 
 sqrt = elementwise(
     "sqrt",
-    expression="sqrt({x})",
-    reference=np.sqrt,
     vjp=(lambda g, out, x: g / scaled(conjugated(out), 2),),
     dtypes=INEXACT,
     samples=((0.1, 4),),
@@ -93,8 +89,6 @@ sqrt = elementwise(
 
 cbrt = elementwise(
     "cbrt",
-    expression="cbrt({x})",
-    reference=np.cbrt,
     vjp=(lambda g, out, x: g / scaled(square(out), 3),),
     dtypes="efd",
     samples=((0.1, 4),),
@@ -111,8 +105,6 @@ def _one_for_zero(x: Node) -> Node:
 # The slopes at the origin are 0.
 hypot = elementwise(
     "hypot",
-    expression="hypot({x}, {y})",
-    reference=np.hypot,
     vjp=(
         lambda g, out, x, y: g * (x / _one_for_zero(out)),
         lambda g, out, x, y: g * (y / _one_for_zero(out)),
@@ -128,8 +120,6 @@ hypot = elementwise(
 
 exp = elementwise(
     "exp",
-    expression="exp({x})",
-    reference=np.exp,
     vjp=(lambda g, out, x: g * conjugated(out),),
     dtypes=INEXACT,
     samples=((-2, 2),),
@@ -139,8 +129,6 @@ exp = elementwise(
 
 exp2 = elementwise(
     "exp2",
-    expression="exp2({x})",
-    reference=np.exp2,
     vjp=(lambda g, out, x: g * scaled(conjugated(out), LOG_2),),
     dtypes=INEXACT,
     samples=((-2, 2),),
@@ -159,7 +147,6 @@ def _expm1_reference(x: np.ndarray) -> np.ndarray:
 # Not out + 1, which is 0 for x below -37.
 expm1 = elementwise(
     "expm1",
-    expression="expm1({x})",
     reference=_expm1_reference,
     vjp=(lambda g, out, x: g * conjugated(exp(x)),),
     dtypes=INEXACT,
@@ -203,8 +190,6 @@ logaddexp2 = _log_of_sum(
 # 1/x also for negative x, where the value is NaN: torch's convention.
 log = elementwise(
     "log",
-    expression="log({x})",
-    reference=np.log,
     vjp=(lambda g, out, x: g / conjugated(x),),
     dtypes=INEXACT,
     samples=((0.1, 4),),
@@ -213,8 +198,6 @@ log = elementwise(
 
 log1p = elementwise(
     "log1p",
-    expression="log1p({x})",
-    reference=np.log1p,
     vjp=(lambda g, out, x: g / plus(conjugated(x), 1),),
     dtypes=INEXACT,
     samples=((-0.8, 4),),
@@ -223,8 +206,6 @@ log1p = elementwise(
 
 log2 = elementwise(
     "log2",
-    expression="log2({x})",
-    reference=np.log2,
     vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_2),),
     dtypes=INEXACT,
     samples=((0.1, 4),),
@@ -233,8 +214,6 @@ log2 = elementwise(
 
 log10 = elementwise(
     "log10",
-    expression="log10({x})",
-    reference=np.log10,
     vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_10),),
     dtypes=INEXACT,
     samples=((0.1, 4),),
@@ -246,8 +225,6 @@ log10 = elementwise(
 
 sin = elementwise(
     "sin",
-    expression="sin({x})",
-    reference=np.sin,
     vjp=(lambda g, out, x: g * conjugated(cos(x)),),
     dtypes=INEXACT,
     samples=((-4, 4),),
@@ -256,8 +233,6 @@ sin = elementwise(
 
 cos = elementwise(
     "cos",
-    expression="cos({x})",
-    reference=np.cos,
     vjp=(lambda g, out, x: -(g * conjugated(sin(x))),),
     dtypes=INEXACT,
     samples=((-4, 4),),
@@ -266,8 +241,6 @@ cos = elementwise(
 
 tan = elementwise(
     "tan",
-    expression="tan({x})",
-    reference=np.tan,
     vjp=(lambda g, out, x: g * conjugated(plus(square(out), 1)),),
     dtypes=INEXACT,
     samples=((-1.2, 1.2),),
@@ -277,8 +250,6 @@ tan = elementwise(
 
 arcsin = elementwise(
     "arcsin",
-    expression="arcsin({x})",
-    reference=np.arcsin,
     vjp=(lambda g, out, x: g / conjugated(sqrt(_one_minus_square(x))),),
     dtypes=INEXACT,
     samples=((-0.9, 0.9),),
@@ -287,8 +258,6 @@ arcsin = elementwise(
 
 arccos = elementwise(
     "arccos",
-    expression="arccos({x})",
-    reference=np.arccos,
     vjp=(lambda g, out, x: -(g / conjugated(sqrt(_one_minus_square(x)))),),
     dtypes=INEXACT,
     samples=((-0.9, 0.9),),
@@ -297,8 +266,6 @@ arccos = elementwise(
 
 arctan = elementwise(
     "arctan",
-    expression="arctan({x})",
-    reference=np.arctan,
     vjp=(lambda g, out, x: g / conjugated(plus(square(x), 1)),),
     dtypes=INEXACT,
     samples=((-0.9, 0.9),),
@@ -315,7 +282,6 @@ def _angle_slope(g: Node, across: Node, x: Node, y: Node) -> Node:
 arctan2 = elementwise(
     "arctan2",
     expression="arctan2({y}, {x})",
-    reference=np.arctan2,
     vjp=(
         lambda g, out, y, x: _angle_slope(g, x, x, y),
         lambda g, out, y, x: -_angle_slope(g, y, x, y),
@@ -330,8 +296,6 @@ arctan2 = elementwise(
 
 sinh = elementwise(
     "sinh",
-    expression="sinh({x})",
-    reference=np.sinh,
     vjp=(lambda g, out, x: g * conjugated(cosh(x)),),
     dtypes=INEXACT,
     samples=((-2, 2),),
@@ -340,8 +304,6 @@ sinh = elementwise(
 
 cosh = elementwise(
     "cosh",
-    expression="cosh({x})",
-    reference=np.cosh,
     vjp=(lambda g, out, x: g * conjugated(sinh(x)),),
     dtypes=INEXACT,
     samples=((-2, 2),),
@@ -350,8 +312,6 @@ cosh = elementwise(
 
 tanh = elementwise(
     "tanh",
-    expression="tanh({x})",
-    reference=np.tanh,
     vjp=(lambda g, out, x: g * conjugated(one_minus(square(out))),),
     dtypes=INEXACT,
     samples=((-1.5, 1.5),),
@@ -361,8 +321,6 @@ tanh = elementwise(
 
 arcsinh = elementwise(
     "arcsinh",
-    expression="arcsinh({x})",
-    reference=np.arcsinh,
     vjp=(lambda g, out, x: g / conjugated(sqrt(plus(square(x), 1))),),
     dtypes=INEXACT,
     samples=((-0.9, 0.9),),
@@ -382,8 +340,6 @@ def _arccosh_vjp(g: Node, out: Node, x: Node) -> Node:
 
 arccosh = elementwise(
     "arccosh",
-    expression="arccosh({x})",
-    reference=np.arccosh,
     vjp=(_arccosh_vjp,),
     dtypes=INEXACT,
     samples=((1.2, 4),),
@@ -392,8 +348,6 @@ arccosh = elementwise(
 
 arctanh = elementwise(
     "arctanh",
-    expression="arctanh({x})",
-    reference=np.arctanh,
     vjp=(lambda g, out, x: g / conjugated(_one_minus_square(x)),),
     dtypes=INEXACT,
     samples=((-0.8, 0.8),),
@@ -415,7 +369,6 @@ def _sigmoid_reference(x: np.ndarray) -> np.ndarray:
 
 sigmoid = elementwise(
     "sigmoid",
-    expression="sigmoid({x})",
     reference=_sigmoid_reference,
     vjp=(lambda g, out, x: g * conjugated(out * one_minus(out)),),
     dtypes=INEXACT,
@@ -445,7 +398,6 @@ def _bell(x: Node) -> Node:
 
 erf = elementwise(
     "erf",
-    expression="erf({x})",
     reference=_error_function_reference("erf"),
     vjp=(lambda g, out, x: g * conjugated(_bell(x)),),
     dtypes=INEXACT,
@@ -455,7 +407,6 @@ erf = elementwise(
 
 erfc = elementwise(
     "erfc",
-    expression="erfc({x})",
     reference=_error_function_reference("erfc"),
     vjp=(lambda g, out, x: -(g * conjugated(_bell(x))),),
     dtypes=INEXACT,

@@ -20,9 +20,18 @@ import numpy as np
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, full, linear, reshape, structural, zeros_like
+from numba_grad.ops.families import (
+    ALL,
+    batch_size,
+    full,
+    linear,
+    reshape,
+    structural,
+    with_batch_axis,
+    zeros_like,
+)
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
+from numba_grad.ops.movement import array_of
 
 Shape = tuple[int, ...]
 Axes = tuple[int, ...] | None

@@ -1,10 +1,7 @@
 """Values that come from nowhere: literals of formulas, and index ranges."""
 
-from typing import Any
-
 import numpy as np
 
-from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import structural
 
@@ -17,10 +14,6 @@ def _literal_reference(*, bytes: bytes, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(bytes, dtype).reshape(()).copy()
 
 
-def _not_batched(is_batched: tuple[bool, ...], *inputs: Node, **params: Any) -> Node:
-    raise AssertionError("an op without inputs is never batched")
-
-
 # Keyed by bytes, not by value: 0.0 == -0.0 and 1 == True in Python, and a NaN has a payload.
 literal = structural(
     "literal",
@@ -29,7 +22,6 @@ literal = structural(
     infer=_infer_literal,
     reference=_literal_reference,
     vjp=None,
-    batch=_not_batched,
     example=lambda rng: [
         ((), {"bytes": np.float64(-0.0).tobytes(), "dtype": np.dtype(np.float64)}),
         ((), {"bytes": np.bool_(True).tobytes(), "dtype": np.dtype(bool)}),
@@ -48,6 +40,5 @@ iota = structural(
     infer=_infer_iota,
     reference=lambda *, size, dtype: np.arange(size).astype(dtype),
     vjp=None,
-    batch=_not_batched,
     example=lambda rng: [((), {"size": 12, "dtype": np.dtype(np.int64)})],
 )

@@ -11,12 +11,12 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
-from numba_grad.ops.families import reshape, structural, sum_to, total
+from numba_grad.ops.families import aligned, batch_aligned, reshape, structural, sum_to, total
 from numba_grad.ops.matrices import (
-    batch_stack,
     check_lapack_dtype,
     check_matrices,
     lower_triangle,
+    same_square,
     upper_triangle,
 )
 from numba_grad.ops.movement import array_of, inverse_permutation, transpose
@@ -90,12 +90,7 @@ def _batch_solve(is_batched: Sequence[bool], a: Node, b: Node) -> Node:
         columns = reshape(turned, (b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1]))
         solution = reshape(solve(a, columns), turned.shape)
         return transpose(solution, axes=inverse_permutation(rows_first))
-    rank = max(len(z.shape) - batched for z, batched in zip((a, b), is_batched, strict=True))
-    aligned = [
-        reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
-        for z, batched in zip((a, b), is_batched, strict=True)
-    ]
-    return solve(*aligned)
+    return solve(*aligned(is_batched, a, b))
 
 
 def _solve_examples(rng: "np.random.Generator") -> list[Any]:
@@ -134,11 +129,6 @@ solve = structural(
 # inv
 
 
-def _infer_inv(a: Type) -> Type:
-    check_matrices("inv", a, square=True)
-    return a
-
-
 # Two products, where solve(a, identity) would need another factorization: Giles (2008), 2.2.3.
 def _inv_vjp(g: Node, out: Node, a: Node) -> Node:
     turned = conjugate_transpose(out)
@@ -158,10 +148,9 @@ inv = structural(
     "inv",
     family="library",
     input_names=("a",),
-    infer=_infer_inv,
+    infer=same_square("inv"),
     reference=np.linalg.inv,
     vjp=(_inv_vjp,),
-    batch=batch_stack("inv"),
     saves=("out",),
     example=_inv_examples,
     extras={"domain": "regular"},
@@ -236,17 +225,6 @@ def _solve_with_adjoint(g: Node, a: Node, lower: bool, unit_diagonal: bool) -> N
     return solve_triangular(adjoint, g, lower=not lower, unit_diagonal=unit_diagonal)
 
 
-def _batch_solve_triangular(
-    is_batched: Sequence[bool], a: Node, b: Node, *, lower: bool, unit_diagonal: bool
-) -> Node:
-    rank = max(len(z.shape) - batched for z, batched in zip((a, b), is_batched, strict=True))
-    aligned = [
-        reshape(z, (z.shape[0], *(1,) * (rank - len(z.shape) + 1), *z.shape[1:])) if batched else z
-        for z, batched in zip((a, b), is_batched, strict=True)
-    ]
-    return solve_triangular(*aligned, lower=lower, unit_diagonal=unit_diagonal)
-
-
 def _solve_triangular_examples(rng: "np.random.Generator") -> list[Any]:
     kinds = list(itertools.product((True, False), repeat=2))
     examples = [arrays for arrays, _ in _solve_examples(rng)]
@@ -269,7 +247,7 @@ solve_triangular = structural(
     infer=_infer_solve_triangular,
     reference=_solve_triangular_reference,
     vjp=(_solve_triangular_vjp_a, _solve_triangular_vjp_b),
-    batch=_batch_solve_triangular,
+    batch=batch_aligned("solve_triangular"),
     saves=("inputs", "out"),
     example=_solve_triangular_examples,
     jvp=_solve_triangular_jvp,

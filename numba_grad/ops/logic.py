@@ -1,14 +1,14 @@
 """Comparison, logic, bits and divisors: the elementwise primitives without a derivative."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from numba_grad.graph.node import Op
 from numba_grad.ops.families import ALL, INTEGER, elementwise
 
-BOOL_RESULT = "the result is bool"
-INTEGERS_ONLY = "defined for integers and bools only"
-
-
-# Complex numbers are ordered by real parts, then by imaginary parts; a NaN in either is unordered.
+# Comparisons. Complex numbers are ordered by real parts, then by imaginary parts; a NaN in either
+# is unordered.
 
 
 def _comparable(x: np.dtype, y: np.dtype) -> bool:
@@ -16,234 +16,72 @@ def _comparable(x: np.dtype, y: np.dtype) -> bool:
     return x == y or (x.kind in "iu" and y.kind in "iu" and x.itemsize == y.itemsize == 8)
 
 
-equal = elementwise(
-    "equal",
-    expression="{x} == {y}",
-    reference=np.equal,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
+def _comparison(name: str, operator: str) -> Op:
+    return elementwise(
+        name,
+        expression=f"{{x}} {operator} {{y}}",
+        result="bool",
+        dtypes=ALL,
+        samples=((-2, 2), (-2, 2)),
+        operand_dtypes=_comparable,
+    )
 
-not_equal = elementwise(
-    "not_equal",
-    expression="{x} != {y}",
-    reference=np.not_equal,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
 
-less = elementwise(
-    "less",
-    expression="{x} < {y}",
-    reference=np.less,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
+equal = _comparison("equal", "==")
+not_equal = _comparison("not_equal", "!=")
+less = _comparison("less", "<")
+less_equal = _comparison("less_equal", "<=")
+greater = _comparison("greater", ">")
+greater_equal = _comparison("greater_equal", ">=")
 
-less_equal = elementwise(
-    "less_equal",
-    expression="{x} <= {y}",
-    reference=np.less_equal,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
-
-greater = elementwise(
-    "greater",
-    expression="{x} > {y}",
-    reference=np.greater,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
-
-greater_equal = elementwise(
-    "greater_equal",
-    expression="{x} >= {y}",
-    reference=np.greater_equal,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-2, 2), (-2, 2)),
-    operand_dtypes=_comparable,
-)
-
-isnan = elementwise(
-    "isnan",
-    expression="isnan({x})",
-    reference=np.isnan,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-3, 3),),
-)
-
-isinf = elementwise(
-    "isinf",
-    expression="isinf({x})",
-    reference=np.isinf,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-3, 3),),
-)
-
-isfinite = elementwise(
-    "isfinite",
-    expression="isfinite({x})",
-    reference=np.isfinite,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-3, 3),),
-)
+isnan = elementwise("isnan", result="bool", dtypes=ALL, samples=((-3, 3),))
+isinf = elementwise("isinf", result="bool", dtypes=ALL, samples=((-3, 3),))
+isfinite = elementwise("isfinite", result="bool", dtypes=ALL, samples=((-3, 3),))
 
 
 # Logic: of any dtype, where "true" means different from 0.
 
-logical_and = elementwise(
-    "logical_and",
-    expression="logical_and({x}, {y})",
-    reference=np.logical_and,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-1, 1), (-1, 1)),
-)
-
-logical_or = elementwise(
-    "logical_or",
-    expression="logical_or({x}, {y})",
-    reference=np.logical_or,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-1, 1), (-1, 1)),
-)
-
-logical_xor = elementwise(
-    "logical_xor",
-    expression="logical_xor({x}, {y})",
-    reference=np.logical_xor,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-1, 1), (-1, 1)),
-)
-
-logical_not = elementwise(
-    "logical_not",
-    expression="logical_not({x})",
-    reference=np.logical_not,
-    no_vjp=BOOL_RESULT,
-    result="bool",
-    dtypes=ALL,
-    samples=((-1, 1),),
-)
+_TRUTH = (-1, 1)
+logical_and = elementwise("logical_and", result="bool", dtypes=ALL, samples=(_TRUTH, _TRUTH))
+logical_or = elementwise("logical_or", result="bool", dtypes=ALL, samples=(_TRUTH, _TRUTH))
+logical_xor = elementwise("logical_xor", result="bool", dtypes=ALL, samples=(_TRUTH, _TRUTH))
+logical_not = elementwise("logical_not", result="bool", dtypes=ALL, samples=(_TRUTH,))
 
 
-# Bits.
+# Bits, and divisors.
 
-bitwise_and = elementwise(
-    "bitwise_and",
-    expression="{x} & {y}",
-    reference=np.bitwise_and,
-    no_vjp=INTEGERS_ONLY,
-    dtypes="?" + INTEGER,
-    samples=((-100, 100), (-100, 100)),
-)
 
-bitwise_or = elementwise(
-    "bitwise_or",
-    expression="{x} | {y}",
-    reference=np.bitwise_or,
-    no_vjp=INTEGERS_ONLY,
-    dtypes="?" + INTEGER,
-    samples=((-100, 100), (-100, 100)),
-)
+def _of_integers(
+    name: str,
+    expression: str = "",
+    *,
+    inputs: int = 2,
+    dtypes: str = INTEGER,
+    cost: int = 1,
+    last: tuple[float, float] = (-100, 100),
+    result_dtype: Callable[..., np.dtype] | None = None,
+) -> Op:
+    """`last`: where the tests draw the last input."""
+    return elementwise(
+        name,
+        expression=expression,
+        no_vjp="defined for integers and bools only",
+        dtypes=dtypes,
+        samples=((-100, 100),) * (inputs - 1) + (last,),
+        cost=cost,
+        result_dtype=result_dtype,
+    )
 
-bitwise_xor = elementwise(
-    "bitwise_xor",
-    expression="{x} ^ {y}",
-    reference=np.bitwise_xor,
-    no_vjp=INTEGERS_ONLY,
-    dtypes="?" + INTEGER,
-    samples=((-100, 100), (-100, 100)),
-)
 
+bitwise_and = _of_integers("bitwise_and", "{x} & {y}", dtypes="?" + INTEGER)
+bitwise_or = _of_integers("bitwise_or", "{x} | {y}", dtypes="?" + INTEGER)
+bitwise_xor = _of_integers("bitwise_xor", "{x} ^ {y}", dtypes="?" + INTEGER)
 # Not "~{x}": Python inverts a bool as the integer 0 or 1.
-invert = elementwise(
-    "invert",
-    expression="invert({x})",
-    reference=np.invert,
-    no_vjp=INTEGERS_ONLY,
-    dtypes="?" + INTEGER,
-    samples=((-100, 100),),
-)
-
+invert = _of_integers("invert", inputs=1, dtypes="?" + INTEGER)
 # Not "<<" and ">>": a shift by the width or more gives 0 (or -1) in NumPy, and anything in LLVM.
-left_shift = elementwise(
-    "left_shift",
-    expression="left_shift({x}, {y})",
-    reference=np.left_shift,
-    no_vjp=INTEGERS_ONLY,
-    dtypes=INTEGER,
-    samples=((-100, 100), (0, 70)),
-)
-
-right_shift = elementwise(
-    "right_shift",
-    expression="right_shift({x}, {y})",
-    reference=np.right_shift,
-    no_vjp=INTEGERS_ONLY,
-    dtypes=INTEGER,
-    samples=((-100, 100), (0, 70)),
-)
-
+left_shift = _of_integers("left_shift", last=(0, 70))
+right_shift = _of_integers("right_shift", last=(0, 70))
 # Of the absolute value.
-bitwise_count = elementwise(
-    "bitwise_count",
-    expression="bitwise_count({x})",
-    reference=np.bitwise_count,
-    no_vjp=INTEGERS_ONLY,
-    dtypes=INTEGER,
-    samples=((-100, 100),),
-    result_dtype=lambda x: np.dtype(np.uint8),
-)
-
-
-# Divisors.
-
-gcd = elementwise(
-    "gcd",
-    expression="gcd({x}, {y})",
-    reference=np.gcd,
-    no_vjp=INTEGERS_ONLY,
-    dtypes=INTEGER,
-    samples=((-100, 100), (-100, 100)),
-    cost=100,
-)
-
-lcm = elementwise(
-    "lcm",
-    expression="lcm({x}, {y})",
-    reference=np.lcm,
-    no_vjp=INTEGERS_ONLY,
-    dtypes=INTEGER,
-    samples=((-100, 100), (-100, 100)),
-    cost=120,
-)
+bitwise_count = _of_integers("bitwise_count", inputs=1, result_dtype=lambda x: np.dtype(np.uint8))
+gcd = _of_integers("gcd", cost=100)
+lcm = _of_integers("lcm", cost=120)

@@ -3,6 +3,8 @@
 All work on stacks: the matrix axes are the last two.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from numba_grad.dtypes import INT64
@@ -10,7 +12,8 @@ from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import Type
 from numba_grad.ops.contraction import conjugate_transpose, matmul
-from numba_grad.ops.families import broadcast_to, cast, full, literal, real_dtype, reshape
+from numba_grad.ops.elementwise import scaled
+from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape
 
 
 def check_matrices(operation: str, a: Type, *, square: bool = False) -> None:
@@ -123,14 +126,6 @@ def hermitian_part(x: Node) -> Node:
     return scaled(x + conjugate_transpose(x), 0.5)
 
 
-def scaled(x: Node, factor: float) -> Node:
-    return OPS["multiply"](x, literal(factor, x.dtype))
-
-
-def real_part(x: Node) -> Node:
-    return OPS["real"](x) if x.dtype.kind == "c" else x
-
-
 def product(*factors: Node) -> Node:
     """The matrix product, from left to right."""
     result = factors[0]
@@ -152,10 +147,11 @@ def times_rounding(x: Node, size: int) -> Node:
     return OPS["multiply"](x, numbers(np.asarray(size * np.finfo(dtype).eps, dtype)))
 
 
-def batch_stack(name: str):
-    """The batching rule of an operation on one stack of matrices: the batch joins the stack."""
+def same_square(operation: str) -> Callable[[Type], Type]:
+    """The rule of types of an operation that makes a square matrix of one."""
 
-    def batch(is_batched: tuple[bool, ...], a: Node, **params: object) -> Node:
-        return OPS[name](a, **params)
+    def infer(a: Type) -> Type:
+        check_matrices(operation, a, square=True)
+        return a
 
-    return batch
+    return infer

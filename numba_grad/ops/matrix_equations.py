@@ -11,27 +11,13 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import broadcast_to, reshape, structural, total
-from numba_grad.ops.matrices import batch_stack, block, check_lapack_dtype, check_matrices
+from numba_grad.ops.families import reshape, structural, total
+from numba_grad.ops.matrices import block, check_lapack_dtype, check_matrices, same_square
 from numba_grad.ops.movement import array_of
 
 
 def _scipys(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module("scipy.linalg"), name)
-
-
-def _batch_together(name: str) -> Callable[..., Node]:
-    """The batching rule of an operation whose inputs have the same stack: the batch joins it."""
-
-    def batch(is_batched: Sequence[bool], *inputs: Node, **params: object) -> Node:
-        (count, *_) = [x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched]
-        together = [
-            x if batched else broadcast_to(reshape(x, (1, *x.shape)), (count, *x.shape))
-            for x, batched in zip(inputs, is_batched, strict=True)
-        ]
-        return OPS[name](*together, **params)
-
-    return batch
 
 
 def _check(operation: str, holds: bool, expected: str, **got: Type) -> None:
@@ -107,7 +93,6 @@ solve_sylvester = structural(
         lambda g, out, a, b, q: -matmul(conjugate_transpose(out), _adjoint_of_sylvester(g, a, b)),
         lambda g, out, a, b, q: _adjoint_of_sylvester(g, a, b),
     ),
-    batch=_batch_together("solve_sylvester"),
     saves=("inputs", "out"),
     example=_sylvester_examples,
     jvp=_solve_sylvester_jvp,
@@ -115,11 +100,6 @@ solve_sylvester = structural(
 
 
 # x x = a
-
-
-def _infer_sqrtm(a: Type) -> Type:
-    check_matrices("sqrtm", a, square=True)
-    return a
 
 
 def _sqrtm_of_one(a: np.ndarray) -> np.ndarray:
@@ -143,10 +123,9 @@ sqrtm = structural(
     "sqrtm",
     family="library",
     input_names=("a",),
-    infer=_infer_sqrtm,
+    infer=same_square("sqrtm"),
     reference=_sqrtm_reference,
     vjp=(_sqrtm_vjp,),
-    batch=batch_stack("sqrtm"),
     saves=("out",),
     example=lambda rng: [
         ((array_of(rng, *shape) + 2 * shape[-1] * np.eye(shape[-1]),), {})
@@ -271,7 +250,6 @@ solve_banded = structural(
         _solve_banded_vjp_bands,
         lambda g, out, bands, b, lower, upper: _adjoint_of_banded(g, bands, lower, upper),
     ),
-    batch=_batch_together("solve_banded"),
     saves=("inputs", "out"),
     example=_banded_examples,
     jvp=_solve_banded_jvp,

@@ -3,16 +3,10 @@
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import Type
 from numba_grad.ops.contraction import conjugate_transpose
 from numba_grad.ops.families import structural, zeros_like
-from numba_grad.ops.matrices import batch_stack, block, check_matrices
+from numba_grad.ops.matrices import block, same_square
 from numba_grad.ops.movement import array_of
-
-
-def _infer_expm(a: Type) -> Type:
-    check_matrices("expm", a, square=True)
-    return a
 
 
 def _expm_reference(a: np.ndarray) -> np.ndarray:
@@ -50,10 +44,9 @@ expm = structural(
     "expm",
     family="library",
     input_names=("a",),
-    infer=_infer_expm,
+    infer=same_square("expm"),
     reference=_expm_reference,
     vjp=(_expm_vjp,),
-    batch=batch_stack("expm"),
     saves=("inputs",),
     example=lambda rng: [
         ((array_of(rng, *shape) * scale,), {})

@@ -7,16 +7,23 @@ steps are at least 1. Negative steps are `flip` of `slice`; the frontend takes a
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
-from numba_grad.graph.node import Node, SharedParams, record
+from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, broadcast_to, linear, structural, sum_to, zeros_like
+from numba_grad.ops.families import (
+    ALL,
+    linear,
+    structural,
+    sum_to,
+    together,
+    zeros_like,
+)
 
 Shape = tuple[int, ...]
 
@@ -24,15 +31,6 @@ Shape = tuple[int, ...]
 def array_of(rng: "np.random.Generator", *shape: int) -> np.ndarray:
     """A sample for tests."""
     return rng.standard_normal(shape)
-
-
-def with_batch_axis(x: Node, is_batched: bool, size: int) -> Node:
-    """`x` with its batch axis first: stretched if it has none."""
-    return x if is_batched else broadcast_to(x, (size, *x.shape))
-
-
-def batch_size(is_batched: Sequence[bool], inputs: Sequence[Node]) -> int:
-    return next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
 
 
 # reshape
@@ -296,7 +294,6 @@ flip = structural(
     infer=_infer_flip,
     reference=lambda x, *, axes: np.flip(x, axes),
     vjp=(lambda g, out, x, *, axes: flip(g, axes=axes),),
-    batch=lambda is_batched, x, *, axes: flip(x, axes=tuple(axis + 1 for axis in axes)),
     dtypes=ALL,
     example=lambda rng: [
         ((array_of(rng, 10),), {"axes": (0,)}),
@@ -440,12 +437,6 @@ def _part_params(axis: int, start: int, sizes: Shape) -> SharedParams:
     return SharedParams(starts=starts, sizes=sizes, steps=(1,) * len(sizes))
 
 
-def _batch_concatenate(is_batched: Sequence[bool], *inputs: Node, axis: int) -> Node:
-    size = batch_size(is_batched, inputs)
-    aligned = [with_batch_axis(x, b, size) for x, b in zip(inputs, is_batched, strict=True)]
-    return concatenate(*aligned, axis=axis + 1)
-
-
 concatenate = structural(
     "concatenate",
     family="movement",
@@ -453,7 +444,6 @@ concatenate = structural(
     infer=_infer_concatenate,
     reference=lambda *arrays, axis: np.concatenate(arrays, axis),
     vjp=_concatenate_vjp,
-    batch=_batch_concatenate,
     dtypes=ALL,
     example=lambda rng: [
         ((array_of(rng, 2, 3), array_of(rng, 2, 1), array_of(rng, 2, 10)), {"axis": 1}),
@@ -479,27 +469,22 @@ def _axis_params(axis: int) -> SharedParams:
 # update_slice, add_slice
 
 
-def _infer_into_region(operation: str, x: Type, v: Type, starts: Shape, steps: Shape) -> Type:
-    _check_region(operation, x, starts, v.shape, steps)
-    if x.dtype != v.dtype:
-        raise DTypeError(
-            explain(
-                operation,
-                "different dtypes",
-                got={"x": x, "v": v},
-                expected="the dtype of x",
-                fix=f"v.astype({x.dtype.name!r})",
+def _infer_region(operation: str) -> Callable[..., Type]:
+    def infer(x: Type, v: Type, *, starts: Shape, steps: Shape) -> Type:
+        _check_region(operation, x, starts, v.shape, steps)
+        if x.dtype != v.dtype:
+            raise DTypeError(
+                explain(
+                    operation,
+                    "different dtypes",
+                    got={"x": x, "v": v},
+                    expected="the dtype of x",
+                    fix=f"v.astype({x.dtype.name!r})",
+                )
             )
-        )
-    return x
+        return x
 
-
-def _infer_update_slice(x: Type, v: Type, *, starts: Shape, steps: Shape) -> Type:
-    return _infer_into_region("update_slice", x, v, starts, steps)
-
-
-def _infer_add_slice(x: Type, v: Type, *, starts: Shape, steps: Shape) -> Type:
-    return _infer_into_region("add_slice", x, v, starts, steps)
+    return infer
 
 
 def _update_slice_reference(
@@ -524,21 +509,12 @@ def _slice_of_cotangent(
     return slice_(g, starts=starts, sizes=v.shape, steps=steps)
 
 
-def _batch_update_slice(is_batched: Sequence[bool], x: Node, v: Node, **params: Any) -> Node:
-    return update_slice(*_batched_region(is_batched, x, v), **_with_batch_region(**params))
+def _batch_region(name: str) -> Callable[..., Node]:
+    def batch(is_batched: Sequence[bool], x: Node, v: Node, *, starts: Shape, steps: Shape) -> Node:
+        region = {"starts": (0, *starts), "steps": (1, *steps)}
+        return record(OPS[name], tuple(together(is_batched, x, v)), region)
 
-
-def _batch_add_slice(is_batched: Sequence[bool], x: Node, v: Node, **params: Any) -> Node:
-    return add_slice(*_batched_region(is_batched, x, v), **_with_batch_region(**params))
-
-
-def _batched_region(is_batched: Sequence[bool], x: Node, v: Node) -> tuple[Node, Node]:
-    size = batch_size(is_batched, (x, v))
-    return with_batch_axis(x, is_batched[0], size), with_batch_axis(v, is_batched[1], size)
-
-
-def _with_batch_region(*, starts: Shape, steps: Shape) -> dict[str, Shape]:
-    return {"starts": (0, *starts), "steps": (1, *steps)}
+    return batch
 
 
 def _region_examples(rng: "np.random.Generator") -> list[Any]:
@@ -557,13 +533,13 @@ update_slice = structural(
     "update_slice",
     family="movement",
     input_names=("x", "v"),
-    infer=_infer_update_slice,
+    infer=_infer_region("update_slice"),
     reference=_update_slice_reference,
     vjp=(
         lambda g, out, x, v, **region: update_slice(g, zeros_like(v), **region),
         _slice_of_cotangent,
     ),
-    batch=_batch_update_slice,
+    batch=_batch_region("update_slice"),
     dtypes=ALL,
     example=_region_examples,
     jvp=linear,
@@ -581,10 +557,10 @@ add_slice = structural(
     "add_slice",
     family="movement",
     input_names=("x", "v"),
-    infer=_infer_add_slice,
+    infer=_infer_region("add_slice"),
     reference=_add_slice_reference,
     vjp=(lambda g, out, x, v, **region: g, _slice_of_cotangent),
-    batch=_batch_add_slice,
+    batch=_batch_region("add_slice"),
     dtypes=ALL,
     example=_region_examples,
     jvp=_add_slice_jvp,

@@ -5,7 +5,6 @@ differentiation: the derivatives of one order are made of the next orders, and o
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
-from numba_grad.ops.families import by_slopes, structural
-from numba_grad.ops.random import check_equal_shapes, same_shapes
+from numba_grad.ops.families import by_slopes, structural, total
+from numba_grad.ops.random import check_equal_shapes
 from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONENT, MOST_TERMS
 
 
@@ -25,13 +24,6 @@ def _infer(name: str, got: dict[str, Type]) -> Type:
     if any(t.dtype != first.dtype for t in got.values()):
         raise DTypeError(explain(name, "dtypes differ", got=dict(got)))
     return array_type(first.shape, first.dtype)
-
-
-def _sum(terms: Sequence[Node]) -> Node:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
 
 
 # beta_moment
@@ -105,9 +97,6 @@ beta_moment = structural(
         _beta_moment_vjp_x,
     ),
     saves=("inputs", "out"),
-    batch=lambda is_batched, *inputs, by_a, by_b: beta_moment(
-        *same_shapes(is_batched, *inputs), by_a=by_a, by_b=by_b
-    ),
     example=_beta_moment_examples,
     dtypes="fd",
     jvp=by_slopes,
@@ -177,9 +166,6 @@ zeta_derivative = structural(
         _zeta_derivative_vjp_q,
     ),
     saves=("inputs",),
-    batch=lambda is_batched, *inputs, order: zeta_derivative(
-        *same_shapes(is_batched, *inputs), order=order
-    ),
     example=_zeta_derivative_examples,
     dtypes="fd",
     jvp=by_slopes,
@@ -256,7 +242,9 @@ def _hyp1f1_derivative_vjp_x(
         factor = float((-1) ** k * math.comb(by_b, k) * math.factorial(k))
         terms.append(scaled(power * times_a(by_b - k), factor))
         power = power * inverse
-    return g * _sum(terms)
+    slope = total(terms)
+    assert slope is not None
+    return g * slope
 
 
 def _hyp1f1_derivative_examples(rng: "np.random.Generator") -> list[Any]:
@@ -290,9 +278,6 @@ hyp1f1_derivative = structural(
         _hyp1f1_derivative_vjp_x,
     ),
     saves=("inputs",),
-    batch=lambda is_batched, *inputs, by_a, by_b: hyp1f1_derivative(
-        *same_shapes(is_batched, *inputs), by_a=by_a, by_b=by_b
-    ),
     example=_hyp1f1_derivative_examples,
     dtypes="fd",
     jvp=by_slopes,

@@ -15,7 +15,7 @@ from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import scaled
 from numba_grad.ops.families import (
-    broadcast_to,
+    batch_together,
     by_argument,
     by_slopes,
     elementwise,
@@ -100,15 +100,6 @@ def _gamma_draw_reference(key: np.ndarray, counter: np.ndarray, a: np.ndarray) -
     return result.astype(a.dtype)
 
 
-def same_shapes(is_batched: Sequence[bool], *inputs: Node) -> list[Node]:
-    """All with the batch axis first."""
-    size = next(x.shape[0] for x, batched in zip(inputs, is_batched, strict=True) if batched)
-    return [
-        x if batched else broadcast_to(x, (size, *x.shape))
-        for x, batched in zip(inputs, is_batched, strict=True)
-    ]
-
-
 def _gamma_draw_examples(rng: "np.random.Generator") -> list[Any]:
     shapes = [(40,), (2, 3), (), (0, 2)]
     return [
@@ -133,7 +124,6 @@ gamma_draw = structural(
     reference=_gamma_draw_reference,
     vjp=None,
     no_vjp="the numbers jump where one is rejected; gamma_path has their derivative",
-    batch=lambda is_batched, *inputs: gamma_draw(*same_shapes(is_batched, *inputs)),
     example=_gamma_draw_examples,
     dtypes="fd",
 )
@@ -204,7 +194,6 @@ poisson_draw = structural(
     infer=_infer_poisson_draw,
     reference=_poisson_draw_reference,
     vjp=None,
-    batch=lambda is_batched, *inputs: poisson_draw(*same_shapes(is_batched, *inputs)),
     example=_poisson_draw_examples,
     dtypes="fd",
 )
@@ -237,7 +226,7 @@ gamma_path = Op(
     ("x", "a"),
     _infer_gamma_path,
     by_argument((None, _gamma_path_vjp)),
-    lambda is_batched, *inputs: gamma_path(*same_shapes(is_batched, *inputs)),
+    batch_together("gamma_path"),
     lambda x, a: x.copy(),
     "{x}",
     saves=("inputs", "out"),
@@ -313,9 +302,6 @@ gamma_moment = structural(
         lambda g, out, x, a, *, order: OPS["multiply"](g, gamma_moment(x, a, order=order + 1)),
     ),
     saves=("inputs", "out"),
-    batch=lambda is_batched, *inputs, order: gamma_moment(
-        *same_shapes(is_batched, *inputs), order=order
-    ),
     example=_gamma_moment_examples,
     dtypes="fd",
     jvp=by_slopes,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.errors import AxisError, ShapeError, explain
-from numba_grad.graph.node import OPS, Node, Op, record
+from numba_grad.graph.node import Node, Op
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import conjugated
 from numba_grad.ops.families import ALL, INEXACT, full, linear, structural, total
-from numba_grad.ops.movement import array_of, batch_size, concatenate, slice_, with_batch_axis
+from numba_grad.ops.movement import array_of, concatenate, slice_
 from numba_grad.ops.samples import Examples
 
 
@@ -47,10 +47,6 @@ def _cumsum_reference(x: np.ndarray, *, axis: int, reverse: bool = False) -> np.
     return np.cumsum(x, axis)
 
 
-def _batch_cumsum(is_batched: Sequence[bool], x: Node, *, axis: int, reverse: bool = False) -> Node:
-    return cumsum(x, axis=axis + 1, reverse=reverse)
-
-
 # Reversed, the sums run from the last element to the first.
 cumsum = structural(
     "cumsum",
@@ -59,7 +55,6 @@ cumsum = structural(
     infer=_infer_cumsum,
     reference=_cumsum_reference,
     vjp=(lambda g, out, x, *, axis, reverse=False: cumsum(g, axis=axis, reverse=not reverse),),
-    batch=_batch_cumsum,
     dtypes=ALL,
     example=lambda rng: [
         ((array_of(rng, 12),), {"axis": 0, "reverse": False}),
@@ -119,7 +114,6 @@ cumprod = structural(
     infer=_infer_cumprod,
     reference=lambda x, *, axis: np.cumprod(x, axis),
     vjp=(_cumprod_vjp,),
-    batch=lambda is_batched, x, *, axis: cumprod(x, axis=axis + 1),
     saves=("inputs", "out"),
     dtypes=ALL,
     example=lambda rng: [
@@ -193,14 +187,6 @@ def _linear_recurrence_jvp(
     return None if change is None else linear_recurrence(a, change, axis=axis, reverse=reverse)
 
 
-def _batch_linear_recurrence(
-    is_batched: Sequence[bool], a: Node, b: Node, *, axis: int, reverse: bool = False
-) -> Node:
-    size = batch_size(is_batched, (a, b))
-    a, b = (with_batch_axis(z, own, size) for z, own in zip((a, b), is_batched, strict=True))
-    return linear_recurrence(a, b, axis=axis + 1, reverse=reverse)
-
-
 # y[0] = b[0], y[i] = a[i] y[i - 1] + b[i]; reversed, it starts at the last element. a[0] is not
 # read. The derivatives of other scans are such recurrences, and its own are.
 linear_recurrence = structural(
@@ -210,7 +196,6 @@ linear_recurrence = structural(
     infer=_infer_linear_recurrence,
     reference=_linear_recurrence_reference,
     vjp=(_linear_recurrence_vjp_of_a, _linear_recurrence_vjp_of_b),
-    batch=_batch_linear_recurrence,
     saves=("inputs", "out"),
     dtypes=INEXACT,
     example=lambda rng: [
@@ -258,9 +243,6 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
         cases = [with_nan, ties, half_nan, *(array_of(rng, *n) for n in ((1,), (0,), (3, 4, 2)))]
         return [((x,), {"axis": axis}) for x in cases for axis in range(x.ndim)]
 
-    def batch(is_batched: Sequence[bool], x: Node, *, axis: int) -> Node:
-        return record(OPS[name], (x,), {"axis": axis + 1})
-
     return structural(
         name,
         family="scan",
@@ -268,7 +250,6 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
         infer=infer,
         reference=reference,
         vjp=None,
-        batch=batch,
         dtypes=ALL,
         example=examples,
     )

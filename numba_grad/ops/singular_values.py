@@ -9,7 +9,9 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
+from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import (
+    aligned,
     broadcast_to,
     cast,
     real_dtype,
@@ -20,7 +22,6 @@ from numba_grad.ops.families import (
 )
 from numba_grad.ops.matrices import (
     as_row,
-    batch_stack,
     block,
     check_lapack_dtype,
     check_matrices,
@@ -28,7 +29,6 @@ from numba_grad.ops.matrices import (
     divided_where,
     identity,
     product,
-    real_part,
     rounding_of,
     skew_part,
 )
@@ -126,7 +126,6 @@ svd = structural(
     infer=_infer_svd,
     reference=_svd_reference,
     vjp=(_svd_vjp,),
-    batch=batch_stack("svd"),
     saves=("out",),
     example=_svd_examples,
 )
@@ -138,10 +137,6 @@ svd = structural(
 def _infer_svdvals(a: Type) -> Type:
     check_matrices("svdvals", a)
     return array_type((*a.shape[:-2], min(a.shape[-2:])), real_dtype(a.dtype))
-
-
-def _svdvals_reference(a: np.ndarray) -> np.ndarray:
-    return np.linalg.svdvals(a)
 
 
 # Giles (2008), 3.2; a subgradient where singular values are equal or 0.
@@ -156,9 +151,8 @@ svdvals = structural(
     family="library",
     input_names=("a",),
     infer=_infer_svdvals,
-    reference=_svdvals_reference,
+    reference=np.linalg.svdvals,
     vjp=(_svdvals_vjp,),
-    batch=batch_stack("svdvals"),
     saves=("inputs",),
     example=lambda rng: [((array_of(rng, *shape),), {}) for shape in _SVD_SHAPES],
 )
@@ -238,13 +232,7 @@ def _batch_lstsq(is_batched: Sequence[bool], a: Node, b: Node, tolerance: Node) 
         is_batched = (True, *is_batched[1:])
     if is_batched[0] and not is_batched[2]:
         tolerance = broadcast_to(tolerance, a.shape[:-2])
-    rank = max(len(z.shape) - batched for z, batched in zip((a, b), is_batched, strict=False))
-
-    def aligned(z: Node, batched: bool, rank: int) -> Node:
-        missing = (1,) * (rank - len(z.shape) + 1)
-        return reshape(z, (z.shape[0], *missing, *z.shape[1:])) if batched else z
-
-    a, b = aligned(a, is_batched[0], rank), aligned(b, is_batched[1], rank)
+    a, b = aligned(is_batched[:2], a, b)
     return lstsq(a, b, reshape(tolerance, a.shape[:-2]))
 
 

@@ -9,8 +9,8 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, structural
-from numba_grad.ops.movement import array_of, batch_size, with_batch_axis
+from numba_grad.ops.families import ALL, structural, together
+from numba_grad.ops.movement import array_of
 from numba_grad.ops.samples import Examples
 from numba_grad.ops.scans import check_axis
 
@@ -31,12 +31,6 @@ def _argsort_reference(x: np.ndarray, *, axis: int, descending: bool = False) ->
     return np.argsort(key, axis, stable=True)
 
 
-def _batch_argsort(
-    is_batched: Sequence[bool], x: Node, *, axis: int, descending: bool = False
-) -> Node:
-    return argsort(x, axis=axis + 1, descending=descending)
-
-
 def _sort_samples(rng: "np.random.Generator") -> list[np.ndarray]:
     with_nan = array_of(rng, 11)
     with_nan[[2, 7]] = np.nan
@@ -52,7 +46,6 @@ argsort = structural(
     infer=_infer_argsort,
     reference=_argsort_reference,
     vjp=None,
-    batch=_batch_argsort,
     dtypes=ALL,
     example=lambda rng: [
         ((x,), {"axis": axis, "descending": descending})
@@ -95,9 +88,7 @@ def _batch_searchsorted(
 ) -> Node:
     if not is_batched[0] and len(x.shape) == 1:
         return searchsorted(x, v, right=right)
-    size = batch_size(is_batched, (x, v))
-    x, v = (with_batch_axis(z, own, size) for z, own in zip((x, v), is_batched, strict=True))
-    return searchsorted(x, v, right=right)
+    return searchsorted(*together(is_batched, x, v), right=right)
 
 
 def _search_examples(rng: "np.random.Generator") -> Examples:

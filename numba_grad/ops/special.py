@@ -23,14 +23,14 @@ from numba_grad.ops.elementwise import (
     multiply,
     one_minus,
     plus,
-    real,
+    real_part,
     reciprocal,
     scaled,
     square,
     where,
     zero_where,
 )
-from numba_grad.ops.families import broadcast_to, elementwise, literal
+from numba_grad.ops.families import broadcast_to, elementwise, literal, scipy_reference
 from numba_grad.ops.functions import cos, exp, log, log1p, power, sigmoid, sin
 from numba_grad.ops.logic import (
     equal,
@@ -49,16 +49,6 @@ ROOT_PI = math.sqrt(math.pi)
 ROOT_2_PI = math.sqrt(2 * math.pi)
 ROOT_HALF = math.sqrt(0.5)
 LOG_2_PI = math.log(2 * math.pi)
-
-
-def scipy_reference(name: str) -> Callable[..., np.ndarray]:
-    """SciPy's function of this name, imported when first called."""
-
-    def reference(*arrays: np.ndarray) -> np.ndarray:
-        function = getattr(imported("scipy.special"), name)
-        return np.asarray(function(*arrays)).astype(arrays[-1].dtype)
-
-    return reference
 
 
 def number(value: float, like: Node) -> Node:
@@ -80,8 +70,6 @@ def one_where(condition: Node, x: Node) -> Node:
 
 erfinv = elementwise(
     "erfinv",
-    expression="erfinv({x})",
-    reference=scipy_reference("erfinv"),
     vjp=(lambda g, out, x: g * scaled(exp(square(out)), ROOT_PI / 2),),
     dtypes=DTYPES,
     samples=((-0.9, 0.9),),
@@ -91,18 +79,12 @@ erfinv = elementwise(
 
 erfcinv = elementwise(
     "erfcinv",
-    expression="erfcinv({x})",
-    reference=scipy_reference("erfcinv"),
     vjp=(lambda g, out, x: g * scaled(exp(square(out)), -ROOT_PI / 2),),
     dtypes=DTYPES,
     samples=((0.1, 1.9),),
     cost=80,
     saves=("out",),
 )
-
-
-def real_part(x: Node) -> Node:
-    return real(x) if x.dtype.kind == "c" else x
 
 
 def is_right_of(x: Node, limit: float) -> Node:
@@ -136,8 +118,6 @@ def _erfcx_slope(x: Node, out: Node) -> Node:
 
 erfcx = elementwise(
     "erfcx",
-    expression="erfcx({x})",
-    reference=scipy_reference("erfcx"),
     vjp=(lambda g, out, x: g * conjugated(_erfcx_slope(x, out)),),
     dtypes=ANALYTIC,
     samples=((-2, 4),),
@@ -152,8 +132,6 @@ def _normal_density(x: Node) -> Node:
 
 ndtr = elementwise(
     "ndtr",
-    expression="ndtr({x})",
-    reference=scipy_reference("ndtr"),
     vjp=(lambda g, out, x: g * conjugated(_normal_density(x)),),
     dtypes=ANALYTIC,
     samples=((-3, 3),),
@@ -174,8 +152,6 @@ def _log_ndtr_slope(x: Node, out: Node) -> Node:
 
 log_ndtr = elementwise(
     "log_ndtr",
-    expression="log_ndtr({x})",
-    reference=scipy_reference("log_ndtr"),
     vjp=(lambda g, out, x: g * conjugated(_log_ndtr_slope(x, out)),),
     dtypes=ANALYTIC,
     samples=((-3, 3),),
@@ -185,8 +161,6 @@ log_ndtr = elementwise(
 
 ndtri = elementwise(
     "ndtri",
-    expression="ndtri({x})",
-    reference=scipy_reference("ndtri"),
     vjp=(lambda g, out, x: g * scaled(exp(scaled(square(out), 0.5)), ROOT_2_PI),),
     dtypes=DTYPES,
     samples=((0.1, 0.9),),
@@ -199,8 +173,6 @@ ndtri = elementwise(
 
 gamma = elementwise(
     "gamma",
-    expression="gamma({x})",
-    reference=scipy_reference("gamma"),
     vjp=(lambda g, out, x: g * conjugated(out * digamma(x)),),
     dtypes=ANALYTIC,
     samples=((0.3, 4),),
@@ -222,8 +194,6 @@ def _rgamma_slope(x: Node, out: Node) -> Node:
 
 rgamma = elementwise(
     "rgamma",
-    expression="rgamma({x})",
-    reference=scipy_reference("rgamma"),
     vjp=(lambda g, out, x: g * conjugated(_rgamma_slope(x, out)),),
     dtypes=ANALYTIC,
     samples=((0.3, 4),),
@@ -233,8 +203,6 @@ rgamma = elementwise(
 
 gammaln = elementwise(
     "gammaln",
-    expression="gammaln({x})",
-    reference=scipy_reference("gammaln"),
     vjp=(lambda g, out, x: g * digamma(x),),
     dtypes=DTYPES,
     samples=((0.3, 9),),
@@ -244,8 +212,6 @@ gammaln = elementwise(
 # The principal branch: analytic but for a cut along the negative real axis, where gammaln is even.
 loggamma = elementwise(
     "loggamma",
-    expression="loggamma({x})",
-    reference=scipy_reference("loggamma"),
     vjp=(lambda g, out, x: g * conjugated(digamma(x)),),
     dtypes="FD",
     samples=((0.3, 9),),
@@ -259,7 +225,6 @@ def _digamma_slope(x: Node) -> Node:
 
 digamma = elementwise(
     "digamma",
-    expression="digamma({x})",
     reference=scipy_reference("psi"),
     vjp=(lambda g, out, x: g * conjugated(_digamma_slope(x)),),
     dtypes=ANALYTIC,
@@ -275,7 +240,6 @@ def _trigamma_reference(x: np.ndarray) -> np.ndarray:
 
 trigamma = elementwise(
     "trigamma",
-    expression="trigamma({x})",
     reference=_trigamma_reference,
     vjp=(lambda g, out, x: g * scaled(zeta(number(3, x), x), -2),),
     dtypes=DTYPES,
@@ -294,8 +258,7 @@ def _zeta_slope(x: Node, q: Node) -> Node:
 
 zeta = elementwise(
     "zeta",
-    expression="zeta({x}, {q})",
-    reference=scipy_reference("zeta"),
+    input_names=("x", "q"),
     vjp=(
         lambda g, out, x, q: g * _zeta_slope(x, q),
         lambda g, out, x, q: g * -(x * zeta(plus(x, 1), q)),
@@ -325,7 +288,6 @@ def _riemann_zeta_slope(x: Node) -> Node:
 
 riemann_zeta = elementwise(
     "riemann_zeta",
-    expression="riemann_zeta({x})",
     reference=scipy_reference("zeta"),
     vjp=(lambda g, out, x: g * _riemann_zeta_slope(x),),
     dtypes=DTYPES,
@@ -384,8 +346,7 @@ integer_zeta = elementwise(
 
 beta = elementwise(
     "beta",
-    expression="beta({a}, {b})",
-    reference=scipy_reference("beta"),
+    input_names=("a", "b"),
     vjp=(
         lambda g, out, a, b: g * (out * (digamma(a) - digamma(a + b))),
         lambda g, out, a, b: g * (out * (digamma(b) - digamma(a + b))),
@@ -398,8 +359,7 @@ beta = elementwise(
 
 betaln = elementwise(
     "betaln",
-    expression="betaln({a}, {b})",
-    reference=scipy_reference("betaln"),
+    input_names=("a", "b"),
     vjp=(
         lambda g, out, a, b: g * (digamma(a) - digamma(a + b)),
         lambda g, out, a, b: g * (digamma(b) - digamma(a + b)),
@@ -448,8 +408,7 @@ def _slope_by_shape(a: Node, x: Node) -> Node:
 
 gammainc = elementwise(
     "gammainc",
-    expression="gammainc({a}, {x})",
-    reference=scipy_reference("gammainc"),
+    input_names=("a", "x"),
     vjp=(
         lambda g, out, a, x: g * _slope_by_shape(a, x),
         lambda g, out, a, x: g * _gamma_density(a, x),
@@ -461,8 +420,7 @@ gammainc = elementwise(
 
 gammaincc = elementwise(
     "gammaincc",
-    expression="gammaincc({a}, {x})",
-    reference=scipy_reference("gammaincc"),
+    input_names=("a", "x"),
     vjp=(
         lambda g, out, a, x: -(g * _slope_by_shape(a, x)),
         lambda g, out, a, x: -(g * _gamma_density(a, x)),
@@ -516,8 +474,7 @@ def _slopes_by_shapes(a: Node, b: Node, x: Node, of_a: bool) -> Node:
 
 betainc = elementwise(
     "betainc",
-    expression="betainc({a}, {b}, {x})",
-    reference=scipy_reference("betainc"),
+    input_names=("a", "b", "x"),
     vjp=(
         lambda g, out, a, b, x: g * _slopes_by_shapes(a, b, x, True),
         lambda g, out, a, b, x: g * _slopes_by_shapes(a, b, x, False),
@@ -556,8 +513,6 @@ def _logit_vjp(g: Node, out: Node, x: Node) -> Node:
 
 logit = elementwise(
     "logit",
-    expression="logit({x})",
-    reference=scipy_reference("logit"),
     vjp=(_logit_vjp,),
     dtypes=DTYPES,
     samples=((0.1, 0.9),),
@@ -585,8 +540,6 @@ def _ratio(x: Node, y: Node) -> Node:
 
 xlogy = elementwise(
     "xlogy",
-    expression="xlogy({x}, {y})",
-    reference=scipy_reference("xlogy"),
     vjp=(_xlogy_vjp_x, lambda g, out, x, y: g * conjugated(_ratio(x, y))),
     dtypes=ANALYTIC,
     samples=((-3, 3), (0.2, 4)),
@@ -601,8 +554,6 @@ def _xlog1py_vjp_x(g: Node, out: Node, x: Node, y: Node) -> Node:
 
 xlog1py = elementwise(
     "xlog1py",
-    expression="xlog1py({x}, {y})",
-    reference=scipy_reference("xlog1py"),
     vjp=(_xlog1py_vjp_x, lambda g, out, x, y: g * conjugated(_ratio(x, plus(y, 1)))),
     dtypes=ANALYTIC,
     samples=((-3, 3), (-0.8, 4)),
@@ -612,8 +563,6 @@ xlog1py = elementwise(
 # The slope at 0 is inf, and NaN for negative x: torch's.
 entr = elementwise(
     "entr",
-    expression="entr({x})",
-    reference=scipy_reference("entr"),
     vjp=(lambda g, out, x: -(g * plus(log(x), 1)),),
     dtypes=DTYPES,
     samples=((0.2, 4),),
@@ -628,8 +577,6 @@ def _log_of_ratio(x: Node, y: Node) -> Node:
 # At x = 0 the slopes by x are -inf: one-sided limits.
 rel_entr = elementwise(
     "rel_entr",
-    expression="rel_entr({x}, {y})",
-    reference=scipy_reference("rel_entr"),
     vjp=(
         lambda g, out, x, y: g * plus(_log_of_ratio(x, y), 1),
         lambda g, out, x, y: -(g * _ratio(x, y)),
@@ -641,8 +588,6 @@ rel_entr = elementwise(
 
 kl_div = elementwise(
     "kl_div",
-    expression="kl_div({x}, {y})",
-    reference=scipy_reference("kl_div"),
     vjp=(
         lambda g, out, x, y: g * _log_of_ratio(x, y),
         lambda g, out, x, y: g * one_minus(_ratio(x, y)),

@@ -11,12 +11,12 @@ a matrix is computed so that it always is Hermitian, what it is computed from ge
 
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.contraction import conjugate_transpose
+from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import cast, full, real_dtype, reshape
 from numba_grad.ops.matrices import (
     hermitian_part,
     is_diagonal,
     is_triangle,
-    real_part,
     times_rounding,
 )
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.equal_bodies import joined
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.index_rules import broadcast, factors_of, value_at
 from numba_grad.compiler.loop_nests.iteration_spaces import (
@@ -195,7 +194,7 @@ class _Lowering:
                 values.start_piece(known | {innermost: [assumed]})
                 self.write_roots()
                 parts.append((start, stop, values.body))
-            for start, stop, body in joined(parts):
+            for start, stop, body in parts:
                 is_narrow = len(bounds) > 2 and stop - start <= MOST_SCALAR and not body.updates
                 written.append(
                     Piece(

@@ -9,8 +9,9 @@ from numba_grad.frontend.linear_algebra.linear_systems import matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import eigenvalues, factorizations, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matrix_transpose
+from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
-from numba_grad.ops.matrices import as_row, block, real_part
+from numba_grad.ops.matrices import as_row, block
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor

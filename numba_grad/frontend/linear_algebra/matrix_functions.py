@@ -13,8 +13,9 @@ from numba_grad.frontend.linear_algebra.linear_systems import inv, matrix_for_la
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import determinants, matrix_functions  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import matmul
+from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import broadcast_to, reshape
-from numba_grad.ops.matrices import block, identity, real_part
+from numba_grad.ops.matrices import block, identity
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
