@@ -9,7 +9,6 @@ from numba_grad.graph.node import OPS, Node, Op, argument, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.batch import batch
 from numba_grad.transforms.call import CallTarget, CallVjp
 from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
@@ -337,20 +336,9 @@ def batched_body(
     body: CallTarget, flags: tuple[bool, ...], size: int, carried: int
 ) -> tuple[CallTarget, list[bool]]:
     """The body of a batch, and which of its outputs have a batch axis."""
-    replaced = {
-        node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-        for node, flag in zip(body.arguments, flags, strict=True)
-        if flag
-    }
     has_axis = depending_on(body, flags)
     has_axis[:carried] = flags[:carried]
-    with_axis = [node for node, has in zip(body.outputs, has_axis, strict=True) if has]
-    batched = iter(batch(with_axis, replaced, size))
-    outputs = [
-        next(batched) if has else node for node, has in zip(body.outputs, has_axis, strict=True)
-    ]
-    arguments = [replaced.get(node, node) for node in body.arguments]
-    return CallTarget(f"batched {body.name}", arguments, outputs), has_axis
+    return body.batched(flags, size, tuple(has_axis)), has_axis
 
 
 def member_by_member(

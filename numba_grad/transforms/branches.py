@@ -11,7 +11,7 @@ from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
 from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.batch import batch, repeat
+from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import depending_on, member_by_member
 from numba_grad.transforms.call import CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
@@ -188,21 +188,7 @@ def _batched(branches: Branches, flags: tuple[bool, ...], size: int) -> tuple[Br
     """The branches of a batch, and which results have a batch axis: those of any branch."""
     depends = [depending_on(own, flags) for own in branches]
     has_axis = [any(column) for column in zip(*depends, strict=True)]
-    targets = []
-    for own in branches:
-        replaced = {
-            node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-            for node, flag in zip(own.arguments, flags, strict=True)
-            if flag
-        }
-        with_axis = [x for x, has in zip(own.outputs, has_axis, strict=True) if has]
-        rebuilt = iter(batch(with_axis, replaced, size))
-        outputs = [
-            next(rebuilt) if has else x for x, has in zip(own.outputs, has_axis, strict=True)
-        ]
-        arguments = [replaced.get(node, node) for node in own.arguments]
-        targets.append(CallTarget(f"batched {own.name}", arguments, outputs))
-    return tuple(targets), has_axis
+    return tuple([own.batched(flags, size, tuple(has_axis)) for own in branches]), has_axis
 
 
 branch_op = Op(

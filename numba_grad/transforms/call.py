@@ -178,20 +178,32 @@ class CallTarget:
             target, captured = _closed(f"jvp of {self.name}", arguments, outputs)
         return CallJvp(target, numbers, captured)
 
-    def batched(self, is_batched: tuple[bool, ...], size: int) -> "CallTarget":
-        """The function with a batch axis in front of these arguments, and of every output."""
+    def batched(
+        self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None = None
+    ) -> "CallTarget":
+        """The function with a batch axis in front of these arguments, and of the outputs that
+        `has_axis` names, by default of all."""
+        key = ("batched", is_batched, size, has_axis)
+        return self.derived(key, lambda: self._make_batched(is_batched, size, has_axis))
 
-        def make() -> CallTarget:
-            replaced = {
-                node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
-                for node, has_axis in zip(self.arguments, is_batched, strict=True)
-                if has_axis
-            }
-            outputs = batch(self.outputs, replaced, size)
-            arguments = [replaced.get(node, node) for node in self.arguments]
-            return CallTarget(f"batched {self.name}", arguments, outputs)
-
-        return self.derived(("batched", is_batched, size), make)
+    def _make_batched(
+        self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None
+    ) -> "CallTarget":
+        if has_axis is None:
+            has_axis = (True,) * len(self.outputs)
+        replaced = {
+            node: argument(node.type.of_shape((size, *node.shape)), node.requires_grad)
+            for node, flag in zip(self.arguments, is_batched, strict=True)
+            if flag
+        }
+        with_axis = [x for x, has in zip(self.outputs, has_axis, strict=True) if has]
+        with recording(True):  # whoever asks first: others differentiate what is remembered
+            batched = iter(batch(with_axis, replaced, size))
+        outputs = [
+            next(batched) if has else x for x, has in zip(self.outputs, has_axis, strict=True)
+        ]
+        arguments = [replaced.get(node, node) for node in self.arguments]
+        return CallTarget(f"batched {self.name}", arguments, outputs)
 
 
 def _closed(

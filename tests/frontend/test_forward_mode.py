@@ -127,6 +127,30 @@ def test_second_order_in_all_four_ways():
         np.testing.assert_allclose(product, reverse, rtol=1e-12)
 
 
+BODIES = {
+    "scan": lambda x: ng.scan(lambda c, t: (np.sin(c) * t, c**2), x[0], x)[1].sum(),
+    "map": lambda x: (ng.map(lambda t: t * x, x) ** 3).sum(),
+    "fori_loop": lambda x: ng.fori_loop(0, 3, lambda k, c: c * x, x).sum(),
+    "while_loop": lambda x: ng.while_loop(lambda c: c.sum() < 9.0, lambda c: c**2 + x, x).sum(),
+    "cond": lambda x: ng.cond(x[0] > 0, lambda v: v**4, lambda v: v, x).sum(),
+    "switch": lambda x: ng.switch(1, [lambda v: v, lambda v: v**4], x).sum(),
+    "checkpoint": lambda x: ng.checkpoint(lambda v: v**4)(x).sum(),
+    "call": lambda x: ng.jit(lambda v: v**4)(x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_columns_of_columns_through_bodies(name):
+    """Who batches a body may record nothing, but its batched form is differentiated again."""
+    f, x = BODIES[name], ng.tensor(X[:2] + 0.3)
+    rows_of_rows = ng.jacrev(ng.jacrev(f))(x)
+    ng.jacfwd(f)(x), ng.jacfwd(ng.grad(f))(x)  # now they are batched, and remembered
+    np.testing.assert_allclose(ng.jacfwd(ng.jacfwd(f))(x), rows_of_rows, rtol=1e-12, atol=1e-12)
+    thrice = ng.jacrev(ng.jacrev(ng.jacrev(f)))(x)
+    by_columns = ng.jacfwd(ng.jacfwd(ng.jacfwd(f)))(x)
+    np.testing.assert_allclose(by_columns, thrice, rtol=1e-12, atol=1e-12)
+
+
 def test_vmap_of_jvp_and_jvp_of_vmap():
     rows, directions = np.stack([X, V]), np.stack([V, X])
     expected = np.stack(
