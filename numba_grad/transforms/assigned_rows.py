@@ -1,12 +1,13 @@
 """Rows that the steps of a Python loop assign to an array: `states[k + 1] = step(states[k])`.
 
-Each assignment gives another array, of which the next step changes the next row. As the inputs of
-one loop these would be arrays of all rows that go from step to step. So a row that is read again is
-what was assigned to it, and once a loop is found, the array after it has the rows of all steps
-assigned at once.
+Each assignment gives another array, of which the next step changes the next row, or a part of it.
+As the inputs of one loop these would be arrays of all rows that go from step to step. So a part of
+a row that is read again is what was assigned to it, and once a loop is found, the array after it
+has those of all steps assigned at once.
 """
 
 import enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,29 +15,47 @@ from numba_grad.graph.node import OPS, Node
 
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
+_MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
+
 
 class RowAccess(enum.IntEnum):
-    """What an operation has to do with one whole row of an array."""
+    """What an operation has to do with one row of an array, or a part of one."""
 
     NONE = 0
     ASSIGNS = 1
     READS = 2
 
 
+class RowPart(NamedTuple):
+    """Which elements of a row, along the other axes."""
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def meets(self, other: "RowPart") -> bool:
+        """Whether they may have elements in common."""
+        return all(
+            start < other_start + (other_size - 1) * other_step + 1
+            and other_start < start + (size - 1) * step + 1
+            for start, size, step, other_start, other_size, other_step in zip(
+                *self, *other, strict=True
+            )
+        )
+
+
 def row_access(node: Node) -> RowAccess:
-    params = node.params
     if node.op is UPDATE:
-        array, value = node.inputs
-        is_row = value.shape == (1, *array.shape[1:])
-        return RowAccess.ASSIGNS if is_row and _is_whole(params) else RowAccess.NONE
+        return RowAccess.ASSIGNS if node.inputs[1].shape[:1] == (1,) else RowAccess.NONE
     if node.op is SLICE and node.inputs:
-        is_row = params["sizes"] == (1, *node.inputs[0].shape[1:])
-        return RowAccess.READS if is_row and _is_whole(params) else RowAccess.NONE
+        return RowAccess.READS if node.params["sizes"][:1] == (1,) else RowAccess.NONE
     return RowAccess.NONE
 
 
-def _is_whole(params: dict[str, tuple[int, ...]]) -> bool:
-    return not any(params["starts"][1:]) and all(step == 1 for step in params["steps"][1:])
+def row_part(node: Node) -> RowPart:
+    """Of a node that has a `RowAccess`."""
+    sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
+    return RowPart(node.params["starts"][1:], sizes[1:], node.params["steps"][1:])
 
 
 class _Chain:
@@ -47,41 +66,70 @@ class _Chain:
     def __init__(self, base: int) -> None:
         self.base = base  # the number of the array before the first
         self.last = base
-        self.rows: dict[int, list[tuple[int, int]]] = {}  # (assignment, value)
+        # By row and part: (assignment, value).
+        self.rows: dict[int, dict[int, list[tuple[int, int]]]] = {}
+
+    def assign(self, number: int, value: int, row: int, part: int) -> None:
+        self.last = number
+        self.rows.setdefault(row, {}).setdefault(part, []).append((number, value))
+
+    def found(self, source: int, row: int, part: int, parts: list[RowPart]) -> "_Found | None":
+        """What `source`, one of these arrays, has there; None if that is of too many parts."""
+        assigned = self.rows.get(row, {})
+        if len(assigned) > _MOST_PARTS:
+            return None
+        latest, found = -1, _Found(None, self.base)
+        for other, numbers in assigned.items():
+            if other == part or parts[other].meets(parts[part]):
+                number, value = next((x for x in reversed(numbers) if x[0] <= source), (-1, -1))
+                if number > latest:
+                    latest, found = number, _Found(value if other == part else None, number)
+        return found
+
+
+class _Found(NamedTuple):
+    assigned: int | None  # the number of what was assigned, if that was just this part
+    array: int  # that of the array as it was then
+
+
+class RowAccesses(NamedTuple):
+    """For each node its `RowAccess`, the row, and the number of the `RowPart` among `parts`."""
+
+    kinds: np.ndarray
+    rows: np.ndarray
+    part_numbers: np.ndarray
+    parts: list[RowPart]
 
 
 def rows_read_again(
-    accesses: np.ndarray, rows: np.ndarray, inputs: np.ndarray, first_inputs: np.ndarray
+    accesses: RowAccesses, inputs: np.ndarray, first_inputs: np.ndarray
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """For each read of a row that was assigned, the number of what was assigned to it; for reads of
-    other rows, that of the array before all assignments.
+    """For each read of what was assigned, the number of that; for others of arrays with assigned
+    rows, that of the first array that has the same there.
 
     Parameters
     ----------
-    accesses : of each node, those `RowAccess` that count
-    rows : of each node with one, its row
     inputs, first_inputs : the numbers of what nodes read, and where those of each node begin
     """
     chains: dict[int, _Chain] = {}  # by the number of an assignment
     assigned: dict[int, int] = {}
     before: dict[int, int] = {}
-    numbers = np.flatnonzero(accesses)
+    numbers = np.flatnonzero(accesses.kinds)
     sources = inputs[first_inputs[numbers]]
-    for number, source, row in zip(
-        numbers.tolist(), sources.tolist(), rows[numbers].tolist(), strict=True
+    rows, part_numbers = accesses.rows[numbers].tolist(), accesses.part_numbers[numbers].tolist()
+    for number, source, row, part in zip(
+        numbers.tolist(), sources.tolist(), rows, part_numbers, strict=True
     ):
         chain = chains.get(source)
-        if accesses[number] == RowAccess.ASSIGNS:
+        if accesses.kinds[number] == RowAccess.ASSIGNS:
             if chain is None or chain.last != source:
                 chain = _Chain(source)
             chains[number] = chain
-            chain.last = number
-            value = int(inputs[first_inputs[number] + 1])
-            chain.rows.setdefault(row, []).append((number, value))
+            chain.assign(number, int(inputs[first_inputs[number] + 1]), row, part)
         elif chain is not None:
-            found = [value for k, value in chain.rows.get(row, ()) if k <= source]
-            if found:
-                assigned[number] = found[-1]
-            else:
-                before[number] = chain.base
+            found = chain.found(source, row, part, accesses.parts)
+            if found is not None and found.assigned is not None:
+                assigned[number] = found.assigned
+            elif found is not None:
+                before[number] = found.array
     return assigned, before

@@ -14,7 +14,15 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
 from numba_grad.graph.types import CPU, TupleType
-from numba_grad.transforms.assigned_rows import UPDATE, RowAccess, row_access, rows_read_again
+from numba_grad.transforms.assigned_rows import (
+    UPDATE,
+    RowAccess,
+    RowAccesses,
+    RowPart,
+    row_access,
+    row_part,
+    rows_read_again,
+)
 
 _LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
@@ -70,13 +78,15 @@ class RecordedGraph:
         self.inputs = self._numbers_of(read)
         # Signatures are 0 of what cannot be in a loop, else equal for equal operations, and odd for
         # those that require grad; of what reads or assigns one row, it is in `row_starts`.
-        self.signatures, self.row_starts, self.row_accesses = _signatures(order)
+        self.signatures, accesses = _signatures(order)
+        self.row_accesses, self.row_starts, self.part_numbers, self.row_parts = accesses
         self.signatures[~np.fromiter(are_free(order), bool, len(order))] = 0
         self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
         self.row_accesses[self.signatures == 0] = RowAccess.NONE
         # What nodes read in the graph, where reads of rows are not taken for what was assigned.
         self.inputs_in_graph = self.inputs
         self.read_again: set[int] = set()  # reads of rows that were assigned
+        self.read_earlier: set[int] = set()  # and of others, that the array has had before
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
         # What tells apart inputs outside of the order that may differ from step to step: numbers.
@@ -117,11 +127,13 @@ class RecordedGraph:
         """Take what was assigned for what reads it again: an operation of its own kind, whose value
         is that of its input."""
         self.inputs_in_graph = self.inputs.copy()
-        assigned, before = rows_read_again(
-            self.row_accesses, self.row_starts, self.inputs, self.first_inputs
+        accesses = RowAccesses(
+            self.row_accesses, self.row_starts, self.part_numbers, self.row_parts
         )
+        assigned, before = rows_read_again(accesses, self.inputs, self.first_inputs)
         for number, source in (assigned | before).items():
             self.inputs[self.first_inputs[number]] = source
+        self.read_earlier.update(before)
         again = list(assigned)
         self.signatures[again] += 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
         self.row_starts[again] = 0
@@ -147,10 +159,21 @@ class RecordedGraph:
         code = self.number_types[-like - 1]
         return bool(code) and self.number_types[-number - 1] == code
 
-    def is_same_number(self, a: int, b: int) -> bool:
-        if a >= 0 or b >= 0 or not self.is_number(a, like=b):
+    def is_same_value(self, a: int, b: int) -> bool:
+        """Whether two inputs are the same number, or the same operation of the same."""
+        if a == b:
+            return True
+        if a < 0 and b < 0 and self.is_number(a, like=b):
+            return self.node(a).value.tobytes() == self.node(b).value.tobytes()
+        if min(a, b) < 0 or not self.is_same_operation(a, b):
             return False
-        return self.node(a).value.tobytes() == self.node(b).value.tobytes()
+        given = self.inputs_of(a)
+        if self.row_starts[a] != self.row_starts[b] or given != self.inputs_of(b):
+            return False
+        # An array requires grad once a row does that was assigned to it, and others do not.
+        return self.signatures[a] == self.signatures[b] or not any(
+            self.node(x).requires_grad for x in given
+        )
 
     def known_value(self, number: int) -> np.ndarray | None:
         """Of a number or an array that is the same in all runs."""
@@ -277,9 +300,8 @@ _inputs_of = attrgetter("inputs")
 _OUTSIDE = -(1 << 62)
 
 
-def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each node the signature, the row that it begins at if it is about one, and the
-    `RowAccess`."""
+def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
+    """For each node the signature, and what it has to do with rows."""
     # Ops, types and most params are shared, so there are few kinds by their identity.
     kinds: dict[tuple[Any, ...], int] = {}
     params = map(id, map(attrgetter("params"), nodes))
@@ -292,18 +314,21 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
         first[number] = kinds.setdefault(key, number)
     known: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}  # of params, by identity
-    signatures, row_starts, accesses = np.zeros((3, len(nodes)), np.int64)
+    parts: dict[RowPart, int] = {}
+    signatures, row_starts, accesses, part_numbers = np.zeros((4, len(nodes)), np.int64)
     for k in dict.fromkeys(kinds.values()):
         node = nodes[k]
         params = node.params
         if node.op is UPDATE or node.op is _SLICE:
             accesses[k] = row_access(node)
+            if accesses[k]:
+                part_numbers[k] = parts.setdefault(row_part(node), len(parts))
         assigns = accesses[k] == RowAccess.ASSIGNS
         if not (is_fit(node) or (assigns and is_fit(node.inputs[1]))):
             continue
         rest: object = None
         if assigns:
-            row_starts[k], rest = params["starts"][0], "row"
+            row_starts[k], rest = params["starts"][0], int(part_numbers[k])
         elif node.op is _SLICE and params["sizes"][:1] == (1,):
             row_starts[k] = params["starts"][0]
             rest = params["starts"][1:], params["sizes"], params["steps"][1:]
@@ -314,7 +339,8 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, np.ndarray, np.ndarr
         if rest != "":
             kind = known.setdefault((node.op, node.type, rest), len(known) + 1)
             signatures[k] = 2 * kind + node.requires_grad
-    return signatures[first], row_starts[first], accesses[first]
+    of_rows = RowAccesses(accesses[first], row_starts[first], part_numbers[first], list(parts))
+    return signatures[first], of_rows
 
 
 def _may_be_of_row(node: Node) -> bool:

@@ -318,20 +318,29 @@ class _Loop:
             if any(recorded.assigns_row(x) and x >= steps.first - steps.period for x in read):
                 return False
         chains = self._chains()
-        for chain in chains:
-            moves = steps.period * np.arange(steps.times)
-            rows = [recorded.row_starts[steps.first + place + moves] for place in chain]
-            rows += [
-                [recorded.row_starts[step.nodes[place]] for place in chain] for step in self.before
-            ]
-            if len(set(np.concatenate(rows).tolist())) < len(chain) * self.count:
-                return False
+        if any(self._assigns_twice(chain) for chain in chains):
+            return False
         ends = {chain[-1] for chain in chains}
         last = [self.count - 1]
         return all(
             place in ends and read == last
             for place, read in reads.items()
             if place in self.assigned
+        )
+
+    def _assigns_twice(self, chain: Sequence[int]) -> bool:
+        """Whether an element is, maybe."""
+        recorded, steps = self.recorded, self.steps
+        moves = steps.period * np.arange(steps.times)
+        rows, parts = [], []
+        for place in chain:
+            before = [int(recorded.row_starts[step.nodes[place]]) for step in self.before]
+            rows.append({*before, *recorded.row_starts[steps.first + place + moves].tolist()})
+            parts.append(recorded.row_parts[recorded.part_numbers[steps.first + place]])
+        return any(
+            parts[i].meets(parts[k]) and not rows[i].isdisjoint(rows[k])
+            for k in range(len(chain))
+            for i in range(k)
         )
 
     def _chains(self) -> list[list[int]]:
@@ -356,9 +365,10 @@ class _Loop:
             for place in chain:
                 number = steps.first + place
                 first, move = self._rows(number)
-                stack, rest = stack_of[self.assigned[place]], array.shape[1:]
-                rows = record(_RESHAPE, (stack,), {"shape": (self.count, *rest)})
-                params = region_params((first, *(0 for _ in rest)), (abs(move), *(1 for _ in rest)))
+                part = recorded.row_parts[recorded.part_numbers[number]]
+                stack = stack_of[self.assigned[place]]
+                rows = record(_RESHAPE, (stack,), {"shape": (self.count, *part.sizes)})
+                params = region_params((first, *part.starts), (abs(move), *part.steps))
                 with recording(recorded.nodes[number].requires_grad):
                     rows = rows if move > 0 else _flipped(rows)
                     array = record(UPDATE, (array, rows), params)
@@ -422,10 +432,15 @@ class _Loop:
         before = [recorded.nodes[x] for x in numbers]
         made = Rerolled(node, recorded.nodes[steps.first : steps.end], before)
         self._replace(made, reads, finals, stacks)
-        return made if self._date(rows, [*finals, *stacks], made) else None
+        return made if self._date([*initial, *rows], [*finals, *stacks], made) else None
 
     def _initial(self, place: int, delay: int) -> Node:
-        x = self.recorded.node(self._initial_number(place, delay))
+        number = self._initial_number(place, delay)
+        x = self.recorded.node(number)
+        if number in self.recorded.read_earlier:
+            given = [self.recorded.node(y) for y in self.recorded.inputs_of(number)]
+            with recording(x.requires_grad):
+                x = record(x.op, tuple(given), x.params)
         goes_on = self.recorded.nodes[self.steps.first + place].requires_grad
         return x if goes_on or not x.requires_grad else OPS["detach"](x)
 
@@ -606,7 +621,7 @@ class _Loop:
         finish_run()
         return tuple(pieces) if len(pieces) < len(node.inputs) else None
 
-    def _date(self, rows: Sequence[Node], results: Sequence[Node], made: Rerolled) -> bool:
+    def _date(self, inputs: Sequence[Node], results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
         node = made.loop
@@ -618,8 +633,9 @@ class _Loop:
                 after[y] = None
         last = self.recorded.nodes[self.steps.end - 1].serial
         offsets = [x.serial - node.serial for x in results]
-        # Rows in the other order are made of rows.
-        given = [y for x in rows for y in (*(x.inputs if x.op is _FLIP else ()), x)]
+        # Rows in the other order are made of rows, and what is detached of what was there before.
+        given = [y for x in inputs for y in (*(x.inputs if x.op is _FLIP else ()), x)]
+        given = [x for x in dict.fromkeys(given) if last < x.serial < node.serial]
         serial = last - len(after) - len(node.type.items) - len(given)
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
             return False

@@ -100,7 +100,7 @@ class Comparison:
                     return False
                 continue
             if place in found.nodes:
-                if found.nodes[place] != number:
+                if not recorded.is_same_value(number, found.nodes[place]):
                     return False
                 continue
             found.nodes[place] = number
@@ -133,7 +133,7 @@ class Comparison:
         recorded, first, period = self.recorded, self.steps.first, self.steps.period
         if y - x != period or x < 0:
             if (place, k) not in self.sequences or self._move(place):
-                return number == x or recorded.is_same_number(number, x)
+                return recorded.is_same_value(number, x)
             self.found.numbers[place, k] = number
             return number < 0 and recorded.is_number(number, like=x)
         if x >= first:
@@ -143,7 +143,7 @@ class Comparison:
             self.found.arrays[place] = number
             return recorded.node(number).type is recorded.node(x).type
         key = (x - first) % period, -((x - first) // period)
-        return self.found.initial.setdefault(key, number) == number
+        return recorded.is_same_value(number, self.found.initial.setdefault(key, number))
 
     def _find_stacked(self, stacked: Sequence[int]) -> None:
         """Look for what is read of each step and not carried on, by what it is computed from."""

@@ -297,6 +297,15 @@ def one_row_assigned_again(p: Any, data: Any) -> Any:
     return np.sum(table**2)
 
 
+def elements_of_rows_assigned(p: Any, data: Any) -> Any:
+    table = np.zeros((51, 2))
+    table[0] = numpy.array([1.0, 0.5])
+    for k in range(50):
+        table[k + 1, 0] = table[k, 0] + 0.02 * (p[0] * table[k, 0] - p[1] * table[k, 1])
+        table[k + 1, 1] = table[k, 1] + 0.02 * p[2] * table[k + 1, 0]
+    return np.sum(table**2)
+
+
 def rows_and_then_pairs_of_rows(p: Any, data: Any) -> Any:
     line, a = np.zeros(60), p[1]
     for k in range(50):
@@ -319,6 +328,7 @@ ROLLED = [
     rows_assigned_backwards,
     rows_assigned,
     rows_assigned_and_read_again,
+    elements_of_rows_assigned,
     rows_and_then_pairs_of_rows,
     rows_changed_in_place,
     zeros_at_both_ends,
@@ -773,6 +783,46 @@ def test_random_assignments_of_rows(
             if way is by_backward:
                 for x, y in zip(held, tables, strict=True):
                     numpy.testing.assert_allclose(x.detach().numpy(), y, rtol=1e-12)
+
+
+# Of a table with three columns, the state, which row, and the data.
+PARTS: list[Callable[..., Any]] = [
+    lambda a, y, k, p, data: a.__setitem__((k + 1, 0), y[0] * 0.9),
+    lambda a, y, k, p, data: a.__setitem__((k + 1, slice(1, 3)), np.sin(y) * p[:2]),
+    lambda a, y, k, p, data: a.__setitem__((k + 1, 1), a[k, 0] * 0.5 + y[1]),
+    lambda a, y, k, p, data: a.__setitem__((k + 2, 2), a[k + 1, 2] - data[k, 1]),
+    lambda a, y, k, p, data: a.__setitem__(k + 3, np.tanh(a[k]) * p[3]),
+    lambda a, y, k, p, data: a.__setitem__((k + 1, slice(0, 3, 2)), y),
+    lambda a, y, k, p, data: y * 0.9 + 0.1 * a[k, 1:],
+    lambda a, y, k, p, data: y * 0.9 + 0.1 * a[k + 1, 0],
+    lambda a, y, k, p, data: y + 0.01 * np.sum(a[k]),
+    lambda a, y, k, p, data: y - 0.1 * np.stack([a[k, 2], a[k + 1, 1]]),
+]
+
+
+@pytest.mark.parametrize("seed", ASSIGNING)
+def test_random_assignments_of_parts_of_rows(
+    seed: int, given: list[numpy.ndarray], loops: list[int]
+) -> None:
+    random = numpy.random.default_rng(seed)
+    lines = [PARTS[k] for k in random.integers(0, len(PARTS), random.integers(2, 6))]
+    steps, begins = int(random.integers(20, 45)), int(random.integers(0, 3))
+
+    def f(p: Any, data: Any) -> Any:
+        a, y = np.zeros((50, 3)), (p[:2], numpy.array([0.7, 0.3]))[seed % 2]
+        if begins:
+            a[0] = p[1:] if begins == 1 else numpy.array([0.1, 0.2, 0.3])
+        for k in range(steps):
+            for line in lines:
+                found = line(a, y, k, p, data)
+                y = y if found is None else found
+        return np.sum(np.sin(a)) + np.sum(y**2) + p[0]
+
+    with ng.configure(engine="reference"):  # what is checked are graphs
+        expected = step_by_step(f, *given)
+        for way in WAYS.values():
+            for x, y in zip(way(f, *given), expected, strict=True):
+                numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
 
 def test_an_array_with_a_hook_stays_as_it_was_recorded(loops: list[int]) -> None:
