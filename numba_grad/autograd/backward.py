@@ -15,6 +15,7 @@ from numba_grad.autograd import anomaly
 from numba_grad.autograd.forward_ad import current_level, has_tangent
 from numba_grad.autograd.graph import GradientEdge, node_of_edge
 from numba_grad.autograd.hooks import (
+    run_post_accumulate_hooks,
     through_posthooks,
     through_prehooks,
     through_tensor_hooks,
@@ -618,7 +619,8 @@ class _Pass:
             set_gradients(updates)
         if not self.retain_graph:
             self._release()
-        self._run_leaf_hooks()
+        with recording(self.create_graph):
+            self._run_leaf_hooks()
         return [None if g is None else self._as_tensor(g) for g in results]
 
     def _batched(self, gradients: Sequence[Node | None]) -> list[Node | None]:
@@ -671,8 +673,7 @@ class _Pass:
             if state.post_accumulate_hooks:
                 tensor = None if state.owner is None else state.owner()
                 tensor = tensor_of(leaf_node) if tensor is None else tensor
-                for hook in tuple(state.post_accumulate_hooks.values()):
-                    hook(tensor)
+                run_post_accumulate_hooks(state.post_accumulate_hooks, tensor)
             if state.node_hooks:
                 through_posthooks(state.node_hooks, [], [g])
 

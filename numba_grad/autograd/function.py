@@ -454,14 +454,52 @@ class Function:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a `backward` that cannot be differentiated: its results have no history."""
+    """Decorates a `backward` that cannot be differentiated: to go back through it is an error.
+
+    As in torch, its results have no history, hence no error, if the gradients that it gets have
+    none.
+    """
 
     @functools.wraps(backward)
     def without_history(ctx: Context, *grads: Any) -> Any:
         with recording(False):
-            return backward(ctx, *grads)
+            returned = backward(ctx, *grads)
+        if not grad_mode.enabled or not any(is_tensor(g) and g.requires_grad for g in grads):
+            return returned
+        if isinstance(returned, tuple):
+            return tuple([_undifferentiable(g) for g in returned])
+        return _undifferentiable(returned)
 
     return without_history
+
+
+class _OnceDifferentiable:
+    """The context of what a `backward` decorated so returned."""
+
+    name = "OnceDifferentiable"
+    tensor_count = 1
+    has_tangent = False
+
+    @staticmethod
+    def pullback(cotangents: list[Node | None], out: Node) -> list[Node | None]:
+        raise GradientError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+    @staticmethod
+    def release() -> None:
+        """Nothing is kept."""
+
+
+def _undifferentiable(value: Any) -> Any:
+    """A result without history, which raises when somebody goes back through it."""
+    if not is_tensor(value) or not is_inexact(value.dtype):
+        return value
+    # A leaf for an input: without any, nobody would ask the operation.
+    leaf = OPS["detach"](full(0, (), value.dtype, value._node.type.device))
+    leaf.requires_grad = True
+    operation = custom_node(_OnceDifferentiable, [leaf], [value._node])
+    return new_tensor(record(item, (operation,), {"number": 0}))
 
 
 def _backward_of(function: type[Function]) -> Callable[..., Any]:

@@ -54,7 +54,11 @@ def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHandle:
-    """`hook(tensor)` is called after a backward pass has set `.grad` of this leaf."""
+    """`hook(tensor)` is called after a backward pass has set `.grad` of this leaf.
+
+    As all hooks it runs without recording, unless the pass has `create_graph=True`: it may change
+    the leaf, `tensor -= rate * tensor.grad`.
+    """
     node = tensor._node
     _check_requires_grad(node)
     if not is_leaf(node):
@@ -106,6 +110,16 @@ def through_posthooks(
         if replacement is not None:
             result = _checked_all(hook, replacement, result)
     return result
+
+
+def run_post_accumulate_hooks(hooks: dict[int, Hook], leaf: Any) -> None:
+    """Call the hooks of a leaf whose `.grad` is set: nothing is theirs to replace."""
+    for hook in tuple(hooks.values()):
+        if hook(leaf) is not None:
+            name = getattr(hook, "__name__", repr(hook))
+            raise GradientError(
+                f"hook {name!r}: Tensor post accumulate grad hooks should return None."
+            )
 
 
 def _tensors(nodes: Sequence[Node | None]) -> tuple[Any, ...]:

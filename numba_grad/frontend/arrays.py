@@ -451,6 +451,8 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
     if dtype is not None:
         _checked_dtype(array)
     if array is not value and array.base is None and isinstance(value, (list, tuple)):
+        if own.kind in "iu" and own != array.dtype:
+            return np.array(value, own, order="C")  # which refuses what is out of its range
         return np.asarray(array, own, order="C")  # just made for us by np.asarray
     with np.errstate(all="ignore"):
         return np.array(array, own, order="C", copy=True, subok=False)

@@ -72,6 +72,17 @@ def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
     return creation.asarray(a, dtype)
 
 
+def _on_memory(function: Function) -> Function:
+    """A question about memory, asked of tensors' values. NumPy's generators ask it, too."""
+
+    def of_values(a: Any, b: Any, max_work: int | None = None) -> bool:
+        name = f"numpy.{function.__name__}"
+        pair = [x if isinstance(x, np.ndarray) else value_of(as_node(x), name) for x in (a, b)]
+        return function(*pair, max_work=max_work)
+
+    return of_values
+
+
 def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
     given = {"linewidth": width, "precision": precision, "suppress": suppress}
     return {name: value for name, value in given.items() if value is not None}
@@ -87,7 +98,9 @@ of_function.update(
         np.array_str: _array_str,
         np.asanyarray: creation.asarray,
         np.asfortranarray: creation.ascontiguousarray,
+        np.may_share_memory: _on_memory(np.may_share_memory),
         np.require: _require,
+        np.shares_memory: _on_memory(np.shares_memory),
     }
 )
 

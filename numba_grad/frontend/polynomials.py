@@ -202,7 +202,8 @@ def polyfit(
     rcond: float | None = None,
     *,
     w: ArrayLike | None = None,
-) -> "Tensor":
+    cov: bool | str = False,
+) -> Any:
     """The polynomial of degree `deg` that is nearest to points, by least squares.
 
     Parameters
@@ -215,10 +216,14 @@ def polyfit(
         default n times the machine precision.
     w : Tensor, shape (n,), optional
         Weights of the differences, which are then squared.
+    cov : bool or "unscaled"
+        Give the covariances of the coefficients, too: scaled by the squares that are left, or for
+        weights 1 / sigma "unscaled".
 
     Returns
     -------
     Tensor, shape (deg + 1,) or (deg + 1, k)
+    covariances : Tensor, shape (deg + 1, deg + 1) or (deg + 1, deg + 1, k), with `cov`
 
     Notes
     -----
@@ -247,7 +252,30 @@ def polyfit(
     if rcond is None:
         rcond = places.shape[0] * float(finfo(places.dtype).eps)
     solution = namespace("linalg").lstsq(left / size, right, rcond).solution
-    return solution / (size if len(values.shape) == 1 else size[:, None])
+    found = solution / (size if len(values.shape) == 1 else size[:, None])
+    return (found, _covariances(left, right, size, solution, cov)) if cov else found
+
+
+def _covariances(
+    left: "Tensor", right: "Tensor", size: "Tensor", solution: "Tensor", cov: bool | str
+) -> "Tensor":
+    """Of the coefficients `solution / size`: `left / size @ solution` is nearest to `right`."""
+    count, order = left.shape
+    scaled = left / size
+    inverse = namespace("linalg").inv(scaled.T @ scaled) / (size[:, None] * size)
+    inverse = inverse if len(right.shape) == 1 else inverse[:, :, None]
+    if cov == "unscaled":
+        return inverse
+    if count <= order:
+        raise ValueError(
+            explain(
+                "polyfit",
+                "the number of data points must exceed order to scale the covariance matrix",
+                got={"points": count, "coefficients": order},
+                fix="cov='unscaled'",
+            )
+        )
+    return inverse * (total((right - scaled @ solution) ** 2, 0) / (count - order))
 
 
 def _coefficients(operation: str, p: ArrayLike) -> Node:

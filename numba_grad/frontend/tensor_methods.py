@@ -80,7 +80,6 @@ class Methods:
 
     # Functions whose first argument is the tensor.
     conj = conjugate = elementwise.conjugate
-    astype = elementwise.astype
     clip = elementwise.clip
     round = elementwise.round
     swapaxes = shapes.swapaxes
@@ -110,8 +109,12 @@ class Methods:
     argmax = reductions.argmax
     argmin = reductions.argmin
 
-    def copy(self) -> "Tensor":
-        """The same values as a new tensor; gradients flow through."""
+    def astype(self, dtype: object, order: str = "K", *, copy: bool = True) -> "Tensor":
+        """Converted to `dtype`, as NumPy converts; in memory row-major, whatever `order`."""
+        return elementwise.astype(self, dtype, copy=copy)
+
+    def copy(self, order: str = "C") -> "Tensor":
+        """The same values as a new tensor; gradients flow through. Row-major, whatever `order`."""
         result = new_tensor(OPS["identity"](self._node))
         note_array(result)
         return result
@@ -139,6 +142,8 @@ class Methods:
 
 def _one_or_many(arguments: tuple[Any, ...]) -> Any:
     """The argument of a method that takes one sequence, or its items."""
-    if len(arguments) == 1 and isinstance(arguments[0], tuple | list | Sequence):
-        return arguments[0]  # asked of `Sequence` alone, it takes 0.3 us
-    return arguments
+    if len(arguments) != 1:
+        return arguments
+    only = arguments[0]  # asked of `Sequence` alone, it takes 0.3 us
+    is_sequence = isinstance(only, tuple | list | Sequence) or getattr(only, "ndim", 0)
+    return only if is_sequence else arguments

@@ -6,6 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -170,11 +171,16 @@ def normalize_axis(operation: str, axis: object, rank: int) -> int:
     return number % rank
 
 
+def is_several(axis: object) -> TypeGuard[Sequence[Any]]:
+    """Whether these are axes, or shifts, rather than one: an array without dimensions is one."""
+    return isinstance(axis, Iterable) and getattr(axis, "ndim", 1) != 0
+
+
 def normalize_axes(operation: str, axis: object, rank: int) -> tuple[int, ...]:
     """`None`, an axis, or several, as sorted non-negative numbers. `None` is all axes."""
     if axis is None:
         return tuple(range(rank))
-    if not isinstance(axis, Iterable):
+    if not is_several(axis):
         return (normalize_axis(operation, axis, rank),)
     axes = [normalize_axis(operation, a, rank) for a in axis]
     if len(set(axes)) != len(axes):

@@ -770,7 +770,6 @@ def test_quantiles_that_are_elements_keep_their_dtype(method):
         (lambda x: np.add(x, 1, order="F"), r"numpy\.add: order= is not supported"),
         (lambda x: np.power.reduceat(x, [0]), r"numpy\.power\.reduceat: not supported on tensors"),
         (lambda x: np.isnat(x), r"numpy\.isnat: not supported on tensors"),
-        (lambda x: np.shares_memory(x, x), r"numpy\.shares_memory: not supported on tensors"),
         (
             lambda x: np.min_scalar_type(x),
             r"numpy\.min_scalar_type\(x\.detach\(\)\.numpy",

@@ -116,7 +116,7 @@ def test_jit_gives_the_same(name):
         (lambda x: ng.poly(x[None, None]), ShapeError, "poly: takes zeros"),
         (lambda x: ng.polyfit(x, x[:2], 1), ShapeError, "polyfit: shapes do not fit"),
         (lambda x: ng.polyfit(x, x, 1, w=x[:2]), ShapeError, "polyfit: needs a weight for each"),
-        (lambda x: np.polyfit(x, x, 1, cov=True), TypeError, r"numpy.polyfit: cov= is not"),
+        (lambda x: np.polyfit(x, x, 1, full=True), TypeError, r"numpy.polyfit: full= is not"),
         (lambda x: ng.jit(ng.roots)(x.numpy()), TracingError, "roots: needs the value"),
     ],
 )

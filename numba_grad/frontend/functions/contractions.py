@@ -5,6 +5,7 @@ each result is one dot product.
 """
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -269,7 +270,7 @@ def trace(
 
 def diag(x: ArrayLike, k: int = 0) -> "Tensor":
     """Diagonal number `k` of a matrix; or the matrix with `x`, 1-d, as that diagonal."""
-    node = as_node(x)
+    node, k = as_node(x), operator.index(k)
     if len(node.shape) == 2:
         return diagonal(node, k)
     if len(node.shape) != 1:

@@ -8,7 +8,7 @@ import numpy as np
 from numba_grad.dtypes import INT64, is_inexact
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, scalar_leaf, value_of, wrap
-from numba_grad.frontend.functions import reductions
+from numba_grad.frontend.functions import elementwise, reductions
 from numba_grad.frontend.functions.reductions import Axis
 from numba_grad.frontend.functions.scans import cumprod, cumsum
 from numba_grad.graph.node import OPS, Node
@@ -160,7 +160,7 @@ def _nan_spread(
         return result
     mask = wrap(reductions.mask_like(operation, x, chosen))
     count = reductions.count_nonzero(mask, axis, keepdims=keepdims)._node
-    is_enough = OPS["greater"](count, as_node(ddof))
+    is_enough = elementwise.greater(count, ddof)._node  # ddof may be half a number
     nan = full(np.nan, (), result.dtype)
     return wrap(OPS["where"](is_enough, result._node, nan))
 

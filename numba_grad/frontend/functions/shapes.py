@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.functions.creation import Shape, as_shape, integers
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import array_type, normalize_axes, normalize_axis
+from numba_grad.graph.types import array_type, is_several, normalize_axes, normalize_axis
 from numba_grad.graph.types import broadcast_shapes as common_shape
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import full
@@ -222,7 +222,7 @@ def moved_axes(x: Node, source: int | Sequence[int], destination: int | Sequence
 
 def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int]:
     """Axis numbers in the order given, each once."""
-    axes = list(axis) if isinstance(axis, Iterable) else [axis]
+    axes = list(axis) if is_several(axis) else [axis]
     normalize_axes(operation, axes, rank)  # raises on repeated ones
     return [normalize_axis(operation, a, rank) for a in axes]
 
@@ -230,7 +230,7 @@ def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
     """New axes of size 1, at positions `axis` of the result."""
     node = as_node(x)
-    count = len(axis) if isinstance(axis, Sequence) else 1
+    count = len(axis) if is_several(axis) else 1
     positions = _axis_list("expand_dims", axis, len(node.shape) + count)
     sizes = iter(node.shape)
     shape = [1 if k in positions else next(sizes) for k in range(len(node.shape) + count)]
@@ -403,7 +403,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor
 
 
 def _total(shift: int | Sequence[int]) -> int:
-    return sum(shift) if isinstance(shift, Iterable) else operator.index(shift)
+    return sum(map(operator.index, shift if is_several(shift) else (shift,)))
 
 
 def _rolled(x: Node, shift: int, axis: int) -> Node:

@@ -446,6 +446,37 @@ def once_differentiable(lib):
     g.sum().backward()
 
 
+def _cube(lib):
+    class Cube(lib.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        @lib.once_differentiable
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x * x
+
+    return Cube.apply
+
+
+@raises("RuntimeError")
+def once_differentiable_from_a_gradient_with_history(lib):
+    x = variable(lib)
+    (_cube(lib)(x) ** 2).sum().backward(create_graph=True)
+    x.grad.sum().backward()
+
+
+@scenario
+def beside_what_is_once_differentiable(lib):
+    x, y = variable(lib), variable(lib)
+    (g,) = lib.autograd.grad((_cube(lib)(x) ** 2 * y).sum(), x, create_graph=True)
+    total = (g.detach() * y).sum() + (g * 0).sum().detach()
+    return [g, g.requires_grad, *lib.autograd.grad(total, y)]
+
+
 @raises("NotImplementedError")
 def function_without_backward(lib):
     class Double(lib.Function):

@@ -242,6 +242,40 @@ def post_accumulate_hooks_come_last(lib):
     return calls
 
 
+@scenario
+def post_accumulate_hooks_change_their_leaf(lib):
+    x = variable(lib)
+    modes = []
+
+    def step(leaf):
+        modes.append(lib.is_grad_enabled())
+        leaf -= leaf.grad * 0.5
+
+    def scale(leaf):
+        leaf *= 2
+
+    x.register_post_accumulate_grad_hook(step)
+    x.register_post_accumulate_grad_hook(scale)
+    (x * x).sum().backward()
+    (x * x).sum().backward()
+    return [x, x.grad, x.is_leaf, modes]
+
+
+@scenario
+def post_accumulate_hooks_under_create_graph(lib):
+    x, modes = variable(lib), []
+    x.register_post_accumulate_grad_hook(lambda _: modes.append(lib.is_grad_enabled()))
+    (x * x).sum().backward(create_graph=True)
+    return modes
+
+
+@raises("RuntimeError")
+def post_accumulate_hook_that_returns_something(lib):
+    x = variable(lib)
+    x.register_post_accumulate_grad_hook(lambda leaf: leaf.grad)
+    x.sum().backward()
+
+
 @raises("RuntimeError")
 def post_accumulate_hook_on_an_intermediate_result(lib):
     (variable(lib) * 2).register_post_accumulate_grad_hook(print)
