@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -89,16 +88,11 @@ class set_detect_anomaly:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _set(*self._previous)
 
 
-class detect_anomaly:
+class detect_anomaly(set_detect_anomaly):
     """A context manager with anomaly detection on, as `set_detect_anomaly(True)`, until its end.
 
     Examples
@@ -111,23 +105,14 @@ class detect_anomaly:
     numba_grad.errors.GradientError: backward: the derivative of sqrt returned nan values ...
     """
 
-    __slots__ = ("_check_nan", "_previous")
+    __slots__ = ("_check_nan",)
 
     def __init__(self, check_nan: bool = True) -> None:
         self._check_nan = check_nan
 
     def __enter__(self) -> Self:
-        self._previous = (_Setting.enabled, _Setting.check_nan)
-        _set(True, self._check_nan)
+        super().__init__(True, self._check_nan)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        _set(*self._previous)
 
 
 def _set(enabled: bool, check_nan: bool) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
@@ -33,12 +32,7 @@ class RemovableHandle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.remove()
 
 

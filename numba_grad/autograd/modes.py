@@ -7,7 +7,6 @@ The mode belongs to the thread; a new thread starts with recording on.
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from numba_grad.graph.node import grad_mode, recording
@@ -35,12 +34,7 @@ class _Mode:
         self._blocks.append(block)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._blocks.pop().__exit__()
 
     def __call__(self, function: F) -> F:

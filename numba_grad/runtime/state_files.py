@@ -8,7 +8,6 @@ import errno
 import mmap
 import os
 import tempfile
-from types import TracebackType
 
 import numpy as np
 
@@ -57,12 +56,7 @@ class StateFile:
         self.address = np.frombuffer(self._memory, np.uint8, 1).ctypes.data
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._memory.close()
 
 

@@ -99,6 +99,10 @@ class FlatGraph:
             tuple(self.outputs),
         )
 
+    def reads(self, position: int) -> list[int]:
+        """The positions of what the node at one reads."""
+        return self.edges[self.starts[position] : self.starts[position + 1]].tolist()
+
     def facts(self, name: str, positions: np.ndarray | slice = _ALL) -> np.ndarray:
         """What is known, by one name of `_FACTS`, of the nodes at these positions: a new array."""
         return self.table.facts[name][self.signatures[positions]]
@@ -107,6 +111,45 @@ class FlatGraph:
     def types(self) -> list[Type]:
         """The types of the inputs. In the key they count by identity, which is fast to hash."""
         return [self.nodes[k].type for k in self.inputs]
+
+
+class FlatGraphWriter:
+    """A graph in the making: `append` takes its nodes in their order."""
+
+    def __init__(self, table: "Signatures") -> None:
+        self.table = table
+        self.nodes: list[Node] = []
+        self.signatures: list[int] = []
+        self.starts = [0]
+        self.edges: list[int] = []
+        self.calls: dict[int, Node] = {}
+
+    def append(
+        self, node: Node, reads: Sequence[int], signature: int | None = None, of: Node | None = None
+    ) -> int:
+        """The position of the node, which reads what is at others; `of`: the call whose result it
+        is."""
+        position = len(self.nodes)
+        self.nodes.append(node)
+        self.signatures.append(self.table.number(node) if signature is None else signature)
+        self.edges.extend(reads)
+        self.starts.append(len(self.edges))
+        if of is not None:
+            self.calls[position] = of
+        return position
+
+    def graph(self, inputs: list[int], outputs: list[int]) -> FlatGraph:
+        """What was written, with the positions of its inputs and outputs."""
+        return FlatGraph(
+            self.nodes,
+            np.array(self.signatures, np.int32),
+            np.array(self.starts, np.int32),
+            np.array(self.edges, np.int32),
+            inputs,
+            outputs,
+            self.calls,
+            self.table,
+        )
 
 
 def flatten(
@@ -213,7 +256,7 @@ def with_stored_operands(graph: FlatGraph) -> FlatGraph:
     of_bodies = [k for k, call in graph.calls.items() if call.op.name != "call"]
     if not of_bodies:
         return graph
-    reads = {x for k in of_bodies for x in graph.edges[graph.starts[k] : graph.starts[k + 1]]}
+    reads = {x for k in of_bodies for x in graph.reads(k)}
     reads -= {*graph.inputs, *graph.calls, *graph.assemblies}
     stored = sorted(reads.union(graph.stored.tolist()))
     return replace(graph, stored=np.array(stored, np.int64))

@@ -6,7 +6,7 @@ the rows of the other steps need no memory, and no time to write them.
 
 import numpy as np
 
-from numba_grad.compiler.partition.flat_graph import FlatGraph
+from numba_grad.compiler.partition.flat_graph import FlatGraph, FlatGraphWriter
 from numba_grad.compiler.partition.roles import ALIASES
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.ops.control import result
@@ -53,23 +53,11 @@ def _readers_of_row(graph: FlatGraph, k: int, row: int) -> dict[int, int] | None
 
 
 def _rewritten(graph: FlatGraph, carried: dict[int, int], readers: dict[int, int]) -> FlatGraph:
-    nodes: list[Node] = []
-    signatures: list[int] = []
-    starts = [0]
-    edges: list[int] = []
-    calls: dict[int, Node] = {}
+    writer = FlatGraphWriter(graph.table)
     results: dict[tuple[Node, int], int] = {}  # of loops: by its number, where it is
-
-    def append(node: Node, reads: list[int], signature: int | None = None) -> int:
-        nodes.append(node)
-        signatures.append(graph.table.number(node) if signature is None else signature)
-        edges.extend(reads)
-        starts.append(len(edges))
-        return len(nodes) - 1
-
     place: list[int] = []  # of each node of `graph`
     for k, node in enumerate(graph.nodes):
-        reads = [place[x] for x in graph.edges[graph.starts[k] : graph.starts[k + 1]].tolist()]
+        reads = [place[x] for x in graph.reads(k)]
         call = graph.calls.get(k)
         if k in readers and node.op.name in ALIASES:
             place += reads
@@ -78,28 +66,18 @@ def _rewritten(graph: FlatGraph, carried: dict[int, int], readers: dict[int, int
             if node.op.name == "slice":
                 axis, first = readers[k], params["starts"]
                 params = params | {"starts": (*first[:axis], 0, *first[axis + 1 :])}
-            one = argument(nodes[reads[0]].type)
-            place.append(append(record(node.op, (one,), params), reads))
+            one = argument(writer.nodes[reads[0]].type)
+            place.append(writer.append(record(node.op, (one,), params), reads))
         elif call is None:
-            place.append(append(node, reads, int(graph.signatures[k])))
+            place.append(writer.append(node, reads, int(graph.signatures[k])))
         else:
             number: int = carried[k] if k in carried else node.params["number"]
             if (call, number) not in results:
                 own = node if k not in carried else result(call, number)
-                results[call, number] = append(own, reads)
-                calls[results[call, number]] = call
+                results[call, number] = writer.append(own, reads, of=call)
             place.append(results[call, number])
             if k in carried:
-                row = argument(nodes[place[k]].type)
+                row = argument(writer.nodes[place[k]].type)
                 stacked = record(OPS["reshape"], (row,), {"shape": (1, *row.shape)})
-                place[k] = append(stacked, [place[k]])
-    return FlatGraph(
-        nodes,
-        np.array(signatures, np.int32),
-        np.array(starts, np.int32),
-        np.array(edges, np.int32),
-        [place[k] for k in graph.inputs],
-        [place[k] for k in graph.outputs],
-        calls,
-        graph.table,
-    )
+                place[k] = writer.append(stacked, [place[k]])
+    return writer.graph([place[k] for k in graph.inputs], [place[k] for k in graph.outputs])

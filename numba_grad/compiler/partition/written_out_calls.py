@@ -8,9 +8,13 @@ this is done when a graph is compiled.
 
 from collections import Counter
 
-import numpy as np
-
-from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten, target_of
+from numba_grad.compiler.partition.flat_graph import (
+    ClosedGraph,
+    FlatGraph,
+    FlatGraphWriter,
+    flatten,
+    target_of,
+)
 from numba_grad.compiler.partition.segment_graphs import has_several_segments
 from numba_grad.compiler.partition.segments import FEWEST_NODES_OF_INNER_LOOP
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -50,50 +54,27 @@ def _is_loop(target: ClosedGraph, body: FlatGraph) -> bool:
 def _written_out(graph: FlatGraph, bodies: dict[Node, FlatGraph]) -> FlatGraph:
     """The graph in which these calls are their functions' operations. A result is an alias of what
     computes it: several may be one value, or an argument."""
-    nodes: list[Node] = []
-    signatures: list[int] = []
-    starts = [0]
-    edges: list[int] = []
-    calls: dict[int, Node] = {}
-
-    def append(node: Node, signature: int, reads: list[int]) -> int:
-        nodes.append(node)
-        signatures.append(signature)
-        edges.extend(reads)
-        starts.append(len(edges))
-        return len(nodes) - 1
-
+    writer = FlatGraphWriter(graph.table)
     place: list[int] = []  # of each node of `graph`
     places_inside: dict[Node, list[int]] = {}  # of each node of the function of a call
     for k, node in enumerate(graph.nodes):
-        reads = [place[x] for x in graph.edges[graph.starts[k] : graph.starts[k + 1]].tolist()]
+        reads = [place[x] for x in graph.reads(k)]
         call = graph.calls.get(k)
         if call not in bodies:
-            place.append(append(node, int(graph.signatures[k]), reads))
-            if call is not None:
-                calls[place[k]] = call
+            place.append(writer.append(node, reads, int(graph.signatures[k]), call))
             continue
         body = bodies[call]
         if call not in places_inside:
             inside = dict(zip(body.inputs, reads, strict=True))
             for j, operation in enumerate(body.nodes):
                 if j not in inside:
-                    own = body.edges[body.starts[j] : body.starts[j + 1]].tolist()
                     # The table of numbers may be another one by now.
-                    is_same = body.table is graph.table
-                    signature = body.signatures[j] if is_same else graph.table.number(operation)
-                    inside[j] = append(operation, int(signature), [inside[x] for x in own])
+                    signature = int(body.signatures[j]) if body.table is graph.table else None
+                    inside[j] = writer.append(
+                        operation, [inside[x] for x in body.reads(j)], signature
+                    )
             places_inside[call] = [inside[j] for j in body.outputs]
         alias = record(OPS["identity"], (argument(node.type),))
         source = places_inside[call][node.params["number"]]
-        place.append(append(alias, graph.table.number(alias), [source]))
-    return FlatGraph(
-        nodes,
-        np.array(signatures, np.int32),
-        np.array(starts, np.int32),
-        np.array(edges, np.int32),
-        [place[k] for k in graph.inputs],
-        [place[k] for k in graph.outputs],
-        calls,
-        graph.table,
-    )
+        place.append(writer.append(alias, [source]))
+    return writer.graph([place[k] for k in graph.inputs], [place[k] for k in graph.outputs])

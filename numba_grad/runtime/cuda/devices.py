@@ -3,7 +3,6 @@
 import functools
 import threading
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -164,12 +163,7 @@ class current_device_is:
         _current.index = self._index
         return cuda_device(self._index)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _current.index = self._previous.pop()
 
 

@@ -7,7 +7,6 @@ that `activate` made current for the calling thread, as the driver itself does.
 
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NoReturn
 
 from numba_grad.errors import (
@@ -372,12 +371,7 @@ class DeviceBlock:
     def __enter__(self) -> None:
         self._previous = self._driver.activate(self._index)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # A context that is lost cannot be left either, and it is the first error that says why.
         if self._previous is not None and not self._driver.is_lost:
             self._driver.restore(self._previous)

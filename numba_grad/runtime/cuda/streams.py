@@ -1,7 +1,6 @@
 """Streams and events, and the stream that is current, for each thread and device its own."""
 
 import threading
-from types import TracebackType
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
@@ -261,12 +260,7 @@ class stream_is:
         _current.streams[index] = self._stream
         return self._stream
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         device, stream = self._previous.pop()
         _current.streams[self._stream.device.index] = stream
         devices.set_current_index(device)
