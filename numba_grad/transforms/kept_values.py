@@ -20,8 +20,8 @@ from numba_grad.graph.walk import toposort
 _STORED = 40.0
 # The same of a value of few bytes, which several kernels of a step would compute again, each: less
 # than a function like `exp`.
-_STORED_SMALL = 10.0
-_SMALL = 1 << 14
+_STORED_SMALL = 6.0
+_SMALL = 1 << 17
 # What an operation costs at most that is done again rather than read from another place.
 _CHEAP = 4.0
 # What is computed to memory in any case, as no loop of ours, so that it costs more than to load it.
