@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import programs
 from numba_grad.compiler.building import build
 from numba_grad.compiler.control_flow import loops
 from numba_grad.config import configure
@@ -1191,8 +1192,9 @@ def test_cheap_steps_that_are_done_together_have_the_bits_of_single_ones(name, d
     rate, *first = (0.9 + 0.2 * random.random((1 + fields, 70))).astype(dtype)
     weights = np.arange(70).astype(dtype)
     written = []
-    own = loops._write_together
-    monkeypatch.setattr(loops, "_write_together", lambda *args: written.append(own(*args)))
+    own = loops.joined_steps
+    monkeypatch.setattr(loops, "joined_steps", lambda *args: written.append(args) or own(*args))
+    monkeypatch.setattr(programs, "ELEMENTS_ONE_BY_ONE", 0)
     for length, reverse in ((4, False), (7, True)):
         rows = random.random((length, 70)).astype(dtype)
 

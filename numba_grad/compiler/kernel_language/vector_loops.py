@@ -106,6 +106,8 @@ class VectorLoop:
         if self.has_masks:
             self.last_vector(left)
         else:
+            if self.loop.sums and not self.loop.writes_over():
+                left, sums = self.vector_to_the_end(left, sums)
             self.add_to_sums(sums)
             self.lowering.scalar_loop(self.loop.node, left, self.stop, INT64(1))
 
@@ -161,6 +163,31 @@ class VectorLoop:
         builder.position_at_end(done)
 
     # Sums
+
+    def vector_to_the_end(self, first: Any, sums: list[Any]) -> tuple[Any, list[Any]]:
+        """The elements that are left, if there is a whole vector: the last one, of which what was
+        added before is not added again. Where they end, and the sums then."""
+        builder, before = self.builder, self.builder.block
+        last, rest = self.lowering.block("last"), self.lowering.block("rest")
+        index = builder.sub(self.stop, INT64(self.width), flags=("nsw",))
+        is_whole = builder.icmp_signed(">=", index, self.start)
+        are_left = builder.icmp_signed("<", first, self.stop)
+        builder.cbranch(builder.and_(is_whole, are_left), last, rest)
+        builder.position_at_end(last)
+        lanes = ir.VectorType(_INT32, self.width)
+        count = builder.trunc(builder.sub(first, index), _INT32)
+        numbers = ir.Constant(lanes, list(range(self.width)))
+        is_new = builder.icmp_unsigned(">=", numbers, _in_all(builder, count, lanes))
+        results = self.vector_at(index, sums)
+        results = [builder.select(is_new, x, y) for x, y in zip(results, sums, strict=True)]
+        builder.branch(rest)
+        end = builder.block
+        builder.position_at_end(rest)
+        phis = [builder.phi(INT64), *[builder.phi(self.vector) for _ in sums]]
+        values = zip(phis, [first, *sums], [self.stop, *results], strict=True)
+        for phi, value, result in values:
+            _come_from(phi, (value, before), (result, end))
+        return phis[0], phis[1:]
 
     @property
     def nothing(self) -> ir.Constant:
