@@ -13,6 +13,11 @@ from numba_grad.graph.types import Type
 
 # Elements from which on an array has memory of its own in a segment.
 _OF_THEIR_OWN = 17
+# Bytes of a page, and how far apart in pages buffers of a ring begin. A load waits for a store to
+# the same place in another page: 3 to 9 % of a step of 64 x 64 numbers, whose buffers are whole
+# pages.
+_PAGE = 4096
+_APART = 1344
 
 
 @dataclass(slots=True)
@@ -128,16 +133,14 @@ def state_of(
             reads.update(dict.fromkeys(chain, only))
             writes[chain[0]] = only
             continue
+        # The one that is written to, and those that are read.
         buffers = last + 2
         if any(k in read_later for k in chain):
             buffers += TOGETHER - 1
-        memory = writer.temporary(buffers * nbytes)
-        limit, ring = Pointer(memory, buffers * nbytes), buffers * nbytes
+        ring = _ring(writer, types[chain[0]], buffers)
         for age, k in enumerate(chain):
-            start = Pointer(memory, (last - age) * nbytes)
-            reads[k] = Moving(start, nbytes, limit, ring)
-        start = Pointer(memory, (last + 1) * nbytes)
-        writes[chain[0]] = Moving(start, nbytes, limit, ring)
+            reads[k] = moved(ring, last - age)
+        writes[chain[0]] = moved(ring, last + 1)
     computed = [k for k in range(len(types)) if k not in followers]
     return CarriedState(
         computed, [reads[k] for k in range(len(types))], [writes[k] for k in computed]
@@ -191,7 +194,14 @@ def overwriting_in(
 
 def two_buffers(writer: Writer, type: Type) -> tuple[Moving, Moving]:
     """Where a carried value is read, and where it is written."""
-    memory = writer.temporary(2 * type.nbytes)
-    limit, ring = Pointer(memory, 2 * type.nbytes), 2 * type.nbytes
-    own, other = Pointer(memory, 0), Pointer(memory, type.nbytes)
-    return Moving(own, type.nbytes, limit, ring), Moving(other, type.nbytes, limit, ring)
+    ring = _ring(writer, type, 2)
+    return ring, moved(ring, 1)
+
+
+def _ring(writer: Writer, type: Type, buffers: int) -> Moving:
+    """Buffers that are taken in turn: the first of them."""
+    pitch = type.nbytes
+    if pitch >= _PAGE:
+        pitch += (_APART - pitch) % _PAGE
+    memory = writer.temporary(buffers * pitch)
+    return Moving(Pointer(memory, 0), pitch, Pointer(memory, buffers * pitch), buffers * pitch)
