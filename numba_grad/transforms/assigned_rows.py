@@ -7,7 +7,6 @@ assigned at once.
 """
 
 import enum
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,13 +39,14 @@ def _is_whole(params: dict[str, tuple[int, ...]]) -> bool:
     return not any(params["starts"][1:]) and all(step == 1 for step in params["steps"][1:])
 
 
-@dataclass(slots=True)
 class _Chain:
     """Assignments to one array, each to what the one before has left."""
 
-    base: int  # the number of the array before the first
-    last: int
-    rows: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # (assignment, value)
+    __slots__ = ("base", "last", "rows")
+
+    def __init__(self, base: int) -> None:
+        self.base = self.last = base  # the number of the array before the first
+        self.rows: dict[int, list[tuple[int, int]]] = {}  # (assignment, value)
 
 
 def rows_read_again(
@@ -72,7 +72,7 @@ def rows_read_again(
         chain = chains.get(source)
         if accesses[number] == RowAccess.ASSIGNS:
             if chain is None or chain.last != source:
-                chain = _Chain(source, source)
+                chain = _Chain(source)
             chains[number] = chain
             chain.last = number
             value = int(inputs[first_inputs[number] + 1])

@@ -9,7 +9,7 @@ array together of parts, by `stack`, `concatenate` or assignments, and read noth
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort
@@ -23,8 +23,7 @@ _MOST_PARTS = 16
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """How an array is cut along an axis. Parts of one element there do not have the axis."""
 
     axis: int
@@ -53,8 +52,7 @@ class Parts:
         return Parts(self.axis + 1, self.sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedParts:
+class CarriedParts(NamedTuple):
     """A body that carries parts, where `parts` says so for an output of the original."""
 
     body: CallTarget

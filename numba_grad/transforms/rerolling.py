@@ -12,7 +12,6 @@ planned better step by step.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,15 +43,17 @@ _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"
 _FLIP = OPS["flip"]
 
 
-@dataclass(slots=True)
 class Rerolled:
     """What has become of a loop."""
 
-    loop: Node
-    steps: Sequence[Node]  # the nodes that are inside of it now
-    instead: dict[Node, Node] = field(default_factory=dict)  # for each that others read
-    # Concatenations of what steps gave, one after the other: their pieces now.
-    pieces: dict[Node, tuple[Node, ...]] = field(default_factory=dict)
+    __slots__ = ("instead", "loop", "pieces", "steps")
+
+    def __init__(self, loop: Node, steps: Sequence[Node]) -> None:
+        self.loop = loop
+        self.steps = steps  # the nodes that are inside of it now
+        self.instead: dict[Node, Node] = {}  # for each that others read
+        # Concatenations of what steps gave, one after the other: their pieces now.
+        self.pieces: dict[Node, tuple[Node, ...]] = {}
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loop, from now on."""
