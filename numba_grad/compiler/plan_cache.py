@@ -113,6 +113,13 @@ def _append(value: Any, parts: list[bytes]) -> None:
     kind = value.__class__
     if value is None or kind is bool:
         parts.append(b"%s;" % repr(value).encode())
+    elif kind is tuple or kind is list:
+        parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
+        for item in value:
+            if item.__class__ is int:  # the common case
+                parts.append(b"i%d;" % item)
+            else:
+                _append(item, parts)
     elif kind is int:
         parts.append(b"i%d;" % value)
     elif kind is float:
@@ -121,20 +128,19 @@ def _append(value: Any, parts: list[bytes]) -> None:
         text = value.encode() if kind is str else value
         parts.append(b"%s%d:" % (kind.__name__.encode(), len(text)))
         parts.append(text)
-    elif kind is tuple or kind is list:
-        parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
-        for item in value:
-            _append(item, parts)
-    elif isinstance(value, np.dtype):
-        _append(("dtype", value.name), parts)
+    elif kind is Op or isinstance(value, np.dtype):
+        parts.append(_named(value))
     elif kind is Type:
         _append(_described(value), parts)
-    elif kind is Op:
-        _append(("op", value.name), parts)
     elif hasattr(value, "arguments") and hasattr(value, "outputs"):
         parts.append(b"call" + _digest_of_call(value))
     else:
         raise _NotStorableError
+
+
+@functools.cache
+def _named(value: Op | np.dtype) -> bytes:
+    return canonical(("op" if isinstance(value, Op) else "dtype", value.name))
 
 
 def _described(type: Type) -> tuple[Any, ...]:

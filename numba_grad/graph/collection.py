@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from numba_grad.fresh_thread import make_old
 from numba_grad.graph.node import Node
 
 Arguments = ParamSpec("Arguments")
@@ -52,10 +53,7 @@ def old_at_once(work: Callable[[], Result]) -> Result:
     a look, and the collector goes by what is made later.
     """
     result = without_collection(work)
-    # Not where the program has frozen objects of its own, which it wants to stay so.
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
-        gc.unfreeze()  # into the oldest generation
+    make_old()
     return result
 
 

@@ -49,7 +49,7 @@ def toposort(roots: Iterable[Node], stop: Callable[[Node], bool] | None = None) 
             continue
         pending.append(node)
         stack.append(None)
-        stack.extend(x for x in reversed(inputs) if x not in seen)
+        stack += inputs[::-1]  # who is seen by then is left out: as fast as to ask here
     return order
 
 

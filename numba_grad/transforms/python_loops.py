@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from numba_grad.transforms.rerolling import Rerolled
 
 _op_of = attrgetter("op")
-# Below, a graph runs at once, by kernels of single operations.
-FEWEST_NODES = 8192
+# Below, to look for a loop and to plan its body takes a first gradient longer than all steps.
+FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
 FEWEST_NODES_COMPILED = 32
 FEWEST_STEPS = 12

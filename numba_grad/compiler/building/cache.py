@@ -25,7 +25,7 @@ import llvmlite
 
 from numba_grad import forks
 from numba_grad.config import config
-from numba_grad.fresh_thread import unbroken
+from numba_grad.fresh_thread import make_old, unbroken
 from numba_grad.locks import new_lock
 
 _MAGIC = b"numba_grad object code, format 1\n"
@@ -106,6 +106,7 @@ def processors_environment() -> Environment:
     """What code for this CPU depends on."""
     # llvmlite's import and its lock are not what an interrupt may break off.
     system, processor, features = unbroken("target", _target_description).split(" ", 2)
+    make_old()  # llvmlite
     compiler = Path(__file__).parents[1]
     # The language and the code generator by their text: a change during development counts as
     # much as a release.

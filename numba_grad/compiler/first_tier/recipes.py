@@ -62,6 +62,8 @@ from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 
 _COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dtype})")
 
+_NO_POINTERS = (0,) * POINTERS
+
 Address = tuple[int, int]  # a base and bytes
 Word = int | Address | KernelAddress
 
@@ -250,13 +252,17 @@ class Recipes:
         """Call the kernel of an element for the elements of views, see `loops_over`."""
         if loops is NO_ELEMENTS:
             return
-        pointers = [(view.base, view.offset) for view in views]
         if loops is ONE_ELEMENT:
-            self.step(source, pointers)
+            self.step(source, [(view.base, view.offset) for view in views])
             return
-        count = len(loops) // (1 + POINTERS)
-        unused = [0] * (POINTERS - len(pointers))
-        self.step(WALK, [KernelAddress(source), count, *pointers, *unused, *loops])
+        # As `step` does it, for a word after the other.
+        recipe = self.recipe
+        first = len(recipe.words)
+        recipe.steps.append((self.kernel(WALK), first, *ONCE))
+        recipe.words.extend((0, len(loops) // (1 + POINTERS), *_NO_POINTERS, *loops))
+        recipe.fixed.append((first, self.builder.functions, 8 * self.kernel(source)))
+        for number, view in enumerate(views, 2):
+            self.point(first, first + number, view.base, view.offset)
 
     def copied(self, x: View, result: View, dtype: np.dtype) -> View:
         self.apply(_COPY, ("x",), result, dtype, [(x, dtype)])
@@ -445,11 +451,14 @@ class Recipes:
             if isinstance(word, KernelAddress):
                 recipe.fixed.append((number, self.builder.functions, 8 * self.kernel(word.source)))
                 continue
-            base, offset = word
-            place = self.place_of(base)
-            if place is not None:
-                recipe.pointers.append((number, place, offset))
-            elif base == _OWN_WORDS:
-                recipe.own.append((number, 8 * first + offset))
-            else:
-                recipe.fixed.append((number, base, offset))
+            self.point(first, number, *word)
+
+    def point(self, first: int, number: int, base: int, offset: int) -> None:
+        """Have a word of the step that begins at `first` be an address."""
+        place = self.place_of(base)
+        if place is not None:
+            self.recipe.pointers.append((number, place, offset))
+        elif base == _OWN_WORDS:
+            self.recipe.own.append((number, 8 * first + offset))
+        else:
+            self.recipe.fixed.append((number, base, offset))
