@@ -14,7 +14,7 @@ from numba_grad.graph.types import Type
 # Elements from which on an array has memory of its own in a segment.
 _OF_THEIR_OWN = 17
 # Bytes of a page, and how far apart in pages buffers of a ring begin. A load waits for a store to
-# the same place in another page: 3 to 9 % of a step of 64 x 64 numbers, whose buffers are whole
+# the same place in another page: 2 to 12 % of a loop over 64 x 64 numbers, whose buffers are whole
 # pages.
 _PAGE = 4096
 _APART = 1344
