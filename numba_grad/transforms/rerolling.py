@@ -485,6 +485,7 @@ class _Loop:
         }
         constants = {number: stand_in(x) for number, x in self.constants.items()}
         made = {place: constants[first + same] for place, same in self.invariant.items()}
+        views: dict[tuple[int, ...], Node] = {}
         for place in range(steps.period):
             if place in self.invariant or place in self.assigned:
                 continue
@@ -510,8 +511,14 @@ class _Loop:
                 [x] = given
                 made[place] = x if node.requires_grad else OPS["detach"](x)
                 continue
+            # A step that says `y[0]` several times is differentiated as if it said so once.
+            own = int(recorded.signatures[first + place]), int(recorded.row_starts[first + place])
+            key = (*own, *map(id, given))
+            if node.op.family == "movement" and key in views:
+                made[place] = views[key]
+                continue
             with recording(node.requires_grad):  # not of what the user has recorded without
-                made[place] = _recorded(node, given)
+                made[place] = views[key] = _recorded(node, given)
         outputs = [
             made[place] if delay == 1 else carried[place, delay - 1]
             for place, delay in self.carried
