@@ -445,6 +445,8 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         if not hasattr(value, "__dlpack__"):
             raise
         array = dlpack.array_from(value, None)  # torch makes no arrays of bfloat16
+    if dtype is not None and array.dtype.kind in "US" and array is not value:
+        return np.array(value, dtype, order="C")  # np.array(line.split(), float)
     own = _checked_dtype(array) if dtype is None else dtype
     if not copy:
         return _aliased(array, own, is_array=isinstance(value, np.ndarray))

@@ -8,7 +8,13 @@ import numpy as np
 
 from numba_grad.frontend import functions, interchange, polynomials
 from numba_grad.frontend.arrays import as_node, value_of
-from numba_grad.frontend.functions import contractions, creation, elementwise, numbers
+from numba_grad.frontend.functions import (
+    contractions,
+    creation,
+    elementwise,
+    indexing,
+    numbers,
+)
 from numba_grad.frontend.namespaces import namespace
 
 Function = Callable[..., Any]
@@ -100,6 +106,7 @@ of_function.update(
         np.asfortranarray: creation.ascontiguousarray,
         np.may_share_memory: _on_memory(np.may_share_memory),
         np.require: _require,
+        np.lib.stride_tricks.sliding_window_view: indexing.sliding_window_view,
         np.shares_memory: _on_memory(np.shares_memory),
     }
 )

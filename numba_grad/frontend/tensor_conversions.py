@@ -25,7 +25,7 @@ from numba_grad.frontend.calling_lines import (
     instead_of_conversion,
 )
 from numba_grad.frontend.constants import AS_CONSTANT, value_of_constant
-from numba_grad.frontend.functions import indexing
+from numba_grad.frontend.functions import elementwise, indexing
 from numba_grad.frontend.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
@@ -115,6 +115,12 @@ class Conversions:
 
     def __int__(self) -> int:
         return int(_only_element(self._node, "int"))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        """As of NumPy's numbers: an int, or with `digits` another number. Arrays refuse."""
+        if digits is None or self._node.shape:
+            return round(_only_element(self._node, "round"))
+        return elementwise.round(self, digits)
 
     def __complex__(self) -> complex:
         return complex(_only_element(self._node, "complex"))

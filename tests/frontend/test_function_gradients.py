@@ -125,3 +125,12 @@ def test_sums_of_exponentials_keep_the_smaller_term():
     x = np.array([-40.0, -700.0])
     np.testing.assert_allclose(ng.softplus(x), np.exp(x), rtol=1e-14)
     np.testing.assert_allclose(ng.logaddexp2(x, 0.0), np.logaddexp2(x, 0), rtol=1e-14)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (1, 1)])
+def test_gradient_of_sliding_windows(axis):
+    def spread(x):
+        windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3), axis=axis)
+        return np.sum(np.std(windows, axis=-1) * np.sum(windows**2, axis=-1))
+
+    check_gradients(spread, np.random.default_rng(0).normal(size=(4, 5)))

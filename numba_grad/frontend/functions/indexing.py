@@ -91,6 +91,42 @@ def brought_into_range(operation: str, index: Node, size: int, mode: str) -> Nod
     return OPS["minimum"](OPS["maximum"](index, limits[1]), limits[2])
 
 
+def sliding_window_view(
+    x: ArrayLike,
+    window_shape: int | tuple[int, ...],
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
+) -> "Tensor":
+    """All windows of this shape along these axes; those inside of a window come last.
+
+    As `numpy.lib.stride_tricks.sliding_window_view`, and read-only: what is recorded has no memory
+    that one element could be in twice.
+    """
+    node = as_node(x)
+    windows = np.atleast_1d(window_shape).tolist()
+    axes = range(len(node.shape)) if axis is None else np.atleast_1d(axis).tolist()
+    if writeable or len(axes) != len(windows):
+        got: dict[str, object] = {"x": node.type, "window_shape": windows, "axis": [*axes]}
+        problem = "a window for each axis" if len(axes) != len(windows) else "writeable=False"
+        raise ValueError(explain("sliding_window_view", f"takes {problem}", got=got))
+    rank = len(node.shape)
+    for window, which in zip(windows, axes, strict=True):
+        number = normalize_axis("sliding_window_view", which, rank)
+        size = node.shape[number]
+        if not 0 <= window <= size:
+            got = {"x": node.type, "window": window, "axis": number}
+            problem = "window shape cannot be larger than input array shape, nor negative"
+            raise ValueError(explain("sliding_window_view", problem, got=got))
+        places = np.arange(size - window + 1)[:, None] + np.arange(window)
+        node = take_index(node, ((slice(None),) * number) + (places,), mask_value)
+        last = len(node.shape) - 1
+        order = [k for k in range(last + 1) if k != number + 1]
+        node = OPS["transpose"](node, axes=(*order, number + 1))
+    return wrap(node)
+
+
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> "Tensor":
     """Along `axis`, in each place its own elements: result[i, k] = x[i, indices[i, k]].
 
